@@ -1,0 +1,1 @@
+"""The pure core: model, events, admission and the state machine. No IO, no clock, no randomness (DESIGN D8)."""

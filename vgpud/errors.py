@@ -1,0 +1,68 @@
+"""Exit codes of both programs and the exceptions that end a command with one line for the user."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ExitCode(enum.IntEnum):
+    """What `vgpud` and `vgpu` exit with. `vgpu run` otherwise exits with its command's own code (128+n for signal n)."""
+
+    OK = 0
+    OTHER = 1  # a fault that none of the rest names
+    USAGE = 2  # wrong arguments or configuration
+    UNREACHABLE = 3  # vgpu: no daemon answers; vgpud: no working driver
+    NOT_FOUND = 4
+    DENIED = 5  # file permissions, another user's slice
+    NO_CAPACITY = 6
+    TIMED_OUT = 7
+    CONFLICT = 8  # the name is taken, or another daemon has the socket
+    DEVICE_REFUSED = 9  # MPS, exclusive-process mode or MIG on a device
+    ENGINE = 125  # vgpu run: failed before the command was started
+    NOT_RUNNABLE = 126
+    COMMAND_NOT_FOUND = 127
+
+
+class VgpudError(Exception):
+    """Ends a command: one line that names the value and the mend, and the exit code."""
+
+    exit_code = ExitCode.OTHER
+
+    def __init__(self, message: str, exit_code: ExitCode | None = None) -> None:
+        super().__init__(message)
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+
+class ConfigError(VgpudError):
+    """The configuration or the command line cannot be meant."""
+
+    exit_code = ExitCode.USAGE
+
+
+class DriverError(VgpudError):
+    """There is no working driver, or it went away."""
+
+    exit_code = ExitCode.UNREACHABLE
+
+
+class DeviceRefusedError(VgpudError):
+    """A device cannot be shared in the state it is in."""
+
+    exit_code = ExitCode.DEVICE_REFUSED
+
+
+class ConflictError(VgpudError):
+    """Somebody else has what we need to be alone with."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class DeniedError(VgpudError):
+    """The operating system refuses us a file or directory."""
+
+    exit_code = ExitCode.DENIED
+
+
+class StoreError(VgpudError):
+    """The state database cannot be read or written."""

@@ -1,0 +1,109 @@
+"""Where things lie: runtime, state and configuration directories, sockets, and the libraries of the package.
+
+Root uses /run, /var/lib and /etc; everybody else the XDG directories. Standard library only and cheap to import: the
+command line, the daemon and the tools all start here. No directory is made by importing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from vgpud.errors import DeniedError
+
+#: inside a container the slice's directory is mounted here
+CONTAINER_ATTACH_SOCKET = Path("/run/vgpu/attach.sock")
+SOCKET_NAME = "vgpud.sock"
+
+
+def runtime_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
+    """Sockets and locks, gone after a reboot: /run/vgpud, $XDG_RUNTIME_DIR/vgpud or /tmp/vgpud-UID."""
+    user = os.geteuid() if uid is None else uid
+    if user == 0:
+        return Path("/run/vgpud")
+    base = env.get("XDG_RUNTIME_DIR", "")
+    return Path(base) / "vgpud" if os.path.isabs(base) else Path(f"/tmp/vgpud-{user}")
+
+
+def state_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
+    """What must survive a restart: /var/lib/vgpud or $XDG_STATE_HOME/vgpud."""
+    user = os.geteuid() if uid is None else uid
+    if user == 0:
+        return Path("/var/lib/vgpud")
+    return _xdg(env, "XDG_STATE_HOME", ".local/state")
+
+
+def config_file(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
+    """The configuration file, which need not exist: /etc/vgpud/vgpud.toml or $XDG_CONFIG_HOME/vgpud/vgpud.toml."""
+    user = os.geteuid() if uid is None else uid
+    if user == 0:
+        return Path("/etc/vgpud/vgpud.toml")
+    return _xdg(env, "XDG_CONFIG_HOME", ".config") / "vgpud.toml"
+
+
+def cache_dir(env: Mapping[str, str] = os.environ, uid: int | None = None) -> Path:
+    """What can be made again at any time: /var/cache/vgpud or $XDG_CACHE_HOME/vgpud."""
+    user = os.geteuid() if uid is None else uid
+    return Path("/var/cache/vgpud") if user == 0 else _xdg(env, "XDG_CACHE_HOME", ".cache")
+
+
+def _xdg(env: Mapping[str, str], name: str, fallback: str) -> Path:
+    base = env.get(name, "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / fallback) / "vgpud"
+
+
+def grpc_socket(runtime: Path) -> Path:
+    """The API's socket of a daemon with this runtime directory."""
+    return runtime / SOCKET_NAME
+
+
+def default_host(env: Mapping[str, str] = os.environ) -> str:
+    """The gRPC target of the command line: $VGPU_HOST, else this user's daemon, else the system's."""
+    if env.get("VGPU_HOST"):
+        return env["VGPU_HOST"]
+    own = grpc_socket(runtime_dir(env))
+    system = grpc_socket(runtime_dir(env, uid=0))
+    return f"unix://{own if own.exists() or not system.exists() else system}"
+
+
+def slices_dir(runtime: Path) -> Path:
+    return runtime / "slices"
+
+
+def attach_socket(runtime: Path, slice_name: str) -> Path:
+    """The socket that a slice's programs attach to; its directory is what a container gets mounted."""
+    return slices_dir(runtime) / slice_name / "attach.sock"
+
+
+def lib_dir() -> Path:
+    """Where the package keeps its native libraries: libvgpu.so, libvgpu-ml.so and sim/."""
+    return Path(__file__).resolve().parent / "lib"
+
+
+def sim_lib_dir() -> Path:
+    """The simulated driver: libcuda.so.1, libnvidia-ml.so.1 and vgpu-simd. Used only when asked for by name."""
+    return lib_dir() / "sim"
+
+
+def make_private_dir(path: Path, mode: int = 0o700) -> Path:
+    """Makes a directory (and its parents) that nobody else may write to, or raises DeniedError with the mend.
+
+    An existing one must be ours and closed to others' writing: /tmp names can be taken by anybody.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=mode, exist_ok=True)
+        info = path.lstat()
+    except OSError as error:
+        raise DeniedError(
+            f"cannot make {path}: {error.strerror}; choose another directory or mend its rights"
+        ) from error
+    if not stat.S_ISDIR(info.st_mode):
+        raise DeniedError(f"{path} is not a directory: remove it or choose another one")
+    if info.st_uid not in (os.geteuid(), 0):
+        raise DeniedError(f"{path} belongs to uid {info.st_uid}, not to us: remove it or choose another directory")
+    if info.st_mode & 0o022:
+        raise DeniedError(f"{path} can be written by others (mode {info.st_mode & 0o777:o}): run chmod go-w {path}")
+    return path
