@@ -1,0 +1,61 @@
+"""Builds one abi3 wheel: `vgpud._shim` (cffi) and the plain libraries under vgpud/lib (shim/build_shim.py has the list).
+
+Everything declarative is in pyproject.toml. The libraries are no setuptools Extension on purpose: they must not get
+Python's link flags nor a name with an ABI tag (DESIGN D1).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from setuptools import Command, setup
+from setuptools.command.build import build
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "shim"))
+import build_shim  # noqa: E402
+
+
+class BuildLibraries(Command):
+    """`build_libraries`: a step of `build` (setuptools SubCommand) that compiles build_shim.targets()."""
+
+    description = "compile libvgpu.so, libvgpu-ml.so and the simulated device"
+    user_options = [("build-lib=", "b", "directory to build into")]
+    editable_mode = False
+
+    def initialize_options(self) -> None:
+        self.build_lib: str | None = None
+
+    def finalize_options(self) -> None:
+        self.set_undefined_options("build_py", ("build_lib", "build_lib"))
+
+    def _out(self) -> Path:
+        """vgpud/lib of the source tree for `pip install -e`, of the build directory otherwise."""
+        base = ROOT if self.editable_mode else Path(str(self.build_lib)).resolve()
+        return base / "vgpud" / "lib"
+
+    def run(self) -> None:
+        for name in build_shim.targets():
+            build_shim.build_target(name, self._out())
+
+    def get_outputs(self) -> list[str]:
+        return [str(Path(str(self.build_lib)) / "vgpud" / "lib" / name) for name in build_shim.targets()]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """An editable install writes into the source tree itself: nothing has to be linked to."""
+        return {}
+
+    def get_source_files(self) -> list[str]:
+        sources = {source for files, _ in build_shim.targets().values() for source in files}
+        headers = {str(path.relative_to(ROOT)) for path in (ROOT / "shim").rglob("*.[hS]")}
+        return sorted(sources | headers)
+
+
+build.sub_commands = [*build.sub_commands, ("build_libraries", None)]
+
+setup(
+    cffi_modules=["shim/build_shim.py:ffibuilder"],
+    cmdclass={"build_libraries": BuildLibraries},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}},
+)
