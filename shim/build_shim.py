@@ -1,0 +1,110 @@
+"""Builds everything native: the cffi extension and the plain shared libraries (DESIGN D1).
+
+`python shim/build_shim.py` builds in place (vgpud/_shim.abi3.so, vgpud/lib/); setup.py calls the same functions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import cffi
+
+ROOT = Path(__file__).resolve().parent.parent
+SHIM = ROOT / "shim"
+ABI_HEADERS = ("vg_abi.h", "arbiter.h")
+ARBITER_SOURCES = ("shim/arbiter.c", "shim/arbiter_core.c", "shim/arbiter_memory.c", "shim/prim.c")
+
+CFLAGS = ["-O2", "-g", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-pthread", "-Ishim"]
+LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=sysv"]
+
+
+def cdef() -> str:
+    """The ABI headers as cffi reads them: without preprocessor lines other than integer macros."""
+    keep = re.compile(r"#define\s+\w+\s+(0x[0-9a-fA-F]+|\d+)\s*(/\*.*\*/)?$")
+    lines: list[str] = []
+    for name in ABI_HEADERS:
+        for line in (SHIM / name).read_text().splitlines():
+            if not line.startswith("#") or keep.match(line):
+                lines.append(line)
+    return "\n".join(lines)
+
+
+def python_headers() -> list[str]:
+    """Include directories of the cffi module: our stand-in for Python.h only where the interpreter's own is missing."""
+    own = Path(sysconfig.get_path("include")) / "Python.h"
+    return [str(SHIM)] if own.exists() else [str(SHIM), str(SHIM / "pyabi")]
+
+
+ffibuilder = cffi.FFI()
+ffibuilder.cdef(cdef())
+ffibuilder.set_source(
+    "vgpud._shim",
+    '#include "arbiter.h"',
+    sources=list(ARBITER_SOURCES),
+    include_dirs=python_headers(),
+    extra_compile_args=["-O2", "-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
+    extra_link_args=["-pthread"],
+    py_limited_api=True,
+)
+
+
+def _sources(*patterns: str) -> list[str]:
+    return sorted(str(p.relative_to(ROOT)) for pattern in patterns for p in ROOT.glob(pattern))
+
+
+def targets() -> dict[str, tuple[list[str], list[str]]]:
+    """Output under vgpud/lib -> (sources, linker flags)."""
+    machine = os.uname().machine
+    return {
+        "libvgpu.so": (
+            ["cuda_hook.c"]
+            + [f"shim/{n}.c" for n in ("prim", "log", "resolve", "link", "gate", "context", "memory")]
+            + _sources("shim/hook_*.c", "shim/gen/hook_*.c", f"shim/*_{machine}.S"),
+            ["-Wl,-soname,libcuda.so.1", "-Wl,--version-script=shim/gen/libvgpu.map"],
+        ),
+        "libvgpu-ml.so": (
+            ["shim/prim.c", "shim/log.c"] + _sources("shim/ml/*.c", "shim/gen/ml_*.c"),
+            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
+        ),
+        "sim/libcuda.so.1": (
+            ["shim/prim.c"] + _sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/gen/simgpu_*.c"),
+            ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu.map", "-lm"],
+        ),
+        "sim/libnvidia-ml.so.1": (
+            ["shim/prim.c"] + _sources("shim/simgpu/nvml/*.c"),
+            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/simgpu/nvml/nvml.map"],
+        ),
+        "sim/vgpu-simd": (["shim/prim.c"] + _sources("shim/simgpu/server/*.c"), ["-lm"]),
+    }
+
+
+def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
+    """Compiles one of targets() into out/name. Raises CalledProcessError when the compiler refuses."""
+    sources, ldflags = targets()[name]
+    path = out / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    compiler = shlex.split(os.environ.get("CC", "gcc"))
+    link = [f for f in LDFLAGS if f != "-shared" or not name.endswith("simd")]
+    command = compiler + CFLAGS + (extra or []) + ["-o", str(path)] + sources + link + ldflags + ["-ldl"]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
+def main() -> None:
+    wanted = sys.argv[1:] or [*targets(), "_shim"]
+    for name in wanted:
+        if name == "_shim":
+            os.chdir(ROOT)
+            ffibuilder.compile(tmpdir=str(ROOT), verbose=False)
+        else:
+            build_target(name, ROOT / "vgpud" / "lib")
+        print("built", name)
+
+
+if __name__ == "__main__":
+    main()
