@@ -1,0 +1,174 @@
+/*
+ * sim.h - the inside of the simulated driver's client library: what its entry points (core: shim/simgpu/*.c, the rest:
+ * shim/simgpu/cuda/*.c) build upon. One process = one connection to vgpu-simd; work is written into a ring that only
+ * this process writes, completion times come back in memory that only the server writes.
+ *
+ * Must hold: entry points check sim_enter() first; nothing is started before cuInit; effects of copies and kernels on
+ * memory are applied at submission, in program order, only time is simulated; no busy waiting but the launch cost.
+ */
+#ifndef VG_SIM_H
+#define VG_SIM_H
+#include "gen/cuda_abi.h"
+#include "prim.h"
+#include <stddef.h>
+#include <sys/types.h>
+
+#define SIM_PUBLIC __attribute__((visibility("default")))
+
+/* ---- objects: all live in slabs (sim_slab), so that a stale or foreign handle is recognised and never followed ----
+ */
+
+struct sim_slab {
+  char *base; /* reserved, lazily backed */
+  size_t object_bytes;
+  uint32_t capacity;
+  uint32_t used;      /* objects ever handed out */
+  uint32_t free_head; /* index + 1 of the first free object, 0 = none */
+  uint32_t lock;
+};
+#define SIM_SLAB(bytes, count) {NULL, (bytes), (count), 0, 0, 0}
+/* Every slab object starts with this. magic names the type and is 0 while the object is free. */
+struct sim_object {
+  uint32_t magic;
+  uint32_t next_free;
+};
+void *sim_slab_get(struct sim_slab *slab, uint32_t magic); /* zeroed object, or NULL: none left */
+void sim_slab_put(struct sim_slab *slab, void *object);
+/* The object behind a handle, or NULL when the handle is not a live object of that slab. */
+void *sim_slab_find(const struct sim_slab *slab, const void *handle, uint32_t magic);
+uint32_t sim_slab_index(const struct sim_slab *slab, const void *object);
+
+/* A point in a stream: everything submitted to it up to and including seq. seq 0 = nothing, always done. */
+struct sim_point {
+  uint32_t slot;
+  uint64_t seq;
+};
+
+struct sim_stream {
+  struct sim_object object;
+  uint32_t slot; /* its place in the shared completion area */
+  struct sim_context *context;
+  struct sim_stream *next; /* of the context */
+  unsigned flags;          /* CU_STREAM_NON_BLOCKING or 0 */
+  int priority;
+  bool builtin;            /* the legacy or a per-thread default stream: cannot be destroyed */
+  uint64_t id;             /* cuStreamGetId */
+  uint64_t legacy_seen;    /* the legacy stream's seq that this (blocking) stream already waits for */
+  uint64_t seen_by_legacy; /* this stream's seq that the legacy stream already waits for */
+  void *capture;           /* owned by cuda/: not NULL while a capture is on (see the capture hooks below) */
+};
+
+struct sim_context {
+  struct sim_object object;
+  int device;         /* index of the server's device */
+  int ordinal;        /* what this process calls it: CUdevice */
+  uint32_t server_id; /* its number at the server, unique in this process */
+  unsigned flags;
+  bool primary;
+  uint64_t id;                /* cuCtxGetId */
+  struct sim_stream legacy;   /* handles 0 and CU_STREAM_LEGACY */
+  struct sim_stream *streams; /* created ones and per-thread defaults, under sim_lock() */
+  struct sim_context *next;   /* all contexts, under sim_lock() */
+  CUresult sticky;            /* CUDA_SUCCESS, or the error that every further call answers */
+  size_t limits[16];          /* CUlimit */
+  CUfunc_cache cache_config;
+  void *wide; /* for cuda/: per-context data of theirs (modules ...); sim_wide_context_destroy() frees it */
+};
+
+struct sim_event {
+  struct sim_object object;
+  uint32_t slot; /* its place in the shared event area */
+  unsigned flags;
+  struct sim_context *context;
+  uint32_t generation;    /* how often it was recorded; 0 = never */
+  struct sim_point point; /* the last record */
+  void *capture;          /* owned by cuda/: recorded into a capture */
+};
+
+/* ---- entering: what every entry point does first ---- */
+
+extern __thread struct sim_context *sim_current; /* do not use before sim_enter() said CUDA_SUCCESS */
+CUresult sim_ready(void); /* cuInit was called here: CUDA_SUCCESS, NOT_INITIALIZED (also in a forked child) */
+CUresult sim_enter(struct sim_context **ret_context); /* ... and the thread has a live context: else INVALID_CONTEXT */
+struct sim_context *sim_context_find(CUcontext handle); /* NULL: not a live context; handle NULL = current */
+/* Stream handle of an entry point; per_thread: its name ends in _ptsz. CUDA_ERROR_INVALID_HANDLE otherwise. */
+CUresult sim_stream_find(CUstream handle, bool per_thread, struct sim_stream **ret_stream);
+struct sim_event *sim_event_find(CUevent handle); /* NULL: not a live event */
+void sim_lock(void); /* the process-wide lock of the object lists; short, never held while waiting */
+void sim_unlock(void);
+
+/* ---- devices of this process, in the order and number that CUDA_VISIBLE_DEVICES leaves ---- */
+
+struct sim_device {
+  int index; /* the server's */
+  char name[64];
+  CUuuid uuid;
+  uint64_t memory_bytes;
+  int sm_count;
+  CUcontext primary; /* NULL while not retained */
+  int primary_references;
+  unsigned primary_flags;
+};
+int sim_device_count(void);
+struct sim_device *sim_device(CUdevice ordinal); /* NULL: no such device */
+const char *sim_model_path(void);                /* the kernel model file named in the server's configuration, or "" */
+uint64_t sim_launch_cost_ns(void);
+
+/* ---- submitting: all return CUDA_SUCCESS or the code that the entry point answers ---- */
+
+enum sim_copy { SIM_COPY_TO_DEVICE, SIM_COPY_FROM_DEVICE, SIM_COPY_ON_DEVICE, SIM_COPY_ON_HOST, SIM_COPY_PEER };
+
+/* A kernel that needs cost_ns of all SMs. Spends the launch cost and blocks while 1024 launches are not completed. */
+CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns);
+/* One launch of a whole graph costs the host one launch: sim_submit_launch_begin(), then the nodes with cost but
+ * without host cost. */
+CUresult sim_submit_launch_begin(struct sim_stream *stream);
+CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns);
+/* Copy-engine time for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */
+CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t bytes);
+CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes);
+/* callback(argument) runs in a thread of this process at its simulated time; the stream goes on when it has returned */
+CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument);
+CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
+CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */
+CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event);
+enum sim_copy sim_copy_kind(CUdeviceptr destination, CUdeviceptr source);
+
+struct sim_point sim_stream_point(const struct sim_stream *stream); /* the last that was submitted */
+bool sim_point_done(struct sim_point point);                        /* its simulated completion is not in the future */
+void sim_point_wait(struct sim_point point);                        /* sleeps until then */
+void sim_stream_wait(struct sim_stream *stream);                    /* with the legacy stream's implicit order */
+void sim_context_wait(struct sim_context *context);
+
+/* ---- memory ---- */
+
+struct sim_allocation {
+  CUdeviceptr base;
+  uint64_t bytes; /* as asked for */
+  uint64_t id;
+  struct sim_context *context; /* NULL for registered host memory of no context */
+  unsigned kind;               /* CUmemorytype: CU_MEMORYTYPE_DEVICE or _HOST */
+  bool managed;
+};
+CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
+CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer);
+/* Device memory that is not host-backed (module images, stacks): charged and given back only. */
+CUresult sim_memory_charge(int device, uint64_t bytes);
+void sim_memory_refund(int device, uint64_t bytes);
+bool sim_memory_find(CUdeviceptr address, struct sim_allocation *ret_allocation); /* the allocation that holds it */
+
+/* ---- capture hooks: called by the core when stream->capture is set, written in cuda/ (weak refusals in capture.c:
+ * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED). They make a node instead of doing the work. ---- */
+
+CUresult sim_capture_copy(struct sim_stream *stream, const CUDA_MEMCPY3D *copy);
+CUresult sim_capture_memset(struct sim_stream *stream, const CUDA_MEMSET_NODE_PARAMS *set);
+CUresult sim_capture_callback(struct sim_stream *stream, CUhostFn callback, void *argument);
+CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event);
+CUresult sim_capture_wait(struct sim_stream *stream,
+                          struct sim_event *event); /* also when only event->capture is set */
+/* A call that may not be made while a stream captures (synchronise, allocate): CUDA_SUCCESS, or the code to answer. */
+CUresult sim_capture_unsafe(void);
+CUresult sim_capture_stream_unsafe(struct sim_stream *stream); /* synchronise or query that stream itself */
+void sim_wide_context_destroy(struct sim_context *context);    /* frees what cuda/ keeps in context->wide */
+
+#endif
