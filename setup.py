@@ -1,4 +1,4 @@
-"""Builds one abi3 wheel: `vgpud._shim` (cffi) and the plain libraries under vgpud/lib (shim/build_shim.py has the list).
+"""Builds one abi3 wheel: `vgpud._shim` (cffi) and the plain libraries under vgpud/lib (the list: shim/build_shim.py).
 
 Everything declarative is in pyproject.toml. The libraries are no setuptools Extension on purpose: they must not get
 Python's link flags nor a name with an ABI tag (DESIGN D1).

@@ -1,0 +1,63 @@
+# make demo and make test work from a clean clone with nothing else typed; they set .venv up first (tools/setup).
+VENV ?= .venv
+PY := $(VENV)/bin/python
+C_FILES := cuda_hook.c $(shell find shim tests -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
+NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name build_shim.py 2>/dev/null) cuda_hook.c
+NATIVE := vgpud/lib/.built
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-c lint format gen gen-check bench qualify clean
+.SUFFIXES:
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.demo $(NATIVE) ## two training programs share one device (DEMO=--sim: simulated even where a GPU is)
+	@$(PY) -m vgpud.cli.main demo $(DEMO)
+
+test: $(VENV)/.test $(NATIVE) ## all tests that this machine can run (PYTEST="-k gate" picks some)
+	@$(PY) -m pytest $(PYTEST)
+
+test-c: $(VENV)/.test ## the C unit tests, under ASan + UBSan and under TSan
+	@$(PY) -m pytest tests/test_c.py
+
+lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, generated files current
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
+
+format: $(VENV)/.dev ## put the C sources in the one format
+	$(VENV)/bin/clang-format -i $(C_FILES)
+
+gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/hooks.def, vgpud/v1 from protos)
+	$(PY) shim/generate.py
+	$(PY) protos/generate.py
+
+gen-check: $(VENV)/.dev
+	$(PY) shim/generate.py --check
+	$(PY) protos/generate.py --check
+
+bench: $(VENV)/.demo $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
+	@$(PY) -m benchmarks $(BENCH)
+
+qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes)
+	@$(PY) -m benchmarks.qualify
+
+clean: ## everything that make made
+	rm -rf $(VENV) build dist *.egg-info vgpud/lib vgpud/_shim.c vgpud/_shim.abi3.so .mypy_cache .ruff_cache .pytest_cache
+
+$(VENV)/.demo: pyproject.toml setup.py tools/setup
+	@tools/setup $(VENV) demo
+	@touch $@ $(NATIVE)
+
+$(VENV)/.test: pyproject.toml setup.py tools/setup
+	@tools/setup $(VENV) demo,test
+	@touch $@ $(VENV)/.demo $(NATIVE)
+
+$(VENV)/.dev: pyproject.toml setup.py tools/setup
+	@tools/setup $(VENV) demo,test,dev
+	@touch $@ $(VENV)/.demo $(VENV)/.test $(NATIVE)
+
+$(NATIVE): $(NATIVE_FILES)
+	@$(PY) shim/build_shim.py
+	@touch $@
