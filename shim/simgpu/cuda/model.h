@@ -1,0 +1,31 @@
+/*
+ * model.h - what a kernel costs on the simulated device and whether it computes something. Read from the text file
+ * kernels.model (VGPU_SIM_KERNELS, else what the server names, else beside the library). Called by module.c when a
+ * function is looked up.
+ */
+#ifndef VG_SIM_MODEL_H
+#define VG_SIM_MODEL_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SIM_HOST_ARGS_MAX 6
+
+enum sim_host_type { SIM_HOST_F32, SIM_HOST_F64, SIM_HOST_I32 };
+
+struct sim_host_kernel; /* host_kernels.c */
+
+struct sim_model_rule {
+  double base_us;                     /* of any launch */
+  double wave_us;                     /* for each full device of resident threads */
+  const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */
+  enum sim_host_type type;
+  uint8_t args[SIM_HOST_ARGS_MAX]; /* which kernel parameter is the n-th argument of host */
+};
+
+/* The first rule whose regular expression matches the kernel's name, else the default. Never NULL. Lives for ever. */
+const struct sim_model_rule *sim_model_find(const char *kernel_name);
+/* Device time of a launch. device_threads: resident threads of the whole device. */
+uint64_t sim_model_cost_ns(const struct sim_model_rule *rule, uint64_t blocks, uint64_t block_threads,
+                           uint64_t device_threads);
+
+#endif
