@@ -1,0 +1,104 @@
+"""Trains the small network with tinygrad: DEV=CUDA (a real or the simulated device) or --device cpu.
+
+`python -m benchmarks.cifar.train_tinygrad --seconds 20`. On the simulated device kernels take time and compute nothing,
+so no loss is shown. With --device cpu the loss is: that proves the program itself right.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import shutil
+from argparse import Namespace
+from pathlib import Path
+
+from benchmarks.cifar.data import load_or_sample
+from benchmarks.cifar.progress import Progress, arguments
+
+SETUP_STEPS = 3  # tinygrad's jit: run, record, and the first replay
+LEARNING_RATE = 0.02
+
+
+def choose_backend(device: str) -> None:
+    """Sets what tinygrad reads from the environment at import: the backend, and where NVRTC is."""
+    if device == "cpu":
+        os.environ["DEV"] = "CPU"
+        if not shutil.which("clang"):
+            os.environ.setdefault("CC", str(Path(__file__).with_name("tinygrad_cc.sh")))
+        return
+    os.environ.setdefault("DEV", "CUDA")
+    package = importlib.util.find_spec("nvidia")
+    for folder in package.submodule_search_locations or [] if package else []:
+        for library in sorted(Path(folder).glob("*/lib/libnvrtc.so.*")):
+            os.environ.setdefault("NVRTC_PATH", str(library))
+
+
+def device_name() -> str:
+    """The name of the CUDA device in use, by the driver."""
+    from tinygrad import Device
+    from tinygrad.runtime.autogen import cuda
+
+    name = ctypes.create_string_buffer(128)
+    cuda.cuDeviceGetName(name, len(name), Device[Device.DEFAULT].cu_device)
+    return name.value.decode()
+
+
+def train(args: Namespace) -> int:
+    """Runs the training; prints lines. Returns the exit code."""
+    from tinygrad import Device, Tensor, TinyJit, nn
+    from tinygrad.helpers import Context
+
+    from benchmarks.cifar.model_tinygrad import SmallResNet
+
+    pictures, note = load_or_sample(args.data)
+    name = "cpu" if args.device == "cpu" else device_name()
+    progress = Progress(args, "tinygrad", name, note, "SIMULATED" in name)
+    show_loss = "SIMULATED" not in name
+    Tensor.manual_seed(args.seed)
+    model = SmallResNet()
+    optimizer = nn.optim.SGD(nn.state.get_parameters(model), lr=LEARNING_RATE, momentum=0.9)
+
+    @TinyJit
+    def step(images: Tensor, labels: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = model(images).sparse_categorical_crossentropy(labels)
+        loss.backward()
+        return loss.realize(*optimizer.schedule_step())
+
+    def run(index: int) -> Tensor:
+        images, labels = pictures.batch(index, args.batch)
+        return step(Tensor(images).realize(), Tensor(labels.astype("int32")).realize())
+
+    with Context(TRAINING=1):
+        for index in range(SETUP_STEPS):
+            run(index)
+        Device[Device.DEFAULT].synchronize()
+        progress.training_begins()
+        index = SETUP_STEPS
+        while progress.more():
+            loss = run(index)
+            index += 1
+            waited = progress.report_due()
+            if waited:
+                Device[Device.DEFAULT].synchronize()
+            progress.step_done(waited, loss.item() if waited and show_loss else None)
+        Device[Device.DEFAULT].synchronize()
+    weights = sum(float(p.abs().sum().item()) for p in nn.state.get_parameters(model)) if show_loss else None
+    progress.end(**({"checksum": weights} if show_loss else {}))
+    return 0
+
+
+def main() -> int:
+    """Reads the options, then trains."""
+    args = arguments(str(__doc__))
+    choose_backend(args.device)
+    try:
+        return train(args)
+    except ImportError as error:
+        print(f"train_tinygrad: {error}; install it with: pip install 'vgpud[demo]'")
+        return 3
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

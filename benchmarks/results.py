@@ -1,0 +1,112 @@
+"""Writing and checking the results of benchmarks: benchmarks/results/<name>-<sim|real>.json.
+
+Every file says on which machine, when, at which commit and on what kind of device its figures were measured; figures are
+written by a benchmark's run and by nothing else.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = Path(__file__).resolve().parent / "results"
+REQUIRED: dict[str, type] = {
+    "benchmark": str,
+    "simulated": bool,
+    "device": str,
+    "date": str,
+    "commit": str,
+    "machine": dict,
+    "parameters": dict,
+    "goals": dict,
+    "figures": dict,
+    "raw": dict,
+}
+MACHINE_REQUIRED = ("cpu", "cores", "kernel", "memory_bytes", "load_1min")
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def machine() -> dict[str, Any]:
+    """The machine that runs this: CPU model, usable cores, kernel, memory, and how loaded it is right now."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "kernel": platform.release(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "load_1min": round(os.getloadavg()[0], 2),
+    }
+
+
+def commit() -> str:
+    """The commit of the working tree, with `+changes` when tracked files differ from it; `unknown` outside git."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=True)
+        changes = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    changed = [line for line in changes.stdout.splitlines() if "benchmarks/results/" not in line]
+    return head.stdout.strip() + ("+changes" if changed else "")
+
+
+def problems(result: Mapping[str, Any]) -> list[str]:
+    """What is wrong with a result, as readable lines; empty when it is a good one."""
+    found = [f"{key} is missing" for key in REQUIRED if key not in result]
+    found += [
+        f"{key} is {type(result[key]).__name__}, not {kind.__name__}"
+        for key, kind in REQUIRED.items()
+        if key in result and not isinstance(result[key], kind)
+    ]
+    if isinstance(result.get("machine"), dict):
+        found += [f"machine.{key} is missing" for key in MACHINE_REQUIRED if key not in result["machine"]]
+    if isinstance(result.get("figures"), dict) and not result["figures"]:
+        found.append("figures is empty")
+    if result.get("simulated") is True and "SIMULATED" not in str(result.get("device")):
+        found.append("a simulated result must name a SIMULATED device")
+    return found
+
+
+def write(
+    name: str,
+    *,
+    simulated: bool,
+    device: str,
+    parameters: Mapping[str, Any],
+    goals: Mapping[str, Any],
+    figures: Mapping[str, Any],
+    raw: Mapping[str, Any],
+    folder: Path = RESULTS,
+) -> Path:
+    """Writes one result and returns its path. Raises ValueError when it is not complete."""
+    result = {
+        "benchmark": name,
+        "simulated": simulated,
+        "device": device,
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "machine": machine(),
+        "parameters": dict(parameters),
+        "goals": dict(goals),
+        "figures": dict(figures),
+        "raw": dict(raw),
+    }
+    wrong = problems(result)
+    if wrong:
+        raise ValueError(f"result {name}: " + "; ".join(wrong))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-{'sim' if simulated else 'real'}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n")
+    return path

@@ -1,0 +1,39 @@
+"""Results: complete, or refused; and every result that is kept is a good one."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import results
+
+GOOD: dict[str, Any] = {"parameters": {}, "goals": {}, "figures": {"x": 1}, "raw": {}}
+
+
+def test_a_result_names_machine_date_and_commit(tmp_path: Path) -> None:
+    path = results.write("thing", simulated=True, device="SIMULATED H200", folder=tmp_path, **GOOD)
+    assert path.name == "thing-sim.json"
+    read = json.loads(path.read_text())
+    assert results.problems(read) == []
+    assert read["machine"]["cores"] >= 1
+
+
+def test_a_simulated_result_must_say_so_in_the_device(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="SIMULATED"):
+        results.write("thing", simulated=True, device="H200", folder=tmp_path, **GOOD)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("key", [*results.REQUIRED])
+def test_a_missing_key_is_a_problem(key: str) -> None:
+    whole = {name: kind() for name, kind in results.REQUIRED.items()}
+    del whole[key]
+    assert f"{key} is missing" in results.problems(whole)
+
+
+@pytest.mark.parametrize("path", sorted(results.RESULTS.glob("*.json")), ids=lambda path: str(path.name))
+def test_kept_results_are_complete(path: Path) -> None:
+    read = json.loads(path.read_text())
+    assert results.problems(read) == []
+    assert path.stem == f"{read['benchmark']}-{'sim' if read['simulated'] else 'real'}"
