@@ -1,0 +1,157 @@
+/*
+ * wire.h - what vgpu-simd shares with the processes on the simulated device: messages of its SEQPACKET socket, the
+ * command ring (written by the process alone), the completion area (written by the server alone) and the state page
+ * of the directory (written by the server alone, read by the client library and by the simulated NVML).
+ *
+ * Nothing here can be locked by anybody. All times are CLOCK_MONOTONIC in ns.
+ */
+#ifndef VG_SIM_WIRE_H
+#define VG_SIM_WIRE_H
+#include <stdint.h>
+
+#define SIM_WIRE_MAGIC 0x4d495356u
+#define SIM_WIRE_VERSION 1u
+#define SIM_SOCKET_NAME "sock" /* in the server's directory */
+#define SIM_PAGE_NAME "state"
+#define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
+
+#define SIM_DEVICES_MAX 16
+#define SIM_PROCESSES_MAX 256
+#define SIM_CONTEXTS_MAX 64       /* of one process */
+#define SIM_STREAMS_MAX 4096      /* of one process */
+#define SIM_EVENTS_MAX (1u << 18) /* of one process */
+#define SIM_RING_COMMANDS (1u << 15)
+#define SIM_STREAM_TIMES 4096u /* completion times kept per stream; a process has fewer outstanding */
+
+/* ---- the command ring: struct sim_ring in a memfd ---- */
+
+enum sim_op {
+  SIM_OP_OPEN = 1, /* bind stream slot to context `target` with `priority`; takes no place in the stream */
+  SIM_OP_MARKER,   /* done when everything before it is */
+  SIM_OP_KERNEL,   /* cost_ns of SM time */
+  SIM_OP_COPY,     /* cost_ns of copy engine `engine` */
+  SIM_OP_RECORD,   /* writes its time into event slot `target`, generation `value` */
+  SIM_OP_WAIT,     /* until stream slot `target` has completed sequence number `value` */
+  SIM_OP_HOLD,     /* until a RELEASE for this stream arrives: the process does something in between */
+  SIM_OP_RELEASE,  /* ends the oldest HOLD of the stream at time `value`; takes no place in the stream */
+};
+
+struct sim_command {
+  uint64_t submit_ns; /* never smaller than that of the command before */
+  uint64_t cost_ns;
+  uint64_t value;
+  uint32_t stream;
+  uint32_t target;
+  int32_t priority;
+  uint16_t op;
+  uint16_t engine;
+  uint8_t reserved[24]; /* one command = one cache line */
+};
+
+struct sim_ring {
+  uint64_t head;    /* commands ever written */
+  uint32_t waiters; /* threads that wait for the bell */
+  uint8_t reserved[4096 - 12];
+  struct sim_command commands[SIM_RING_COMMANDS];
+};
+
+/* ---- the completion area: struct sim_completions in a memfd, read-only in the process ---- */
+
+struct sim_event_state {
+  uint64_t time_ns;
+  uint64_t generation; /* of the record that time_ns belongs to */
+};
+
+/* decided_seq grows; times[seq % SIM_STREAM_TIMES] is final (and may lie in the future) for seq <= decided_seq. */
+struct sim_stream_state {
+  uint64_t decided_seq;
+  uint8_t reserved[56];
+  uint64_t times[SIM_STREAM_TIMES];
+};
+
+struct sim_completions {
+  uint64_t tail; /* commands ever taken from the ring */
+  uint32_t bell; /* futex: bumped whenever something of this process was decided */
+  uint8_t reserved[4096 - 12];
+  struct sim_event_state events[SIM_EVENTS_MAX];
+  struct sim_stream_state streams[SIM_STREAMS_MAX];
+};
+
+/* ---- the state page: struct sim_page in the file D/state ---- */
+
+struct sim_page_process {
+  int32_t pid;       /* as the server sees it; 0 = free entry */
+  uint32_t contexts; /* how many it has on this device */
+  uint64_t used_bytes;
+  uint64_t busy_ns; /* SM time it has had */
+  char program[32];
+};
+
+struct sim_page_device {
+  uint32_t sequence; /* odd while the server writes: read again when it is odd or has changed */
+  uint32_t sm_count;
+  char name[64];
+  uint8_t uuid[16];
+  uint32_t pci_bus;       /* domain 0, device 0 */
+  uint32_t process_count; /* entries of processes[] in use */
+  uint64_t memory_bytes;
+  uint64_t context_bytes; /* what one context costs */
+  uint64_t used_bytes;
+  uint64_t busy_ns;      /* SM time since the server started */
+  uint64_t copy_busy_ns; /* copy engines' time */
+  uint64_t decided_ns;   /* the above hold up to this time (it may lie a slice ahead of now) */
+  struct sim_page_process processes[SIM_PROCESSES_MAX];
+};
+
+struct sim_page {
+  uint32_t magic;
+  uint32_t version;
+  int32_t server_pid; /* alive = somebody accepts on the socket */
+  uint32_t device_count;
+  uint32_t asleep; /* odd: the server sleeps until its eventfd is rung; grows */
+  uint32_t reserved;
+  uint64_t started_ns;
+  uint64_t launch_cost_ns;
+  uint64_t slice_ns;
+  uint64_t switch_ns;
+  char model[256]; /* path of the kernel model file, or empty */
+  struct sim_page_device devices[SIM_DEVICES_MAX];
+};
+
+/* ---- the busy log: D/busy-<index>.log is a row of these ---- */
+
+struct sim_busy {
+  uint64_t begin_ns;
+  uint64_t end_ns; /* work that is less than 1 ms apart may be pushed together: end - begin is always exact */
+  int32_t pid;
+  uint32_t context;
+};
+
+/* ---- the socket: one request, one reply; its end is the end of the process ---- */
+
+enum sim_request_kind {
+  SIM_REQUEST_HELLO = 1, /* reply carries descriptors: ring, completions, eventfd of the server, state page */
+  SIM_REQUEST_ALLOC,     /* bytes on device */
+  SIM_REQUEST_FREE,
+  SIM_REQUEST_CONTEXT_CREATE,  /* context on device: charged context_bytes */
+  SIM_REQUEST_CONTEXT_DESTROY, /* what it still has queued is dropped */
+};
+
+struct sim_request {
+  uint32_t magic;
+  uint32_t version;
+  uint32_t kind;
+  uint32_t device;
+  uint32_t context;
+  uint32_t reserved;
+  uint64_t bytes;
+  char program[32];
+};
+
+struct sim_reply {
+  uint32_t magic;
+  int32_t status;      /* 0 or -errno: -ENOMEM, -EINVAL, -ENOSPC (too many contexts), -EPROTO (other version) */
+  uint64_t free_bytes; /* of the device, after the request */
+};
+
+#endif
