@@ -6,7 +6,7 @@ import enum
 
 
 class ExitCode(enum.IntEnum):
-    """What `vgpud` and `vgpu` exit with. `vgpu run` otherwise exits with its command's own code (128+n for signal n)."""
+    """What `vgpud` and `vgpu` exit with; `vgpu run` with its command's own code otherwise (128+n for signal n)."""
 
     OK = 0
     OTHER = 1  # a fault that none of the rest names

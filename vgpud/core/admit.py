@@ -1,0 +1,241 @@
+"""Admission: from what was asked to four numbers per device, or a refusal (DESIGN 1). Pure.
+
+Minima, of time and of memory, never add up to more than a device. Placement is best fit: the fullest device that still
+fits, so that empty ones stay free for slices that need a whole device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vgpud.core.model import Denied, Device, Policy, Reason, Share, Spec, State, whole_devices
+from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+
+WEIGHT_MAX = 10_000
+PRIORITY_MAX = 1_000
+
+
+def _invalid(message: str, field: str) -> Denied:
+    return Denied(Reason.INVALID, message, field=field)
+
+
+def split(total: int, weights: Sequence[int], caps: Sequence[int]) -> list[int]:
+    """Integers that add up to total (or to the caps), in proportion to weights, none above its cap: water-filling.
+
+    Rounding goes by largest remainder, earlier first, so the result does not depend on anything else.
+    """
+    parts = [0] * len(weights)
+    open_ = [i for i, cap in enumerate(caps) if cap > 0]
+    left = min(total, sum(caps))
+    while left > 0 and open_:
+        weight = sum(weights[i] for i in open_)
+        full = [i for i in open_ if left * weights[i] >= (caps[i] - parts[i]) * weight]
+        if full:
+            for i in full:
+                left -= caps[i] - parts[i]
+                parts[i] = caps[i]
+            open_ = [i for i in open_ if i not in full]
+            continue
+        shares = {i: divmod(left * weights[i], weight) for i in open_}
+        for i in open_:
+            parts[i] += shares[i][0]
+        rest = left - sum(whole for whole, _ in shares.values())
+        for i in sorted(open_, key=lambda i: -shares[i][1])[:rest]:
+            parts[i] += 1
+        break
+    return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a slice wants of one device, before it is known which one; None = in proportion to the device's memory."""
+
+    gpus_milli: int
+    min_milli: int
+    max_milli: int
+    mem_min_bytes: int | None
+    mem_max_bytes: int | None
+
+    def on(self, device: Device) -> Share:
+        """The four numbers on this device, memory rounded down to its granule."""
+        fair = device.memory_bytes * self.gpus_milli // MILLI_PER_DEVICE
+        high = self.mem_max_bytes if self.mem_max_bytes is not None else max(fair, self.mem_min_bytes or 0)
+        low = self.mem_min_bytes if self.mem_min_bytes is not None else min(fair, high)
+        granule = device.granule_bytes
+        return Share(device.uuid, self.min_milli, self.max_milli, low - low % granule, high - high % granule)
+
+
+def parts_of(spec: Spec, policy: Policy) -> list[Part] | Denied:
+    """Checks a spec by itself and divides it over its devices, biggest part first."""
+    wrong = _check_numbers(spec)
+    if wrong:
+        return wrong
+    pieces = whole_devices(spec.gpus_milli)
+    top = MILLI_PER_DEVICE * len(pieces)
+    lowest = spec.gpus_milli if spec.min_milli is None else spec.min_milli
+    highest = spec.max_milli
+    if highest is None:
+        highest = top if policy.default_max == "device" else max(spec.gpus_milli, lowest)
+    if highest > top:
+        return _invalid(
+            f"max {format_gpus(highest)} is more than the {len(pieces)} device(s) of {format_gpus(spec.gpus_milli)} GPUs"
+            f" have: ask for at most {format_gpus(top)}",
+            "max_milli",
+        )
+    if lowest > highest:
+        return _invalid(
+            f"min {format_gpus(lowest)} is above max {format_gpus(highest)}: lower the minimum or raise the maximum",
+            "min_milli",
+        )
+    caps = split(highest, pieces, [MILLI_PER_DEVICE] * len(pieces))
+    if min(caps) == 0:
+        return _invalid(f"max {format_gpus(highest)} leaves a device with nothing: raise the maximum", "max_milli")
+    floors = split(lowest, pieces, caps)
+    mem_low, mem_high = (_split_memory(total, pieces) for total in (spec.mem_min_bytes, spec.mem_max_bytes))
+    return [Part(*numbers) for numbers in zip(pieces, floors, caps, mem_low, mem_high, strict=True)]
+
+
+def _split_memory(total: int | None, pieces: list[int]) -> Sequence[int | None]:
+    return [None] * len(pieces) if total is None else split(total, pieces, [total] * len(pieces))
+
+
+def _check_numbers(spec: Spec) -> Denied | None:
+    if spec.gpus_milli <= 0:
+        return _invalid(
+            f"{format_gpus(spec.gpus_milli)} GPUs is nothing: ask for 0.001 or more, for example 0.5", "gpus_milli"
+        )
+    if spec.min_milli is not None and spec.min_milli < 0:
+        return _invalid(f"min {format_gpus(spec.min_milli)} is negative: write 0 for no guarantee", "min_milli")
+    if spec.max_milli is not None and spec.max_milli <= 0:
+        return _invalid(f"max {format_gpus(spec.max_milli)} allows nothing: write 0.001 or more", "max_milli")
+    for name, size in (("mem_min_bytes", spec.mem_min_bytes), ("mem_max_bytes", spec.mem_max_bytes)):
+        if size is not None and (size < 0 or (size == 0 and name == "mem_max_bytes")):
+            return _invalid(f"{name} {size} is not an amount of memory: write for example 8589934592 (8GiB)", name)
+    low, high = spec.mem_min_bytes, spec.mem_max_bytes
+    if low is not None and high is not None and low > high:
+        return _invalid(
+            f"mem-min {format_bytes(low)} is above mem-max {format_bytes(high)}: lower the one or raise the other",
+            "mem_min_bytes",
+        )
+    if spec.weight > WEIGHT_MAX:
+        return _invalid(f"weight {spec.weight} is too much: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
+    if spec.priority > PRIORITY_MAX:
+        return _invalid(f"priority {spec.priority} is too much: write 0 to {PRIORITY_MAX}", "priority")
+    return None
+
+
+def smallest_limit_bytes(device: Device) -> int:
+    """The smallest memory limit that works: one context and one granule."""
+    granule = device.granule_bytes
+    return -(-device.context_bytes // granule) * granule + granule
+
+
+def _check_share(share: Share, part: Part, device: Device) -> Denied | None:
+    """Refuses what this device could never give, however empty."""
+    if share.mem_max_bytes > device.memory_bytes or share.mem_min_bytes > device.memory_bytes:
+        over = max(share.mem_max_bytes, share.mem_min_bytes)
+        return _invalid(
+            f"memory {format_bytes(over)} is more than device {device.index} has ({format_bytes(device.memory_bytes)}):"
+            f" ask for {format_bytes(device.memory_bytes)} or less",
+            "mem_max_bytes",
+        )
+    if share.mem_max_bytes < (least := smallest_limit_bytes(device)):
+        return _invalid(
+            f"memory {format_bytes(part.mem_max_bytes or share.mem_max_bytes)} is less than one context needs on device"
+            f" {device.index} ({format_bytes(device.context_bytes)}):"
+            f" ask for {least} bytes ({format_bytes(least)}) or more",
+            "mem_max_bytes",
+        )
+    return None
+
+
+def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ()) -> tuple[Share, ...] | Denied:
+    """Shares for a spec, ordered by device index. `without`: the slice being changed; `only`: keep to these devices."""
+    parts = parts_of(spec, state.policy)
+    if isinstance(parts, Denied):
+        return parts
+    candidates = _candidates(spec, parts, state, only)
+    if isinstance(candidates, Denied):
+        return candidates
+    taken: dict[str, Share] = {}
+    for part in parts:
+        chosen = _best_fit(part, [d for d in candidates if d.uuid not in taken], state, without)
+        if isinstance(chosen, Denied):
+            return chosen
+        taken[chosen.device_uuid] = chosen
+    return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
+
+
+def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]) -> list[Device] | Denied:
+    names = only or spec.device_uuids
+    unknown = next((name for name in names if name not in state.devices), None)
+    if unknown is not None:
+        have = ", ".join(state.devices) or "none"
+        return _invalid(f"no device {unknown!r} on this node: it has {have}", "device_uuids")
+    if names and (len(set(names)) != len(names) or len(names) != len(parts)):
+        return _invalid(
+            f"{format_gpus(spec.gpus_milli)} GPUs need {len(parts)} different device(s), {len(names)} are named:"
+            f" name {len(parts)} or none",
+            "device_uuids",
+        )
+    have_count = len(state.devices)
+    if len(parts) > have_count:
+        return _invalid(
+            f"{format_gpus(spec.gpus_milli)} GPUs need {len(parts)} devices, this node has {have_count}:"
+            f" ask for {have_count} or less",
+            "gpus_milli",
+        )
+    return [state.devices[name] for name in names] if names else list(state.devices.values())
+
+
+def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> Share | Denied:
+    """The fullest device where the part fits (for a whole device the emptiest), lowest index among equals."""
+    fits: list[tuple[tuple[int, int], Share]] = []
+    refusals: list[Denied] = []
+    for device in devices:
+        share = part.on(device)
+        wrong = _check_share(share, part, device)
+        if wrong:
+            refusals.append(wrong)
+            continue
+        milli, size = state.reserved(device.uuid, without)
+        if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
+            continue
+        fullness = milli * device.memory_bytes + size * MILLI_PER_DEVICE
+        rank = fullness if part.gpus_milli == MILLI_PER_DEVICE else -fullness
+        fits.append(((rank, device.index), share))
+    if fits:
+        return min(fits, key=lambda fit: fit[0])[1]
+    if refusals and len(refusals) == len(devices):
+        return refusals[0]
+    return _no_room(part, devices, state, without)
+
+
+def _no_room(part: Part, devices: list[Device], state: State, without: str) -> Denied:
+    """Names the device with the most left, so that the user knows what would work."""
+
+    def left(device: Device) -> tuple[int, int]:
+        milli, size = state.reserved(device.uuid, without)
+        return MILLI_PER_DEVICE - milli, device.memory_bytes - size
+
+    best = max(devices, key=lambda d: (left(d), -d.index))
+    milli, size = left(best)
+    wanted = part.on(best)
+    return Denied(
+        Reason.NO_CAPACITY,
+        f"no device has min {format_gpus(wanted.min_milli)} and memory {format_bytes(wanted.mem_min_bytes)} left:"
+        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)};"
+        " ask for less, lower the minimum or remove a slice",
+        subject=best.uuid,
+    )
+
+
+def merge(spec: Spec, patch: Spec) -> Spec:
+    """A spec with what the patch sets: 0 (of gpus, weight, priority), None and () mean unchanged."""
+    kept_if_zero = {name: getattr(patch, name) or getattr(spec, name) for name in ("gpus_milli", "weight", "priority")}
+    kept_if_none = {
+        name: getattr(spec, name) if getattr(patch, name) is None else getattr(patch, name)
+        for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")
+    }
+    return replace(spec, **kept_if_zero, **kept_if_none, device_uuids=patch.device_uuids or spec.device_uuids)

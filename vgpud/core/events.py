@@ -1,0 +1,165 @@
+"""What goes into step() (events) and what comes out (commands). Plain frozen data: easy to record and to replay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vgpud.core.model import Denied, Device, Policy, Process, Remembered, Slice, Spec
+
+# ---- events ----
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """First event: what the store kept. Slices are given serials anew; ephemeral ones get a grace to be re-attached."""
+
+    policy: Policy
+    devices: tuple[Device, ...]
+    slices: tuple[Slice, ...]
+    requests: tuple[tuple[str, Remembered], ...]  # until_ns of these is set anew
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSlice:
+    request_id: str  # "" = not idempotent
+    name: str  # "" = take spare_name
+    spec: Spec
+    ephemeral: bool
+    owner_uid: int
+    spare_name: str
+    uid: str
+    wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSlice:
+    """`patch`: gpus_milli 0, weight 0, priority 0, None and () mean unchanged."""
+
+    request_id: str
+    name: str
+    patch: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteSlice:
+    request_id: str
+    name: str
+    force: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessAttached:
+    """A validated attach message. `held` are the bytes per device UUID a resuming process claims to hold, `room` what
+    the slice still may hold there according to the arbiter."""
+
+    process: Process
+    held: tuple[tuple[str, int], ...] = ()
+    room: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGone:
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = Started | PolicyChanged | CreateSlice | UpdateSlice | DeleteSlice | ProcessAttached | ProcessGone | Tick
+
+# ---- commands ----
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """To whoever sent the event: exactly one per CreateSlice, UpdateSlice, DeleteSlice and refused ProcessAttached."""
+
+    result: Slice | Denied | None
+
+
+@dataclass(frozen=True, slots=True)
+class SaveSlice:
+    slice: Slice
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetSlice:
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRequest:
+    request_id: str
+    remembered: Remembered
+
+
+@dataclass(frozen=True, slots=True)
+class ApplySlice:
+    """The arbiters of the slice's devices shall know these numbers; `dropped`: devices it no longer has."""
+
+    slice: Slice
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSlice:
+    slice: Slice
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSocket:
+    slice_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSocket:
+    slice_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AdmitProcess:
+    """Give the process its pages; `held` is what the arbiters shall believe it holds."""
+
+    process: Process
+    slice: Slice
+    held: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropProcess:
+    """Take the process from the arbiters and close its connection."""
+
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """An entry of the event log that users read."""
+
+    kind: str
+    message: str
+    slice_name: str = ""
+    device_uuid: str = ""
+    process_id: int = 0
+
+
+Command = (
+    Answer
+    | SaveSlice
+    | ForgetSlice
+    | SaveRequest
+    | ApplySlice
+    | RemoveSlice
+    | OpenSocket
+    | CloseSocket
+    | AdmitProcess
+    | DropProcess
+    | Log
+)

@@ -1,0 +1,62 @@
+"""What must hold after every step; check() raises AssertionError naming the promise that is broken."""
+
+from __future__ import annotations
+
+from vgpud.core.admit import smallest_limit_bytes
+from vgpud.core.model import State
+from vgpud.core.units import MILLI_PER_DEVICE
+
+
+def check(state: State) -> None:
+    """All promises of the core. Cheap enough for tests to call after each step."""
+    _check_devices(state)
+    _check_slices(state)
+    _check_processes(state)
+
+
+def _require(holds: bool, promise: str) -> None:
+    if not holds:
+        raise AssertionError(promise)
+
+
+def _check_devices(state: State) -> None:
+    for device in state.devices.values():
+        milli, size = state.reserved(device.uuid)
+        _require(0 <= milli <= MILLI_PER_DEVICE, f"minima on {device.uuid} add up to {milli} milli-GPU")
+        _require(0 <= size <= device.memory_bytes, f"memory minima on {device.uuid} add up to {size} bytes")
+
+
+def _check_slices(state: State) -> None:
+    for name, made in state.slices.items():
+        _require(made.name == name, f"slice {name} is filed under its name")
+        uuids = [s.device_uuid for s in made.shares]
+        _require(len(uuids) == len(set(uuids)) > 0, f"slice {name} has each device once")
+        for share in made.shares:
+            _require(0 <= share.min_milli <= share.max_milli <= MILLI_PER_DEVICE, f"{name}: min <= max <= device")
+            _require(share.max_milli > 0, f"{name}: every device has something")
+            _require(0 <= share.mem_min_bytes <= share.mem_max_bytes, f"{name}: mem min <= mem max")
+            device = state.devices.get(share.device_uuid)
+            if device is None:
+                continue
+            _require(share.mem_max_bytes <= device.memory_bytes, f"{name}: memory fits the device")
+            _require(share.mem_max_bytes >= smallest_limit_bytes(device), f"{name}: a context fits the limit")
+            _require(share.mem_max_bytes % device.granule_bytes == 0, f"{name}: limit in granules")
+    serials = [s.serial for s in state.slices.values()]
+    _require(len(serials) == len(set(serials)), "serials are unique")
+    _require(all(serial < state.next_serial for serial in serials), "serials are never given again")
+    _require(len({s.uid for s in state.slices.values()}) == len(state.slices), "uids are unique")
+    _require(len(state.slices) <= state.policy.slices_max, "slices are bounded")
+    _require(len(state.requests) <= state.policy.requests_max, "remembered requests are bounded")
+
+
+def _check_processes(state: State) -> None:
+    counts: dict[str, int] = {}
+    for process_id, process in state.processes.items():
+        _require(process.process_id == process_id, f"process {process_id} is filed under its id")
+        _require(process.slice_name in state.slices, f"process {process_id} has a slice")
+        counts[process.slice_name] = counts.get(process.slice_name, 0) + 1
+    limit = state.policy.processes_per_slice_max
+    _require(all(count <= limit for count in counts.values()), "processes per slice are bounded")
+    for name in state.grace_ns:
+        _require(name in state.slices and state.slices[name].ephemeral, f"grace of {name} is for an ephemeral slice")
+        _require(name not in counts, f"{name} waits for its first program while it has one")

@@ -1,0 +1,166 @@
+"""What the daemon knows: devices, slices, processes. All of it frozen but State, which only machine.step() changes."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from vgpud.core.units import MILLI_PER_DEVICE
+
+ANYONE = -1  # Slice.owner_uid: every user may attach
+
+
+class Reason(Enum):
+    """Why something was refused; the value is the machine-readable name that API clients see."""
+
+    INVALID = "INVALID"
+    NOT_FOUND = "NOT_FOUND"
+    EXISTS = "EXISTS"
+    NO_CAPACITY = "NO_CAPACITY"
+    PRECONDITION = "PRECONDITION"
+    DENIED = "DENIED"
+    UNAVAILABLE = "UNAVAILABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A refusal: an expected outcome, so a value. `message` is one line naming the value and the mend."""
+
+    reason: Reason
+    message: str
+    field: str = ""  # which field of the request is wrong
+    subject: str = ""  # which device or slice has no room
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One device as NVML lists it, with what sharing it costs."""
+
+    uuid: str
+    index: int
+    name: str
+    pci_bus_id: str
+    memory_bytes: int  # what tenants can have: without the driver's own reserve
+    sm_count: int
+    simulated: bool
+    context_bytes: int  # what one context of one process costs
+    granule_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What was asked for; None takes the default of DESIGN section 1. Totals over the slice's devices."""
+
+    gpus_milli: int
+    min_milli: int | None = None
+    max_milli: int | None = None
+    mem_min_bytes: int | None = None
+    mem_max_bytes: int | None = None
+    weight: int = 0  # of borrowed time; 0 = by the minimum
+    priority: int = 0
+    device_uuids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The four resolved numbers on one device."""
+
+    device_uuid: str
+    min_milli: int
+    max_milli: int
+    mem_min_bytes: int
+    mem_max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    name: str
+    uid: str  # unique for ever
+    serial: int  # the arbiters' number for it, unique while this daemon lives
+    spec: Spec
+    shares: tuple[Share, ...]  # by device index
+    ephemeral: bool
+    owner_uid: int
+    created_wall_ns: int  # display only
+    revision: int = 1
+
+    def share(self, device_uuid: str) -> Share | None:
+        return next((s for s in self.shares if s.device_uuid == device_uuid), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """An attached process. A holder keeps its slice alive and has no pages (`vgpu run` while its command lives)."""
+
+    process_id: int
+    slice_name: str
+    pid: int
+    uid: int
+    program: str
+    attached_wall_ns: int
+    resumed: bool
+    holder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the site has decided; every limit of the core is here."""
+
+    default_max: str = "same"  # or "device": how far a slice without a maximum may borrow
+    slices_max: int = 1024
+    processes_per_slice_max: int = 256
+    name_bytes_max: int = 40
+    daemon_uid: int = 0
+    grace_ns: int = 60_000_000_000  # an ephemeral slice that nobody attaches to ends after this
+    request_memory_ns: int = 600_000_000_000  # how long a request_id is known
+    requests_max: int = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The answer that a repeated request_id gets."""
+
+    fingerprint: str  # of the request's content: another request under the same id is refused
+    answer: Slice | None  # None: a deletion
+    until_ns: int
+
+
+@dataclass(slots=True)
+class State:
+    """Everything that step() reads and writes. Never change it elsewhere."""
+
+    policy: Policy = field(default_factory=Policy)
+    devices: dict[str, Device] = field(default_factory=dict)  # by UUID, in index order
+    slices: dict[str, Slice] = field(default_factory=dict)  # by name
+    processes: dict[int, Process] = field(default_factory=dict)  # by process_id
+    #: ephemeral slices that nobody has attached to -> when they end
+    grace_ns: dict[str, int] = field(default_factory=dict)
+    requests: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)  # oldest first
+    next_serial: int = 1
+
+    def copy(self) -> State:
+        """A draft: what it holds is frozen, so only the containers are copied."""
+        return replace(
+            self,
+            devices=dict(self.devices),
+            slices=dict(self.slices),
+            processes=dict(self.processes),
+            grace_ns=dict(self.grace_ns),
+            requests=OrderedDict(self.requests),
+        )
+
+    def reserved(self, device_uuid: str, without: str = "") -> tuple[int, int]:
+        """(milli, bytes) of all minima on a device, leaving out the slice of that name."""
+        shares = [s.share(device_uuid) for s in self.slices.values() if s.name != without]
+        return sum(s.min_milli for s in shares if s), sum(s.mem_min_bytes for s in shares if s)
+
+    def processes_of(self, slice_name: str, *, holders: bool = False) -> list[Process]:
+        """The processes of a slice, with those that only hold it if `holders`."""
+        return [p for p in self.processes.values() if p.slice_name == slice_name and (holders or not p.holder)]
+
+
+def whole_devices(gpus_milli: int) -> list[int]:
+    """The parts of a fraction, one per device: 2500 -> [1000, 1000, 500]."""
+    whole, rest = divmod(gpus_milli, MILLI_PER_DEVICE)
+    return [MILLI_PER_DEVICE] * whole + ([rest] if rest else [])
