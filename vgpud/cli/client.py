@@ -1,0 +1,164 @@
+"""A thin client around the generated stubs: where the daemon is, one method per call, and errors in words.
+
+The only module of the command line that imports grpc; it is imported by the commands that talk to the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from vgpud.cli.exits import STATUS_CODES, CliError
+from vgpud.cli.options import Settings
+from vgpud.cli.target import parse_target, probe
+from vgpud.errors import ExitCode
+
+# grpc's own log lines would mix with ours; the variable must not reach the programs that `vgpu run` starts
+_quiet = "GRPC_VERBOSITY" not in os.environ
+if _quiet:
+    os.environ["GRPC_VERBOSITY"] = "NONE"
+import grpc  # noqa: E402
+
+from vgpud.v1 import vgpud_pb2 as pb  # noqa: E402
+from vgpud.v1 import vgpud_pb2_grpc as stubs  # noqa: E402
+
+if _quiet:
+    del os.environ["GRPC_VERBOSITY"]
+
+T = TypeVar("T")
+
+PAGE_SIZE = 500
+#: UNAVAILABLE is tried again a little; every changing call carries a request_id, so nothing is done twice
+_SERVICE_CONFIG = (
+    '{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.05s",'
+    ' "maxBackoff": "0.5s", "backoffMultiplier": 3, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
+)
+
+
+def _hint(error: grpc.RpcError) -> str:
+    """What the status details add to the message: violated fields and help, shortest form."""
+    from google.rpc import error_details_pb2 as details  # type: ignore[import-untyped]
+    from grpc_status import rpc_status
+
+    status = rpc_status.from_call(error)  # type: ignore[arg-type]
+    parts: list[str] = []
+    for any_detail in status.details if status else ():
+        for kind in (details.BadRequest, details.PreconditionFailure, details.QuotaFailure, details.Help):
+            if any_detail.Is(kind.DESCRIPTOR):
+                detail = kind()
+                any_detail.Unpack(detail)
+                parts += _detail_lines(detail)
+    return "; ".join(dict.fromkeys(part for part in parts if part))
+
+
+def _detail_lines(detail: Any) -> list[str]:
+    if hasattr(detail, "field_violations"):
+        return [v.description for v in detail.field_violations]
+    if hasattr(detail, "violations"):
+        return [v.description for v in detail.violations]
+    return [link.description for link in detail.links]
+
+
+def explain(error: grpc.RpcError, target: str, timeout_s: float) -> CliError:
+    """The daemon's refusal as one line and an exit code."""
+    name = error.code().name
+    message = error.details() or name
+    exit_code = STATUS_CODES.get(name, ExitCode.OTHER)
+    if name == "DEADLINE_EXCEEDED":
+        message = f"no answer from {target} within {timeout_s:g} s: try a longer --timeout, or see `vgpu doctor`"
+    elif name == "UNAVAILABLE":
+        message = f"the daemon does not answer ({target}: {message}): see `vgpu doctor`"
+    elif name == "UNIMPLEMENTED":
+        message = f"the daemon at {target} does not know this call: it is older than this vgpu (see `vgpu version`)"
+    else:
+        hint = _hint(error)
+        if hint and hint not in message:
+            message = f"{message}: {hint}"
+    return CliError(message, exit_code)
+
+
+class Client:
+    """A connection to the daemon; use it in a `with`. Methods raise CliError."""
+
+    def __init__(self, settings: Settings, check: bool = True) -> None:
+        self.target = parse_target(settings.host)
+        self.timeout_s = settings.timeout_s
+        if check:
+            probe(self.target)
+        options = [("grpc.enable_http_proxy", 0), ("grpc.service_config", _SERVICE_CONFIG)]
+        self._channel = grpc.insecure_channel(self.target, options=options)
+        self._node = stubs.NodeServiceStub(self._channel)
+        self._slices = stubs.SliceServiceStub(self._channel)
+        self._events = stubs.EventServiceStub(self._channel)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._channel.close()
+
+    def _call(self, method: Callable[..., T], request: Any) -> T:
+        try:
+            return method(request, timeout=self.timeout_s)
+        except grpc.RpcError as error:
+            raise explain(error, self.target, self.timeout_s) from error
+
+    def _stream(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
+        try:
+            yield from method(request)
+        except grpc.RpcError as error:
+            raise explain(error, self.target, self.timeout_s) from error
+
+    def _pages(self, method: Callable[..., Any], request: Any, field: str) -> list[Any]:
+        rows: list[Any] = []
+        request.page_size = PAGE_SIZE
+        while True:
+            answer = self._call(method, request)
+            rows.extend(getattr(answer, field))
+            if not answer.next_page_token:
+                return rows
+            request.page_token = answer.next_page_token
+
+    def node(self) -> pb.Node:
+        return self._call(self._node.GetNode, pb.GetNodeRequest()).node
+
+    def devices(self) -> list[pb.Device]:
+        return self._pages(self._node.ListDevices, pb.ListDevicesRequest(), "devices")
+
+    def slices(self) -> list[pb.Slice]:
+        return self._pages(self._slices.ListSlices, pb.ListSlicesRequest(), "slices")
+
+    def processes(self, slice_name: str = "") -> list[pb.Process]:
+        return self._pages(self._slices.ListProcesses, pb.ListProcessesRequest(slice=slice_name), "processes")
+
+    def events(self) -> list[pb.Event]:
+        return self._pages(self._events.ListEvents, pb.ListEventsRequest(), "events")
+
+    def get_slice(self, name: str) -> pb.Slice:
+        return self._call(self._slices.GetSlice, pb.GetSliceRequest(name=name)).slice
+
+    def create_slice(self, name: str, spec: pb.SliceSpec, *, ephemeral: bool, owner_uid: int) -> pb.Slice:
+        request = pb.CreateSliceRequest(
+            request_id=str(uuid.uuid4()), name=name, spec=spec, ephemeral=ephemeral, owner_uid=owner_uid
+        )
+        return self._call(self._slices.CreateSlice, request).slice
+
+    def update_slice(self, name: str, spec: pb.SliceSpec) -> pb.Slice:
+        request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=name, spec=spec)
+        return self._call(self._slices.UpdateSlice, request).slice
+
+    def delete_slice(self, name: str, force: bool = False) -> None:
+        request = pb.DeleteSliceRequest(request_id=str(uuid.uuid4()), name=name, force=force)
+        self._call(self._slices.DeleteSlice, request)
+
+    def watch_slices(self, interval_ms: int) -> Iterator[pb.WatchSlicesResponse]:
+        """All slices and devices, again every interval_ms and at every change."""
+        return self._stream(self._slices.WatchSlices, pb.WatchSlicesRequest(interval_ms=interval_ms))
+
+    def watch_events(self, after_sequence: int) -> Iterator[pb.Event]:
+        """Events later than after_sequence, as they come."""
+        answers = self._stream(self._events.WatchEvents, pb.WatchEventsRequest(after_sequence=after_sequence))
+        return (answer.event for answer in answers)

@@ -1,0 +1,55 @@
+"""The exit codes of `vgpu` in words: the epilog of `vgpu --help`, and which gRPC status becomes which code."""
+
+from __future__ import annotations
+
+import click
+
+from vgpud.errors import ExitCode
+
+#: code -> what it says to a script; the README's table is made of the same words
+EXIT_CODES: dict[ExitCode, str] = {
+    ExitCode.OK: "done",
+    ExitCode.OTHER: "another error",
+    ExitCode.USAGE: "wrong use: an option or value that cannot be meant",
+    ExitCode.UNREACHABLE: "the daemon does not answer",
+    ExitCode.NOT_FOUND: "no such slice, device or simulated device",
+    ExitCode.DENIED: "not allowed",
+    ExitCode.NO_CAPACITY: "no capacity, or over a quota",
+    ExitCode.TIMED_OUT: "timed out (--timeout)",
+    ExitCode.CONFLICT: "conflict: the name is taken, or the slice is in use",
+    ExitCode.DEVICE_REFUSED: "a device cannot be shared as it is (MPS, exclusive-process mode, MIG)",
+}
+
+RUN_CODES = (
+    "vgpu run and vgpu sim run exit with the command's own code, 128+N if signal N ended it; 125 if vgpu itself failed "
+    "(nothing was started), 126 if the command cannot be executed, 127 if it was not found."
+)
+
+#: gRPC status name -> exit code; anything else is OTHER
+STATUS_CODES: dict[str, ExitCode] = {
+    "INVALID_ARGUMENT": ExitCode.USAGE,
+    "OUT_OF_RANGE": ExitCode.USAGE,
+    "UNAVAILABLE": ExitCode.UNREACHABLE,
+    "NOT_FOUND": ExitCode.NOT_FOUND,
+    "PERMISSION_DENIED": ExitCode.DENIED,
+    "UNAUTHENTICATED": ExitCode.DENIED,
+    "RESOURCE_EXHAUSTED": ExitCode.NO_CAPACITY,
+    "DEADLINE_EXCEEDED": ExitCode.TIMED_OUT,
+    "ALREADY_EXISTS": ExitCode.CONFLICT,
+    "FAILED_PRECONDITION": ExitCode.CONFLICT,
+    "ABORTED": ExitCode.CONFLICT,
+}
+
+
+class CliError(click.ClickException):
+    """Ends a command with one line (the value and the mend) and an exit code."""
+
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.OTHER) -> None:
+        super().__init__(message)
+        self.exit_code = int(exit_code)  # type: ignore[misc]  # click declares it on the class
+
+
+def epilog() -> str:
+    """The table of exit codes as `vgpu --help` shows it (\\b: click keeps the lines)."""
+    lines = [f"{code:>4}  {text}" for code, text in EXIT_CODES.items()]
+    return "\b\nExit codes:\n" + "\n".join(lines) + "\n\n" + RUN_CODES

@@ -1,0 +1,190 @@
+"""The tables: devices, slices, processes, events. A simulated device says SIMULATED in every row that names it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from vgpud.cli.output import Cell, Grid
+from vgpud.cli.text import duration
+from vgpud.cli.views import View
+from vgpud.core.units import format_bytes, format_gpus
+
+
+def percent(ratio: float) -> str:
+    return f"{ratio * 100:.1f}%"
+
+
+def device_label(index: int, simulated: bool) -> str:
+    """One word, so that columns can be cut by blanks."""
+    return f"{index}-SIMULATED" if simulated else str(index)
+
+
+def full_name(name: str, simulated: bool) -> str:
+    return f"SIMULATED {name}" if simulated and "SIMULATED" not in name else name
+
+
+def span(low: str, high: str) -> str:
+    return low if low == high else f"{low}..{high}"
+
+
+def age(stamp: str | None, now: datetime.datetime) -> str:
+    """How long ago an RFC 3339 time was."""
+    if stamp is None:
+        return "-"
+    return duration((now - parse_time(stamp)).total_seconds())
+
+
+def parse_time(stamp: str) -> datetime.datetime:
+    """An RFC 3339 time (UTC, up to nanoseconds) as datetime."""
+    return datetime.datetime.fromisoformat(stamp.rstrip("Z")[:26]).replace(tzinfo=datetime.timezone.utc)
+
+
+def now_utc() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def devices_grid(devices: Sequence[View]) -> Grid:
+    titles = ("DEVICE", "NAME", ">UTIL", ">RESERVED", ">FREE", ">MEM-USED", ">MEM-RESERVED", ">MEM-TOTAL", "UUID")
+    grid = Grid(titles)
+    for d in devices:
+        grid.rows.append(
+            (
+                device_label(d["index"], d["simulated"]),
+                full_name(d["name"], d["simulated"]),
+                percent(d["utilization_ratio"]),
+                format_gpus(d["reserved_milli"]),
+                format_gpus(max(0, 1000 - d["reserved_milli"])),
+                format_bytes(d["memory_used_bytes"]),
+                format_bytes(d["memory_reserved_bytes"]),
+                format_bytes(d["memory_total_bytes"]),
+                d["uuid"],
+            )
+        )
+    return grid
+
+
+def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
+    """A row per slice and device."""
+    titles = ("SLICE", "DEVICE", ">MIN", ">MAX", ">GOT", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">PROCS", "GATE", ">AGE")
+    grid = Grid(titles)
+    for item in slices:
+        for d in item["devices"]:
+            grid.rows.append(
+                (
+                    item["name"],
+                    device_label(d["device_index"], d["simulated"]),
+                    format_gpus(d["min_milli"]),
+                    format_gpus(d["max_milli"]),
+                    percent(d["share_ratio"]),
+                    format_bytes(d["mem_min_bytes"]),
+                    format_bytes(d["mem_max_bytes"]),
+                    _memory_cell(d),
+                    str(item["processes"]),
+                    d["gate"] or "-",
+                    age(item["created_at"], now),
+                )
+            )
+    return grid
+
+
+def _memory_cell(device: View) -> Cell:
+    """Used memory; yellow when more than 95 % of the limit, where allocations soon fail."""
+    full = device["mem_used_bytes"] * 20 > device["mem_max_bytes"] * 19
+    return Cell(format_bytes(device["mem_used_bytes"]), "yellow" if full else "")
+
+
+def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datetime.datetime) -> Grid:
+    """A row per process and device, with the four numbers of its slice there."""
+    titles = ("PID", "USER", "SLICE", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">MEM-PEAK")
+    grid = Grid((*titles, ">LAUNCHES", ">AGE", "PROGRAM"))
+    numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
+    for p in processes:
+        for d in p["devices"]:
+            limits = numbers.get((p["slice"], d["device_uuid"]))
+            four = ("-",) * 4 if limits is None else four_numbers(limits)
+            grid.rows.append(
+                (
+                    str(p["pid"]),
+                    user_name(p["uid"]),
+                    p["slice"],
+                    device_label(d["device_index"], d["simulated"]),
+                    *four,
+                    format_bytes(d["mem_used_bytes"]),
+                    format_bytes(d["mem_peak_bytes"]),
+                    str(d["launches"]),
+                    age(p["attached_at"], now),
+                    p["program"],
+                )
+            )
+    return grid
+
+
+def four_numbers(device: View) -> tuple[str, str, str, str]:
+    """Guaranteed and greatest SM time and memory, as text."""
+    return (
+        format_gpus(device["min_milli"]),
+        format_gpus(device["max_milli"]),
+        format_bytes(device["mem_min_bytes"]),
+        format_bytes(device["mem_max_bytes"]),
+    )
+
+
+def user_name(uid: int) -> str:
+    import pwd
+
+    if uid < 0:
+        return "anyone"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def events_grid(events: Sequence[View]) -> Grid:
+    grid = Grid((">SEQ", "TIME", "KIND", "SLICE", "MESSAGE"))
+    grid.rows.extend(event_row(e) for e in events)
+    return grid
+
+
+def event_row(event: View) -> tuple[str, ...]:
+    at = parse_time(event["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if event["at"] else "-"
+    return (str(event["sequence"]), at, event["kind"], event["slice"] or "-", event["message"])
+
+
+def fields_grid(pairs: Sequence[tuple[str, str]]) -> Grid:
+    """Names and values of one thing."""
+    return Grid(("FIELD", "VALUE"), [(name, value) for name, value in pairs])
+
+
+def slice_fields(item: View) -> Grid:
+    """Everything about one slice, a field a line; those of its devices named device/field."""
+    pairs: list[tuple[str, str]] = []
+    for name, value in item.items():
+        if name != "devices":
+            pairs.append((name, _field(name, value)))
+    for device in item["devices"]:
+        label = device_label(device["device_index"], device["simulated"])
+        for name, value in device.items():
+            if name not in ("node", "device_index", "simulated"):
+                pairs.append((f"{label}/{name}", _field(name, value)))
+    return fields_grid(pairs)
+
+
+def _field(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        if name == "owner_uid":
+            return user_name(value)
+        if name.endswith("_bytes"):
+            return f"{format_bytes(value)} ({value})"
+        if name.endswith("_milli"):
+            return format_gpus(value)
+        if name.endswith("_ns"):
+            return f"{value / 1e9:.3f} s"
+    if isinstance(value, float) and name.endswith("_ratio"):
+        return percent(value)
+    return str(value)

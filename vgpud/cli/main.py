@@ -1,0 +1,87 @@
+"""`vgpu`: the table of commands, and the one place where errors become one line on stderr and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from vgpud.cli.exits import epilog
+from vgpud.cli.options import LazyGroup
+from vgpud.errors import ExitCode, VgpudError
+
+#: name -> (where it is, its line in `vgpu --help`)
+COMMANDS = {
+    "run": ("vgpud.cli.run:run", "Run a command on a slice of the GPUs."),
+    "ps": ("vgpud.cli.ps:ps", "List the processes that use a slice."),
+    "status": ("vgpud.cli.status:status", "Show devices, slices and their use on one screen."),
+    "top": ("vgpud.cli.top:top", "Watch shares and memory live."),
+    "gpu": ("vgpud.cli.gpu:gpu", "List devices."),
+    "slice": ("vgpud.cli.slice:slice_group", "Create, list, show, change and remove slices."),
+    "events": ("vgpud.cli.events:events", "Show what happened."),
+    "doctor": ("vgpud.cli.doctor:doctor", "Find what is wrong and say how to mend it."),
+    "sim": ("vgpud.cli.sim:sim", "Simulated devices: start, stop, and run programs on them."),
+    "demo": ("vgpud.cli.demo:demo", "Two training programs share one device, each held to its slice."),
+    "version": ("vgpud.cli.version:version", "Show the versions of client, daemon and ABI."),
+    "completion": ("vgpud.cli.completion:completion", "Print the completion script of a shell."),
+}
+
+
+@click.group("vgpu", cls=LazyGroup, lazy=COMMANDS, epilog=epilog())
+def cli() -> None:
+    """One GPU shared by several programs, each held to its own slice of SM time and memory.
+
+    \b
+    vgpu run --gpus 0.5 -- python train.py
+    vgpu run --gpus 0.25 --max 1 --mem 8G -- python train.py
+    vgpu status
+    """
+
+
+def complain(message: str) -> None:
+    """One line on stderr, whatever the text holds."""
+    from vgpud.cli.text import plain
+
+    print(f"vgpu: {plain(' '.join(message.split()))}", file=sys.stderr)
+
+
+def _usage_line(error: click.UsageError) -> str:
+    where = error.ctx.command_path if error.ctx else "vgpu"
+    text = error.format_message().rstrip(".")
+    return f"{text} (see {where} --help)"
+
+
+def invoke(args: Sequence[str] | None = None) -> int:
+    """Runs a command line and returns its exit code."""
+    try:
+        result = cli.main(args=None if args is None else list(args), prog_name="vgpu", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            error.show()
+        else:
+            complain(_usage_line(error))
+        return error.exit_code
+    except click.ClickException as error:
+        complain(error.format_message())
+        return error.exit_code
+    except VgpudError as error:
+        complain(str(error))
+        return int(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except BrokenPipeError:  # the reader of our output has gone: `vgpu ps | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 141
+    return result if isinstance(result, int) else int(ExitCode.OK)
+
+
+def main() -> None:
+    """Entry point."""
+    sys.exit(invoke())
+
+
+if __name__ == "__main__":
+    main()

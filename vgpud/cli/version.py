@@ -1,0 +1,34 @@
+"""`vgpu version`: client, daemon and ABI."""
+
+from __future__ import annotations
+
+import click
+
+import vgpud
+from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+
+
+@click.command("version", cls=VgpuCommand, short_help="Show the versions of client, daemon and ABI.")
+@click.option("--client", "client_only", is_flag=True, help="Do not ask the daemon.")
+@pass_settings
+def version(settings: Settings, client_only: bool) -> None:
+    """Show the versions of client, daemon and ABI (of the attach messages and shared pages)."""
+    from vgpud.cli.output import Grid, emit
+
+    data: dict[str, object] = {"client_version": vgpud.__version__}
+    rows = [("client", vgpud.__version__)]
+    if not client_only:
+        from vgpud.cli.client import Client
+
+        with Client(settings) as client:
+            node = client.node()
+        data |= {
+            "daemon_version": node.version,
+            "abi_version": node.abi_version,
+            "driver_version": node.driver_version,
+            "node": node.name,
+            "simulated": node.simulated,
+        }
+        driver = f"SIMULATED {node.driver_version}" if node.simulated else node.driver_version
+        rows += [("daemon", node.version), ("abi", str(node.abi_version)), ("driver", driver), ("node", node.name)]
+    emit(settings, data, [vgpud.__version__], lambda: Grid(("PART", "VERSION"), list(rows)))

@@ -1,0 +1,137 @@
+"""The API's messages as plain dictionaries: the stable field names of `-o json` and `-o yaml`.
+
+Integers for bytes, milli-GPU and nanoseconds (units in the names), ratios 0..1 as numbers, times RFC 3339. Fields are
+added, never renamed, within one SCHEMA_VERSION.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from vgpud.v1 import vgpud_pb2 as pb
+
+View = dict[str, Any]
+
+
+def _time(stamp: Timestamp) -> str | None:
+    return stamp.ToJsonString() if stamp.seconds or stamp.nanos else None
+
+
+def node_view(node: pb.Node) -> View:
+    return {
+        "node": node.name,
+        "version": node.version,
+        "driver_version": node.driver_version,
+        "abi_version": node.abi_version,
+        "simulated": node.simulated,
+        "mode": node.mode,
+        "started_at": _time(node.started_at),
+        "runtime_dir": node.runtime_dir,
+    }
+
+
+def device_view(device: pb.Device) -> View:
+    return {
+        "node": device.node,
+        "index": device.index,
+        "uuid": device.uuid,
+        "name": device.name,
+        "simulated": device.simulated,
+        "pci_bus_id": device.pci_bus_id,
+        "sm_count": device.sm_count,
+        "reserved_milli": device.milli_reserved,
+        "utilization_ratio": round(device.utilization_ratio, 4),
+        "memory_total_bytes": device.memory_total_bytes,
+        "memory_used_bytes": device.memory_used_bytes,
+        "memory_reserved_bytes": device.memory_reserved_bytes,
+        "context_bytes": device.context_bytes,
+        "granule_bytes": device.granule_bytes,
+    }
+
+
+def slice_device_view(device: pb.SliceDevice, simulated: bool) -> View:
+    return {
+        "node": device.node,
+        "device_index": device.device_index,
+        "device_uuid": device.device_uuid,
+        "simulated": simulated,
+        "min_milli": device.min_milli,
+        "max_milli": device.max_milli,
+        "mem_min_bytes": device.mem_min_bytes,
+        "mem_max_bytes": device.mem_max_bytes,
+        "mem_used_bytes": device.mem_used_bytes,
+        "mem_peak_bytes": device.mem_peak_bytes,
+        "share_ratio": round(device.share_ratio, 4),
+        "charged_ns": device.charged_ns,
+        "throttled_ns": device.throttled_ns,
+        "grants": device.grants,
+        "overruns": device.overruns,
+        "gate": device.gate or None,
+    }
+
+
+def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
+    """simulated: the UUIDs of the simulated devices."""
+    return {
+        "node": item.node,
+        "name": item.name,
+        "uid": item.uid,
+        "ephemeral": item.ephemeral,
+        "owner_uid": item.owner_uid,
+        "gpus_milli": item.spec.gpus_milli,
+        "weight": item.spec.weight,
+        "priority": item.spec.priority,
+        "processes": item.processes,
+        "attach_socket": item.attach_socket,
+        "created_at": _time(item.created_at),
+        "revision": item.revision,
+        "devices": [slice_device_view(d, d.device_uuid in simulated) for d in item.devices],
+    }
+
+
+def process_view(process: pb.Process, simulated: frozenset[str]) -> View:
+    """simulated: the UUIDs of the simulated devices."""
+    return {
+        "node": process.node,
+        "slice": process.slice,
+        "pid": process.pid,
+        "uid": process.uid,
+        "program": process.program,
+        "process_id": process.process_id,
+        "attached_at": _time(process.attached_at),
+        "resumed": process.resumed,
+        "devices": [
+            {
+                "node": d.node,
+                "device_index": d.device_index,
+                "device_uuid": d.device_uuid,
+                "simulated": d.device_uuid in simulated,
+                "mem_used_bytes": d.mem_used_bytes,
+                "mem_peak_bytes": d.mem_peak_bytes,
+                "mem_held_bytes": d.mem_held_bytes,
+                "launches": d.launches,
+                "throttled_ns": d.throttled_ns,
+                "denied": d.denied,
+            }
+            for d in process.devices
+        ],
+    }
+
+
+def event_view(event: pb.Event) -> View:
+    return {
+        "node": event.node,
+        "sequence": event.sequence,
+        "at": _time(event.at),
+        "kind": event.kind,
+        "slice": event.slice or None,
+        "device_uuid": event.device_uuid or None,
+        "process_id": event.process_id or None,
+        "message": event.message,
+    }
+
+
+def simulated_uuids(devices: list[pb.Device]) -> frozenset[str]:
+    return frozenset(d.uuid for d in devices if d.simulated)
