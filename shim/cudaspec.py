@@ -1,7 +1,7 @@
 """What the driver's headers say, as data: types, integer constants and the prototype of every entry point.
 
-Two readers of one grammar. `read_toolkit` parses NVIDIA's headers where a toolkit is installed (development time only),
-`read_committed` parses shim/gen/cuda_abi.h, the facts that were taken from them; everything else is generated from that.
+Two readers of one grammar. `read_toolkit` parses NVIDIA's headers where a toolkit is installed (development time
+only), `read_committed` parses shim/gen/cuda_abi.h, the facts taken from them; all else is generated from that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the generator writes for everybody: the committed header, the real driver's slots, the simulated driver's stubs."""
+"""What the generator writes for everybody: the committed header, access to the real driver, the simulated stubs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def cuda_abi(surface: Surface) -> str:
     """The committed header: the facts of the driver's ABI that the build needs instead of <cuda.h>."""
     out = [
         NOTICE.format(
-            what="Types, constants and every ABI name of the driver (facts of CUDA "
-            f"{surface.version // 1000}.{surface.version % 1000 // 10}); no name is redirected: cuMemAlloc is the first ABI."
+            what=f"Facts of CUDA {surface.version // 1000}.{surface.version % 1000 // 10}: types, constants and every "
+            "ABI name. No name is redirected: cuMemAlloc is the first ABI."
         ),
         "#ifndef VG_CUDA_ABI_H\n#define VG_CUDA_ABI_H\n#include <stddef.h>\n#include <stdint.h>\n",
     ]
@@ -88,8 +88,8 @@ def simulated_stubs(surface: Surface) -> str:
     """gen/simgpu_stubs.c: a weak CUDA_ERROR_NOT_SUPPORTED for what the simulated driver does not do, and its table."""
     out = [
         NOTICE.format(
-            what="Simulated driver: what no file of simgpu/ defines returns CUDA_ERROR_NOT_SUPPORTED. A strong definition "
-            "replaces the weak one at link time; the table tells them apart (function == stub: not done)."
+            what="Simulated driver: what no file of simgpu/ defines returns CUDA_ERROR_NOT_SUPPORTED. A strong "
+            "definition replaces the weak one at link time; the table tells them apart (function == stub: not done)."
         )
     ]
     out += ['#include "simgpu_entries.h"', ""]

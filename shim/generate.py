@@ -1,8 +1,8 @@
 """Writes shim/gen/ (DESIGN D2): `generate.py` from the committed header and hooks.def, `--check` finds drift.
 
-`--from-toolkit [--cuda-include DIR]` first takes the committed header, shim/gen/cuda_abi.h, from NVIDIA's headers: only
-that step needs a CUDA toolkit. `--check` writes nothing and fails (exit 1) when a file differs from what would be written;
-the committed header is compared too when a toolkit of its very version is at hand.
+`--from-toolkit [--cuda-include DIR]` first takes the committed header, shim/gen/cuda_abi.h, from NVIDIA's headers:
+only that step needs a CUDA toolkit. `--check` writes nothing and fails (exit 1) when a file differs from what would be
+written; the committed header is compared too when a toolkit of its very version is at hand.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 
 import cudaspec
 import emit
+import emit_hooks
+import hookdef
 
 SHIM = Path(__file__).resolve().parent
 GEN = SHIM / "gen"
@@ -21,7 +23,16 @@ COMMITTED = "cuda_abi.h"
 
 def generated(surface: cudaspec.Surface) -> dict[str, str]:
     """Every generated file but the committed header: its name under shim/gen/ and its text."""
+    rows = hookdef.assign(surface.entries, hookdef.read_rows(SHIM / "hooks.def"))
     return {
+        "counts.h": emit_hooks.counts_header(surface),
+        "hook_gate.c": emit_hooks.gated(surface, rows),
+        "hook_sync.c": emit_hooks.synchronising(surface, rows),
+        "hook_table.c": emit_hooks.hook_table(surface, rows),
+        "hook_table.h": emit_hooks.hook_header(),
+        "hook_trampolines.c": emit_hooks.trampolines(surface, rows),
+        "libvgpu.map": emit_hooks.library_script(surface),
+        "spares.inc": emit_hooks.spare_stubs(),
         "entries.h": emit.entry_header(surface),
         "hook_entries.c": emit.entry_names(surface),
         "real.h": emit.real_header(surface),
