@@ -1,7 +1,7 @@
 """Writing and checking the results of benchmarks: benchmarks/results/<name>-<sim|real>.json.
 
-Every file says on which machine, when, at which commit and on what kind of device its figures were measured; figures are
-written by a benchmark's run and by nothing else.
+Every file says on which machine, when, at which commit and on what kind of device its figures were measured;
+figures are written by a benchmark's run and by nothing else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CIFAR-10 in its binary format: a loader for the real files, and a maker of a small synthetic sample.
 
-The format (https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version"): records of 3073 bytes, one label byte 0..9 and
-then 3072 bytes of a 32 x 32 picture, 1024 red, 1024 green, 1024 blue, row by row. Real files hold 10000 records.
+The format (https://www.cs.toronto.edu/~kriz/cifar.html, "Binary version"): records of 3073 bytes, one label byte 0..9
+and then 3072 bytes of a 32 x 32 picture, 1024 red, 1024 green, 1024 blue, row by row. Real files hold 10000 records.
 The sample is NOT CIFAR-10: its pictures are coloured stripes with noise, made from a seed, in the same format.
 """
 

@@ -63,7 +63,7 @@ class Progress:
             print(json.dumps(record), flush=True)
         except BrokenPipeError:
             self.stopped = True
-            sys.stdout = open(os.devnull, "w")
+            os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
 
     def training_begins(self) -> None:
         """The set-up (compilation, first steps) is over: from here on time counts."""
@@ -72,7 +72,7 @@ class Progress:
 
     def report_due(self) -> bool:
         """Whether the step that has just been queued ends with a line (and so with a wait for the device)."""
-        return (self.steps + 1) % self.args.report_every == 0
+        return bool((self.steps + 1) % self.args.report_every == 0)
 
     def step_done(self, waited: bool, loss: float | None) -> None:
         """Counts a step; waited says that the device has completed it."""
@@ -95,7 +95,7 @@ class Progress:
         seconds = (time.monotonic_ns() - self.begin_ns) / 1e9
         if self.stopped or (self.args.seconds > 0 and seconds >= self.args.seconds):
             return False
-        return self.args.steps <= 0 or self.steps < self.args.steps
+        return bool(self.args.steps <= 0 or self.steps < self.args.steps)
 
     def end(self, **values: object) -> None:
         """The last line: everything that was queued has completed."""

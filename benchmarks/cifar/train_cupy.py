@@ -30,7 +30,7 @@ class Conv:
 
     def forward(self, x: Array) -> Array:
         """Returns the convolution; keeps the patches for backward()."""
-        n, height, width, _ = x.shape
+        _n, height, width, _ = x.shape
         padded = self.xp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
         s = self.stride
         views = [padded[:, i : i + height : s, j : j + width : s] for i in range(3) for j in range(3)]

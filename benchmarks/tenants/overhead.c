@@ -1,0 +1,149 @@
+/*
+ * overhead.c - what a call costs through the hook, over the same call made directly to the driver underneath. Run by
+ * benchmarks/overhead.py with the hook preloaded and VGPU_DRIVER naming stub_driver.so; JSON on stdout.
+ *
+ *   overhead launch|alloc DRIVER THREADS PAIRS CALLS [BYTES]
+ *
+ * Each thread measures PAIRS pairs of runs of CALLS calls, hooked and direct in turn (which comes first alternates),
+ * and prints the two medians and the median difference, in ns per call. Threads run together.
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+typedef int (*launch_call)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,
+                           void **, void **);
+typedef int (*alloc_call)(device_pointer *, size_t);
+typedef int (*free_call)(device_pointer);
+
+struct calls {
+  launch_call launch;
+  alloc_call alloc;
+  free_call free;
+};
+
+struct measurement {
+  const char *mode;
+  struct calls hooked, direct;
+  handle context, function;
+  int pairs, count;
+  size_t bytes;
+  double *hooked_ns, *direct_ns, *difference_ns; /* one per pair */
+};
+
+static pthread_barrier_t together;
+
+static double run_launches(const struct measurement *m, launch_call launch) {
+  uint64_t rounds = 1, sink = 0;
+  void *arguments[] = {&rounds, &sink};
+  uint64_t begin_ns = now_ns();
+  for (int i = 0; i < m->count; i++) CHECK(launch(m->function, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL));
+  return (double)(now_ns() - begin_ns) / m->count;
+}
+
+static double run_allocs(const struct measurement *m, const struct calls *calls) {
+  uint64_t begin_ns = now_ns();
+  for (int i = 0; i < m->count; i++) {
+    device_pointer pointer;
+    CHECK(calls->alloc(&pointer, m->bytes));
+    CHECK(calls->free(pointer));
+  }
+  return (double)(now_ns() - begin_ns) / m->count;
+}
+
+static double run(const struct measurement *m, const struct calls *calls) {
+  return *m->mode == 'l' ? run_launches(m, calls->launch) : run_allocs(m, calls);
+}
+
+static struct driver driver;
+
+static void *thread(void *argument) {
+  struct measurement *m = argument;
+  CHECK(driver.cuCtxSetCurrent(m->context));
+  run(m, &m->hooked);
+  run(m, &m->direct);
+  pthread_barrier_wait(&together);
+  for (int i = 0; i < m->pairs; i++) {
+    if (i % 2) m->hooked_ns[i] = run(m, &m->hooked);
+    m->direct_ns[i] = run(m, &m->direct);
+    if (i % 2 == 0) m->hooked_ns[i] = run(m, &m->hooked);
+    m->difference_ns[i] = m->hooked_ns[i] - m->direct_ns[i];
+  }
+  return NULL;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int count) {
+  qsort(values, (size_t)count, sizeof *values, ascending);
+  return values[count / 2];
+}
+
+static struct calls calls_of(void *library) {
+  struct calls calls;
+  *(void **)&calls.launch = dlsym(library, "cuLaunchKernel");
+  *(void **)&calls.alloc = dlsym(library, "cuMemAlloc_v2");
+  *(void **)&calls.free = dlsym(library, "cuMemFree_v2");
+  if (!calls.launch || !calls.alloc || !calls.free) {
+    fprintf(stderr, "overhead: a call is missing in a library\n");
+    exit(1);
+  }
+  return calls;
+}
+
+static void print(struct measurement *m, int threads) {
+  printf("[");
+  for (int i = 0; i < threads; i++)
+    printf("%s{\"hooked_ns\": %.3f, \"direct_ns\": %.3f, \"difference_ns\": %.3f}", i ? ", " : "",
+           median(m[i].hooked_ns, m->pairs), median(m[i].direct_ns, m->pairs), median(m[i].difference_ns, m->pairs));
+  printf("]\n");
+}
+
+int main(int argc, char **argv) {
+  if (argc < 6) {
+    fprintf(stderr, "usage: overhead launch|alloc DRIVER THREADS PAIRS CALLS [BYTES]\n");
+    return 2;
+  }
+  int threads = atoi(argv[3]), pairs = atoi(argv[4]);
+  if (threads < 1 || threads > 64 || pairs < 1) {
+    fprintf(stderr, "overhead: THREADS must be 1..64 and PAIRS at least 1\n");
+    return 2;
+  }
+  handle context;
+  driver_open(&driver, "libcuda.so.1");
+  void *underneath = dlopen(argv[2], RTLD_NOW | RTLD_LOCAL);
+  CHECK(underneath ? 0 : 1);
+  CHECK(driver.cuInit(0));
+  CHECK(driver.cuDevicePrimaryCtxRetain(&context, 0));
+  CHECK(driver.cuCtxSetCurrent(context));
+  struct measurement first = {.mode = argv[1],
+                              .hooked = calls_of(driver.library),
+                              .direct = calls_of(underneath),
+                              .context = context,
+                              .function = spin_kernel(&driver, "spin_10"),
+                              .pairs = pairs,
+                              .count = atoi(argv[5]),
+                              .bytes = argc > 6 ? strtoull(argv[6], NULL, 10) : 0};
+  if (first.hooked.launch == first.direct.launch) {
+    fprintf(stderr, "overhead: not hooked: libcuda.so.1 is the driver itself\n");
+    return 1;
+  }
+  struct measurement all[64];
+  pthread_t ids[64];
+  pthread_barrier_init(&together, NULL, (unsigned)threads);
+  for (int i = 0; i < threads; i++) {
+    all[i] = first;
+    all[i].hooked_ns = calloc((size_t)pairs, 3 * sizeof(double));
+    all[i].direct_ns = all[i].hooked_ns + pairs;
+    all[i].difference_ns = all[i].direct_ns + pairs;
+    pthread_create(&ids[i], NULL, thread, &all[i]);
+  }
+  for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+  print(all, threads);
+  return 0;
+}
