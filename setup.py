@@ -40,7 +40,8 @@ class BuildLibraries(Command):
             build_shim.build_target(name, self._out())
 
     def get_outputs(self) -> list[str]:
-        return [str(Path(str(self.build_lib)) / "vgpud" / "lib" / name) for name in build_shim.targets()]
+        names = [*build_shim.targets(), *(copy for copies in build_shim.DATA.values() for copy in copies)]
+        return [str(Path(str(self.build_lib)) / "vgpud" / "lib" / name) for name in names]
 
     def get_output_mapping(self) -> dict[str, str]:
         """An editable install writes into the source tree itself: nothing has to be linked to."""

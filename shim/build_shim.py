@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -19,6 +20,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
 ABI_HEADERS = ("vg_abi.h", "arbiter.h")
 ARBITER_SOURCES = ("shim/arbiter.c", "shim/arbiter_core.c", "shim/arbiter_memory.c", "shim/prim.c")
+
+#: data that a target reads at run time: output under vgpud/lib -> source
+DATA = {"sim/libcuda.so.1": {"sim/kernels.model": "shim/simgpu/kernels.model"}}
 
 CFLAGS = ["-O2", "-g", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-pthread", "-Ishim"]
 LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=sysv"]
@@ -93,6 +97,8 @@ def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
     link = [f for f in LDFLAGS if f != "-shared" or not name.endswith("simd")]
     command = compiler + CFLAGS + (extra or []) + ["-o", str(path)] + sources + link + ldflags + ["-ldl"]
     subprocess.run(command, cwd=ROOT, check=True)
+    for copy, source in DATA.get(name, {}).items():
+        shutil.copyfile(ROOT / source, out / copy)
 
 
 def main() -> None:

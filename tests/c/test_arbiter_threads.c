@@ -1,0 +1,190 @@
+/*
+ * test_arbiter_threads.c - the arbiter's thread with tenants in threads of their own and callers that change everything
+ * meanwhile, as Python does. What is looked for: data races, lost wake-ups, pages used after they were taken away, and
+ * tenants that write rubbish.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "arbiter.h"
+#include "check.h"
+#include "prim.h"
+
+#define TENANTS 3
+#define RUN_NS (400 * VG_NS_PER_MS)
+
+static const struct vg_arbiter_params params = {
+    .quantum_ns = 5 * VG_NS_PER_MS,
+    .quantum_min_ns = VG_NS_PER_MS,
+    .bound_ns = 2 * VG_NS_PER_MS,
+    .open_bound_ns = 20 * VG_NS_PER_MS,
+    .overrun_ns = 2 * VG_NS_PER_MS,
+    .guarantee_depth_ns = 50 * VG_NS_PER_MS,
+    .cap_depth_ns = 15 * VG_NS_PER_MS,
+    .heartbeat_ns = 20 * VG_NS_PER_MS,
+    .memory_total_bytes = 1ull << 30,
+};
+
+struct tenant {
+  struct vg_control_header header;
+  struct vg_control_device control;
+  struct vg_report_device report;
+  int doorbell_fd;
+  uint64_t launches;
+  pthread_t thread;
+};
+
+static uint32_t stop;
+static struct tenant tenants[TENANTS];
+
+/* One piece of work of 200 us: waits at the gate, runs, drains and says so. */
+static void work(struct tenant *tenant) {
+  uint32_t word = VG_LOAD(&tenant->control.gate);
+  if ((word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED) {
+    VG_STORE(&tenant->report.drained_ns, vg_prim_now_ns());
+    VG_STORE(&tenant->report.drained_word, word);
+    VG_STORE(&tenant->report.waiting, 1);
+    vg_prim_eventfd_ring(tenant->doorbell_fd);
+    vg_prim_futex_wait(&tenant->control.gate, word, vg_prim_now_ns() + 20 * VG_NS_PER_MS);
+    VG_STORE(&tenant->report.waiting, 0);
+    return;
+  }
+  uint64_t begin_ns = vg_prim_now_ns();
+  VG_STORE(&tenant->report.busy_since_ns, begin_ns);
+  VG_STORE(&tenant->report.outstanding, 1);
+  vg_prim_sleep_until_ns(begin_ns + 200 * VG_NS_PER_US);
+  uint64_t end_ns = vg_prim_now_ns();
+  VG_STORE(&tenant->report.busy_since_ns, 0);
+  VG_STORE(&tenant->report.busy_ns, VG_LOAD(&tenant->report.busy_ns) + end_ns - begin_ns);
+  VG_STORE(&tenant->report.outstanding, 0);
+  VG_STORE(&tenant->report.launches, ++tenant->launches);
+}
+
+static void *honest(void *argument) {
+  while (!VG_LOAD(&stop)) work(argument);
+  return NULL;
+}
+
+static void *hostile(void *argument) {
+  struct tenant *tenant = argument;
+  struct check_random random = {4711};
+  uint32_t *words = (uint32_t *)&tenant->report;
+  while (!VG_LOAD(&stop)) {
+    VG_STORE(&words[check_below(&random, sizeof tenant->report / sizeof *words)], (uint32_t)check_random(&random));
+    vg_prim_eventfd_ring(tenant->doorbell_fd);
+  }
+  return NULL;
+}
+
+static void add(struct vg_arbiter *arbiter, int index, uint64_t process_id) {
+  struct tenant *tenant = &tenants[index];
+  memset(&tenant->control, 0, sizeof tenant->control);
+  CHECK(vg_arbiter_process_add(arbiter, 1 + index, process_id, &tenant->header, &tenant->control, &tenant->report,
+                               tenant->doorbell_fd, 0) == 0);
+}
+
+static struct vg_arbiter *start(void *(*body)(void *)) {
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter);
+  CHECK(vg_arbiter_start(arbiter) == 0);
+  CHECK(vg_arbiter_start(arbiter) < 0);
+  VG_STORE(&stop, 0);
+  memset(tenants, 0, sizeof tenants);
+  for (int i = 0; i < TENANTS; i++) {
+    struct vg_slice_params slice = {
+        .min_milli = 250, .max_milli = 1000, .mem_min_bytes = 1 << 20, .mem_max_bytes = 1 << 28};
+    CHECK(vg_arbiter_slice_set(arbiter, 1 + i, &slice) == 0);
+    tenants[i].doorbell_fd = vg_prim_eventfd();
+    add(arbiter, i, 100 + i);
+    CHECK(pthread_create(&tenants[i].thread, NULL, i == 0 && body ? body : honest, &tenants[i]) == 0);
+  }
+  return arbiter;
+}
+
+static void finish(struct vg_arbiter *arbiter) {
+  VG_STORE(&stop, 1);
+  for (int i = 0; i < TENANTS; i++) pthread_join(tenants[i].thread, NULL);
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < TENANTS; i++) vg_prim_close(tenants[i].doorbell_fd);
+}
+
+static void everybody_runs_while_limits_change(void) {
+  struct vg_arbiter *arbiter = start(NULL);
+  uint64_t end_ns = vg_prim_now_ns() + RUN_NS;
+  for (uint32_t i = 0; vg_prim_now_ns() < end_ns; i++) {
+    struct vg_slice_params slice = {.min_milli = 100 + i % 100, .max_milli = 400 + i % 600, .mem_max_bytes = 1 << 28};
+    CHECK(vg_arbiter_slice_set(arbiter, 1 + i % TENANTS, &slice) == 0);
+    struct vg_slice_stats slice_stats;
+    struct vg_process_stats process_stats;
+    CHECK(vg_arbiter_slice_stats(arbiter, 1 + i % TENANTS, &slice_stats) == 0);
+    CHECK(slice_stats.processes == 1);
+    CHECK(vg_arbiter_process_stats(arbiter, 100 + i % TENANTS, &process_stats) == 0);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+  }
+  uint64_t launches[TENANTS];
+  for (int i = 0; i < TENANTS; i++) launches[i] = VG_LOAD(&tenants[i].report.launches);
+  finish(arbiter);
+  for (int i = 0; i < TENANTS; i++) CHECK(launches[i] > 10);
+}
+
+static void processes_come_and_go(void) {
+  struct vg_arbiter *arbiter = start(NULL);
+  uint64_t end_ns = vg_prim_now_ns() + RUN_NS;
+  uint64_t id = 100;
+  while (vg_prim_now_ns() < end_ns) {
+    CHECK(vg_arbiter_process_remove(arbiter, id) == 0);
+    CHECK(vg_arbiter_process_remove(arbiter, id) < 0);
+    CHECK(vg_arbiter_slice_remove(arbiter, 1) == 0);
+    struct vg_slice_params slice = {.min_milli = 250, .max_milli = 1000, .mem_max_bytes = 1 << 28};
+    CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+    id = id == 100 ? 200 : 100;
+    CHECK(vg_arbiter_process_add(arbiter, 1, id, &tenants[0].header, &tenants[0].control, &tenants[0].report,
+                                 tenants[0].doorbell_fd, 0) == 0);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + 5 * VG_NS_PER_MS);
+  }
+  finish(arbiter);
+}
+
+static void rubbish_in_one_page_hurts_nobody_else(void) {
+  struct vg_arbiter *arbiter = start(hostile);
+  uint64_t end_ns = vg_prim_now_ns() + RUN_NS;
+  uint64_t before[TENANTS];
+  for (int i = 1; i < TENANTS; i++) before[i] = VG_LOAD(&tenants[i].report.launches);
+  while (vg_prim_now_ns() < end_ns) {
+    struct vg_slice_stats stats;
+    CHECK(vg_arbiter_slice_stats(arbiter, 1, &stats) == 0);
+    CHECK(stats.mem_held_bytes <= 1 << 28);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * VG_NS_PER_MS);
+  }
+  for (int i = 1; i < TENANTS; i++) {
+    CHECK(VG_LOAD(&tenants[i].report.launches) > before[i]);
+    CHECK(VG_LOAD(&tenants[i].control.max_milli) == 1000);
+    CHECK(VG_LOAD(&tenants[i].control.limit_bytes) == 1 << 28);
+  }
+  finish(arbiter);
+}
+
+static void wrong_calls_are_refused(void) {
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  struct vg_slice_params upside_down = {.min_milli = 500, .max_milli = 400};
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &upside_down) < 0);
+  struct vg_slice_params too_much = {.min_milli = 500, .max_milli = 1001};
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &too_much) < 0);
+  struct vg_slice_stats stats;
+  CHECK(vg_arbiter_slice_stats(arbiter, 1, &stats) < 0);
+  CHECK(vg_arbiter_slice_remove(arbiter, 1) < 0);
+  struct tenant tenant = {.doorbell_fd = vg_prim_eventfd()};
+  CHECK(vg_arbiter_process_add(arbiter, 1, 5, &tenant.header, &tenant.control, &tenant.report, tenant.doorbell_fd, 0) <
+        0);
+  vg_prim_close(tenant.doorbell_fd);
+  vg_arbiter_free(arbiter);
+}
+
+int main(void) {
+  RUN(wrong_calls_are_refused);
+  RUN(everybody_runs_while_limits_change);
+  RUN(processes_come_and_go);
+  RUN(rubbish_in_one_page_hurts_nobody_else);
+  return 0;
+}
