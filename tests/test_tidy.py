@@ -49,7 +49,7 @@ RAW_SYSTEM_CALLS = r"\b(syscall|SYS_\w+|__NR_\w+)\b"
 #: in code that is loaded into somebody else's program
 BANNED_IN_SHIM = {
     r"\b(exit|_exit|abort|signal|sigaction|setenv|unsetenv|putenv|umask|setlocale)\s*\(": "the process is the tenant's",
-    r'(?<!secure_)\bgetenv\s*\((?!"CUDA_)': "use secure_getenv: the program may be setuid (the driver's own names aside)",
+    r'(?<!secure_)\bgetenv\s*\((?!"CUDA_)': "use secure_getenv: the program may be setuid (the driver's names aside)",
     r"\b(printf|puts|perror)\s*\(": "stdout and stderr are the tenant's: use vg_log",
     r"__attribute__\s*\(\s*\(\s*constructor": "no constructors: every program of a container loads us",
     r"#\s*include\s*<cuda[A-Za-z]*\.h>": "the build needs nothing of CUDA: include gen/cuda_abi.h",
