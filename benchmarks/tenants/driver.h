@@ -42,7 +42,7 @@ typedef uint64_t device_pointer;
   X(cuEventElapsedTime, cuEventElapsedTime, (float *, handle, handle))                                                 \
   X(cuGetProcAddress, cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *))
 
-enum { ATTRIBUTE_SM_COUNT = 16, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2, CTX_SCHED_BLOCKING = 4 };
+enum { ATTRIBUTE_SM_COUNT = 16, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2 };
 enum { CODE_SUCCESS = 0, CODE_OUT_OF_MEMORY = 2, CODE_NOT_READY = 600 };
 
 struct driver {

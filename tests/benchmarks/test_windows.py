@@ -2,17 +2,8 @@
 
 import pytest
 
-from benchmarks.windows import (
-    RECORD,
-    SECOND_NS,
-    Span,
-    busy_steps,
-    mean_share,
-    parse_busy_log,
-    shares_by_tenant,
-    sliding,
-    worst,
-)
+from benchmarks.windows import shares_by_tenant, worst
+from vgpud.busylog import RECORD, SECOND_NS, Span, busy_steps, mean_share, parse_busy_log, sliding
 
 MS = 1_000_000
 
