@@ -1,0 +1,186 @@
+"""Shell of the native arbiters: one per device, created and tuned from here, running without the interpreter.
+
+Turns slices into arbiter parameters and arbiter counters into frozen statistics. Calls take microseconds (the native
+side has one short lock per device), so the daemon's loop makes them directly.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vgpud import _shim
+from vgpud.core.model import Device, Slice
+
+ffi, lib = _shim.ffi, _shim.lib
+
+#: how long a share looks back
+WINDOW_NS = 1_000_000_000
+_GATES = {lib.VG_GATE_CLOSED: "closed", lib.VG_GATE_COUNT: "count", lib.VG_GATE_SOLO: "solo"}
+
+
+@dataclass(frozen=True, slots=True)
+class SliceStats:
+    """A slice on one device; times in ns since the daemon started, memory in bytes."""
+
+    share_ratio: float = 0.0  # device time in the last second, 0..1
+    charged_ns: int = 0
+    throttled_ns: int = 0
+    grants: int = 0
+    early_releases: int = 0
+    overruns: int = 0
+    launches: int = 0
+    mem_held_bytes: int = 0
+    mem_used_bytes: int = 0
+    mem_peak_bytes: int = 0
+    mem_denied: int = 0
+    processes: int = 0
+    gate: str = ""  # closed, count, solo; "" when nobody is attached
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStats:
+    """A process on one device."""
+
+    launches: int = 0
+    throttled_ns: int = 0
+    busy_ns: int = 0
+    mem_held_bytes: int = 0
+    mem_used_bytes: int = 0
+    mem_peak_bytes: int = 0
+    denied: int = 0
+    contexts: int = 0
+
+
+def _check(result: int, what: str) -> None:
+    if result < 0:
+        raise OSError(-result, f"{what}: {os.strerror(-result)}")
+
+
+class Arbiters:
+    """All arbiters of the node. `heartbeat_ns`: how often they tell the tenants that the daemon lives."""
+
+    def __init__(self, devices: Iterable[Device], times_ns: Mapping[str, int], heartbeat_ns: int = 20_000_000) -> None:
+        self.times_ns = dict(times_ns)
+        self._heartbeat_ns = heartbeat_ns
+        self._memory_bytes = {d.uuid: d.memory_bytes for d in devices}
+        self._native: dict[str, Any] = {}
+        self._charged: dict[tuple[int, str], deque[tuple[int, int]]] = {}
+        for uuid in self._memory_bytes:
+            native = lib.vg_arbiter_new(self._params(uuid))
+            if native == ffi.NULL:
+                raise OSError(errno.ENOMEM, f"no arbiter for {uuid}")
+            self._native[uuid] = native
+            _check(lib.vg_arbiter_start(native), "arbiter thread")
+
+    def _params(self, uuid: str) -> Any:
+        params = ffi.new("struct vg_arbiter_params *")
+        for name, value_ns in self.times_ns.items():
+            setattr(params, name, value_ns)
+        params.heartbeat_ns = self._heartbeat_ns
+        params.memory_total_bytes = self._memory_bytes[uuid]
+        return params
+
+    def set_times(self, changes: Mapping[str, int]) -> None:
+        """Changes some of the times on all devices, live."""
+        self.times_ns.update(changes)
+        for uuid, native in self._native.items():
+            _check(lib.vg_arbiter_set_params(native, self._params(uuid)), "arbiter parameters")
+
+    def apply(self, given: Slice, dropped: Iterable[str] = ()) -> None:
+        """Creates or changes a slice on its devices and takes it from the dropped ones."""
+        for share in given.shares:
+            params = ffi.new("struct vg_slice_params *")
+            params.min_milli, params.max_milli = share.min_milli, share.max_milli
+            params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
+            params.weight, params.priority = given.spec.weight, given.spec.priority
+            _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
+            self._charged.setdefault((given.serial, share.device_uuid), deque())
+        for uuid in dropped:
+            self._forget(given.serial, uuid)
+
+    def remove(self, given: Slice) -> None:
+        """Takes a slice away; its processes must be gone."""
+        for share in given.shares:
+            self._forget(given.serial, share.device_uuid)
+
+    def _forget(self, serial: int, uuid: str) -> None:
+        if self._charged.pop((serial, uuid), None) is not None:
+            _check(lib.vg_arbiter_slice_remove(self._native[uuid], serial), "slice")
+
+    def attach(
+        self, serial: int, process_id: int, uuid: str, pages: tuple[Any, Any, Any], bell: int, held: int
+    ) -> None:
+        """Hands a process's pages (header, control, report as cffi pointers) and doorbell to the device's arbiter."""
+        result = lib.vg_arbiter_process_add(self._native[uuid], serial, process_id, *pages, bell, held)
+        _check(result, f"process {process_id}")
+
+    def detach(self, process_id: int, uuid: str) -> None:
+        """Frees what a process held; its pages are not touched any more when this returns. Unknown: no effect."""
+        lib.vg_arbiter_process_remove(self._native[uuid], process_id)
+
+    def sample(self, now_ns: int) -> None:
+        """Takes a reading of the device time of every slice; call it several times a second."""
+        for (serial, uuid), readings in self._charged.items():
+            readings.append((now_ns, self._read(serial, uuid).charged_ns))
+            while len(readings) > 2 and readings[1][0] <= now_ns - WINDOW_NS:
+                readings.popleft()
+
+    def _read(self, serial: int, uuid: str) -> Any:
+        stats = ffi.new("struct vg_slice_stats *")
+        lib.vg_arbiter_slice_stats(self._native[uuid], serial, stats)
+        return stats
+
+    def slice_stats(self, serial: int, uuid: str) -> SliceStats:
+        """Counters of now; all zero for a slice or device that is not there."""
+        readings = self._charged.get((serial, uuid))
+        if readings is None:
+            return SliceStats()
+        raw = self._read(serial, uuid)
+        share = 0.0
+        if len(readings) > 1:
+            (first_ns, first), (last_ns, last) = readings[0], readings[-1]
+            share = (last - first) / max(1, last_ns - first_ns)
+        return SliceStats(
+            share_ratio=share,
+            charged_ns=raw.charged_ns,
+            throttled_ns=raw.throttled_ns,
+            grants=raw.grants,
+            early_releases=raw.early_releases,
+            overruns=raw.overruns,
+            launches=raw.launches,
+            mem_held_bytes=raw.mem_held_bytes,
+            mem_used_bytes=raw.mem_used_bytes,
+            mem_peak_bytes=raw.mem_peak_bytes,
+            mem_denied=raw.mem_denied,
+            processes=raw.processes,
+            gate=_GATES.get(raw.gate, "") if raw.processes else "",
+        )
+
+    def process_stats(self, process_id: int, uuid: str) -> ProcessStats:
+        """Counters of one process on one device; all zero when it is not there."""
+        native = self._native.get(uuid)
+        raw = ffi.new("struct vg_process_stats *")
+        if native is None or lib.vg_arbiter_process_stats(native, process_id, raw) < 0:
+            return ProcessStats()
+        return ProcessStats(
+            launches=raw.launches,
+            throttled_ns=raw.throttled_ns,
+            busy_ns=raw.busy_ns,
+            mem_held_bytes=raw.mem_held_bytes,
+            mem_used_bytes=raw.mem_used_bytes,
+            mem_peak_bytes=raw.mem_peak_bytes,
+            denied=raw.denied,
+            contexts=raw.contexts,
+        )
+
+    def close(self) -> None:
+        """Stops the threads. The pages stay as they are: tenants coast."""
+        for native in self._native.values():
+            lib.vg_arbiter_free(native)
+        self._native.clear()
+        self._charged.clear()

@@ -1,0 +1,185 @@
+"""The daemon's configuration: TOML -> one frozen dataclass. Every key, its meaning and its default are in this file.
+
+A key that is not known is an error naming it and the nearest one that is. Flags of `vgpud serve` override the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import socket
+import sys
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from vgpud import paths
+from vgpud.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+MODES = ("coast", "open", "closed")
+DEFAULT_MAXES = ("same", "device")
+METRICS_OFF = "off"
+#: the arbiters hold this many slices per device (shim/arbiter_core.h)
+SLICES_MAX = 128
+PROCESSES_MAX = 1024
+_MS = 1_000_000
+#: nothing that the arbiter does is shorter than 100 us or longer than 10 s
+_ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
+
+
+@dataclass(frozen=True, slots=True)
+class ArbiterConfig:
+    """[arbiter]: times of the arbitration, all in ns (shim/arbiter.h)."""
+
+    quantum_ns: int = 8 * _MS
+    quantum_min_ns: int = 2 * _MS
+    bound_ns: int = 2 * _MS
+    open_bound_ns: int = 20 * _MS
+    overrun_ns: int = 2 * _MS
+    guarantee_depth_ns: int = 50 * _MS
+    cap_depth_ns: int = 15 * _MS
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All that the site decides. `device`: "auto" (all of the driver), "sim" or a list of UUIDs."""
+
+    device: str | tuple[str, ...] = "auto"
+    sim_dir: str = ""  # of the simulated device's server; "" = $VGPU_SIM_DIR, else <runtime_dir>/sim
+    driver: str = "libcuda.so.1"  # the real one: a name the loader finds, or an absolute path
+    nvml: str = "libnvidia-ml.so.1"
+    runtime_dir: str = ""  # "" = paths.runtime_dir()
+    state_dir: str = ""
+    node: str = ""  # "" = the host's name
+    group: str = ""  # who may use the API socket besides its owner
+    socket_mode: int = 0o660
+    mode: str = "coast"  # what tenants do when the daemon is gone: coast, open or closed
+    default_max: str = "same"  # a slice without a maximum: "same" as asked, or the whole "device"
+    metrics: str = "127.0.0.1:9419"  # address of the Prometheus endpoint, or "off"
+    slices_max: int = SLICES_MAX
+    processes_per_slice_max: int = 256
+    events_max: int = 10_000  # kept in the event log
+    grace_s: int = 60  # an ephemeral slice that nobody attaches to ends after this
+    context_bytes: int = 0  # what one context costs; 0 = as measured (devices.CONTEXT_BYTES)
+    arbiter: ArbiterConfig = field(default_factory=ArbiterConfig)
+
+    @property
+    def runtime(self) -> Path:
+        return Path(self.runtime_dir) if self.runtime_dir else paths.runtime_dir()
+
+    @property
+    def state(self) -> Path:
+        return Path(self.state_dir) if self.state_dir else paths.state_dir()
+
+    @property
+    def node_name(self) -> str:
+        return self.node or socket.gethostname()
+
+
+def load(path: Path | None, **overrides: Any) -> Config:
+    """Reads a file (None: the default one, which may be missing) and lays the overrides that are not None over it.
+
+    Raises ConfigError with one line naming the key, its value and the mend.
+    """
+    chosen = paths.config_file() if path is None else path
+    given: dict[str, Any] = {}
+    try:
+        given = tomllib.loads(chosen.read_text())
+    except FileNotFoundError as error:
+        if path is not None:
+            raise ConfigError(f"no configuration file {path}: name one that exists, or leave --config out") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {chosen}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{chosen} is not TOML: {error}") from error
+    where = str(chosen)
+    arbiter = given.pop("arbiter", {})
+    if not isinstance(arbiter, dict):
+        raise ConfigError(f"{where}: arbiter = {arbiter!r} is not a table: write [arbiter] and its keys below it")
+    tuned = replace(ArbiterConfig(), **_known(ArbiterConfig, arbiter, f"{where}: [arbiter] "))
+    known = _known(Config, given, f"{where}: ") | {k: v for k, v in overrides.items() if v is not None}
+    config = replace(Config(), arbiter=tuned, **known)
+    check(config, where)
+    return config
+
+
+def _known(cls: type, given: dict[str, Any], where: str) -> dict[str, Any]:
+    """The given keys as constructor arguments; unknown keys and wrong types are errors."""
+    types = {f.name: f.default for f in fields(cls) if f.name != "arbiter"}
+    for key, value in given.items():
+        if key not in types:
+            near = difflib.get_close_matches(key, types, 1, 0.0)[0]
+            raise ConfigError(f"{where}no key {key!r}: did you mean {near!r}?")
+        if key == "device" and isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+            given[key] = tuple(value)
+        elif key == "socket_mode" and isinstance(value, str):
+            given[key] = _octal(value, where)
+        elif type(value) is not type(types[key]):
+            wanted = "a whole number" if isinstance(types[key], int) else "a string"
+            raise ConfigError(f"{where}{key} = {value!r} is not {wanted}: write for example {types[key]!r}")
+    return given
+
+
+def _octal(text: str, where: str) -> int:
+    try:
+        return int(text, 8)
+    except ValueError as error:
+        raise ConfigError(f"{where}socket_mode = {text!r} is no file mode: write for example '0660'") from error
+
+
+def check(config: Config, where: str) -> None:
+    """Refuses values that cannot work. Raises ConfigError."""
+
+    def refuse(key: str, mend: str) -> None:
+        raise ConfigError(f"{where}: {key} = {getattr(config, key)!r}: {mend}")
+
+    for key, allowed in (("mode", MODES), ("default_max", DEFAULT_MAXES)):
+        if getattr(config, key) not in allowed:
+            refuse(key, "write " + " or ".join(f'"{a}"' for a in allowed))
+    if isinstance(config.device, str) and config.device not in ("auto", "sim"):
+        refuse("device", 'write "auto", "sim" or a list of UUIDs')
+    if not 0 <= config.socket_mode <= 0o777 or config.socket_mode & 0o600 != 0o600:
+        refuse("socket_mode", "the owner must read and write, write for example '0660'")
+    if config.socket_mode & 0o002:
+        refuse("socket_mode", "everybody could change slices, leave others out: write for example '0660'")
+    for key, top in (("slices_max", SLICES_MAX), ("processes_per_slice_max", PROCESSES_MAX), ("events_max", 1_000_000)):
+        if not 1 <= getattr(config, key) <= top:
+            refuse(key, f"write 1 to {top}")
+    if not 1 <= config.grace_s <= 86_400:
+        refuse("grace_s", "write 1 to 86400 seconds")
+    if config.context_bytes < 0:
+        refuse("context_bytes", "write 0 (as measured) or a number of bytes")
+    if not config.node_name or len(config.node_name.encode()) > 63:
+        refuse("node", "write 1 to 63 bytes")
+    _check_metrics(config, where)
+    for name, value in arbiter_items(config.arbiter):
+        check_arbiter(name, value, f"{where}: [arbiter] ")
+
+
+def arbiter_items(arbiter: ArbiterConfig) -> list[tuple[str, int]]:
+    return [(f.name, getattr(arbiter, f.name)) for f in fields(arbiter)]
+
+
+def check_arbiter(name: str, value_ns: int, where: str = "") -> None:
+    """Refuses times that no arbiter can keep. Raises ConfigError."""
+    if not _ARBITER_MIN_NS <= value_ns <= _ARBITER_MAX_NS:
+        raise ConfigError(f"{where}{name} = {value_ns}: write {_ARBITER_MIN_NS} to {_ARBITER_MAX_NS} ns")
+
+
+def metrics_address(config: Config) -> tuple[str, int] | None:
+    """(host, port) of the Prometheus endpoint, None when it is off."""
+    if config.metrics == METRICS_OFF:
+        return None
+    host, _, port = config.metrics.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _check_metrics(config: Config, where: str) -> None:
+    host, colon, port = config.metrics.rpartition(":")
+    number = int(port) if port.isascii() and port.isdigit() else -1
+    if config.metrics != METRICS_OFF and not (colon and host and 0 <= number <= 65535):
+        raise ConfigError(f'{where}: metrics = {config.metrics!r}: write "off" or an address such as "127.0.0.1:9419"')

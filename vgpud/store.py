@@ -1,0 +1,171 @@
+"""Shell of the state database: slices, answered requests and the event log in one SQLite file (WAL).
+
+What was answered to a user is on disk first (synchronous = FULL for slices); events are flushed now and then and may be
+lost with a crash. A disk that is full or read-only is a StoreError for the caller and never stops running tenants.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from vgpud.core.events import Command, ForgetSlice, SaveRequest, SaveSlice
+from vgpud.core.model import Remembered, Share, Slice, Spec
+from vgpud.errors import StoreError
+
+FILE_NAME = "vgpud.sqlite3"
+#: another process (a backup, a curious administrator) may hold the file for this long
+BUSY_S = 2.0
+
+#: one statement list per version; never change one that was released, append the next
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE slices (uid TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT",
+        "CREATE TABLE requests (id TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, body TEXT, serial INTEGER NOT NULL) STRICT",
+        "CREATE TABLE events (sequence INTEGER PRIMARY KEY, wall_ns INTEGER NOT NULL, kind TEXT NOT NULL,"
+        " slice TEXT NOT NULL, device TEXT NOT NULL, process_id INTEGER NOT NULL, message TEXT NOT NULL) STRICT",
+        "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEvent:
+    """An entry of the event log. `wall_ns`: since 1970, for display only; order is by sequence."""
+
+    sequence: int
+    wall_ns: int
+    kind: str
+    slice_name: str
+    device_uuid: str
+    process_id: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a daemon finds when it starts. `boot`: how many times a daemon has started on this file, 1 for the first."""
+
+    slices: tuple[Slice, ...]
+    requests: tuple[tuple[str, Remembered], ...]
+    events: tuple[StoredEvent, ...]
+    boot: int
+
+
+def _dump(given: Slice | None) -> str | None:
+    return None if given is None else json.dumps(asdict(given), sort_keys=True)
+
+
+def _parse(text: str | None) -> Slice | None:
+    if text is None:
+        return None
+    body: dict[str, Any] = json.loads(text)
+    spec = body.pop("spec")
+    spec["device_uuids"] = tuple(spec["device_uuids"])
+    shares = tuple(Share(**share) for share in body.pop("shares"))
+    return Slice(spec=Spec(**spec), shares=shares, **body)
+
+
+class Store:
+    """The database of one daemon. All methods raise StoreError with one line for people."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / FILE_NAME
+        self._db = self._guard("open", self._open)
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            if version > len(MIGRATIONS):
+                raise StoreError(f"{self._path} was written by a newer vgpud (version {version}): use that one")
+            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+                db.execute("BEGIN IMMEDIATE")
+                for statement in statements:
+                    db.execute(statement)
+                db.execute(f"PRAGMA user_version = {number}")
+                db.execute("COMMIT")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _guard(self, what: str, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+            text = f"cannot {what} the state database {self._path}: {error}"
+            raise StoreError(f"{text}; see that its disk has room and is writable") from error
+
+    def load(self, events_max: int) -> Loaded:
+        """Everything kept, and counts this start."""
+        return self._guard("read", lambda: self._load(events_max))  # type: ignore[no-any-return]
+
+    def _load(self, events_max: int) -> Loaded:
+        db = self._db
+        db.execute("INSERT INTO meta VALUES ('boot', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1")
+        boot = db.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()[0]
+        slices = [_parse(body) for (body,) in db.execute("SELECT body FROM slices ORDER BY name")]
+        requests = [
+            (key, Remembered(fingerprint, _parse(body), 0))
+            for key, fingerprint, body in db.execute("SELECT id, fingerprint, body FROM requests ORDER BY serial")
+        ]
+        rows = db.execute("SELECT * FROM events ORDER BY sequence DESC LIMIT ?", (events_max,)).fetchall()
+        events = tuple(StoredEvent(*row) for row in reversed(rows))
+        return Loaded(tuple(s for s in slices if s), tuple(requests), events, boot)
+
+    def apply(self, commands: Iterable[Command], requests_max: int = 4096) -> None:
+        """Writes the commands that concern the store in one transaction; nothing when there are none."""
+        mine = [c for c in commands if isinstance(c, SaveSlice | ForgetSlice | SaveRequest)]
+        if mine:
+            self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max)))
+
+    def _write(self, commands: list[SaveSlice | ForgetSlice | SaveRequest], requests_max: int) -> None:
+        db = self._db
+        for command in commands:
+            if isinstance(command, SaveSlice):
+                row = (command.slice.uid, command.slice.name, _dump(command.slice))
+                db.execute("INSERT OR REPLACE INTO slices VALUES (?, ?, ?)", row)
+            elif isinstance(command, ForgetSlice):
+                db.execute("DELETE FROM slices WHERE uid = ?", (command.uid,))
+            else:
+                kept = command.remembered
+                db.execute(
+                    "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, (SELECT coalesce(max(serial), 0) + 1 FROM requests))",
+                    (command.request_id, kept.fingerprint, _dump(kept.answer)),
+                )
+                db.execute(
+                    "DELETE FROM requests WHERE serial <= (SELECT max(serial) FROM requests) - ?", (requests_max,)
+                )
+
+    def _transaction(self, work: Callable[[], None]) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            work()
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def append_events(self, events: Iterable[StoredEvent], events_max: int) -> None:
+        """Adds to the event log and forgets the oldest beyond events_max."""
+        rows = [(e.sequence, e.wall_ns, e.kind, e.slice_name, e.device_uuid, e.process_id, e.message) for e in events]
+
+        def write() -> None:
+            self._db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.execute(
+                "DELETE FROM events WHERE sequence <= (SELECT max(sequence) FROM events) - ?", (events_max,)
+            )
+
+        if rows:
+            self._guard("write", lambda: self._transaction(write))
+
+    def close(self) -> None:
+        self._db.close()

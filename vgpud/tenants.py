@@ -1,0 +1,469 @@
+"""Shell of the attach sockets: one SEQPACKET socket per slice, through which its programs get their pages (DESIGN D4).
+
+Who somebody is comes from the kernel (SO_PEERCRED and a pidfd), never from the message. Nothing here waits for a peer:
+every socket is non-blocking, a silent peer is dropped at a deadline, and each table has a maximum. A process is gone
+when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as it keeps the driver's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from vgpud import _shim
+from vgpud.core.model import Denied, Device, Process, Reason, Slice
+
+ffi, lib = _shim.ffi, _shim.lib
+
+#: a peer that has connected must have said what it wants by then
+GREETING_S = 2.0
+#: peers of one slice that have connected and said nothing yet
+PENDING_MAX = 256
+BACKLOG = 1024
+REQUEST_BYTES: int = ffi.sizeof("struct vg_attach_request")
+_PAGE: int = lib.VG_PAGE_BYTES
+_SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
+_F_SEAL_FUTURE_WRITE = 0x10  # not in the fcntl module before Python 3.13
+_CONTROL_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | _F_SEAL_FUTURE_WRITE
+_REPORT_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_MODES = {"coast": lib.VG_MODE_COAST, "open": lib.VG_MODE_OPEN, "closed": lib.VG_MODE_CLOSED}
+_STATUS = {
+    Reason.NOT_FOUND: lib.VG_ATTACH_NO_SLICE,
+    Reason.NO_CAPACITY: lib.VG_ATTACH_FULL,
+    Reason.INVALID: lib.VG_ATTACH_BAD_MESSAGE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """A validated attach message and who sent it."""
+
+    slice_name: str
+    pid: int
+    uid: int
+    program: str
+    resumed: bool
+    holder: bool
+    held: tuple[tuple[str, int], ...]  # bytes by device UUID that a resuming process claims
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The core's yes: what to tell the process, and what the arbiters shall believe it holds."""
+
+    process: Process
+    slice: Slice
+    held: dict[str, int]
+    devices: dict[str, Device]
+
+
+class Backend(Protocol):
+    """What the daemon does for the sockets. Called on the loop, must not wait."""
+
+    def attach(self, greeting: Greeting) -> Admission | Denied: ...
+    def look(self, slice_name: str, uid: int) -> Admission | Denied: ...
+    def gone(self, process_id: int) -> None: ...
+    def refused(self, slice_name: str, pid: int, why: str) -> None: ...
+    def join(
+        self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
+    ) -> None: ...
+    def leave(self, process_id: int, device: str) -> None: ...
+
+
+class Refusal(Exception):
+    """An attach message that is answered with a status and one line of text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def uuid_bytes(text: str) -> bytes:
+    """The driver's 16 bytes of "GPU-xxxxxxxx-...". Raises ValueError."""
+    return uuid.UUID(text.removeprefix("GPU-")).bytes
+
+
+def uuid_text(raw: bytes) -> str:
+    return f"GPU-{uuid.UUID(bytes=raw)}"
+
+
+def _text(raw: bytes) -> str:
+    """A C string from a stranger as something that can be printed."""
+    decoded = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else "?" for c in decoded)
+
+
+def parse_request(raw: bytes) -> Any:
+    """The message as a copied struct, every field checked. Raises Refusal."""
+    if len(raw) >= 8:
+        magic, version = struct.unpack_from("<II", raw)
+        if magic == lib.VG_ABI_MAGIC and version != lib.VG_ABI_VERSION:
+            text = (
+                f"attach: this program's libvgpu speaks ABI {version}, the daemon {lib.VG_ABI_VERSION}: use libvgpu.so"
+            )
+            raise Refusal(lib.VG_ATTACH_BAD_VERSION, text + " and vgpud of one release")
+    if len(raw) != REQUEST_BYTES:
+        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, f"attach: message of {len(raw)} bytes, {REQUEST_BYTES} are needed")
+    request = ffi.new("struct vg_attach_request *")
+    ffi.buffer(request)[:] = raw
+    for name, value, wanted in (("magic", request.magic, lib.VG_ABI_MAGIC), ("bytes", request.bytes, REQUEST_BYTES)):
+        if value != wanted:
+            raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, f"attach: {name} is {value:#x}, {wanted:#x} is needed")
+    if request.resume > lib.VG_ATTACH_HOLD:
+        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, f"attach: resume is {request.resume}, {lib.VG_ATTACH_HOLD} at most")
+    if request.device_count > lib.VG_DEVICES_MAX:
+        text = f"attach: device_count is {request.device_count}, {lib.VG_DEVICES_MAX} at most"
+        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, text)
+    return request
+
+
+def held_of(request: Any) -> tuple[tuple[str, int], ...]:
+    """What a resuming process says it holds, by UUID. Raises Refusal when a device is named twice."""
+    if request.resume != lib.VG_ATTACH_RESUME:
+        return ()
+    entries = [request.devices[i] for i in range(request.device_count)]
+    held = {uuid_text(bytes(ffi.buffer(entry.uuid))): int(entry.held_bytes) for entry in entries}
+    if len(held) != len(entries):
+        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, "attach: devices[] names a device twice")
+    return tuple(held.items())
+
+
+class Pages:
+    """A process's control and report pages (one of each per device, after a header page) and its doorbells.
+
+    The control memfd is mapped writable first and then sealed, so that nobody can ever map it writable again.
+    """
+
+    def __init__(self, device_count: int, mode: int) -> None:
+        self.fds: list[int] = []
+        self.bells: list[int] = []
+        self._maps: list[mmap.mmap] = []
+        try:
+            self._control = self._memory("vgpu-control", device_count, mmap.PROT_READ | mmap.PROT_WRITE, _CONTROL_SEALS)
+            self._report = self._memory("vgpu-report", device_count, mmap.PROT_READ, _REPORT_SEALS)
+            for _ in range(device_count):
+                self.bells.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        except OSError:
+            self.close()
+            raise
+        self.header = ffi.cast("struct vg_control_header *", self._control)
+        self.header.magic, self.header.abi_version = lib.VG_ABI_MAGIC, lib.VG_ABI_VERSION
+        self.header.device_count, self.header.mode = device_count, mode
+
+    def _memory(self, name: str, device_count: int, protection: int, seals: int) -> Any:
+        size = (1 + device_count) * _PAGE
+        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.fds.append(fd)
+        os.ftruncate(fd, size)
+        self._maps.append(mmap.mmap(fd, size, mmap.MAP_SHARED, protection))
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+        return ffi.cast("char *", ffi.from_buffer(self._maps[-1]))  # good for as long as the map is open
+
+    def of(self, index: int) -> tuple[Any, Any, Any]:
+        """(header, control, report) of device `index`, as the arbiter takes them."""
+        offset = (1 + index) * _PAGE
+        control = ffi.cast("struct vg_control_device *", self._control + offset)
+        return self.header, control, ffi.cast("struct vg_report_device *", self._report + offset)
+
+    def close_sent(self) -> None:
+        """The memfds have gone to the process: our mappings suffice."""
+        for fd in self.fds:
+            os.close(fd)
+        self.fds.clear()
+
+    def close(self) -> None:
+        """Unmaps everything; no arbiter may know the pages any more."""
+        self.close_sent()
+        for bell in self.bells:
+            os.close(bell)
+        self.bells.clear()
+        self.header = self._control = self._report = None
+        for memory in self._maps:
+            memory.close()
+        self._maps.clear()
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """One connection: silent at first, then attached (process_id set) until it is gone."""
+
+    slice_name: str
+    sock: socket.socket
+    pid: int
+    uid: int
+    pidfd: int
+    deadline: asyncio.TimerHandle | None = None
+    process_id: int = 0
+    holder: bool = False
+    pages: Pages | None = None
+    devices: tuple[str, ...] = ()
+    at_end: bool = False
+    dead: bool = False
+
+
+@dataclass(slots=True)
+class Listener:
+    sock: socket.socket
+    path: Path
+    pending: set[Peer] = field(default_factory=set)
+
+
+class Tenants:
+    """All attach sockets of the node. `directory`: where each slice has its own directory with attach.sock."""
+
+    def __init__(self, directory: Path, node: str, mode: str, backend: Backend) -> None:
+        self._directory = directory
+        self._node = node.encode()[: lib.VG_NAME_BYTES - 1]
+        self.mode = mode
+        self._backend = backend
+        self._loop = asyncio.get_running_loop()
+        self._listeners: dict[str, Listener] = {}
+        self._peers: dict[int, Peer] = {}
+
+    # ---- sockets ----
+
+    def open(self, slice_name: str) -> None:
+        """Listens for the programs of a slice; a stale socket is replaced. Raises OSError."""
+        path = self._directory / slice_name / "attach.sock"
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            sock.bind(str(path))
+            path.chmod(0o666)  # who may attach is decided by uid, and containers' users have any
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        self._listeners[slice_name] = listener = Listener(sock, path)
+        self._loop.add_reader(sock, self._accept, slice_name, listener)
+
+    def close(self, slice_name: str, *, keep_file: bool = False) -> None:
+        """Stops listening; the file stays when the daemon only stops, so that containers' mounts stay good."""
+        listener = self._listeners.pop(slice_name, None)
+        if listener is None:
+            return
+        self._loop.remove_reader(listener.sock)
+        listener.sock.close()
+        for peer in list(listener.pending):
+            self._drop_silent(listener, peer)
+        if not keep_file:
+            listener.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # something else lies there, or it is mounted: not ours to remove
+                listener.path.parent.rmdir()
+
+    def repair(self) -> list[str]:
+        """Opens sockets anew whose file somebody has removed; returns their slices."""
+        lost = [name for name, listener in self._listeners.items() if not listener.path.exists()]
+        for name in lost:
+            self.close(name, keep_file=True)
+            self.open(name)
+        return lost
+
+    def close_all(self) -> None:
+        """The daemon stops: every connection ends (the tenants then coast), every socket file stays."""
+        for name in list(self._listeners):
+            self.close(name, keep_file=True)
+        for process_id in list(self._peers):
+            self.drop(process_id)
+
+    # ---- greeting ----
+
+    def _accept(self, slice_name: str, listener: Listener) -> None:
+        try:
+            sock, _ = listener.sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # out of descriptors: leave the rest in the backlog for a moment
+            self._backend.refused(slice_name, 0, f"cannot accept: {error.strerror}; raise LimitNOFILE")
+            self._pause(listener, slice_name)
+            return
+        sock.setblocking(False)
+        if len(listener.pending) >= PENDING_MAX:
+            sock.close()
+            return
+        pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        try:
+            pidfd = _pidfd(sock, pid)
+        except OSError:  # died meanwhile, or lives where we cannot see it
+            self._backend.refused(
+                slice_name, pid, f"no such process as pid {pid} here: run vgpud in the host's pid namespace"
+            )
+            sock.close()
+            return
+        peer = Peer(slice_name, sock, pid, uid, pidfd)
+        listener.pending.add(peer)
+        peer.deadline = self._loop.call_later(GREETING_S, self._drop_silent, listener, peer)
+        self._loop.add_reader(sock, self._greet, listener, peer)
+
+    def _pause(self, listener: Listener, slice_name: str) -> None:
+        self._loop.remove_reader(listener.sock)
+
+        def resume() -> None:
+            if self._listeners.get(slice_name) is listener:
+                self._loop.add_reader(listener.sock, self._accept, slice_name, listener)
+
+        self._loop.call_later(0.1, resume)
+
+    def _drop_silent(self, listener: Listener, peer: Peer) -> None:
+        listener.pending.discard(peer)
+        self._close_peer(peer)
+
+    def _greet(self, listener: Listener, peer: Peer) -> None:
+        try:
+            raw = peer.sock.recv(REQUEST_BYTES + 1)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            raw = b""
+        listener.pending.discard(peer)
+        self._loop.remove_reader(peer.sock)
+        if peer.deadline:
+            peer.deadline.cancel()
+        if not raw:
+            self._close_peer(peer)
+            return
+        try:
+            request = parse_request(raw)
+            if request.resume == lib.VG_ATTACH_QUERY:
+                self._answer_query(peer)
+            else:
+                self._admit(peer, request)
+        except Refusal as refusal:
+            self._backend.refused(peer.slice_name, peer.pid, str(refusal))
+            self._send(peer, self._reply(refusal.status, str(refusal)), [])
+            self._close_peer(peer)
+
+    def _answer_query(self, peer: Peer) -> None:
+        found = self._backend.look(peer.slice_name, peer.uid)
+        if isinstance(found, Denied):
+            raise Refusal(_STATUS.get(found.reason, lib.VG_ATTACH_DENIED), found.message)
+        self._send(peer, self._reply(lib.VG_ATTACH_OK, "", found), [])
+        self._close_peer(peer)
+
+    def _admit(self, peer: Peer, request: Any) -> None:
+        held = held_of(request)
+        resumed, holder = request.resume == lib.VG_ATTACH_RESUME, request.resume == lib.VG_ATTACH_HOLD
+        self._replace_old(peer, resumed)
+        program = _text(bytes(ffi.buffer(request.program)))
+        answer = self._backend.attach(Greeting(peer.slice_name, peer.pid, peer.uid, program, resumed, holder, held))
+        if isinstance(answer, Denied):
+            raise Refusal(_STATUS.get(answer.reason, lib.VG_ATTACH_DENIED), answer.message)
+        peer.process_id, peer.holder = answer.process.process_id, holder
+        self._peers[peer.process_id] = peer
+        try:
+            fds = [] if holder else self._give_pages(peer, answer)
+        except OSError as error:
+            self._backend.gone(peer.process_id)
+            raise Refusal(lib.VG_ATTACH_FULL, f"attach: the daemon is out of resources: {error.strerror}") from error
+        if not self._send(peer, self._reply(lib.VG_ATTACH_OK, "", answer), fds):
+            self._backend.gone(peer.process_id)
+            return
+        if peer.pages:
+            peer.pages.close_sent()
+        self._loop.add_reader(peer.sock, self._at_end, peer)
+        self._loop.add_reader(peer.pidfd, self._died, peer)
+
+    def _replace_old(self, peer: Peer, resumed: bool) -> None:
+        """A process has one life here: the one it left (by exec, or losing sight of us) ends when it comes again."""
+        for old in [p for p in self._peers.values() if p.pid == peer.pid and not p.holder]:
+            if old.at_end or (resumed and old.slice_name == peer.slice_name):
+                self._backend.gone(old.process_id)
+
+    def _give_pages(self, peer: Peer, answer: Admission) -> list[int]:
+        shares = answer.slice.shares
+        peer.pages = pages = Pages(len(shares), _MODES[self.mode])
+        for index, share in enumerate(shares):
+            device = share.device_uuid
+            held = answer.held.get(device, 0)
+            self._backend.join(answer.slice.serial, peer.process_id, device, pages.of(index), pages.bells[index], held)
+            peer.devices += (device,)
+        return [*pages.fds, *pages.bells]
+
+    def _reply(self, status: int, text: str, answer: Admission | None = None) -> bytes:
+        reply = ffi.new("struct vg_attach_reply *")
+        reply.magic, reply.abi_version = lib.VG_ABI_MAGIC, lib.VG_ABI_VERSION
+        reply.bytes, reply.status, reply.mode = ffi.sizeof(reply[0]), status, _MODES[self.mode]
+        reply.node = self._node
+        reply.text = text.encode()[: lib.VG_TEXT_BYTES - 1]
+        if answer:
+            reply.process_id = answer.process.process_id
+            reply.slice = answer.slice.name.encode()[: lib.VG_NAME_BYTES - 1]
+            reply.device_count = len(answer.slice.shares)
+            for entry, share in zip(reply.devices, answer.slice.shares, strict=False):
+                device = answer.devices[share.device_uuid]
+                ffi.buffer(entry.uuid)[:] = uuid_bytes(share.device_uuid)
+                entry.min_milli, entry.max_milli = share.min_milli, share.max_milli
+                entry.mem_min_bytes, entry.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
+                entry.context_bytes, entry.granule_bytes = device.context_bytes, device.granule_bytes
+        return bytes(ffi.buffer(reply))
+
+    def _send(self, peer: Peer, message: bytes, fds: list[int]) -> bool:
+        try:
+            if fds:
+                socket.send_fds(peer.sock, [message], fds)
+            else:
+                peer.sock.send(message)
+        except OSError:  # it has gone, or its buffer is full: either way it gets nothing more
+            return False
+        return True
+
+    # ---- the end ----
+
+    def _at_end(self, peer: Peer) -> None:
+        """The socket is readable after the greeting: at end, or the peer sends what nobody asked for."""
+        self._loop.remove_reader(peer.sock)
+        peer.at_end = True
+        self._check_gone(peer)
+
+    def _died(self, peer: Peer) -> None:
+        self._loop.remove_reader(peer.pidfd)
+        peer.dead = True
+        self._check_gone(peer)
+
+    def _check_gone(self, peer: Peer) -> None:
+        if peer.at_end and (peer.dead or peer.holder):
+            self._backend.gone(peer.process_id)
+
+    def drop(self, process_id: int) -> None:
+        """Takes a process from the arbiters and closes its connection; its pages are freed. Unknown: no effect."""
+        peer = self._peers.pop(process_id, None)
+        if peer is None:
+            return
+        for device in peer.devices:
+            self._backend.leave(process_id, device)
+        self._close_peer(peer)
+
+    def _close_peer(self, peer: Peer) -> None:
+        if peer.deadline:
+            peer.deadline.cancel()
+        if peer.sock.fileno() >= 0:
+            self._loop.remove_reader(peer.sock)
+            peer.sock.close()
+        if peer.pidfd >= 0:
+            self._loop.remove_reader(peer.pidfd)
+            os.close(peer.pidfd)
+            peer.pidfd = -1
+        if peer.pages:
+            peer.pages.close()
+            peer.pages = None
+
+
+def _pidfd(sock: socket.socket, pid: int) -> int:
+    """A descriptor of the peer itself: it can never mean another process, whatever happens to the pid."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
+    return os.pidfd_open(pid)
