@@ -1,0 +1,162 @@
+/*
+ * vg_abi.h - everything that the shim (in the tenant's process) and the daemon share: the messages of the attach
+ * socket and the two pages of shared memory. The only header that C and Python both read: build_shim.py hands it to
+ * cffi, so it holds plain fixed-width structures and integer macros and nothing else (no inline code, no _Atomic).
+ *
+ * Rules: one writer per word. The control page is written by the daemon alone (sealed before it is sent), the report
+ * page by the tenant alone; the daemon copies and validates what it reads there. Words that change are read and
+ * written with __atomic builtins. Units are in the names. Layout is frozen per VG_ABI_VERSION: shim/abi_check.c.
+ */
+#ifndef VG_ABI_H
+#define VG_ABI_H
+#include <stdint.h>
+
+#define VG_ABI_MAGIC 0x55504756
+#define VG_ABI_VERSION 1
+#define VG_DEVICES_MAX 16
+#define VG_PAGE_BYTES 4096
+#define VG_UUID_BYTES 16
+#define VG_NAME_BYTES 64
+#define VG_TEXT_BYTES 256
+#define VG_COAST_SLOTS_MAX 8
+
+/* The gate word: state in the two low bits, lease epoch above. */
+#define VG_GATE_CLOSED 0
+#define VG_GATE_COUNT 1
+#define VG_GATE_SOLO 2
+#define VG_GATE_STATE_MASK 3
+#define VG_GATE_EPOCH_SHIFT 2
+
+/* What a tenant does when no daemon answers (site configuration, DESIGN D9). */
+#define VG_MODE_COAST 0
+#define VG_MODE_OPEN 1
+#define VG_MODE_CLOSED 2
+
+/* What an attach message wants (resume). QUERY: the numbers only, no descriptors, not a tenant, the socket is closed.
+ * HOLD: keeps the slice alive as long as the socket is open, no descriptors (`vgpu run` while its command lives). */
+#define VG_ATTACH_FRESH 0
+#define VG_ATTACH_RESUME 1
+#define VG_ATTACH_QUERY 2
+#define VG_ATTACH_HOLD 3
+
+/* Attach answers. Anything but VG_ATTACH_OK carries a one-line reason in text. */
+#define VG_ATTACH_OK 0
+#define VG_ATTACH_BAD_MESSAGE 1
+#define VG_ATTACH_BAD_VERSION 2
+#define VG_ATTACH_DENIED 3
+#define VG_ATTACH_FULL 4
+#define VG_ATTACH_NO_SLICE 5
+
+/* ---- attach socket (SEQPACKET): one request, one reply, then the socket only tells of life and death ---- */
+
+struct vg_attach_device {
+  uint8_t uuid[VG_UUID_BYTES];
+  uint64_t held_bytes; /* credit still held from the last daemon (re-attach), else 0 */
+};
+
+struct vg_attach_request {
+  uint32_t magic;
+  uint32_t abi_version;
+  uint32_t bytes; /* sizeof this structure */
+  uint32_t resume; /* VG_ATTACH_FRESH ..; RESUME: this process was attached before */
+  uint32_t pid_claimed; /* for display only: identity comes from SO_PEERCRED */
+  uint32_t device_count; /* entries of devices[] that are filled (re-attach) */
+  char program[VG_NAME_BYTES];
+  struct vg_attach_device devices[VG_DEVICES_MAX];
+};
+
+struct vg_slice_device {
+  uint8_t uuid[VG_UUID_BYTES]; /* the driver's own UUID, what CUDA_VISIBLE_DEVICES=GPU-... names */
+  uint32_t min_milli;
+  uint32_t max_milli;
+  uint64_t mem_min_bytes;
+  uint64_t mem_max_bytes;
+  uint64_t context_bytes; /* what one context of one process costs on this device */
+  uint64_t granule_bytes;
+};
+
+struct vg_attach_reply {
+  uint32_t magic;
+  uint32_t abi_version;
+  uint32_t bytes;
+  uint32_t status; /* VG_ATTACH_* */
+  uint32_t mode; /* VG_MODE_* */
+  uint32_t device_count;
+  uint64_t process_id; /* the daemon's name for this process */
+  char slice[VG_NAME_BYTES];
+  char node[VG_NAME_BYTES];
+  char text[VG_TEXT_BYTES]; /* why it was refused */
+  struct vg_slice_device devices[VG_DEVICES_MAX];
+};
+/*
+ * File descriptors that come with an accepted reply (SCM_RIGHTS), in this order: control memfd
+ * (1 + device_count pages, mapped read-only), report memfd (1 + device_count pages, mapped read-write), one eventfd
+ * per device (the doorbell of that device's arbiter). Page 0 is the header, page 1 + i belongs to device i of reply.
+ */
+
+/* ---- control page: written by the daemon, read-only in the tenant ---- */
+
+struct vg_control_header {
+  uint32_t magic;
+  uint32_t abi_version;
+  uint32_t device_count;
+  uint32_t mode; /* VG_MODE_* */
+  uint32_t bell; /* futex: bumped (atomic add) whenever any device page changed in a way the helper must see */
+};
+
+struct vg_coast_slot {
+  uint32_t begin_us;
+  uint32_t end_us;
+};
+
+struct vg_control_device {
+  uint32_t gate; /* futex of launching threads: epoch << 2 | VG_GATE_* */
+  uint32_t neighbour_waits; /* 1: somebody else waits for the device, so give it up when idle */
+  uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
+  uint64_t lease_end_ns; /* CLOCK_MONOTONIC; 0 = open end */
+  uint64_t bound_ns; /* bound on outstanding work */
+  uint32_t min_milli;
+  uint32_t max_milli;
+  /* memory: credit held by this process = granted - returned (report page); it may use no more than that */
+  uint64_t granted_bytes; /* monotone */
+  uint64_t limit_bytes; /* the slice's maximum on this device: what cuDeviceTotalMem shows */
+  uint64_t slice_held_bytes; /* credit held by all processes of the slice on this device, for cuMemGetInfo */
+  uint64_t slice_used_bytes; /* used by the slice's other processes on this device, for cuMemGetInfo */
+  uint32_t want_answered; /* the want_seq that has been decided */
+  uint32_t memory_pressure; /* 1: give unused credit back at once */
+  uint64_t coast_bytes; /* credit this process may count on while there is no daemon */
+  /* static timetable for coasting: slots in a period, phase = CLOCK_MONOTONIC mod period; seqlock: odd = changing */
+  uint32_t coast_seq;
+  uint32_t coast_period_us;
+  uint32_t coast_slot_count;
+  uint32_t coast_padding;
+  struct vg_coast_slot coast_slots[VG_COAST_SLOTS_MAX];
+};
+
+/* ---- report page: written by the tenant, never trusted ---- */
+
+struct vg_report_header {
+  uint32_t magic;
+  uint32_t abi_version;
+};
+
+struct vg_report_device {
+  uint32_t waiting; /* launching threads that wait at the closed gate */
+  uint32_t outstanding; /* 1: work is outstanding on the device */
+  uint32_t given_up_word; /* the gate word (open) that this process gave up since it has nothing to run */
+  uint32_t drained_word; /* the gate word (closed) under which everything outstanding has completed */
+  uint64_t drained_ns; /* when it had */
+  uint64_t busy_ns; /* time with work outstanding, up to busy_since_ns or the last drain */
+  uint64_t busy_since_ns; /* not 0: work has been outstanding since then */
+  uint64_t launches;
+  uint64_t waited_ns; /* time threads spent at the closed gate */
+  uint64_t used_bytes;
+  uint64_t peak_bytes;
+  uint64_t returned_bytes; /* monotone */
+  uint64_t want_bytes; /* further credit asked for by want_seq */
+  uint32_t want_seq;
+  uint32_t contexts;
+  uint64_t denied; /* allocations refused by the ledger */
+};
+
+#endif
