@@ -68,7 +68,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
     return {
         "libvgpu.so": (
             ["cuda_hook.c"]
-            + [f"shim/{n}.c" for n in ("prim", "log", "resolve", "link", "gate", "context", "memory")]
+            + [f"shim/{n}.c" for n in ("prim", "log", "resolve", "link", "gate", "gate_work", "gate_service", "context", "memory")]
             + _sources("shim/hook_*.c", "shim/gen/hook_*.c", f"shim/*_{machine}.S"),
             ["-Wl,-soname,libcuda.so.1", "-Wl,--version-script=shim/gen/libvgpu.map"],
         ),

@@ -127,8 +127,9 @@ def synchronising(surface: Surface, rows: dict[str, Row]) -> str:
         whole = "true" if not entry.parameters else "false"
         out += [
             f"{entry.prototype} {{",
+            "  uint64_t vg_begin = vg_gate_sync_begin();",
             f"  CUresult vg_result = REAL({entry.name})({entry.argument_list});",
-            f"  if (vg_result == CUDA_SUCCESS) vg_gate_synced({stream}, {_flag(entry)}, {whole});",
+            f"  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, {stream}, {_flag(entry)}, {whole});",
             "  return vg_result;",
             "}",
         ]

@@ -4,57 +4,68 @@
 #include "real.h"
 
 CUresult cuCtxSynchronize(void) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuCtxSynchronize)();
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(NULL, false, true);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, false, true);
   return vg_result;
 }
 CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuMemcpyAtoH)(dstHost, srcArray, srcOffset, ByteCount);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(NULL, false, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, false, false);
   return vg_result;
 }
 CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuMemcpyAtoH_v2)(dstHost, srcArray, srcOffset, ByteCount);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(NULL, false, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, false, false);
   return vg_result;
 }
 CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuMemcpyAtoH_v2_ptds)(dstHost, srcArray, srcOffset, ByteCount);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(NULL, true, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, true, false);
   return vg_result;
 }
 CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int ByteCount) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuMemcpyDtoH)(dstHost, srcDevice, ByteCount);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(NULL, false, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, false, false);
   return vg_result;
 }
 CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuMemcpyDtoH_v2)(dstHost, srcDevice, ByteCount);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(NULL, false, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, false, false);
   return vg_result;
 }
 CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuMemcpyDtoH_v2_ptds)(dstHost, srcDevice, ByteCount);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(NULL, true, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, NULL, true, false);
   return vg_result;
 }
 CUresult cuStreamQuery(CUstream hStream) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuStreamQuery)(hStream);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(hStream, false, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, hStream, false, false);
   return vg_result;
 }
 CUresult cuStreamQuery_ptsz(CUstream hStream) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuStreamQuery_ptsz)(hStream);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(hStream, true, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, hStream, true, false);
   return vg_result;
 }
 CUresult cuStreamSynchronize(CUstream hStream) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuStreamSynchronize)(hStream);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(hStream, false, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, hStream, false, false);
   return vg_result;
 }
 CUresult cuStreamSynchronize_ptsz(CUstream hStream) {
+  uint64_t vg_begin = vg_gate_sync_begin();
   CUresult vg_result = REAL(cuStreamSynchronize_ptsz)(hStream);
-  if (vg_result == CUDA_SUCCESS) vg_gate_synced(hStream, true, false);
+  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, hStream, true, false);
   return vg_result;
 }

@@ -1,0 +1,78 @@
+/*
+ * arbiter.h - the daemon's native side of a device: one thread that opens and closes the gates of the tenants and hands
+ * out memory credit. build_shim.py hands this file to cffi (after vg_abi.h); Python creates an arbiter per device,
+ * tells it of slices and processes, and reads counters. All calls may come from any thread and never wait for a tenant.
+ * Calls return 0 or a negative errno.
+ */
+#ifndef VG_ARBITER_H
+#define VG_ARBITER_H
+#include <stdint.h>
+
+#include "vg_abi.h"
+
+struct vg_arbiter_params {
+  uint64_t quantum_ns;     /* length of a lease, 5-10 ms */
+  uint64_t quantum_min_ns; /* shortest lease worth granting */
+  uint64_t bound_ns;       /* outstanding work allowed under a lease (2 ms) */
+  uint64_t open_bound_ns;  /* outstanding work allowed while nobody else wants the device (20 ms) */
+  uint64_t overrun_ns; /* how long after a lease's end we wait for the drain before the next tenant overlaps (2 ms) */
+  uint64_t guarantee_depth_ns; /* depth of the guarantee bucket, times min (50 ms) */
+  uint64_t cap_depth_ns;       /* depth of the cap bucket, times max (15 ms) */
+  uint64_t heartbeat_ns;       /* period of the heartbeat (20 ms) */
+  uint64_t memory_total_bytes; /* what the device has for tenants */
+};
+
+struct vg_slice_params {
+  uint32_t min_milli;
+  uint32_t max_milli;
+  uint32_t weight;   /* of borrowed time; 0 = min_milli, at least 1 */
+  uint32_t priority; /* kept for the scheduler, not used by this version */
+  uint64_t mem_min_bytes;
+  uint64_t mem_max_bytes;
+};
+
+struct vg_slice_stats {
+  uint64_t charged_ns;   /* device time charged to the slice */
+  uint64_t throttled_ns; /* time its threads spent at the closed gate */
+  uint64_t grants;
+  uint64_t early_releases;
+  uint64_t overruns; /* leases whose holder had not drained overrun_ns after the end */
+  uint64_t launches;
+  uint64_t mem_held_bytes; /* credit handed out */
+  uint64_t mem_used_bytes; /* reported by the processes */
+  uint64_t mem_peak_bytes;
+  uint64_t mem_denied; /* refused requests for credit */
+  uint32_t processes;
+  uint32_t gate; /* VG_GATE_* of now */
+};
+
+struct vg_process_stats {
+  uint64_t launches;
+  uint64_t throttled_ns;
+  uint64_t busy_ns;
+  uint64_t mem_held_bytes;
+  uint64_t mem_used_bytes;
+  uint64_t mem_peak_bytes;
+  uint64_t denied;
+  uint32_t contexts;
+  uint32_t waiting;
+};
+
+struct vg_arbiter; /* opaque */
+
+struct vg_arbiter *vg_arbiter_new(const struct vg_arbiter_params *params);
+int vg_arbiter_start(struct vg_arbiter *arbiter); /* starts the thread */
+void vg_arbiter_free(struct vg_arbiter *arbiter); /* stops and joins it; leaves the pages as they are: tenants coast */
+int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_params *params);
+int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const struct vg_slice_params *params);
+int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id);
+/* control and report are this device's pages, header the control header page; all stay mapped until process_remove.
+ * held_bytes: credit that a re-attaching process holds already. The eventfd stays the caller's. */
+int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t process_id,
+                           struct vg_control_header *header, struct vg_control_device *control,
+                           struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes);
+int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
+int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
+int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
+
+#endif

@@ -1,0 +1,401 @@
+/* arbiter_core.c - see arbiter_core.h. Order of one step: charge the time that has passed, note who has drained, close
+ * what must close, grant. Nothing is ever granted to a slice whose cap bucket is empty. */
+#include "arbiter_core.h"
+
+#include <string.h>
+
+#define MILLI 1000
+/* Debt is bounded: a single kernel of a minute must not shut its owner out for an hour. */
+#define DEBT_MAX_NS 1000000000ll
+/* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
+#define WAKE_GRACE_NS 500000ull
+
+static uint32_t weight_of(const struct vg_core_slice *slice) {
+  uint32_t weight = slice->params.weight ? slice->params.weight : slice->params.min_milli;
+  return weight ? weight : 1;
+}
+
+static bool uncapped(const struct vg_core_slice *slice) {
+  return slice->params.max_milli >= MILLI;
+}
+
+static int64_t scaled(uint64_t ns, uint32_t milli) {
+  return (int64_t)(ns * milli / MILLI);
+}
+
+static int64_t min_i64(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t max_i64(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns) {
+  memset(core, 0, sizeof *core);
+  core->params = *params;
+  core->last_ns = now_ns;
+}
+
+struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present && core->slices[i].id == id) return &core->slices[i];
+  return NULL;
+}
+
+static struct vg_core_slice *free_slot(struct vg_core *core) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (!core->slices[i].present) return &core->slices[i];
+  return core->slice_count < VG_CORE_SLICES_MAX ? &core->slices[core->slice_count++] : NULL;
+}
+
+struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *params) {
+  struct vg_core_slice *slice = vg_core_find(core, id);
+  if (!slice) {
+    slice = free_slot(core);
+    if (!slice) return NULL;
+    memset(slice, 0, sizeof *slice);
+    slice->present = true;
+    slice->id = id;
+    slice->guarantee_ns = scaled(core->params.guarantee_depth_ns, params->min_milli);
+    slice->cap_ns = scaled(core->params.cap_depth_ns, params->max_milli);
+    slice->bound_ns = core->params.open_bound_ns;
+  }
+  slice->params = *params;
+  return slice;
+}
+
+void vg_core_remove(struct vg_core *core, uint64_t id) {
+  struct vg_core_slice *slice = vg_core_find(core, id);
+  if (slice) slice->present = false;
+}
+
+static void set_word(struct vg_core_slice *slice, uint32_t gate_state) {
+  uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
+  slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
+}
+
+static bool occupies(const struct vg_core_slice *slice) {
+  return slice->present && slice->state != VG_CORE_SHUT;
+}
+
+static bool waits(const struct vg_core_slice *slice) {
+  return slice->present && slice->wants && slice->state != VG_CORE_OPEN;
+}
+
+static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (&core->slices[i] != self && waits(&core->slices[i])) return true;
+  return false;
+}
+
+/* ---- charging ---- */
+
+static void charge(struct vg_core_slice *slice, uint64_t used_ns) {
+  slice->stats.charged_ns += used_ns;
+  if (slice->owed_class) slice->guarantee_ns = max_i64(slice->guarantee_ns - (int64_t)used_ns, -DEBT_MAX_NS);
+  slice->cap_ns = max_i64(slice->cap_ns - (int64_t)used_ns, -DEBT_MAX_NS);
+  slice->virtual_ns += used_ns * MILLI / weight_of(slice);
+}
+
+/* Splits the time since the last step among those that occupied the device. Wall time while somebody else waits, for
+ * then the holder keeps the device from him; reported busy time otherwise, so that an idle holder is not charged. */
+static void charge_all(struct vg_core *core, uint64_t now_ns) {
+  uint64_t passed_ns = now_ns - core->last_ns;
+  int occupants = 0;
+  for (int i = 0; i < core->slice_count; i++) occupants += occupies(&core->slices[i]);
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
+    slice->guarantee_ns = min_i64(slice->guarantee_ns + scaled(passed_ns, slice->params.min_milli),
+                                  scaled(core->params.guarantee_depth_ns, slice->params.min_milli));
+    slice->cap_ns = min_i64(slice->cap_ns + scaled(passed_ns, slice->params.max_milli),
+                            scaled(core->params.cap_depth_ns, slice->params.max_milli));
+    uint64_t busy_ns = slice->busy_total_ns - slice->busy_seen_ns;
+    slice->busy_seen_ns = slice->busy_total_ns;
+    if (!occupies(slice)) continue;
+    uint64_t used_ns = busy_ns < passed_ns ? busy_ns : passed_ns;
+    if (other_waits(core, slice)) {
+      used_ns = passed_ns;
+      bool over = slice->quiet && slice->state != VG_CORE_OPEN;
+      if (over && slice->drained_ns < now_ns) /* the drain was noticed later than it happened */
+        used_ns = slice->drained_ns > core->last_ns ? slice->drained_ns - core->last_ns : 0;
+    }
+    charge(slice, used_ns / (uint64_t)occupants);
+  }
+}
+
+/* ---- transitions ---- */
+
+static void shut(struct vg_core_slice *slice) {
+  slice->state = VG_CORE_SHUT;
+  slice->lease_end_ns = 0;
+}
+
+static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
+  bool gave_up = slice->quiet; /* nothing in flight and none can be: no drain to wait for */
+  set_word(slice, VG_GATE_CLOSED);
+  slice->quiet = false;
+  slice->close_ns = now_ns;
+  if (gave_up) {
+    slice->stats.early_releases++;
+    shut(slice);
+  } else {
+    slice->state = VG_CORE_DRAINING;
+  }
+}
+
+static bool alone(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other != self && other->present && (other->attached || other->state != VG_CORE_SHUT)) return false;
+  }
+  return true;
+}
+
+static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return alone(core, slice) && uncapped(slice) ? VG_GATE_SOLO : VG_GATE_COUNT;
+}
+
+static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
+  set_word(slice, open_state(core, slice));
+  slice->state = VG_CORE_OPEN;
+  slice->quiet = false;
+  slice->wants = false;
+  slice->grant_ns = now_ns;
+  slice->served = ++core->served;
+  slice->stats.grants++;
+}
+
+/* ---- policy ---- */
+
+static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (uncapped(slice)) return true;
+  /* A gate that has just been shut for its cap opens again when a lease worth granting has come together. */
+  int64_t need_ns = slice->state == VG_CORE_OPEN ? 0 : (int64_t)core->params.quantum_min_ns;
+  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
+  return slice->cap_ns > min_i64(need_ns, depth_ns / 2);
+}
+
+static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
+  if (holder->quiet) return false;
+  return holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + WAKE_GRACE_NS;
+}
+
+static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (!slice->present || !has_cap(core, slice)) return false;
+  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : slice->wants;
+}
+
+static bool owed(const struct vg_core_slice *slice) {
+  return slice->params.min_milli && slice->guarantee_ns > 0;
+}
+
+/* Is a to be served before b? Most owed part of the guarantee first, then the smallest virtual time, then whoever was
+ * served longest ago. */
+static bool before(const struct vg_core_slice *a, const struct vg_core_slice *b) {
+  if (owed(a) != owed(b)) return owed(a);
+  if (owed(a)) {
+    int64_t of_a = a->guarantee_ns * (int64_t)b->params.min_milli;
+    int64_t of_b = b->guarantee_ns * (int64_t)a->params.min_milli;
+    if (of_a != of_b) return of_a > of_b;
+  } else if (a->virtual_ns != b->virtual_ns) {
+    return a->virtual_ns < b->virtual_ns;
+  }
+  return a->served < b->served;
+}
+
+static struct vg_core_slice *pick(struct vg_core *core) {
+  struct vg_core_slice *best = NULL;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (candidate(core, slice) && (!best || before(slice, best))) best = slice;
+  }
+  return best;
+}
+
+/* A slice that wakes from idle starts at the virtual time of those who run: idleness is not saved up. */
+static void raise_virtual_time(struct vg_core *core) {
+  uint64_t floor_ns = UINT64_MAX;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    bool running = slice->present && slice->was_wanting && (slice->wants || occupies(slice));
+    if (running && slice->virtual_ns < floor_ns) floor_ns = slice->virtual_ns;
+  }
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    bool wanting = slice->present && (slice->wants || occupies(slice));
+    if (wanting && !slice->was_wanting && floor_ns != UINT64_MAX && slice->virtual_ns < floor_ns)
+      slice->virtual_ns = floor_ns;
+    slice->was_wanting = wanting;
+  }
+}
+
+/* ---- one round ---- */
+
+static void note_drains(struct vg_core *core, uint64_t now_ns) {
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
+    bool draining = slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
+    if (draining && (slice->quiet || !slice->attached)) shut(slice);
+    if (slice->state == VG_CORE_OPEN && !slice->attached) {
+      set_word(slice, VG_GATE_CLOSED);
+      shut(slice);
+    }
+    uint64_t patience_ns = core->params.bound_ns + core->params.overrun_ns;
+    if (slice->state == VG_CORE_DRAINING && now_ns >= slice->close_ns + patience_ns) {
+      slice->state = VG_CORE_OVERLAP;
+      slice->stats.overruns++;
+    }
+  }
+}
+
+static struct vg_core_slice *find_state(struct vg_core *core, enum vg_core_state state) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present && core->slices[i].state == state) return &core->slices[i];
+  return NULL;
+}
+
+static void set_lease(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns, bool contended) {
+  slice->owed_class = contended && owed(slice);
+  slice->lease_end_ns = contended ? now_ns + core->params.quantum_ns : 0;
+  if (contended && !uncapped(slice) && (uint64_t)slice->cap_ns < core->params.quantum_ns) {
+    uint64_t lease_ns = (uint64_t)slice->cap_ns;
+    if (lease_ns < core->params.quantum_min_ns) lease_ns = core->params.quantum_min_ns;
+    slice->lease_end_ns = now_ns + lease_ns;
+  }
+}
+
+/* The holder: its lease goes on, is extended, or ends. */
+static void review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
+  if (holder->quiet && holder->wants) { /* gave the device up and thought better of it: a word can be given up once */
+    close_gate(holder, now_ns);
+    return;
+  }
+  if (!has_cap(core, holder)) {
+    close_gate(holder, now_ns);
+    return;
+  }
+  if (!other_waits(core, holder)) {
+    set_lease(core, holder, now_ns, false);
+    return;
+  }
+  struct vg_core_slice *next = pick(core);
+  if (!next) return; /* those who wait are over their caps, and the holder is idle: let it be */
+  if (!active_holder(core, holder)) {
+    close_gate(holder, now_ns);
+    return;
+  }
+  if (!holder->lease_end_ns) { /* somebody has just come: the open end becomes one lease, counted from its grant */
+    set_lease(core, holder, now_ns, true);
+    if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
+  }
+  if (now_ns < holder->lease_end_ns) return;
+  if (next == holder)
+    set_lease(core, holder, now_ns, true);
+  else
+    close_gate(holder, now_ns);
+}
+
+static void grant(struct vg_core *core, uint64_t now_ns) {
+  if (find_state(core, VG_CORE_OPEN) || find_state(core, VG_CORE_DRAINING)) return;
+  struct vg_core_slice *next = pick(core);
+  if (!next) return;
+  open_gate(core, next, now_ns);
+  set_lease(core, next, now_ns, other_waits(core, next));
+}
+
+/* Solo and counting differ only in what the shim does at the gate; a second tenant turns the one into the other. */
+static void review_solo(struct vg_core *core) {
+  struct vg_core_slice *holder = find_state(core, VG_CORE_OPEN);
+  if (!holder) return;
+  uint32_t wanted = open_state(core, holder);
+  if ((holder->word & VG_GATE_STATE_MASK) != wanted) set_word(holder, wanted);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+/* When a slice shut for its cap has a lease together again, or a holder will have used up its cap. */
+static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (uncapped(slice)) return VG_CORE_NEVER;
+  if (slice->state == VG_CORE_OPEN) {
+    if (!slice->outstanding) return VG_CORE_NEVER;
+    uint64_t left_ns = slice->cap_ns > 0 ? (uint64_t)slice->cap_ns : 0;
+    return now_ns + left_ns * MILLI / (MILLI - slice->params.max_milli) + 1000;
+  }
+  if (!slice->wants || has_cap(core, slice) || !slice->params.max_milli) return VG_CORE_NEVER;
+  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
+  int64_t need_ns = min_i64((int64_t)core->params.quantum_min_ns, depth_ns / 2) - slice->cap_ns;
+  return now_ns + (uint64_t)need_ns * MILLI / slice->params.max_milli + 1000;
+}
+
+static uint64_t next_deadline(const struct vg_core *core, uint64_t now_ns) {
+  uint64_t deadline_ns = VG_CORE_NEVER;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
+    if (slice->state == VG_CORE_OPEN && slice->lease_end_ns) {
+      deadline_ns = earlier(deadline_ns, slice->lease_end_ns);
+      if (!slice->outstanding && now_ns < slice->grant_ns + WAKE_GRACE_NS)
+        deadline_ns = earlier(deadline_ns, slice->grant_ns + WAKE_GRACE_NS);
+    }
+    if (slice->state == VG_CORE_DRAINING)
+      deadline_ns = earlier(deadline_ns, slice->close_ns + core->params.bound_ns + core->params.overrun_ns);
+    deadline_ns = earlier(deadline_ns, cap_deadline(core, slice, now_ns));
+  }
+  return deadline_ns;
+}
+
+uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
+  if (now_ns < core->last_ns) now_ns = core->last_ns;
+  charge_all(core, now_ns);
+  core->last_ns = now_ns;
+  note_drains(core, now_ns);
+  raise_virtual_time(core);
+  struct vg_core_slice *holder = find_state(core, VG_CORE_OPEN);
+  if (holder) review_holder(core, holder, now_ns);
+  grant(core, now_ns);
+  review_solo(core);
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    slice->neighbour_waits = slice->present && other_waits(core, slice);
+    slice->bound_ns = slice->neighbour_waits || !uncapped(slice) ? core->params.bound_ns : core->params.open_bound_ns;
+  }
+  return next_deadline(core, now_ns);
+}
+
+/* ---- coasting ---- */
+
+static uint32_t coast_share_milli(const struct vg_core *core, const struct vg_core_slice *slice) {
+  uint64_t reserved = 0, weights = 0;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (!other->present || !other->attached) continue;
+    reserved += other->params.min_milli;
+    if (other->params.max_milli > other->params.min_milli) weights += weight_of(other);
+  }
+  uint64_t share = slice->params.min_milli;
+  if (slice->params.max_milli > slice->params.min_milli && reserved < MILLI && weights)
+    share += (MILLI - reserved) * weight_of(slice) / weights;
+  return (uint32_t)(share < slice->params.max_milli ? share : slice->params.max_milli);
+}
+
+int vg_core_coast_slots(const struct vg_core *core, uint64_t id, struct vg_coast_slot *ret_slots, int capacity) {
+  uint32_t begin_milli = 0;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || !slice->attached) continue;
+    uint32_t share = coast_share_milli(core, slice);
+    if (slice->id == id) {
+      if (!share || capacity < 1) return 0;
+      ret_slots[0].begin_us = begin_milli * VG_CORE_COAST_PERIOD_US / MILLI;
+      ret_slots[0].end_us = (begin_milli + share) * VG_CORE_COAST_PERIOD_US / MILLI;
+      return 1;
+    }
+    begin_milli += share;
+  }
+  return 0;
+}

@@ -1,0 +1,29 @@
+/*
+ * context.h - which device the calling thread works on, and which contexts this process has. Kept by the hooks of
+ * hook_context.c; read by the gate (per launch) and by the helper thread (to close a lease with a marker per context).
+ */
+#ifndef VG_CONTEXT_H
+#define VG_CONTEXT_H
+#include "gen/cuda_abi.h"
+#include "session.h"
+
+/* The device of the calling thread's current context; NULL without one or outside a slice. */
+struct vg_device *vg_context_device(void);
+/* The contexts of a device, at most capacity of them; returns how many were written. They stay alive until
+ * vg_context_unlock(): a context is taken off the list under the lock before the driver destroys it. */
+int vg_context_list(const struct vg_device *device, CUcontext *ret_contexts, int capacity);
+void vg_context_lock(void);
+void vg_context_unlock(void);
+
+/* ---- for the hooks ---- */
+
+/* The device behind an ordinal as the driver counts; NULL when it is none of the slice's, or there is no slice. */
+struct vg_device *vg_context_ordinal(CUdevice ordinal);
+/* The calling thread's current context, as the driver has it, and its device (NULL: pass on, nothing is accounted). */
+struct vg_device *vg_context_current(CUcontext *ret_context);
+void vg_context_map(CUdevice ordinal, struct vg_device *device); /* hook_device.c, after cuInit */
+void vg_context_switched(void); /* the calling thread's current context may have changed */
+void vg_context_charge_late(struct vg_device *device); /* link.c: pages came after the first context was made */
+void vg_context_forked_child(void);
+
+#endif

@@ -1,0 +1,351 @@
+/*
+ * gate.c - see gate.h. The launching side: accepting gate words, waiting at a closed gate, the bound on outstanding
+ * work, giving a lease up. The helper's side is gate_service.c.
+ *
+ * A gate word is accepted once per lease by storing it in open_word; the fast path is "the word is the one I have
+ * accepted". In-flight marks: a thread marks its own line before it looks at the gate and clears it after the driver
+ * call; whoever wants to know that no launch is under way (the helper after a close, a thread that gives up) makes all
+ * threads pass a barrier and then reads the lines. Nobody waits for anything while its own mark is set.
+ */
+#include "gate.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "context.h"
+#include "gate_state.h"
+#include "gen/real.h"
+#include "link.h"
+
+#define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
+#define COAST_BOUND_NS 2000000ull
+
+struct vg_device *vg_gate_only_device;
+static struct vg_gate_line *lines; /* all lines ever made; never freed, reused by later threads */
+static __thread struct vg_gate_line *own_line __attribute__((tls_model("initial-exec")));
+static pthread_key_t line_key;
+static pthread_once_t line_once = PTHREAD_ONCE_INIT;
+uint32_t vg_gate_captures;
+pthread_mutex_t vg_gate_capture_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- per-thread lines ---- */
+
+static void line_free(void *line) {
+  VG_STORE(&((struct vg_gate_line *)line)->device, NULL);
+  VG_STORE(&((struct vg_gate_line *)line)->owned, 0);
+}
+
+static void make_key(void) {
+  pthread_key_create(&line_key, line_free);
+}
+
+static struct vg_gate_line *make_line(void) {
+  pthread_once(&line_once, make_key);
+  struct vg_gate_line *line = VG_LOAD(&lines);
+  for (; line; line = line->next) {
+    uint32_t nobody = 0;
+    if (__atomic_compare_exchange_n(&line->owned, &nobody, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
+  }
+  if (!line) {
+    line = aligned_alloc(64, sizeof *line);
+    if (!line) return NULL;
+    *line = (struct vg_gate_line){.owned = 1, .next = VG_LOAD(&lines)};
+    while (!__atomic_compare_exchange_n(&lines, &line->next, line, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    }
+  }
+  pthread_setspecific(line_key, line);
+  own_line = line;
+  return line;
+}
+
+static struct vg_gate_line *this_line(void) {
+  return own_line ? own_line : make_line();
+}
+
+bool vg_gate_in_flight(const struct vg_device *device) {
+  vg_prim_membarrier();
+  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next)
+    if (line != own_line && VG_LOAD(&line->device) == device) return true;
+  return false;
+}
+
+/* ---- attach ---- */
+
+int vg_gate_attach(struct vg_device *device) {
+  if (!device->gate) {
+    device->gate = calloc(1, sizeof *device->gate);
+    if (!device->gate) return -ENOMEM;
+    pthread_mutex_init(&device->gate->mutex, NULL);
+  }
+  vg_prim_membarrier_register();
+  VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->gate_word, &device->control->gate);
+  if (vg_session.device_count == 1) VG_STORE(&vg_gate_only_device, device);
+  return 0;
+}
+
+bool vg_gate_solo_elsewhere(void) {
+  const struct vg_device *device = vg_context_device();
+  return !device || vg_gate_solo_device(device);
+}
+
+/* ---- busy and idle ---- */
+
+static void become_busy(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  if (gate->busy_since_ns) return;
+  gate->busy_since_ns = now_ns;
+  VG_STORE_RELAXED(&report->busy_since_ns, now_ns);
+  VG_STORE(&report->outstanding, 1);
+}
+
+void vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  gate->solo_dirty = false;
+  if (!gate->busy_since_ns) return;
+  gate->busy_total_ns += now_ns - gate->busy_since_ns;
+  gate->busy_since_ns = 0;
+  VG_STORE_RELAXED(&report->busy_since_ns, 0);
+  VG_STORE_RELAXED(&report->busy_ns, gate->busy_total_ns);
+  VG_STORE(&report->outstanding, 0);
+}
+
+void vg_gate_give_up(struct vg_device *device) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint32_t word = VG_LOAD(&device->open_word);
+  if (word == VG_GATE_NO_WORD || !VG_LOAD_RELAXED(&control->neighbour_waits)) return;
+  VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  if (vg_gate_in_flight(device)) {
+    VG_STORE(&device->open_word, word);
+    return;
+  }
+  VG_STORE(&VG_LOAD(&device->report)->given_up_word, word);
+  vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
+/* ---- at the closed gate ---- */
+
+static bool is_open(uint32_t word) {
+  return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+}
+
+/* Is it this tenant's turn in the timetable, and until when? Else when does its turn begin? */
+static bool coast_turn(const struct vg_device *device, uint64_t now_ns, uint64_t *ret_until_ns) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint32_t seq, period_us, count;
+  struct vg_coast_slot slots[VG_COAST_SLOTS_MAX];
+  do { /* the writer is gone when this is read, so an odd count means that it died in between: take what is there */
+    seq = VG_LOAD(&control->coast_seq);
+    period_us = control->coast_period_us;
+    count = control->coast_slot_count;
+    for (int i = 0; i < VG_COAST_SLOTS_MAX; i++) slots[i] = control->coast_slots[i];
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  } while (seq != VG_LOAD_RELAXED(&control->coast_seq));
+  *ret_until_ns = now_ns + WAIT_ROUND_NS;
+  if (!period_us || count > VG_COAST_SLOTS_MAX) return false;
+  uint64_t period_ns = period_us * VG_NS_PER_US;
+  uint64_t start_ns = now_ns - now_ns % period_ns, best_ns = UINT64_MAX;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t begin_ns = start_ns + slots[i].begin_us * VG_NS_PER_US, end_ns = start_ns + slots[i].end_us * VG_NS_PER_US;
+    if (now_ns >= begin_ns && now_ns < end_ns) {
+      *ret_until_ns = end_ns;
+      return true;
+    }
+    if (begin_ns <= now_ns) begin_ns += period_ns;
+    if (begin_ns < best_ns) best_ns = begin_ns;
+  }
+  if (count) *ret_until_ns = best_ns;
+  return false;
+}
+
+/* While coasting: admits a launch in the tenant's own slot as long as what is outstanding fits into the rest of it. */
+static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *ret_deadline_ns) {
+  uint64_t until_ns;
+  if (!coast_turn(device, now_ns, &until_ns)) {
+    *ret_deadline_ns = until_ns;
+    return false;
+  }
+  *ret_deadline_ns = until_ns;
+  return now_ns + VG_LOAD_RELAXED(&device->gate->work.outstanding_ns) < until_ns;
+}
+
+/* Waits until the gate may be passed. True: the present word has been accepted. False: pass this once (coasting). */
+static bool acquire(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t begun_ns = 0;
+  bool accepted = true;
+  for (;;) {
+    const uint32_t *word_at = VG_LOAD(&device->gate_word);
+    struct vg_report_device *report = VG_LOAD(&device->report);
+    uint32_t word = VG_LOAD(word_at);
+    if (is_open(word) && word != VG_LOAD_RELAXED(&report->given_up_word)) {
+      VG_STORE(&device->open_word, word);
+      break;
+    }
+    uint64_t now_ns = vg_prim_now_ns(), deadline_ns = now_ns + WAIT_ROUND_NS;
+    if (!begun_ns) begun_ns = now_ns;
+    if (VG_LOAD(&gate->coasting)) {
+      accepted = false;
+      if (coast_admits(device, now_ns, &deadline_ns)) break;
+      vg_prim_futex_wait(word_at, word, deadline_ns);
+      accepted = true;
+      continue;
+    }
+    __atomic_add_fetch(&report->waiting, 1, __ATOMIC_ACQ_REL);
+    vg_prim_eventfd_ring(device->doorbell_fd);
+    vg_prim_futex_wait(word_at, word, deadline_ns);
+    __atomic_sub_fetch(&report->waiting, 1, __ATOMIC_ACQ_REL);
+  }
+  if (begun_ns) {
+    uint64_t waited_ns = vg_prim_now_ns() - begun_ns;
+    __atomic_add_fetch(&VG_LOAD(&device->report)->waited_ns, waited_ns, __ATOMIC_RELAXED);
+  }
+  return accepted;
+}
+
+/* ---- the bound on outstanding work ---- */
+
+static uint64_t bound_of(const struct vg_device *device) {
+  uint64_t bound_ns = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->bound_ns);
+  return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
+}
+
+/* Paces and never blocks for ever: after twice the bound the launch goes on whatever is outstanding. */
+static void wait_bound(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t bound_ns = bound_of(device);
+  if (VG_LOAD_RELAXED(&gate->work.outstanding_ns) < bound_ns) return;
+  uint64_t now_ns = vg_prim_now_ns(), deadline_ns = now_ns + 2 * bound_ns;
+  while (now_ns < deadline_ns && !VG_LOAD_RELAXED(&vg_gate_captures)) {
+    pthread_mutex_lock(&gate->mutex);
+    vg_work_reap(&gate->work, now_ns);
+    uint64_t outstanding_ns = gate->work.outstanding_ns;
+    pthread_mutex_unlock(&gate->mutex);
+    if (outstanding_ns < bound_ns) return;
+    uint64_t pause_ns = outstanding_ns - bound_ns / 2;
+    if (pause_ns > bound_ns / 2) pause_ns = bound_ns / 2;
+    uint64_t until_ns = now_ns + pause_ns;
+    vg_prim_sleep_until_ns(until_ns < deadline_ns ? until_ns : deadline_ns);
+    now_ns = vg_prim_now_ns();
+  }
+}
+
+/* ---- a launch ---- */
+
+/* A launch into a capturing stream runs nothing now: its graph will pass the gate. */
+static bool captures(CUstream stream, bool per_thread) {
+  if (VG_LIKELY(!VG_LOAD_RELAXED(&vg_gate_captures))) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  CUresult result =
+      per_thread ? REAL(cuStreamIsCapturing_ptsz)(stream, &status) : REAL(cuStreamIsCapturing)(stream, &status);
+  return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
+  *ticket = (struct vg_ticket){.device = vg_context_device()};
+  struct vg_device *device = ticket->device;
+  struct vg_gate_line *line = device ? this_line() : NULL;
+  if (!line || captures(stream, per_thread)) {
+    ticket->device = NULL;
+    return;
+  }
+  for (;;) {
+    wait_bound(device);
+    VG_STORE_RELAXED(&line->device, device);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
+    if (VG_LIKELY(VG_LOAD(VG_LOAD(&device->gate_word)) == VG_LOAD_RELAXED(&device->open_word))) break;
+    VG_STORE(&line->device, NULL);
+    if (acquire(device)) continue;
+    VG_STORE_RELAXED(&line->device, device);
+    break;
+  }
+  struct vg_gate_state *gate = device->gate;
+  if ((VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO) {
+    VG_STORE_RELAXED(&gate->solo_dirty, true);
+    return; /* neither estimates nor markers */
+  }
+  pthread_mutex_lock(&gate->mutex);
+  gate->work.last_launch_ns = vg_prim_now_ns();
+  become_busy(device, gate->work.last_launch_ns);
+  ticket->stream = vg_work_stream(&gate->work, stream, per_thread, line);
+  ticket->estimate = vg_work_estimate(&gate->work, function, threads);
+  if (ticket->stream && !VG_LOAD_RELAXED(&vg_gate_captures))
+    ticket->timing_begin = vg_work_time_begin(&gate->work, ticket->stream, ticket->estimate);
+  pthread_mutex_unlock(&gate->mutex);
+}
+
+void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
+  struct vg_device *device = ticket->device;
+  if (!device) return;
+  struct vg_gate_state *gate = device->gate;
+  if (ticket->stream) {
+    pthread_mutex_lock(&gate->mutex);
+    ticket->stream->programmatic |= ticket->programmatic;
+    bool may_mark = result == CUDA_SUCCESS && !VG_LOAD_RELAXED(&vg_gate_captures);
+    vg_work_launched(&gate->work, ticket->stream, ticket->estimate, ticket->timing_begin, bound_of(device), may_mark);
+    pthread_mutex_unlock(&gate->mutex);
+  }
+  __atomic_add_fetch(&VG_LOAD(&device->report)->launches, 1, __ATOMIC_RELAXED);
+  VG_STORE(&own_line->device, NULL);
+}
+
+/* ---- synchronisation by the program ---- */
+
+uint64_t vg_gate_sync_begin(void) {
+  if (vg_gate_solo()) return 0;
+  struct vg_device *device = vg_context_device();
+  return device ? VG_LOAD(&device->gate->work.sequence) : 0;
+}
+
+void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all) {
+  struct vg_device *device = begin ? vg_context_device() : NULL;
+  if (!device) return;
+  struct vg_gate_state *gate = device->gate;
+  CUcontext context = NULL;
+  vg_context_current(&context);
+  pthread_mutex_lock(&gate->mutex);
+  bool own_default = stream == CU_STREAM_PER_THREAD || (per_thread && !stream);
+  uint64_t left_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *candidate = &gate->work.streams[i];
+    if (!candidate->used) continue;
+    bool same = candidate->handle == stream && candidate->per_thread == own_default &&
+                (!own_default || candidate->owner == own_line);
+    if (candidate->context == context && (all || same) && candidate->last_sequence <= begin)
+      vg_work_clear_stream(&gate->work, candidate);
+    left_ns += candidate->cost_ns;
+  }
+  bool idle = left_ns == 0 && !VG_LOAD_RELAXED(&gate->solo_dirty);
+  if (idle) vg_gate_become_idle(device, vg_prim_now_ns());
+  if (idle) vg_gate_give_up(device);
+  pthread_mutex_unlock(&gate->mutex);
+}
+
+void vg_gate_context_gone(struct vg_device *device, CUcontext context) {
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_work_forget_context(&device->gate->work, context);
+  pthread_mutex_unlock(&device->gate->mutex);
+}
+
+/* The mutex keeps the helper's own driver calls out of the moment in which a capture begins. */
+void vg_gate_capture_begin(void) {
+  pthread_mutex_lock(&vg_gate_capture_mutex);
+  __atomic_add_fetch(&vg_gate_captures, 1, __ATOMIC_ACQ_REL);
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+}
+
+void vg_gate_capture_end(void) {
+  __atomic_sub_fetch(&vg_gate_captures, 1, __ATOMIC_ACQ_REL);
+}
+
+void vg_gate_forked_child(void) {
+  /* The parent's other threads are not here: their locks and marks mean nothing. */
+  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) line->device = NULL;
+  pthread_mutex_init(&vg_gate_capture_mutex, NULL);
+  vg_gate_captures = 0;
+  VG_STORE(&vg_gate_only_device, NULL);
+  for (uint32_t i = 0; i < VG_DEVICES_MAX; i++) vg_session.devices[i].gate = NULL;
+}

@@ -1,0 +1,67 @@
+/*
+ * gate.h - the launch gate (DESIGN D5): decides when a launch may go to the driver, bounds what is outstanding, knows
+ * when nothing is outstanding any more and tells the arbiter so.
+ *
+ *   if (VG_LIKELY(vg_gate_solo())) return real(...);          // alone on the device, or no slice at all: two loads
+ *   struct vg_ticket ticket;
+ *   vg_gate_enter(&ticket, stream, per_thread, function, grid_threads);   // waits; never under a lock of ours
+ *   CUresult result = real(...);
+ *   vg_gate_leave(&ticket, result);                            // counts, and records a marker now and then
+ *
+ * The helper thread (link.c) calls vg_gate_service() whenever the header's bell rang or its own deadline passed.
+ */
+#ifndef VG_GATE_H
+#define VG_GATE_H
+#include <stddef.h>
+
+#include "gen/cuda_abi.h"
+#include "prim.h"
+#include "session.h"
+
+#define VG_GATE_NO_WORD UINT32_MAX /* no gate word ever has this value: an open_word that accepts nothing */
+
+struct vg_stream;
+struct vg_estimate;
+
+struct vg_ticket {
+  struct vg_device *device; /* NULL: not counted */
+  struct vg_stream *stream;
+  struct vg_estimate *estimate;
+  CUevent timing_begin;
+  bool programmatic; /* set by the caller between enter and leave: the launch overlaps with the one before it */
+};
+
+int vg_gate_attach(struct vg_device *device); /* at attach, before the first launch; 0 or -ENOMEM */
+
+/* The device when there is just one, or NULL: several (see context.h) or none (no slice: everything passes). */
+extern struct vg_device *vg_gate_only_device;
+bool vg_gate_solo_elsewhere(void); /* the same question with several devices, or none */
+
+static inline bool vg_gate_solo_device(const struct vg_device *device) {
+  uint32_t word = VG_LOAD(VG_LOAD_RELAXED(&device->gate_word));
+  return word == VG_LOAD_RELAXED(&device->open_word) && (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
+}
+
+static inline bool vg_gate_solo(void) {
+  const struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
+  return VG_LIKELY(device != NULL) ? vg_gate_solo_device(device) : vg_gate_solo_elsewhere();
+}
+
+void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads);
+void vg_gate_leave(struct vg_ticket *ticket, CUresult result);
+/* Before a call that waits: what vg_gate_synced() wants to know afterwards. */
+uint64_t vg_gate_sync_begin(void);
+/* The program has waited for a stream (or, with all, for its whole context), which covers what was launched up to
+ * begin: notices when nothing is outstanding. */
+void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all);
+/* Work of the helper thread. Returns when it wants to be called again (CLOCK_MONOTONIC ns). */
+uint64_t vg_gate_service(uint64_t now_ns);
+void vg_gate_daemon_gone(struct vg_device *device); /* by link.c: follow the mode of the site from here on */
+void vg_gate_daemon_back(struct vg_device *device); /* by link.c, after the page pointers were swapped */
+void vg_gate_context_gone(struct vg_device *device, CUcontext context); /* before the driver destroys it */
+/* Some stream begins or ends to capture: our own driver calls rest meanwhile. */
+void vg_gate_capture_begin(void);
+void vg_gate_capture_end(void);
+void vg_gate_forked_child(void);
+
+#endif

@@ -1,0 +1,177 @@
+/*
+ * gate_service.c - the gate's work in the helper thread: seeing a closed lease drain, seeing that a holder has run dry
+ * although the program never waits, and following the site's mode while there is no daemon.
+ *
+ * A drain: the gate is closed; wait until no thread is inside a launch, record an event behind each context, poll it
+ * (short sleeps, predicted from the estimates), report. Driver calls of this thread are in capture mode RELAXED and
+ * rest while a stream of the process captures.
+ */
+#include <limits.h>
+
+#include "context.h"
+#include "gate_state.h"
+#include "gen/real.h"
+
+#define FOREVER UINT64_MAX
+#define IN_FLIGHT_PATIENCE_NS (5 * VG_NS_PER_MS) /* a thread stopped inside a launch never clears its mark */
+#define POLL_LEAST_NS 30000ull
+#define POLL_MOST_NS 400000ull
+#define QUIET_NS 200000ull /* no launch for so long: worth a probe */
+#define IDLE_POLL_NS 200000ull
+#define CAPPED_POLL_NS 1000000ull
+
+static void relax_capture_mode(void) {
+  static bool relaxed; /* only the helper thread comes here */
+  if (relaxed) return;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
+}
+
+/* Runs one of our own driver calls unless some stream captures. */
+static bool start_probe(struct vg_device *device) {
+  pthread_mutex_lock(&vg_gate_capture_mutex);
+  bool allowed = !VG_LOAD(&vg_gate_captures);
+  if (allowed) {
+    relax_capture_mode();
+    vg_work_probe_start(&device->gate->work, device);
+  }
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+  return allowed;
+}
+
+static uint64_t next_poll(const struct vg_device *device, uint64_t now_ns) {
+  uint64_t pause_ns = VG_LOAD_RELAXED(&device->gate->work.outstanding_ns) / 2;
+  uint64_t begun_ns = device->gate->drain_begun_ns;
+  uint64_t elapsed_ns = now_ns > begun_ns ? now_ns - begun_ns : 0;
+  pause_ns = pause_ns > elapsed_ns ? pause_ns - elapsed_ns : elapsed_ns / 16; /* late: the longer, the rarer */
+  if (pause_ns < POLL_LEAST_NS) pause_ns = POLL_LEAST_NS;
+  if (pause_ns > POLL_MOST_NS) pause_ns = POLL_MOST_NS;
+  return now_ns + pause_ns;
+}
+
+static void report_drained(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  gate->drain = VG_DRAIN_NONE;
+  vg_gate_become_idle(device, now_ns);
+  VG_STORE_RELAXED(&report->drained_ns, now_ns);
+  VG_STORE(&report->drained_word, gate->drain_word);
+  vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
+/* One step of the drain; returns when the next is due, FOREVER when done. Under the gate's mutex. */
+static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (gate->drain == VG_DRAIN_IN_FLIGHT) {
+    if (vg_gate_in_flight(device) && now_ns < gate->drain_begun_ns + IN_FLIGHT_PATIENCE_NS)
+      return now_ns + POLL_LEAST_NS;
+    bool nothing = !gate->busy_since_ns && !gate->solo_dirty;
+    if (!nothing && !start_probe(device)) return now_ns + POLL_MOST_NS;
+    gate->drain = VG_DRAIN_PROBED;
+    if (nothing) {
+      report_drained(device, now_ns);
+      return FOREVER;
+    }
+  }
+  if (!vg_work_probe_done(&gate->work)) return next_poll(device, now_ns);
+  vg_work_clear(&gate->work);
+  report_drained(device, vg_prim_now_ns());
+  return FOREVER;
+}
+
+static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->drained_word) == word) return FOREVER;
+  if (gate->drain == VG_DRAIN_NONE || gate->drain_word != word) {
+    VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+    gate->drain = VG_DRAIN_IN_FLIGHT;
+    gate->drain_word = word;
+    gate->drain_begun_ns = now_ns;
+    gate->idle_probe = false;
+  }
+  return drain_step(device, now_ns);
+}
+
+/* The gate is open: has a holder that never waits run dry? It matters when a neighbour waits, or for a cap. */
+static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  bool neighbour = VG_LOAD_RELAXED(&control->neighbour_waits);
+  bool capped = VG_LOAD_RELAXED(&control->max_milli) < 1000;
+  gate->drain = VG_DRAIN_NONE;
+  if (!neighbour && !capped) return FOREVER;
+  if (!gate->busy_since_ns && !gate->solo_dirty) {
+    if (neighbour) vg_gate_give_up(device);
+    return now_ns + CAPPED_POLL_NS;
+  }
+  uint64_t pause_ns = neighbour ? IDLE_POLL_NS : CAPPED_POLL_NS;
+  if (now_ns < gate->work.last_launch_ns + QUIET_NS) {
+    gate->idle_probe = false;
+    return gate->work.last_launch_ns + pause_ns;
+  }
+  if (!gate->idle_probe || gate->idle_probe_sequence != gate->work.sequence) {
+    gate->idle_probe = start_probe(device);
+    gate->idle_probe_sequence = gate->work.sequence;
+  }
+  if (!gate->idle_probe || !vg_work_probe_done(&gate->work)) return now_ns + pause_ns;
+  gate->idle_probe = false;
+  vg_work_clear(&gate->work);
+  vg_gate_become_idle(device, vg_prim_now_ns());
+  vg_gate_give_up(device);
+  return now_ns + pause_ns;
+}
+
+uint64_t vg_gate_service(uint64_t now_ns) {
+  uint64_t deadline_ns = FOREVER;
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_device *device = &vg_session.devices[i];
+    struct vg_gate_state *gate = device->gate;
+    const uint32_t *word_at = VG_LOAD(&device->gate_word);
+    if (!gate || word_at == &device->private_word) continue;
+    uint32_t word = VG_LOAD(word_at);
+    pthread_mutex_lock(&gate->mutex);
+    uint64_t due_ns = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED ? service_closed(device, word, now_ns)
+                                                                    : service_open(device, now_ns);
+    pthread_mutex_unlock(&gate->mutex);
+    if (due_ns < deadline_ns) deadline_ns = due_ns;
+  }
+  return deadline_ns;
+}
+
+/* ---- without a daemon ---- */
+
+static bool has_whole_device(const struct vg_control_device *control) {
+  return control->max_milli >= 1000 && control->coast_slot_count == 1 && control->coast_slots[0].begin_us == 0 &&
+         control->coast_slots[0].end_us == control->coast_period_us;
+}
+
+static void turn_to(struct vg_device *device, const uint32_t *word_at) {
+  uint32_t *before = (uint32_t *)(uintptr_t)VG_LOAD(&device->gate_word);
+  VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->gate_word, word_at);
+  vg_prim_futex_wake(before, INT_MAX); /* works on the read-only page, too */
+}
+
+void vg_gate_daemon_gone(struct vg_device *device) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint32_t epoch = (device->private_word >> VG_GATE_EPOCH_SHIFT) + 1;
+  uint32_t state = VG_GATE_CLOSED;
+  bool coast = vg_session.mode == VG_MODE_COAST;
+  if (vg_session.mode == VG_MODE_OPEN || (coast && has_whole_device(control))) state = VG_GATE_SOLO;
+  VG_STORE(&device->gate->coasting, coast && state == VG_GATE_CLOSED);
+  VG_STORE(&device->private_word, epoch << VG_GATE_EPOCH_SHIFT | state);
+  turn_to(device, &device->private_word);
+}
+
+void vg_gate_daemon_back(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  pthread_mutex_lock(&gate->mutex);
+  VG_STORE(&gate->coasting, false);
+  gate->drain = VG_DRAIN_NONE;
+  VG_STORE_RELAXED(&report->busy_ns, gate->busy_total_ns);
+  VG_STORE_RELAXED(&report->busy_since_ns, gate->busy_since_ns);
+  VG_STORE(&report->outstanding, gate->busy_since_ns != 0);
+  turn_to(device, &VG_LOAD(&device->control)->gate);
+  pthread_mutex_unlock(&gate->mutex);
+}

@@ -1,0 +1,278 @@
+/* gate_work.c - see gate_work.h. Estimates are moving averages per function and grid class, calibrated by timing one
+ * launch in CALIBRATE_EVERY with a pair of events; markers are recorded every eighth of the bound. */
+#include "gate_work.h"
+
+#include "context.h"
+#include "gen/real.h"
+#include "prim.h"
+
+#define FIRST_GUESS_NS 50000
+#define CALIBRATE_FIRST 2 /* launches timed at once when a function is new */
+#define CALIBRATE_EVERY 64
+#define MARK_EVERY 16
+#define STALE_FACTOR 4
+#define STALE_LEAST_NS 4000000ull
+
+static uint32_t grid_class_of(uint64_t threads) {
+  uint32_t class = 0;
+  while (threads >>= 1) class++;
+  return class;
+}
+
+struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads) {
+  uint32_t class = grid_class_of(threads);
+  uint64_t hash = ((uintptr_t)function >> 4) * 0x9E3779B97F4A7C15ull + class * 0xC2B2AE3D27D4EB4Full;
+  struct vg_estimate *first = &work->estimates[(hash >> 40) % VG_WORK_ESTIMATES];
+  for (int probe = 0; probe < 8; probe++) {
+    struct vg_estimate *row = &work->estimates[((hash >> 40) + (uint64_t)probe) % VG_WORK_ESTIMATES];
+    if (row->function == function && row->grid_class == class) return row;
+    if (!row->function) {
+      first = row;
+      break;
+    }
+  }
+  *first = (struct vg_estimate){.function = function, .grid_class = class, .countdown = 1, .cost_ns = 0};
+  return first;
+}
+
+struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner) {
+  CUcontext context = NULL;
+  vg_context_current(&context);
+  bool own_default = handle == CU_STREAM_PER_THREAD || (per_thread && !handle);
+  struct vg_stream *unused = NULL;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || !stream->cost_ns) {
+      if (!unused || (unused->used && !stream->used)) unused = stream;
+    }
+    if (!stream->used) continue;
+    if (stream->handle == handle && stream->context == context && stream->per_thread == own_default &&
+        (!own_default || stream->owner == owner)) {
+      return stream;
+    }
+  }
+  if (unused)
+    *unused = (struct vg_stream){
+        .used = true, .handle = handle, .per_thread = own_default, .context = context, .owner = owner};
+  return unused;
+}
+
+static CUevent take_event(struct vg_work *work, CUcontext context) {
+  if (work->pooled && work->pool_context == context) return work->pool[--work->pooled];
+  CUevent event = NULL;
+  return REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : NULL;
+}
+
+static void give_event(struct vg_work *work, CUcontext context, CUevent event) {
+  if (work->pool_context != context && work->pooled == 0) work->pool_context = context;
+  if (work->pool_context == context && work->pooled < VG_WORK_MARKERS)
+    work->pool[work->pooled++] = event;
+  else
+    REAL(cuEventDestroy_v2)(event);
+}
+
+static CUresult record(CUevent event, const struct vg_stream *stream) {
+  /* The caller's own variant: the per-thread default stream is another stream than the legacy one. */
+  return stream->per_thread ? REAL(cuEventRecord_ptsz)(event, stream->handle)
+                            : REAL(cuEventRecord)(event, stream->handle);
+}
+
+CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate) {
+  (void)work;
+  if (--estimate->countdown || stream->programmatic) return NULL;
+  CUevent begin = NULL;
+  if (REAL(cuEventCreate)(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return NULL;
+  if (record(begin, stream) == CUDA_SUCCESS) return begin;
+  REAL(cuEventDestroy_v2)(begin);
+  return NULL;
+}
+
+static void calibrate(const struct vg_marker *marker) {
+  float elapsed_ms = 0;
+  struct vg_estimate *estimate = marker->estimate;
+  if (REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event) == CUDA_SUCCESS && elapsed_ms >= 0) {
+    uint64_t cost_ns = (uint64_t)(elapsed_ms * 1e6F) + 1;
+    estimate->cost_ns = estimate->cost_ns ? (estimate->cost_ns * 3 + cost_ns) / 4 : cost_ns;
+  }
+  REAL(cuEventDestroy_v2)(marker->timing_begin);
+  REAL(cuEventDestroy_v2)(marker->event);
+}
+
+static void retire(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker) {
+  if (marker->timing_begin)
+    calibrate(marker);
+  else
+    give_event(work, stream->context, marker->event);
+}
+
+/* Puts a marker behind all that the stream has. The ring being full only means fewer markers. */
+static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin) {
+  CUevent event = NULL;
+  bool full = stream->tail - stream->head == VG_WORK_MARKERS;
+  if (!full && timing_begin)
+    REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT);
+  else if (!full)
+    event = take_event(work, stream->context);
+  if (!event || record(event, stream) != CUDA_SUCCESS) {
+    if (event) REAL(cuEventDestroy_v2)(event);
+    if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
+    return;
+  }
+  uint64_t now_ns = vg_prim_now_ns();
+  if (stream->head == stream->tail) stream->moved_ns = now_ns;
+  stream->markers[stream->tail++ % VG_WORK_MARKERS] = (struct vg_marker){
+      .event = event,
+      .timing_begin = timing_begin,
+      .estimate = estimate,
+      .cost_ns = stream->unmarked_ns,
+      .recorded_ns = now_ns,
+  };
+  stream->unmarked_ns = 0;
+  stream->unmarked_count = 0;
+}
+
+/* Read without the lock by those who only want to know roughly. */
+static void set_outstanding(struct vg_work *work, uint64_t cost_ns) {
+  VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
+}
+
+static void add_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
+  stream->cost_ns += cost_ns;
+  if (!stream->stale) set_outstanding(work, work->outstanding_ns + cost_ns);
+}
+
+static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
+  stream->cost_ns -= cost_ns;
+  if (!stream->stale) set_outstanding(work, work->outstanding_ns - cost_ns);
+}
+
+void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+                      CUevent timing_begin, uint64_t bound_ns, bool may_mark) {
+  uint64_t cost_ns = estimate->cost_ns ? estimate->cost_ns : FIRST_GUESS_NS;
+  if (!estimate->countdown) estimate->countdown = estimate->cost_ns ? CALIBRATE_EVERY : CALIBRATE_FIRST;
+  add_cost(work, stream, cost_ns);
+  stream->unmarked_ns += cost_ns;
+  stream->unmarked_count++;
+  stream->last_sequence = work->sequence + 1;
+  VG_STORE(&work->sequence, stream->last_sequence);
+  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
+  bool due =
+      timing_begin || stream->unmarked_ns >= mark_ns || (stream->unmarked_count >= MARK_EVERY && !stream->programmatic);
+  if (may_mark && due)
+    mark(work, stream, estimate, timing_begin);
+  else if (timing_begin)
+    REAL(cuEventDestroy_v2)(timing_begin);
+}
+
+static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale) {
+  if (stream->stale == stale) return;
+  stream->stale = stale;
+  set_outstanding(work, stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
+}
+
+static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  while (stream->head != stream->tail) {
+    struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
+    if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) break;
+    retire(work, stream, marker);
+    set_stale(work, stream, false);
+    take_cost(work, stream, marker->cost_ns);
+    stream->moved_ns = now_ns;
+    stream->head++;
+  }
+  if (stream->head == stream->tail) return;
+  const struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
+  uint64_t patience_ns = oldest->cost_ns * STALE_FACTOR;
+  if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
+  if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
+}
+
+void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used) reap_stream(work, &work->streams[i], now_ns);
+}
+
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {
+  set_stale(work, stream, false);
+  for (; stream->head != stream->tail; stream->head++)
+    retire(work, stream, &stream->markers[stream->head % VG_WORK_MARKERS]);
+  take_cost(work, stream, stream->cost_ns);
+  stream->unmarked_ns = 0;
+  stream->unmarked_count = 0;
+}
+
+void vg_work_clear(struct vg_work *work) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i]);
+}
+
+void vg_work_forget_context(struct vg_work *work, CUcontext context) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || stream->context != context) continue;
+    set_stale(work, stream, false);
+    take_cost(work, stream, stream->cost_ns);
+    stream->used = false;
+  }
+  for (int i = 0; i < VG_WORK_CONTEXTS; i++)
+    if (work->probes[i].context == context) work->probes[i] = (struct vg_probe){0};
+  if (work->pool_context == context) work->pooled = 0;
+}
+
+/* ---- the helper's probes ---- */
+
+static struct vg_probe *probe_of(struct vg_work *work, CUcontext context) {
+  struct vg_probe *unused = NULL;
+  for (int i = 0; i < VG_WORK_CONTEXTS; i++) {
+    if (work->probes[i].context == context) return &work->probes[i];
+    if (!work->probes[i].context && !unused) unused = &work->probes[i];
+  }
+  if (!unused) return NULL;
+  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return NULL;
+  CUevent event = NULL;
+  CUresult result = REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING);
+  CUcontext popped;
+  REAL(cuCtxPopCurrent_v2)(&popped);
+  if (result != CUDA_SUCCESS) return NULL;
+  *unused = (struct vg_probe){.context = context, .event = event};
+  return unused;
+}
+
+void vg_work_probe_start(struct vg_work *work, const struct vg_device *device) {
+  CUcontext contexts[VG_WORK_CONTEXTS];
+  vg_context_lock();
+  int count = vg_context_list(device, contexts, VG_WORK_CONTEXTS);
+  work->probe_streams = !HAVE(cuCtxRecordEvent);
+  for (int i = 0; i < count; i++) {
+    struct vg_probe *probe = work->probe_streams ? NULL : probe_of(work, contexts[i]);
+    if (probe)
+      probe->pending = REAL(cuCtxRecordEvent)(contexts[i], probe->event) == CUDA_SUCCESS;
+    else
+      work->probe_streams = true;
+  }
+  vg_context_unlock();
+}
+
+/* Drivers before 12.5 have no event behind a whole context: asks the streams that have been launched into, and the
+ * legacy default stream, which stands behind those that were not counted unless they are non-blocking. */
+static bool streams_done(const struct vg_work *work) {
+  bool done = true;
+  for (int i = 0; done && i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || stream->per_thread || REAL(cuCtxPushCurrent_v2)(stream->context) != CUDA_SUCCESS) continue;
+    CUcontext popped;
+    done = REAL(cuStreamQuery)(stream->handle) != CUDA_ERROR_NOT_READY &&
+           REAL(cuStreamQuery)(NULL) != CUDA_ERROR_NOT_READY;
+    REAL(cuCtxPopCurrent_v2)(&popped);
+  }
+  return done;
+}
+
+bool vg_work_probe_done(struct vg_work *work) {
+  for (int i = 0; i < VG_WORK_CONTEXTS; i++) {
+    struct vg_probe *probe = &work->probes[i];
+    if (probe->pending && REAL(cuEventQuery)(probe->event) == CUDA_ERROR_NOT_READY) return false;
+    probe->pending = false;
+  }
+  return !work->probe_streams || streams_done(work);
+}

@@ -1,0 +1,82 @@
+/*
+ * gate_work.h - what this process has outstanding on one device: per stream the estimated time of launches that have
+ * not been seen to complete, with markers (events) to see it by. Used by gate.c alone, under the gate's lock. All
+ * driver calls here are made by the launching thread, in the caller's own stream variant, except vg_work_probe_*, which
+ * the helper thread uses.
+ */
+#ifndef VG_GATE_WORK_H
+#define VG_GATE_WORK_H
+#include "gate.h"
+
+#define VG_WORK_STREAMS 64
+#define VG_WORK_MARKERS 32
+#define VG_WORK_ESTIMATES 1024
+#define VG_WORK_CONTEXTS 8
+
+struct vg_estimate {
+  const void *function;
+  uint32_t grid_class; /* log2 of the threads launched */
+  uint32_t countdown;  /* launches until the next one is timed */
+  uint64_t cost_ns;
+};
+
+struct vg_marker {
+  CUevent event;
+  CUevent timing_begin; /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
+  struct vg_estimate *estimate;
+  uint64_t cost_ns; /* estimated work since the marker before */
+  uint64_t recorded_ns;
+};
+
+struct vg_stream {
+  bool used;
+  bool per_thread;   /* the default stream of one thread (handle is its owner's line) */
+  bool programmatic; /* has seen programmatic launches: a marker between two of them would end their overlap */
+  bool stale;        /* does not move: waits for something outside the device */
+  CUstream handle;
+  CUcontext context;
+  const void *owner;
+  uint64_t last_sequence; /* of the last launch */
+  uint64_t unmarked_ns;
+  uint32_t unmarked_count;
+  uint64_t cost_ns;  /* all that is outstanding */
+  uint64_t moved_ns; /* when a marker last completed, or the first was recorded */
+  struct vg_marker markers[VG_WORK_MARKERS];
+  uint32_t head, tail;
+};
+
+struct vg_probe { /* one event per context behind everything that has been submitted to it */
+  CUcontext context;
+  CUevent event;
+  bool pending;
+};
+
+struct vg_work {
+  struct vg_stream streams[VG_WORK_STREAMS];
+  struct vg_estimate estimates[VG_WORK_ESTIMATES];
+  CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
+  CUcontext pool_context;
+  int pooled;
+  struct vg_probe probes[VG_WORK_CONTEXTS];
+  bool probe_streams;      /* the driver has no probe of a context: ask its streams */
+  uint64_t outstanding_ns; /* without stale streams */
+  uint64_t sequence;       /* counted launches so far */
+  uint64_t last_launch_ns;
+};
+
+struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads);
+struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner);
+/* Is this launch one of those that are timed? Then returns the event recorded before it, else NULL. */
+CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate);
+/* A launch has gone to the driver. bound_ns decides how often markers are recorded. */
+void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+                      CUevent timing_begin, uint64_t bound_ns, bool may_mark);
+void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
+void vg_work_clear(struct vg_work *work);                             /* everything has completed */
+void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
+/* Records a probe in every context of the device. */
+void vg_work_probe_start(struct vg_work *work, const struct vg_device *device);
+bool vg_work_probe_done(struct vg_work *work);
+
+#endif

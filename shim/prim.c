@@ -1,0 +1,103 @@
+/* prim.c - see prim.h. Every function keeps errno as it was: hooks may not be seen through errno. */
+#define _GNU_SOURCE
+#include "prim.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct timespec to_timespec(uint64_t ns) {
+  return (struct timespec){.tv_sec = (time_t)(ns / VG_NS_PER_S), .tv_nsec = (long)(ns % VG_NS_PER_S)};
+}
+
+uint64_t vg_prim_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * VG_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+void vg_prim_sleep_until_ns(uint64_t deadline_ns) {
+  struct timespec deadline = to_timespec(deadline_ns);
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL) == EINTR) {
+  }
+}
+
+int vg_prim_futex_wait(const uint32_t *word, uint32_t expected, uint64_t deadline_ns) {
+  int saved = errno;
+  struct timespec deadline = to_timespec(deadline_ns);
+  /* FUTEX_WAIT_BITSET: its timeout is absolute and on CLOCK_MONOTONIC. */
+  long rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, expected, deadline_ns ? &deadline : NULL, NULL,
+                    FUTEX_BITSET_MATCH_ANY);
+  int result = rc == 0 || errno == EAGAIN ? 0 : -errno;
+  errno = saved;
+  return result;
+}
+
+int vg_prim_futex_wake(const uint32_t *word, int count) {
+  int saved = errno;
+  long woken = syscall(SYS_futex, word, FUTEX_WAKE, count, NULL, NULL, 0);
+  errno = saved;
+  return woken > 0 ? (int)woken : 0;
+}
+
+int vg_prim_membarrier_register(void) {
+  int saved = errno;
+  long rc = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+  int result = rc < 0 ? -errno : 0;
+  errno = saved;
+  return result;
+}
+
+void vg_prim_membarrier(void) {
+  int saved = errno;
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) < 0)
+    syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0); /* not registered or an old kernel: slow but right */
+  errno = saved;
+}
+
+int vg_prim_eventfd(void) {
+  int saved = errno;
+  int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  int result = fd < 0 ? -errno : fd;
+  errno = saved;
+  return result;
+}
+
+void vg_prim_eventfd_ring(int fd) {
+  int saved = errno;
+  uint64_t one = 1;
+  ssize_t written = write(fd, &one, sizeof one);
+  (void)written; /* EAGAIN means that it rings already */
+  errno = saved;
+}
+
+void vg_prim_eventfd_drain(int fd) {
+  int saved = errno;
+  uint64_t count;
+  ssize_t got = read(fd, &count, sizeof count);
+  (void)got;
+  errno = saved;
+}
+
+void vg_prim_close(int fd) {
+  int saved = errno;
+  if (fd >= 0) close(fd);
+  errno = saved;
+}
+
+void vg_prim_timer_slack_ns(uint64_t slack_ns) {
+  int saved = errno;
+  prctl(PR_SET_TIMERSLACK, slack_ns, 0, 0, 0);
+  errno = saved;
+}
+
+void vg_prim_thread_name(const char *name) {
+  int saved = errno;
+  prctl(PR_SET_NAME, name, 0, 0, 0);
+  errno = saved;
+}

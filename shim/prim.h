@@ -1,0 +1,37 @@
+/*
+ * prim.h - the only part of the shim that makes raw system calls: clock, futex, membarrier, eventfd, descriptors.
+ * Used by the shim, the arbiter and the simulated device alike. Nothing here allocates, logs or fails loudly; calls
+ * that can fail return 0 or a negative errno. errno is preserved.
+ */
+#ifndef VG_PRIM_H
+#define VG_PRIM_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#define VG_LIKELY(x) __builtin_expect(!!(x), 1)
+#define VG_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define VG_LOAD(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+#define VG_LOAD_RELAXED(p) __atomic_load_n((p), __ATOMIC_RELAXED)
+#define VG_STORE(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define VG_STORE_RELAXED(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
+
+#define VG_NS_PER_US 1000ull
+#define VG_NS_PER_MS 1000000ull
+#define VG_NS_PER_S 1000000000ull
+
+uint64_t vg_prim_now_ns(void); /* CLOCK_MONOTONIC */
+void vg_prim_sleep_until_ns(uint64_t deadline_ns);
+/* Waits while *word == expected, until deadline_ns (CLOCK_MONOTONIC, 0 = none); works on read-only shared maps. Returns
+ * 0 when woken or the value differs, -ETIMEDOUT, or -EINTR. */
+int vg_prim_futex_wait(const uint32_t *word, uint32_t expected, uint64_t deadline_ns);
+int vg_prim_futex_wake(const uint32_t *word, int count); /* returns how many were woken */
+int vg_prim_membarrier_register(void);                   /* PRIVATE_EXPEDITED; again in a forked child */
+void vg_prim_membarrier(void); /* every running thread of this process passes a full barrier */
+int vg_prim_eventfd(void);     /* a descriptor or -errno; close-on-exec, non-blocking */
+void vg_prim_eventfd_ring(int fd);
+void vg_prim_eventfd_drain(int fd);
+void vg_prim_close(int fd);
+void vg_prim_timer_slack_ns(uint64_t slack_ns); /* of the calling thread */
+void vg_prim_thread_name(const char *name);     /* of the calling thread, 15 characters */
+
+#endif
