@@ -1,0 +1,229 @@
+/*
+ * client.c - the processes on the simulated device: greeting, memory, contexts and death. Called by main.c's loop. A
+ * process is known by its socket (SO_PEERCRED) and watched through a pidfd; when either ends, its work is dropped and
+ * its memory and contexts are free at once.
+ */
+#define _GNU_SOURCE
+#include "server.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void watch(int fd, struct process *process) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = process};
+  epoll_ctl(server.epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+int client_accept(int listener) {
+  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return -errno;
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  struct process *process = calloc(1, sizeof *process);
+  if (!process || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0) {
+    free(process);
+    close(fd);
+    return -ENOMEM;
+  }
+  process->socket = fd;
+  process->pid = peer.pid;
+  process->pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0); /* without it the socket's end has to do */
+  process->next = server.processes;
+  server.processes = process;
+  watch(fd, process);
+  if (process->pidfd >= 0) watch(process->pidfd, process);
+  return 0;
+}
+
+/* A memfd of that size that cannot be cut off under us; mapped for reading and writing by the server. */
+static int shared_make(const char *name, size_t bytes, void **ret_map) {
+  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return -errno;
+  if (ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) goto failed;
+  void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  if (map == MAP_FAILED) goto failed;
+  *ret_map = map;
+  return fd;
+failed:;
+  int error = errno;
+  close(fd);
+  return -error;
+}
+
+/* The completion area is the server's alone: what is mapped from now on can only read it. */
+static int seal_for_reading(int fd) {
+  return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0 ? -errno : 0;
+}
+
+static void answer(struct process *process, int status, uint64_t free_bytes, const int *fds, int fd_count) {
+  struct sim_reply reply = {.magic = SIM_WIRE_MAGIC, .status = status, .free_bytes = free_bytes};
+  struct iovec part = {.iov_base = &reply, .iov_len = sizeof reply};
+  union {
+    struct cmsghdr header;
+    char space[CMSG_SPACE(4 * sizeof(int))];
+  } control = {0};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  if (fd_count > 0) {
+    message.msg_control = &control;
+    message.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, (size_t)fd_count * sizeof(int));
+  }
+  if (sendmsg(process->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) client_died(process);
+}
+
+static void greet(struct process *process, const struct sim_request *request) {
+  int ring = -1, completions = -1, status = 0;
+  void *map = NULL;
+  if (process->greeted) status = -EINVAL;
+  if (request->version != SIM_WIRE_VERSION) status = -EPROTO;
+  if (status == 0 && (ring = shared_make("vgpu-sim-ring", sizeof(struct sim_ring), &map)) < 0) status = ring;
+  if (status == 0) process->ring = map;
+  if (status == 0 && (completions = shared_make("vgpu-sim-done", sizeof(struct sim_completions), &map)) < 0)
+    status = completions;
+  if (status == 0) {
+    process->completions = map;
+    status = seal_for_reading(completions);
+  }
+  if (status == 0) {
+    process->greeted = true;
+    memcpy(process->program, request->program, sizeof process->program - 1);
+  }
+  int fds[4] = {ring, completions, server.kick, server.page_fd_readonly};
+  answer(process, status, 0, fds, status == 0 ? 4 : 0);
+  if (ring >= 0) close(ring);
+  if (completions >= 0) close(completions);
+}
+
+static int charge(struct process *process, struct device *device, uint64_t bytes) {
+  if (bytes > device->memory_bytes - device->used_bytes) return -ENOMEM;
+  device->used_bytes += bytes;
+  process->used_bytes[device->index] += bytes;
+  device->changed = true;
+  return 0;
+}
+
+static int refund(struct process *process, struct device *device, uint64_t bytes) {
+  if (bytes > process->used_bytes[device->index]) return -EINVAL;
+  device->used_bytes -= bytes;
+  process->used_bytes[device->index] -= bytes;
+  device->changed = true;
+  return 0;
+}
+
+static int context_create(struct process *process, struct device *device, uint32_t id) {
+  if (id >= SIM_CONTEXTS_MAX || process->contexts[id]) return -EINVAL;
+  struct context *context = calloc(1, sizeof *context);
+  if (!context) return -ENOMEM;
+  int rc = charge(process, device, server.config.context_bytes);
+  if (rc < 0) {
+    free(context);
+    return rc;
+  }
+  *context = (struct context){.id = id, .process = process, .device = device, .next = device->contexts};
+  device->contexts = context;
+  process->contexts[id] = context;
+  return 0;
+}
+
+static int context_destroy(struct process *process, uint32_t id) {
+  struct context *context = id < SIM_CONTEXTS_MAX ? process->contexts[id] : NULL;
+  if (!context) return -EINVAL;
+  queue_take(process); /* so that nothing submitted before is lost or comes later */
+  if (process->dead) return -EPROTO;
+  queue_close_context(context, vg_prim_now_ns());
+  engine_remove_context(context);
+  process->contexts[id] = NULL;
+  refund(process, context->device, server.config.context_bytes);
+  free(context);
+  queue_bells();
+  return 0;
+}
+
+static int handle(struct process *process, const struct sim_request *request, struct device *device) {
+  switch (request->kind) {
+  case SIM_REQUEST_ALLOC:
+    return charge(process, device, request->bytes);
+  case SIM_REQUEST_FREE:
+    return refund(process, device, request->bytes);
+  case SIM_REQUEST_CONTEXT_CREATE:
+    return context_create(process, device, request->context);
+  case SIM_REQUEST_CONTEXT_DESTROY:
+    return context_destroy(process, request->context);
+  default:
+    return -EINVAL;
+  }
+}
+
+void client_request(struct process *process) {
+  struct sim_request request;
+  for (int i = 0; i < 64 && !process->dead; i++) {
+    ssize_t size = recv(process->socket, &request, sizeof request, MSG_DONTWAIT);
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    if (size != sizeof request || request.magic != SIM_WIRE_MAGIC) {
+      client_died(process);
+      return;
+    }
+    if (request.kind == SIM_REQUEST_HELLO) {
+      greet(process, &request);
+      continue;
+    }
+    if (!process->greeted || request.device >= server.config.device_count) {
+      answer(process, -EINVAL, 0, NULL, 0);
+      continue;
+    }
+    struct device *device = &server.devices[request.device];
+    int status = handle(process, &request, device);
+    report_page(); /* before the answer: who reads the page after it sees the change */
+    answer(process, status, device->memory_bytes - device->used_bytes, NULL, 0);
+  }
+  /* A process that has ended leaves its pidfd readable. */
+  struct pollfd end = {.fd = process->dead ? -1 : process->pidfd, .events = POLLIN};
+  if (poll(&end, 1, 0) == 1) client_died(process);
+}
+
+void client_died(struct process *process) {
+  if (process->dead) return;
+  process->dead = true;
+  for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++)
+    if (process->streams[i]) queue_drop(process->streams[i]);
+  for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++) {
+    if (!process->streams[i]) continue;
+    free(process->streams[i]->queue);
+    free(process->streams[i]);
+    process->streams[i] = NULL;
+  }
+  for (uint32_t i = 0; i < SIM_CONTEXTS_MAX; i++) {
+    if (!process->contexts[i]) continue;
+    engine_remove_context(process->contexts[i]);
+    free(process->contexts[i]);
+    process->contexts[i] = NULL;
+  }
+  for (uint32_t i = 0; i < server.config.device_count; i++) refund(process, &server.devices[i], process->used_bytes[i]);
+  close(process->socket);
+  if (process->pidfd >= 0) close(process->pidfd);
+}
+
+void client_reap(void) {
+  for (struct process **link = &server.processes; *link;) {
+    struct process *process = *link;
+    if (!process->dead) {
+      link = &process->next;
+      continue;
+    }
+    *link = process->next;
+    if (process->ring) munmap(process->ring, sizeof *process->ring);
+    if (process->completions) munmap(process->completions, sizeof *process->completions);
+    free(process);
+  }
+}

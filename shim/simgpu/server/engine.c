@@ -1,0 +1,175 @@
+/*
+ * engine.c - the devices' SMs and copy engines. Called by main.c once per round. Time is decided retroactively: a round
+ * that comes late continues each engine where its decided time ended, so that the server's own wake-ups never make a
+ * device idle. Never decided: which context gets the SMs at a time later than now + LOOK_AHEAD_NS. Once a context has
+ * its slice, its queued kernels are decided up to the end of the slice, because nothing can come between.
+ */
+#define _GNU_SOURCE
+#include "server.h"
+#include <stddef.h>
+
+static uint64_t decisions; /* counts, so that a round knows whether anything moved */
+
+static void list_add(struct stream_list *list, struct stream *stream) {
+  stream->previous = NULL;
+  stream->next = list->first;
+  if (list->first) list->first->previous = stream;
+  list->first = stream;
+}
+
+static void list_remove(struct stream_list *list, struct stream *stream) {
+  if (stream->previous) stream->previous->next = stream->next;
+  if (stream->next) stream->next->previous = stream->previous;
+  if (list->first == stream) list->first = stream->next;
+}
+
+void engine_add_sm(struct stream *stream) {
+  stream->state = STREAM_ON_SM;
+  list_add(&stream->context->ready, stream);
+}
+
+void engine_add_copy(struct stream *stream, uint32_t engine) {
+  stream->state = STREAM_ON_COPY;
+  list_add(&stream->context->device->engines[engine].pending, stream);
+}
+
+void engine_remove(struct stream *stream) {
+  if (stream->state == STREAM_ON_SM) {
+    list_remove(&stream->context->ready, stream);
+    if (stream->context->preempted == stream) stream->context->preempted = NULL;
+  } else if (stream->state == STREAM_ON_COPY) {
+    list_remove(&stream->context->device->engines[stream->queue[stream->first].engine].pending, stream);
+  }
+  if (stream->state == STREAM_ON_SM || stream->state == STREAM_ON_COPY) stream->state = STREAM_IDLE;
+}
+
+void engine_remove_context(struct context *context) {
+  struct device *device = context->device;
+  struct context **link = &device->contexts;
+  while (*link && *link != context) link = &(*link)->next;
+  if (*link) *link = context->next;
+  if (device->running == context) device->running = NULL;
+  if (device->last == context) device->last = NULL;
+}
+
+/* The stream whose kernel runs next in a context: the preempted one, else by priority and order of submission. */
+static struct stream *pick_stream(const struct context *context, uint64_t at_ns) {
+  if (context->preempted) return context->preempted;
+  struct stream *best = NULL;
+  for (struct stream *stream = context->ready.first; stream; stream = stream->next) {
+    if (stream->ready_ns > at_ns) continue;
+    if (!best || stream->priority < best->priority ||
+        (stream->priority == best->priority && stream->order < best->order))
+      best = stream;
+  }
+  return best;
+}
+
+/* Round robin: the first context after the last one that has a kernel ready at at_ns; the last one comes last. */
+static struct context *pick_context(const struct device *device, uint64_t at_ns) {
+  struct context *start = device->last && device->last->next ? device->last->next : device->contexts;
+  for (struct context *context = start; context;) {
+    if (pick_stream(context, at_ns)) return context;
+    context = context->next ? context->next : device->contexts;
+    if (context == start) break;
+  }
+  return NULL;
+}
+
+static uint64_t earliest_kernel(const struct device *device) {
+  uint64_t earliest = NEVER;
+  for (struct context *context = device->contexts; context; context = context->next)
+    for (struct stream *stream = context->ready.first; stream; stream = stream->next)
+      if (stream->ready_ns < earliest) earliest = stream->ready_ns;
+  return earliest;
+}
+
+static void run_portion(struct device *device, struct context *context, struct stream *stream) {
+  uint64_t room_ns = device->slice_end_ns - device->sm_ns;
+  uint64_t run_ns = stream->left_ns < room_ns ? stream->left_ns : room_ns;
+  report_busy(device, context, device->sm_ns, device->sm_ns + run_ns);
+  device->sm_ns += run_ns;
+  stream->left_ns -= run_ns;
+  decisions++;
+  context->preempted = stream->left_ns > 0 ? stream : NULL;
+  if (stream->left_ns > 0) return;
+  list_remove(&context->ready, stream);
+  queue_complete(stream, device->sm_ns);
+}
+
+static void run_sm(struct device *device, uint64_t now_ns) {
+  device->next_decision_ns = NEVER;
+  for (;;) {
+    struct context *context = device->running;
+    struct stream *stream =
+        context && device->sm_ns < device->slice_end_ns ? pick_stream(context, device->sm_ns) : NULL;
+    if (stream) {
+      run_portion(device, context, stream);
+      continue;
+    }
+    uint64_t at_ns = device->sm_ns, earliest_ns = earliest_kernel(device);
+    if (earliest_ns == NEVER) return;
+    if (earliest_ns > at_ns) at_ns = earliest_ns;
+    if (at_ns > now_ns + LOOK_AHEAD_NS) {
+      device->next_decision_ns = at_ns;
+      return;
+    }
+    context = pick_context(device, at_ns);
+    device->sm_ns = at_ns + (device->last && device->last != context ? server.config.switch_ns : 0);
+    device->slice_end_ns = device->sm_ns + server.config.slice_ns;
+    device->running = context;
+    device->last = context;
+  }
+}
+
+static struct stream *pick_copy(const struct copy_engine *engine) {
+  struct stream *best = NULL;
+  for (struct stream *stream = engine->pending.first; stream; stream = stream->next)
+    if (!best || stream->ready_ns < best->ready_ns) best = stream;
+  return best;
+}
+
+static void run_copies(struct device *device, struct copy_engine *engine, uint64_t now_ns) {
+  struct stream *stream;
+  while ((stream = pick_copy(engine))) {
+    uint64_t begin_ns = stream->ready_ns > engine->free_ns ? stream->ready_ns : engine->free_ns;
+    if (begin_ns > now_ns + LOOK_AHEAD_NS) {
+      if (begin_ns < device->next_decision_ns) device->next_decision_ns = begin_ns;
+      return;
+    }
+    uint64_t cost_ns = stream->queue[stream->first].cost_ns;
+    engine->free_ns = begin_ns + cost_ns;
+    device->copy_busy_ns += cost_ns;
+    device->changed = true;
+    decisions++;
+    list_remove(&engine->pending, stream);
+    queue_complete(stream, engine->free_ns);
+  }
+}
+
+static void run_device(struct device *device, uint64_t now_ns) {
+  uint64_t before;
+  do {
+    before = decisions;
+    run_sm(device, now_ns);
+    for (uint32_t i = 0; i < SIM_COPY_ENGINES; i++) run_copies(device, &device->engines[i], now_ns);
+  } while (decisions != before);
+}
+
+void engine_round(uint64_t now_ns) {
+  for (struct process *process = server.processes; process; process = process->next)
+    if (queue_take(process)) server.last_command_ns = now_ns;
+  uint64_t before;
+  do { /* work of one device can wait for another's */
+    before = decisions;
+    for (uint32_t i = 0; i < server.config.device_count; i++) run_device(&server.devices[i], now_ns);
+  } while (decisions != before);
+  queue_bells();
+}
+
+uint64_t engine_next_ns(void) {
+  uint64_t next_ns = NEVER;
+  for (uint32_t i = 0; i < server.config.device_count; i++)
+    if (server.devices[i].next_decision_ns < next_ns) next_ns = server.devices[i].next_decision_ns;
+  return next_ns;
+}

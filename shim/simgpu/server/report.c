@@ -1,0 +1,149 @@
+/*
+ * report.c - what vgpu-simd tells the outside: one busy log per device and the state page (read by the client library
+ * and NVML). Called by engine.c for every portion of SM time and by main.c after every round.
+ */
+#define _GNU_SOURCE
+#include "server.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+static int page_open(int directory) {
+  unlinkat(directory, SIM_PAGE_NAME, 0); /* an old one may still be mapped somewhere */
+  int fd = openat(directory, SIM_PAGE_NAME, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+  if (fd < 0) return -errno;
+  if (ftruncate(fd, sizeof(struct sim_page)) < 0) return -errno;
+  server.page = mmap(NULL, sizeof(struct sim_page), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  server.page_fd_readonly = openat(directory, SIM_PAGE_NAME, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  return server.page == MAP_FAILED || server.page_fd_readonly < 0 ? -errno : 0;
+}
+
+static int logs_open(int directory) {
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    char name[32];
+    snprintf(name, sizeof name, "busy-%u.log", i);
+    server.devices[i].log_fd =
+        openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (server.devices[i].log_fd < 0) return -errno;
+  }
+  return 0;
+}
+
+static void page_fill(void) {
+  struct sim_page *page = server.page;
+  page->server_pid = getpid();
+  page->device_count = server.config.device_count;
+  page->started_ns = vg_prim_now_ns();
+  page->launch_cost_ns = server.config.launch_cost_ns;
+  page->slice_ns = server.config.slice_ns;
+  page->switch_ns = server.config.switch_ns;
+  memcpy(page->model, server.config.model, sizeof page->model);
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    struct sim_page_device *shown = &page->devices[i];
+    const struct config_device *device = &server.config.devices[i];
+    memcpy(shown->name, device->name, sizeof shown->name);
+    memcpy(shown->uuid, device->uuid, sizeof shown->uuid);
+    shown->sm_count = device->sm_count;
+    shown->pci_bus = SIM_PCI_BUS_FIRST + i;
+    shown->memory_bytes = device->memory_bytes;
+    shown->context_bytes = server.config.context_bytes;
+    server.devices[i].changed = true;
+  }
+  page->version = SIM_WIRE_VERSION;
+  VG_STORE(&page->magic, SIM_WIRE_MAGIC);
+}
+
+int report_open(int directory) {
+  int rc = page_open(directory);
+  if (rc == 0) rc = logs_open(directory);
+  if (rc == 0) {
+    page_fill();
+    report_page();
+  }
+  return rc;
+}
+
+static void buffer_write(struct device *device) {
+  size_t bytes = device->buffered * sizeof device->buffer[0];
+  if (bytes && write(device->log_fd, device->buffer, bytes) != (ssize_t)bytes)
+    fprintf(stderr, "vgpu-simd: busy log of device %u: %s: records are lost\n", device->index, strerror(errno));
+  device->buffered = 0;
+}
+
+static void open_close(struct device *device) {
+  if (device->open.pid && device->open.end_ns > device->open.begin_ns) {
+    device->buffer[device->buffered++] = device->open;
+    if (device->buffered == BUSY_BUFFER) buffer_write(device);
+  }
+  device->open.pid = 0;
+}
+
+void report_busy(struct device *device, const struct context *context, uint64_t begin_ns, uint64_t end_ns) {
+  struct sim_busy *open = &device->open;
+  bool joins = open->pid == context->process->pid && open->context == context->id &&
+               begin_ns - device->open_end_ns <= BUSY_GAP_NS && end_ns - open->begin_ns <= BUSY_JOIN_NS;
+  if (!joins) {
+    open_close(device);
+    *open = (struct sim_busy){begin_ns, begin_ns, context->process->pid, context->id};
+  }
+  open->end_ns += end_ns - begin_ns;
+  device->open_end_ns = end_ns;
+  device->busy_ns += end_ns - begin_ns;
+  context->process->busy_ns[device->index] += end_ns - begin_ns;
+  device->changed = true;
+}
+
+void report_round(uint64_t now_ns, bool everything) {
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    struct device *device = &server.devices[i];
+    if (everything || now_ns > device->open_end_ns + BUSY_JOIN_NS) open_close(device);
+    if (device->buffered && (everything || now_ns > device->written_ns + BUSY_WRITE_NS)) {
+      buffer_write(device);
+      device->written_ns = now_ns;
+    }
+  }
+  report_page();
+}
+
+static uint32_t contexts_of(const struct process *process, const struct device *device) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < SIM_CONTEXTS_MAX; i++)
+    if (process->contexts[i] && process->contexts[i]->device == device) count++;
+  return count;
+}
+
+static void page_processes(struct sim_page_device *shown, const struct device *device) {
+  uint32_t count = 0;
+  for (struct process *process = server.processes; process && count < SIM_PROCESSES_MAX; process = process->next) {
+    uint32_t contexts = process->dead ? 0 : contexts_of(process, device);
+    if (contexts == 0) continue;
+    struct sim_page_process *entry = &shown->processes[count++];
+    entry->pid = process->pid;
+    entry->contexts = contexts;
+    entry->used_bytes = process->used_bytes[device->index];
+    entry->busy_ns = process->busy_ns[device->index];
+    memcpy(entry->program, process->program, sizeof entry->program);
+  }
+  for (uint32_t i = count; i < shown->process_count; i++) shown->processes[i].pid = 0;
+  shown->process_count = count;
+}
+
+void report_page(void) {
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    struct device *device = &server.devices[i];
+    struct sim_page_device *shown = &server.page->devices[i];
+    if (!device->changed) continue;
+    device->changed = false;
+    VG_STORE_RELAXED(&shown->sequence, shown->sequence + 1);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    VG_STORE_RELAXED(&shown->used_bytes, device->used_bytes);
+    shown->busy_ns = device->busy_ns;
+    shown->copy_busy_ns = device->copy_busy_ns;
+    shown->decided_ns = device->sm_ns;
+    page_processes(shown, device);
+    VG_STORE(&shown->sequence, shown->sequence + 1);
+  }
+}

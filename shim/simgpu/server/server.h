@@ -1,0 +1,182 @@
+/*
+ * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
+ * the simulation up to now plus a small look-ahead. main.c: loop and sockets; client.c: processes, requests, death;
+ * queue.c: streams; engine.c: SMs and copy engines; report.c: busy log and state page; config.c: configuration.
+ */
+#ifndef VG_SIM_SERVER_H
+#define VG_SIM_SERVER_H
+#include "../constants.h"
+#include "../wire.h"
+#include "prim.h"
+#include <stdbool.h>
+#include <stdio.h>
+#include <sys/types.h>
+
+#define NEVER UINT64_MAX
+#define LOOK_AHEAD_NS 50000ull  /* decisions are taken this much early, so that waiters sleep to the exact time */
+#define ROUND_NS 1000000ull     /* longest time between rounds while there is work */
+#define ROUND_MIN_NS 20000ull   /* shortest, while somebody waits for something undecided */
+#define LINGER_NS 4000000ull    /* rounds go on so long after the last command before the server sleeps */
+#define BUSY_JOIN_NS 1000000ull /* spans of one context within this become one record of the busy log */
+#define BUSY_GAP_NS 200000ull   /* ... when they are not further apart than this */
+#define BUSY_BUFFER 512
+#define BUSY_WRITE_NS 10000000ull /* records are written at least this often */
+
+struct config_device {
+  char name[64];
+  uint8_t uuid[16];
+  uint64_t memory_bytes;
+  uint32_t sm_count;
+};
+
+struct config {
+  uint32_t device_count;
+  uint64_t slice_ns;
+  uint64_t switch_ns;
+  uint64_t launch_cost_ns;
+  uint64_t context_bytes;
+  char model[256];
+  struct config_device devices[SIM_DEVICES_MAX];
+};
+
+int config_read(const char *path, struct config *ret_config); /* path NULL: defaults. Says on stderr what is wrong. */
+
+struct entry { /* a queued command */
+  uint64_t submit_ns;
+  uint64_t cost_ns;
+  uint64_t value;
+  uint32_t target;
+  uint16_t op;
+  uint16_t engine;
+};
+
+enum stream_state { STREAM_IDLE, STREAM_ON_SM, STREAM_ON_COPY, STREAM_WAITS, STREAM_HELD };
+
+struct stream {
+  uint32_t slot;
+  enum stream_state state; /* of the command at the head */
+  struct process *process;
+  struct context *context; /* NULL: its context is gone */
+  int priority;
+  struct entry *queue; /* ring of capacity entries */
+  uint32_t capacity;
+  uint32_t first;
+  uint32_t count;
+  uint64_t done_seq;
+  uint64_t done_ns;  /* when the last decided command was done */
+  uint64_t ready_ns; /* of the head, once it is with an engine */
+  uint64_t left_ns;  /* SM time that the head still needs */
+  uint64_t order;    /* place of the head in the process's submission order */
+  uint32_t releases; /* RELEASE commands not yet used */
+  uint64_t release_ns;
+  struct stream *next; /* list of its engine */
+  struct stream *previous;
+  struct stream *waiters; /* streams whose head waits for this one */
+  struct stream *next_waiter;
+  struct stream *waits_for;
+  struct stream *next_work; /* work list of queue.c */
+  bool on_work_list;
+};
+
+struct stream_list {
+  struct stream *first;
+};
+
+struct context {
+  uint32_t id; /* the process's number for it */
+  struct process *process;
+  struct device *device;
+  struct context *next;     /* round robin order of the device */
+  struct stream_list ready; /* heads that need the SMs */
+  struct stream *preempted; /* its kernel goes on first */
+};
+
+struct copy_engine {
+  uint64_t free_ns;
+  struct stream_list pending;
+};
+
+struct device {
+  uint32_t index;
+  uint64_t memory_bytes;
+  uint64_t used_bytes;
+  uint64_t busy_ns;
+  uint64_t copy_busy_ns;
+  struct context *contexts;
+  struct context *running;
+  struct context *last; /* whose state the SMs hold */
+  uint64_t sm_ns;       /* decided up to here */
+  uint64_t slice_end_ns;
+  uint64_t next_decision_ns; /* when there is something to decide again, or NEVER */
+  struct copy_engine engines[SIM_COPY_ENGINES];
+  /* report.c */
+  int log_fd;
+  struct sim_busy open; /* record that still grows; pid 0 = none */
+  uint64_t open_end_ns;
+  struct sim_busy buffer[BUSY_BUFFER];
+  uint32_t buffered;
+  uint64_t written_ns;
+  bool changed; /* state page is to be written */
+};
+
+struct process {
+  struct process *next;
+  int socket;
+  int pidfd;
+  pid_t pid;
+  bool greeted;
+  bool dead;    /* to be removed at the end of the loop */
+  bool decided; /* the bell is to be rung */
+  char program[32];
+  struct sim_ring *ring;
+  struct sim_completions *completions;
+  uint64_t taken; /* commands taken from the ring */
+  struct stream *streams[SIM_STREAMS_MAX];
+  struct context *contexts[SIM_CONTEXTS_MAX];
+  uint64_t used_bytes[SIM_DEVICES_MAX];
+  uint64_t busy_ns[SIM_DEVICES_MAX];
+};
+
+struct server {
+  struct config config;
+  struct sim_page *page;
+  struct device devices[SIM_DEVICES_MAX];
+  struct process *processes;
+  int epoll;
+  int kick; /* eventfd */
+  int page_fd_readonly;
+  int directory;
+  uint64_t last_command_ns;
+};
+extern struct server server;
+
+/* client.c */
+int client_accept(int socket);
+void client_request(struct process *process);
+void client_died(struct process *process); /* work and memory go at once; the structure at client_reap() */
+void client_reap(void);
+
+/* queue.c */
+bool queue_take(struct process *process); /* all new commands of its ring; false: there were none */
+bool queue_empty(const struct process *process);
+void queue_complete(struct stream *stream, uint64_t done_ns); /* decides the head; may hand further heads to engines */
+void queue_drop(struct stream *stream);                       /* everything that is queued, without completing it */
+void queue_close_context(struct context *context, uint64_t now_ns);
+void queue_bells(void); /* wakes whoever waits for something that was decided */
+bool queue_anybody_waits(void);
+
+/* engine.c */
+void engine_add_sm(struct stream *stream);
+void engine_add_copy(struct stream *stream, uint32_t engine);
+void engine_remove(struct stream *stream);
+void engine_remove_context(struct context *context);
+void engine_round(uint64_t now_ns); /* takes commands, decides, rings bells */
+uint64_t engine_next_ns(void);      /* the earliest time at which a device has something to decide, or NEVER */
+
+/* report.c */
+int report_open(int directory);
+void report_busy(struct device *device, const struct context *context, uint64_t begin_ns, uint64_t end_ns);
+void report_round(uint64_t now_ns, bool everything); /* writes what is due */
+void report_page(void);                              /* state page, where something changed */
+
+#endif
