@@ -10,6 +10,7 @@
 
 #define KIND_PTX 1
 #define KIND_ELF 2
+#define KIND_FATBIN 3 /* a whole fatbin inside: written by linker.c only */
 #define FLAG_LZ4 0x2000u
 #define FLAG_ZSTD 0x8000u
 
@@ -74,7 +75,7 @@ static int read_packed(struct sim_image *image, const struct fatbin_entry *entry
   return result;
 }
 
-int sim_image_read_fatbin(struct sim_image *image, const uint8_t *data, size_t bytes) {
+static int read_container(struct sim_image *image, const uint8_t *data, size_t bytes, int depth) {
   struct fatbin_header header;
   if (bytes < sizeof header) return -EINVAL;
   memcpy(&header, data, sizeof header);
@@ -89,7 +90,9 @@ int sim_image_read_fatbin(struct sim_image *image, const uint8_t *data, size_t b
       return -EINVAL;
     const uint8_t *body = at + entry.header_bytes;
     int result = 0;
-    if (entry.kind != KIND_PTX && entry.kind != KIND_ELF)
+    if (entry.kind == KIND_FATBIN && depth == 0)
+      result = read_container(image, body, entry.body_bytes, 1);
+    else if (entry.kind != KIND_PTX && entry.kind != KIND_ELF)
       image->any_name = true;
     else if ((entry.flags & FLAG_ZSTD) != 0)
       image->any_name = true;
@@ -101,4 +104,8 @@ int sim_image_read_fatbin(struct sim_image *image, const uint8_t *data, size_t b
     at = body + entry.body_bytes;
   }
   return 0;
+}
+
+int sim_image_read_fatbin(struct sim_image *image, const uint8_t *data, size_t bytes) {
+  return read_container(image, data, bytes, 0);
 }

@@ -1,0 +1,82 @@
+/*
+ * graph.h - graphs, their nodes and executables, and stream capture. Used inside shim/simgpu/cuda/ only. A graph is not
+ * thread-safe (as the programming guide says of the real one); only the list of captures has a lock.
+ */
+#ifndef VG_SIM_GRAPH_H
+#define VG_SIM_GRAPH_H
+#include "../sim.h"
+#include "module.h"
+
+#define SIM_GRAPH_MAGIC 0x47524150u
+#define SIM_NODE_MAGIC 0x4e4f4445u
+#define SIM_EXEC_MAGIC 0x45584543u
+
+struct sim_node {
+  struct sim_object object;
+  struct sim_graph *graph;
+  CUgraphNodeType type;
+  uint32_t index; /* in graph->nodes */
+  bool enabled;
+  struct sim_node **dependencies;
+  uint32_t dependency_count;
+  struct sim_node *original; /* of a node in a clone or an executable */
+  union {
+    struct {
+      struct sim_launch launch;
+      void **pointers; /* into launch.params, for cuGraphKernelNodeGetParams */
+    } kernel;
+    CUDA_MEMCPY3D copy;
+    CUDA_MEMSET_NODE_PARAMS set;
+    CUDA_HOST_NODE_PARAMS host;
+    struct sim_graph *child;
+    CUevent event;
+  };
+  struct sim_context *context; /* of kernels, copies and memsets */
+};
+
+struct sim_graph {
+  struct sim_object object;
+  struct sim_node **nodes;
+  uint32_t count;
+  struct sim_graph *original; /* of a clone */
+  bool owned;                 /* by a child node or an executable: not the program's to destroy */
+};
+
+struct sim_exec {
+  struct sim_object object;
+  struct sim_graph *graph; /* a clone; owned */
+  struct sim_node **order; /* its nodes, each behind what it depends on */
+  uint64_t flags;
+  uint32_t lock; /* launches of one executable do not run into each other */
+};
+
+/* graph.c */
+struct sim_graph *sim_graph_find(CUgraph handle);
+struct sim_node *sim_node_find(CUgraphNode handle);
+struct sim_graph *sim_graph_make(void);
+void sim_graph_free(struct sim_graph *graph);
+CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy);
+CUresult sim_node_make(struct sim_graph *graph, CUgraphNodeType type, struct sim_node *const *dependencies,
+                       size_t count, struct sim_node **ret_node);
+void sim_node_free(struct sim_node *node); /* takes it out of its graph too */
+CUresult sim_node_depend(struct sim_node *node, struct sim_node *on);
+/* Copies what the node does (not where it stands) from one of the same type. */
+CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from);
+void sim_node_drop_work(struct sim_node *node);
+
+/* graph_nodes.c: what nodes are made from */
+CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS *params);
+CUresult sim_node_set_launch(struct sim_node *node, const struct sim_launch *launch, struct sim_context *context);
+CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUcontext context);
+CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context);
+CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params);
+
+/* graph_run.c */
+CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***ret_order); /* INVALID_VALUE: it has a cycle */
+CUresult sim_graph_run(struct sim_node *const *order, uint32_t count, struct sim_stream *stream);
+
+/* capture.c */
+CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
+CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
+
+#endif

@@ -1,0 +1,188 @@
+/*
+ * launch.c - kernel launches: checks and copies what the program hands over, computes (kernels with a host
+ * implementation), then submits the time. Called by programs; graph_run.c uses the same parts for kernel nodes.
+ */
+#include "graph.h"
+#include "host_kernels.h"
+#include "module.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Parameters as pointers (params) or as one buffer (extra). NULL result with success: there are none to copy. */
+static CUresult copy_params(const struct sim_function *function, void **params, void **extra, uint8_t **ret_params) {
+  const struct sim_image_kernel *kernel = &function->kernel;
+  const void *buffer = NULL;
+  size_t buffer_bytes = 0;
+  *ret_params = NULL;
+  if (params != NULL && extra != NULL) return CUDA_ERROR_INVALID_VALUE;
+  for (; extra != NULL && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      buffer = extra[1];
+    else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+      buffer_bytes = *(size_t *)extra[1];
+    else
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  if (!function->known_params || kernel->param_bytes == 0) return CUDA_SUCCESS;
+  if (params == NULL && (buffer == NULL || buffer_bytes < kernel->param_bytes)) return CUDA_ERROR_INVALID_VALUE;
+  uint8_t *copy = calloc(1, kernel->param_bytes);
+  if (copy == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (params == NULL) memcpy(copy, buffer, kernel->param_bytes);
+  for (uint32_t i = 0; params != NULL && i < kernel->param_count; i++)
+    memcpy(copy + kernel->params[i].offset_bytes, params[i], kernel->params[i].size_bytes);
+  *ret_params = copy;
+  return CUDA_SUCCESS;
+}
+
+static CUresult check_shape(const struct sim_function *function, const unsigned grid[3], const unsigned block[3],
+                            unsigned shared_bytes) {
+  uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || threads == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (grid[0] > 0x7fffffff || grid[1] > 65535 || grid[2] > 65535) return CUDA_ERROR_INVALID_VALUE;
+  if (block[0] > 1024 || block[1] > 1024 || block[2] > 64 || threads > SIM_BLOCK_THREADS_MAX)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (function->kernel.max_threads != 0 && threads > function->kernel.max_threads) return CUDA_ERROR_INVALID_VALUE;
+  if ((int)threads > sim_function_max_threads(function)) return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  if (shared_bytes > (unsigned)function->settings->dynamic_shared_bytes) return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                         void **params, void **extra, struct sim_launch *ret_launch) {
+  struct sim_function *function = sim_function_find(handle);
+  if (function == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = check_shape(function, grid, block, shared_bytes);
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_launch launch = {.function = function, .shared_bytes = shared_bytes};
+  memcpy(launch.grid, grid, sizeof launch.grid);
+  memcpy(launch.block, block, sizeof launch.block);
+  result = copy_params(function, params, extra, &launch.params);
+  if (result == CUDA_SUCCESS) *ret_launch = launch;
+  return result;
+}
+
+uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_context *context) {
+  uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+  uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+  uint64_t resident = (uint64_t)sim_device(context->ordinal)->sm_count * SIM_SM_THREADS;
+  return sim_model_cost_ns(launch->function->rule, blocks, threads, resident);
+}
+
+/* Device, managed and registered host memory may be used by a kernel. */
+static bool range_usable(uint64_t address, uint64_t bytes) {
+  struct sim_allocation allocation;
+  if (!sim_memory_find(address, &allocation)) return false;
+  return bytes <= allocation.bytes && address - allocation.base <= allocation.bytes - bytes;
+}
+
+CUresult sim_launch_compute(const struct sim_launch *launch) {
+  const struct sim_function *function = launch->function;
+  if (function->rule->host == NULL || launch->params == NULL) return CUDA_SUCCESS;
+  int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);
+  if (result == -EFAULT) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  return result == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult submit(struct sim_stream *stream, const struct sim_launch *launch) {
+  const struct sim_function *function = launch->function;
+  if (function->module != NULL && function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture != NULL) return sim_capture_kernel(stream, launch);
+  CUresult result = sim_launch_compute(launch);
+  if (result == CUDA_ERROR_ILLEGAL_ADDRESS) {
+    stream->context->sticky = result; /* noticed by the next call, as with a real fault */
+    return CUDA_SUCCESS;
+  }
+  if (result != CUDA_SUCCESS) return result;
+  return sim_submit_kernel(stream, sim_launch_cost_of(launch, stream->context));
+}
+
+static CUresult launch_on(CUstream handle, bool per_thread, CUfunction function, const unsigned grid[3],
+                          const unsigned block[3], unsigned shared_bytes, void **params, void **extra) {
+  struct sim_context *context;
+  struct sim_stream *stream;
+  struct sim_launch launch;
+  CUresult result = sim_enter(&context);
+  if (result == CUDA_SUCCESS) result = sim_stream_find(handle, per_thread, &stream);
+  if (result == CUDA_SUCCESS) result = sim_launch_make(function, grid, block, shared_bytes, params, extra, &launch);
+  if (result != CUDA_SUCCESS) return result;
+  result = submit(stream, &launch);
+  free(launch.params);
+  return result;
+}
+
+#define SHAPE(g, x, y, z) const unsigned g[3] = {(x), (y), (z)}
+
+#define LAUNCH_KERNEL(name, per_thread)                                                                                \
+  SIM_PUBLIC CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+                           unsigned shared_bytes, CUstream stream, void **params, void **extra) {                      \
+    SHAPE(grid, gx, gy, gz);                                                                                           \
+    SHAPE(block, bx, by, bz);                                                                                          \
+    return launch_on(stream, per_thread, f, grid, block, shared_bytes, params, extra);                                 \
+  }
+LAUNCH_KERNEL(cuLaunchKernel, false)
+LAUNCH_KERNEL(cuLaunchKernel_ptsz, true)
+
+/* All blocks of a cooperative launch must be resident at once. */
+static CUresult launch_cooperative(CUfunction f, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+                                   CUstream stream, bool per_thread, void **params) {
+  struct sim_context *context;
+  int blocks;
+  CUresult result = sim_enter(&context);
+  if (result != CUDA_SUCCESS) return result;
+  uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+  if (threads == 0 || threads > SIM_BLOCK_THREADS_MAX) return CUDA_ERROR_INVALID_VALUE;
+  result = cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, f, (int)threads, shared_bytes);
+  if (result != CUDA_SUCCESS) return result;
+  if ((uint64_t)grid[0] * grid[1] * grid[2] > (uint64_t)blocks * sim_device(context->ordinal)->sm_count)
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  return launch_on(stream, per_thread, f, grid, block, shared_bytes, params, NULL);
+}
+
+#define LAUNCH_COOPERATIVE(name, per_thread)                                                                           \
+  SIM_PUBLIC CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, \
+                           unsigned shared_bytes, CUstream stream, void **params) {                                    \
+    SHAPE(grid, gx, gy, gz);                                                                                           \
+    SHAPE(block, bx, by, bz);                                                                                          \
+    return launch_cooperative(f, grid, block, shared_bytes, stream, per_thread, params);                               \
+  }
+LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, false)
+LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
+
+/* Events that the launch itself records: when it ends, as nothing here starts before the work before it has ended. */
+static CUresult record_attributes(const CUlaunchConfig *config, bool per_thread) {
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    const CUlaunchAttribute *attribute = &config->attrs[i];
+    CUevent event = NULL;
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT) event = attribute->value.programmaticEvent.event;
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+      event = attribute->value.launchCompletionEvent.event;
+    if (event == NULL) continue;
+    CUresult result = per_thread ? cuEventRecord_ptsz(event, config->hStream) : cuEventRecord(event, config->hStream);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+static CUresult launch_config(const CUlaunchConfig *config, bool per_thread, CUfunction f, void **params,
+                              void **extra) {
+  if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL)) return CUDA_ERROR_INVALID_VALUE;
+  SHAPE(grid, config->gridDimX, config->gridDimY, config->gridDimZ);
+  SHAPE(block, config->blockDimX, config->blockDimY, config->blockDimZ);
+  bool cooperative = false;
+  for (unsigned i = 0; i < config->numAttrs; i++)
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) cooperative = config->attrs[i].value.cooperative != 0;
+  CUresult result =
+      cooperative && extra == NULL
+          ? launch_cooperative(f, grid, block, config->sharedMemBytes, config->hStream, per_thread, params)
+          : launch_on(config->hStream, per_thread, f, grid, block, config->sharedMemBytes, params, extra);
+  return result == CUDA_SUCCESS ? record_attributes(config, per_thread) : result;
+}
+
+SIM_PUBLIC CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
+  return launch_config(config, false, f, params, extra);
+}
+
+SIM_PUBLIC CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
+  return launch_config(config, true, f, params, extra);
+}
