@@ -24,7 +24,8 @@ ARBITER_SOURCES = ("shim/arbiter.c", "shim/arbiter_core.c", "shim/arbiter_memory
 #: data that a target reads at run time: output under vgpud/lib -> source
 DATA = {"sim/libcuda.so.1": {"sim/kernels.model": "shim/simgpu/kernels.model"}}
 
-CFLAGS = ["-O2", "-g", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-pthread", "-Ishim"]
+CFLAGS = ["-O2", "-g", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-pthread"]
+CFLAGS += ["-iquote", "shim"]  # not -I: shim/link.h must not stand in for <link.h>
 LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=sysv"]
 
 
@@ -68,9 +69,9 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
     return {
         "libvgpu.so": (
             ["cuda_hook.c"]
-            + [f"shim/{n}.c" for n in ("prim", "log", "resolve", "link", "gate", "gate_work", "gate_service", "context", "memory")]
-            + _sources("shim/hook_*.c", "shim/gen/hook_*.c", f"shim/*_{machine}.S"),
-            ["-Wl,-soname,libcuda.so.1", "-Wl,--version-script=shim/gen/libvgpu.map"],
+            + [name for name in _sources("shim/*.c") if not name.startswith("shim/arbiter")]
+            + _sources("shim/gen/hook_*.c", f"shim/*_{machine}.S"),
+            ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu.map"],
         ),
         "libvgpu-ml.so": (
             ["shim/prim.c", "shim/log.c"] + _sources("shim/ml/*.c", "shim/gen/ml_*.c"),

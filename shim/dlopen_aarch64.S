@@ -1,0 +1,29 @@
+/*
+ * dlopen_aarch64.S - dlopen as the program sees it. vg_dlopen_route() (dlopen_route.c) says which name to open and where
+ * the real dlopen is; then a jump, not a call: the real one reads its return address to apply the caller's RUNPATH.
+ */
+  .text
+  .globl dlopen
+  .type dlopen, %function
+  .balign 16
+dlopen:
+  .cfi_startproc
+  hint 34 /* bti c */
+  stp x29, x30, [sp, #-32]!
+  .cfi_adjust_cfa_offset 32
+  .cfi_rel_offset x29, 0
+  .cfi_rel_offset x30, 8
+  str x1, [sp, #16]
+  mov x2, x30
+  bl vg_dlopen_route
+  mov x16, x1
+  ldr x1, [sp, #16]
+  ldp x29, x30, [sp], #32
+  .cfi_adjust_cfa_offset -32
+  .cfi_restore x29
+  .cfi_restore x30
+  br x16
+  .cfi_endproc
+  .size dlopen, . - dlopen
+
+  .section .note.GNU-stack,"",%progbits

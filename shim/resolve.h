@@ -1,0 +1,32 @@
+/*
+ * resolve.h - the real driver behind the shim: which file it is, its functions, and dlopen as the program sees it.
+ * The resolve*.c files are the only ones that touch dlopen, dlsym and dlinfo. No locks and nothing half-done: every
+ * step may run in several threads at once, and in a forked child, since the dynamic loader does the serialising.
+ */
+#ifndef VG_RESOLVE_H
+#define VG_RESOLVE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Fills one slot of vg_real_slots and returns what it holds from now on; never NULL. Called by lazy_<machine>.S. */
+void *vg_resolve_slot(uint32_t slot);
+/* The real driver's function of that name, NULL when it has none. */
+void *vg_resolve_symbol(const char *name);
+/* Handle of the real driver, opened at the first call; NULL when there is none (then it looks again at the next call).
+ */
+void *vg_resolve_driver(void);
+bool vg_resolve_driver_opened(void);      /* without opening it */
+const char *vg_resolve_driver_path(void); /* NULL while it is not opened */
+/* The program names this very file as the driver: it becomes the real one unless there is one already. */
+void vg_resolve_adopt(const char *path);
+bool vg_resolve_in_driver(const void *code); /* code lies in the real driver's own text */
+void *vg_resolve_next(const char *name);     /* the next definition of a libc function that we define too */
+
+/* Calls accept(path) for each file that the loader would try for a name, in its order, until one is accepted. */
+bool vg_resolve_search(const char *name, bool (*accept)(const char *path));
+
+/* Exported by libvgpu.so and libvgpu-ml.so, by no other library: how they know themselves and each other. Returns the
+ * path of the real library behind the shim, NULL when there is none. */
+const char *vg_shim_marker(void) __attribute__((visibility("default")));
+
+#endif
