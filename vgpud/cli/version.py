@@ -13,10 +13,11 @@ from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 @pass_settings
 def version(settings: Settings, client_only: bool) -> None:
     """Show the versions of client, daemon and ABI (of the attach messages and shared pages)."""
+    from vgpud.cli.hold import ABI_VERSION
     from vgpud.cli.output import Grid, emit
 
-    data: dict[str, object] = {"client_version": vgpud.__version__}
-    rows = [("client", vgpud.__version__)]
+    data: dict[str, object] = {"client_version": vgpud.__version__, "client_abi_version": ABI_VERSION}
+    rows = [("client", vgpud.__version__), ("client abi", str(ABI_VERSION))]
     if not client_only:
         from vgpud.cli.client import Client
 
@@ -24,11 +25,16 @@ def version(settings: Settings, client_only: bool) -> None:
             node = client.node()
         data |= {
             "daemon_version": node.version,
-            "abi_version": node.abi_version,
+            "daemon_abi_version": node.abi_version,
             "driver_version": node.driver_version,
             "node": node.name,
             "simulated": node.simulated,
         }
         driver = f"SIMULATED {node.driver_version}" if node.simulated else node.driver_version
-        rows += [("daemon", node.version), ("abi", str(node.abi_version)), ("driver", driver), ("node", node.name)]
+        rows += [
+            ("daemon", node.version),
+            ("daemon abi", str(node.abi_version)),
+            ("driver", driver),
+            ("node", node.name),
+        ]
     emit(settings, data, [vgpud.__version__], lambda: Grid(("PART", "VERSION"), list(rows)))

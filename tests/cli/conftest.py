@@ -1,0 +1,91 @@
+"""The command line as a user calls it: in a process of its own (`run_vgpu`) or in this one (`vgpu`, quicker)."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+fake_server = _load("fake_server")
+
+
+class Result:
+    """What a command said."""
+
+    def __init__(self, code: int, stdout: str, stderr: str) -> None:
+        self.code = code
+        self.stdout = stdout
+        self.stderr = stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+    def __repr__(self) -> str:
+        return f"exit {self.code}\n--- stdout\n{self.stdout}\n--- stderr\n{self.stderr}"
+
+
+Vgpu = Callable[..., Result]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Any]:
+    """A fake daemon with one simulated device."""
+    with fake_server.FakeDaemon(tmp_path) as fake:
+        yield fake
+
+
+@pytest.fixture
+def vgpu(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Vgpu:
+    """Calls the command line in this process; `host=` names the daemon."""
+    from vgpud.cli.main import invoke
+
+    monkeypatch.delenv("VGPU_HOST", raising=False)
+
+    def call(*args: str, host: str | None = None) -> Result:
+        capfd.readouterr()
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        code = invoke([*(["--host", host] if host else []), *args])
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)  # `run` leaves signals blocked: it is about to exit
+        out, err = capfd.readouterr()
+        return Result(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def run_vgpu() -> Vgpu:
+    """Calls the command line as a process of its own."""
+
+    def call(*args: str, host: str | None = None, timeout_s: float = 60, **env: str) -> Result:
+        command = [sys.executable, "-m", "vgpud.cli.main", *(["--host", host] if host else []), *args]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("VGPU_")} | env
+        environment["PYTHONPATH"] = str(ROOT)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=timeout_s, stdin=subprocess.DEVNULL
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    return call

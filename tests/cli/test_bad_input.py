@@ -1,0 +1,172 @@
+"""Bad input: one line that names the value and the mend, the documented exit code, and nothing half-created."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+USAGE, UNREACHABLE, NOT_FOUND, DENIED, NO_CAPACITY, CONFLICT = 2, 3, 4, 5, 6, 8
+
+BAD_AMOUNTS = [
+    (("--gpus", "0"), "0 GPUs", USAGE),
+    (("--gpus", "-1"), "-1", USAGE),
+    (("--gpus", "0.0001"), "0.0001", USAGE),
+    (("--gpus", "abc"), "abc", USAGE),
+    (("--gpus", "1e9999"), "1e9999", USAGE),
+    (("--gpus", "nan"), "nan", USAGE),
+    (("--gpus", "2.5"), "2.5", NO_CAPACITY),
+    (("--gpus", "0.5", "--min", "0.8", "--max", "0.3"), "0.8", USAGE),
+    (("--gpus", "0.5", "--min", "abc"), "abc", USAGE),
+    (("--gpus", "0.5", "--mem", "999G"), "", NO_CAPACITY),
+    (("--gpus", "0.5", "--mem", "0"), "0", USAGE),
+    (("--gpus", "0.5", "--mem", "8Q"), "8Q", USAGE),
+    (("--gpus", "0.5", "--mem", "8G", "--mem-max", "9G"), "--mem", USAGE),
+    ((), "--gpus", USAGE),
+]
+
+
+def one_line(text: str) -> str:
+    assert text.startswith("vgpu: "), text
+    assert text.count("\n") == 1, text
+    return text
+
+
+@pytest.mark.parametrize(("args", "named", "code"), BAD_AMOUNTS)
+def test_bad_amounts_of_a_slice(vgpu: Any, daemon: Any, args: tuple[str, ...], named: str, code: int) -> None:
+    result = vgpu("slice", "create", "a", *args, host=daemon.host)
+    assert result.code == code, result
+    assert named in one_line(result.stderr)
+    assert result.stdout == ""
+    assert daemon.slices == {}
+
+
+@pytest.mark.parametrize(("args", "named", "code"), BAD_AMOUNTS)
+def test_bad_amounts_of_a_run_are_125(vgpu: Any, daemon: Any, args: tuple[str, ...], named: str, code: int) -> None:
+    result = vgpu("run", *args, "--", "true", host=daemon.host)
+    assert result.code == 125, result
+    assert named in one_line(result.stderr)
+    assert daemon.slices == {}
+
+
+def test_set_refuses_min_over_max_and_nothing_changes(vgpu: Any, daemon: Any) -> None:
+    vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
+    before = daemon.slices["a"].SerializeToString()
+    for args in (("--min", "0.9", "--max", "0.1"), ("--gpus", "2.5", "--min", "3", "--max", "1"), ()):
+        result = vgpu("slice", "set", "a", *args, host=daemon.host)
+        assert result.code == USAGE
+        one_line(result.stderr)
+    assert daemon.slices["a"].SerializeToString() == before
+
+
+@pytest.mark.parametrize("command", ["show", "rm", "set"])
+def test_unknown_slice(vgpu: Any, daemon: Any, command: str) -> None:
+    more = ("--max", "1") if command == "set" else ()
+    result = vgpu("slice", command, "nobody", *more, host=daemon.host)
+    assert result.code == NOT_FOUND
+    assert "nobody" in one_line(result.stderr)
+    assert "vgpu slice ls" in result.stderr
+
+
+def test_unknown_slice_of_run_is_125(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("run", "--slice", "nobody", "--", "true", host=daemon.host)
+    assert result.code == 125
+    assert "nobody" in one_line(result.stderr)
+
+
+def test_a_name_that_is_taken_is_a_conflict(vgpu: Any, daemon: Any) -> None:
+    vgpu("slice", "create", "a", "--gpus", "0.2", host=daemon.host)
+    result = vgpu("slice", "create", "a", "--gpus", "0.3", host=daemon.host)
+    assert result.code == CONFLICT
+    assert "choose another name" in one_line(result.stderr)
+
+
+DAEMON_COMMANDS = [
+    ("ps",),
+    ("status",),
+    ("top",),
+    ("gpu", "ls"),
+    ("slice", "ls"),
+    ("slice", "create", "a", "--gpus", "0.5"),
+    ("events",),
+    ("version",),
+]
+
+
+@pytest.mark.parametrize("command", DAEMON_COMMANDS)
+def test_daemon_not_running(vgpu: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
+    path = tmp_path / "vgpud.sock"
+    result = vgpu(*command, host=f"unix://{path}")
+    assert result.code == UNREACHABLE
+    line = one_line(result.stderr)
+    assert "vgpud serve" in line
+    assert str(path) in line
+    assert result.stdout == ""
+
+
+def test_run_without_a_daemon_starts_nothing(vgpu: Any, tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    result = vgpu("run", "--gpus", "0.5", "--", "touch", str(mark), host=f"unix://{tmp_path}/vgpud.sock")
+    assert result.code == 125
+    assert "vgpud serve" in one_line(result.stderr)
+    assert not mark.exists()
+
+
+def test_socket_of_a_dead_daemon(vgpu: Any, tmp_path: Path) -> None:
+    path = tmp_path / "vgpud.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    result = vgpu("ps", host=str(path))
+    assert result.code == UNREACHABLE
+    assert f"nobody listens on {path}" in one_line(result.stderr)
+    path.unlink()
+    path.write_text("")
+    result = vgpu("ps", host=str(path))
+    assert result.code == UNREACHABLE
+    assert f"not a socket: {path}" in one_line(result.stderr)
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+@pytest.mark.parametrize(("mode", "named"), [(0o600, "owner root"), (0o660, "group")])
+def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, named: str) -> None:
+    for folder in (tmp_path, *tmp_path.parents):
+        if str(folder) != "/":
+            folder.chmod(folder.stat().st_mode | 0o111)
+    daemon.socket.chmod(mode)
+    imports = "import os, grp, pwd; import vgpud.cli.client, vgpud.cli.slice; from vgpud.cli.main import main"
+    become_nobody = f"{imports}; os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
+    command = [sys.executable, "-c", become_nobody, "--host", daemon.host, "slice", "create", "a", "--gpus", "0.5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == DENIED, done
+    assert str(daemon.socket) in one_line(done.stderr)
+    assert named in done.stderr
+    assert daemon.slices == {}
+
+
+@pytest.mark.parametrize("host", ["vgpud.sock", "unix:relative", "http://a:1", "host", "host:port", "unix://"])
+def test_a_host_that_names_nothing(vgpu: Any, host: str) -> None:
+    result = vgpu("ps", host=host)
+    assert result.code == USAGE
+    assert host in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    "command", [("nonsense",), ("ps", "--nonsense"), ("-o", "xml", "ps"), ("--timeout", "0", "ps"), ("slice", "show")]
+)
+def test_wrong_use_is_2_in_one_line(vgpu: Any, command: tuple[str, ...]) -> None:
+    result = vgpu(*command)
+    assert result.code == USAGE
+    assert "--help" in one_line(result.stderr)
+
+
+def test_no_such_user_as_owner(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("slice", "create", "a", "--gpus", "0.5", "--owner", "nobody-of-that-name", host=daemon.host)
+    assert result.code == USAGE
+    assert "nobody-of-that-name" in one_line(result.stderr)
+    assert daemon.slices == {}
