@@ -74,7 +74,7 @@ def invoke(args: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:  # the reader of our output has gone: `vgpu ps | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
+        return int(ExitCode.OTHER)  # as click says when it meets this first
     return result if isinstance(result, int) else int(ExitCode.OK)
 
 
