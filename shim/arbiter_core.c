@@ -7,6 +7,7 @@
 #define MILLI 1000
 /* Debt is bounded: a single kernel of a minute must not shut its owner out for an hour. */
 #define DEBT_MAX_NS 1000000000ll
+#define ARREARS_FACTOR 10
 /* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
 #define WAKE_GRACE_NS 500000ull
 
@@ -93,9 +94,19 @@ static bool other_waits(const struct vg_core *core, const struct vg_core_slice *
 
 static void charge(struct vg_core_slice *slice, uint64_t used_ns) {
   slice->stats.charged_ns += used_ns;
-  if (slice->owed_class) slice->guarantee_ns = max_i64(slice->guarantee_ns - (int64_t)used_ns, -DEBT_MAX_NS);
+  if (slice->owed_class)
+    slice->guarantee_ns = max_i64(slice->guarantee_ns - (int64_t)used_ns, -DEBT_MAX_NS);
+  else
+    slice->virtual_ns += used_ns * MILLI / weight_of(slice); /* borrowed: only that is shared by weight */
   slice->cap_ns = max_i64(slice->cap_ns - (int64_t)used_ns, -DEBT_MAX_NS);
-  slice->virtual_ns += used_ns * MILLI / weight_of(slice);
+}
+
+/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that wants to run and is kept from it
+ * (by a neighbour's long kernel) is in arrears instead, and may catch up: it stays under its cap from the time on which
+ * it began to want. */
+static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
+  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
+  return slice->was_wanting ? depth_ns * ARREARS_FACTOR : depth_ns;
 }
 
 /* Splits the time since the last step among those that occupied the device. Wall time while somebody else waits, for
@@ -109,8 +120,7 @@ static void charge_all(struct vg_core *core, uint64_t now_ns) {
     if (!slice->present) continue;
     slice->guarantee_ns = min_i64(slice->guarantee_ns + scaled(passed_ns, slice->params.min_milli),
                                   scaled(core->params.guarantee_depth_ns, slice->params.min_milli));
-    slice->cap_ns = min_i64(slice->cap_ns + scaled(passed_ns, slice->params.max_milli),
-                            scaled(core->params.cap_depth_ns, slice->params.max_milli));
+    slice->cap_ns = min_i64(slice->cap_ns + scaled(passed_ns, slice->params.max_milli), cap_depth(core, slice));
     uint64_t busy_ns = slice->busy_total_ns - slice->busy_seen_ns;
     slice->busy_seen_ns = slice->busy_total_ns;
     if (!occupies(slice)) continue;
