@@ -19,6 +19,7 @@ ARBITER = ("shim/arbiter.c", "shim/arbiter_core.c", "shim/arbiter_memory.c", "sh
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_memory": (("shim/arbiter_memory.c",), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
+    "test_gate": (("shim/gate.c", "shim/gate_service.c", "shim/gate_work.c", *ARBITER), (ADDRESS, THREAD)),
     "test_image": (
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),
         (ADDRESS,),

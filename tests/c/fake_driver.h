@@ -1,0 +1,163 @@
+/*
+ * fake_driver.h - for tests of the gate: a driver in a few lines (streams whose work takes time, events, one context)
+ * behind vg_real_slots, and the context list that the gate asks. Included by one test each; everything is static.
+ */
+#ifndef FAKE_DRIVER_H
+#define FAKE_DRIVER_H
+#include <pthread.h>
+
+#include "check.h"
+#include "context.h"
+#include "gen/real.h"
+#include "prim.h"
+
+#define FAKE_STREAMS 8
+#define FAKE_NEVER UINT64_MAX
+#define FAKE_CONTEXT ((CUcontext)(uintptr_t)0xc0)
+
+struct CUevent_st {
+  uint64_t ready_ns;
+};
+
+static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t fake_busy_until_ns[FAKE_STREAMS]; /* FAKE_NEVER: the stream waits for something that does not come */
+static uint64_t fake_events;                      /* alive */
+static struct vg_device *fake_device;
+
+void *vg_real_slots[VG_ENTRY_COUNT];
+
+static CUstream fake_stream(uintptr_t index) {
+  return (CUstream)index;
+}
+
+static uint64_t fake_end_of(CUstream stream) {
+  pthread_mutex_lock(&fake_mutex);
+  uint64_t end_ns = fake_busy_until_ns[(uintptr_t)stream % FAKE_STREAMS];
+  pthread_mutex_unlock(&fake_mutex);
+  return end_ns;
+}
+
+static void fake_launch(CUstream stream, uint64_t cost_ns) {
+  uint64_t now_ns = vg_prim_now_ns();
+  pthread_mutex_lock(&fake_mutex);
+  uint64_t *end_ns = &fake_busy_until_ns[(uintptr_t)stream % FAKE_STREAMS];
+  if (*end_ns != FAKE_NEVER) *end_ns = (*end_ns > now_ns ? *end_ns : now_ns) + cost_ns;
+  pthread_mutex_unlock(&fake_mutex);
+}
+
+static CUresult fake_event_create(CUevent *ret_event, unsigned flags) {
+  (void)flags;
+  *ret_event = calloc(1, sizeof **ret_event);
+  CHECK(*ret_event);
+  __atomic_add_fetch(&fake_events, 1, __ATOMIC_RELAXED);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_destroy(CUevent event) {
+  free(event);
+  __atomic_sub_fetch(&fake_events, 1, __ATOMIC_RELAXED);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_record(CUevent event, CUstream stream) {
+  uint64_t now_ns = vg_prim_now_ns(), end_ns = fake_end_of(stream);
+  VG_STORE(&event->ready_ns, end_ns > now_ns ? end_ns : now_ns);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_context_record(CUcontext context, CUevent event) {
+  uint64_t ready_ns = 0;
+  CHECK(context == FAKE_CONTEXT);
+  for (uintptr_t i = 0; i < FAKE_STREAMS; i++) {
+    uint64_t end_ns = fake_end_of(fake_stream(i));
+    if (end_ns > ready_ns) ready_ns = end_ns;
+  }
+  VG_STORE(&event->ready_ns, ready_ns);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_event_query(CUevent event) {
+  return VG_LOAD(&event->ready_ns) <= vg_prim_now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult fake_elapsed(float *ret_ms, CUevent begin, CUevent end) {
+  uint64_t begin_ns = VG_LOAD(&begin->ready_ns), end_ns = VG_LOAD(&end->ready_ns);
+  *ret_ms = end_ns > begin_ns ? (float)(end_ns - begin_ns) / 1e6F : 0;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_stream_query(CUstream stream) {
+  return fake_end_of(stream) <= vg_prim_now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus *ret_status) {
+  (void)stream;
+  *ret_status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_push(CUcontext context) {
+  CHECK(context == FAKE_CONTEXT);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_pop(CUcontext *ret_context) {
+  *ret_context = FAKE_CONTEXT;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_exchange(CUstreamCaptureMode *mode) {
+  *mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_missing(void) {
+  CHECK(!"the gate called a function that the fake driver does not have");
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+static void fake_driver_start(struct vg_device *device) {
+  for (int i = 0; i < VG_ENTRY_COUNT; i++) vg_real_slots[i] = (void *)fake_missing;
+  vg_real_slots[VG_ENTRY_cuEventCreate] = (void *)fake_event_create;
+  vg_real_slots[VG_ENTRY_cuEventDestroy_v2] = (void *)fake_event_destroy;
+  vg_real_slots[VG_ENTRY_cuEventRecord] = (void *)fake_event_record;
+  vg_real_slots[VG_ENTRY_cuEventRecord_ptsz] = (void *)fake_event_record;
+  vg_real_slots[VG_ENTRY_cuEventQuery] = (void *)fake_event_query;
+  vg_real_slots[VG_ENTRY_cuEventElapsedTime] = (void *)fake_elapsed;
+  vg_real_slots[VG_ENTRY_cuStreamQuery] = (void *)fake_stream_query;
+  vg_real_slots[VG_ENTRY_cuStreamIsCapturing] = (void *)fake_capturing;
+  vg_real_slots[VG_ENTRY_cuStreamIsCapturing_ptsz] = (void *)fake_capturing;
+  vg_real_slots[VG_ENTRY_cuCtxPushCurrent_v2] = (void *)fake_push;
+  vg_real_slots[VG_ENTRY_cuCtxPopCurrent_v2] = (void *)fake_pop;
+  vg_real_slots[VG_ENTRY_cuCtxRecordEvent] = (void *)fake_context_record;
+  vg_real_slots[VG_ENTRY_cuThreadExchangeStreamCaptureMode] = (void *)fake_exchange;
+  for (int i = 0; i < FAKE_STREAMS; i++) fake_busy_until_ns[i] = 0;
+  fake_device = device;
+}
+
+/* ---- what context.c and resolve.c answer ---- */
+
+bool vg_resolve_has(enum vg_entry entry) {
+  return vg_real_slots[entry] != (void *)fake_missing;
+}
+
+struct vg_device *vg_context_device(void) {
+  return fake_device;
+}
+
+struct vg_device *vg_context_current(CUcontext *ret_context) {
+  *ret_context = FAKE_CONTEXT;
+  return fake_device;
+}
+
+int vg_context_list(const struct vg_device *device, CUcontext *ret_contexts, int capacity) {
+  CHECK(device == fake_device && capacity > 0);
+  ret_contexts[0] = FAKE_CONTEXT;
+  return 1;
+}
+
+void vg_context_lock(void) {}
+
+void vg_context_unlock(void) {}
+
+#endif

@@ -1,0 +1,303 @@
+/*
+ * test_gate.c - the launch gate between a real arbiter and a fake driver: threads that launch, the helper thread, a
+ * neighbour that always wants the device. What must hold: nothing is launched under a closed word that has been
+ * reported as drained, everybody gets on, no wait is for ever, and no event is lost.
+ */
+#include <string.h>
+
+#include "arbiter.h"
+#include "fake_driver.h"
+#include "gate.h"
+
+#define THREADS 2
+#define LAUNCH_NS (100 * VG_NS_PER_US)
+#define RUN_NS (500 * VG_NS_PER_MS)
+#define GATES 8
+
+struct pages {
+  struct vg_control_header header;
+  struct vg_control_device control;
+  struct vg_report_device report;
+};
+
+struct vg_session vg_session;
+static struct pages own, own_again, neighbour;
+static int doorbell_fd, neighbour_doorbell_fd;
+static uint32_t stop_launching, stop_serving;
+static uint64_t launches, violations;
+static const int function_of_thread[THREADS];
+/* As in a program, a gate is never freed: what it has lost of its events is unreachable then, and so a leak. */
+struct vg_gate_state *gates[GATES];
+static int gate_count;
+
+static const struct vg_arbiter_params params = {
+    .quantum_ns = 5 * VG_NS_PER_MS,
+    .quantum_min_ns = VG_NS_PER_MS,
+    .bound_ns = 2 * VG_NS_PER_MS,
+    .open_bound_ns = 20 * VG_NS_PER_MS,
+    .overrun_ns = 2 * VG_NS_PER_MS,
+    .guarantee_depth_ns = 50 * VG_NS_PER_MS,
+    .cap_depth_ns = 15 * VG_NS_PER_MS,
+    .heartbeat_ns = 20 * VG_NS_PER_MS,
+    .memory_total_bytes = 1 << 30,
+};
+
+void vg_link_ring_helper(void) {
+  struct vg_control_header *header = (struct vg_control_header *)(uintptr_t)VG_LOAD(&vg_session.header);
+  __atomic_add_fetch(&header->bell, 1, __ATOMIC_RELEASE);
+  vg_prim_futex_wake(&header->bell, 1);
+}
+
+/* ---- threads ---- */
+
+static void launch(CUstream stream, const void *function) {
+  struct vg_device *device = &vg_session.devices[0];
+  struct vg_ticket ticket = {0};
+  bool solo = vg_gate_solo();
+  if (!solo) vg_gate_enter(&ticket, stream, false, function, 1024);
+  const uint32_t *word_at = VG_LOAD(&device->gate_word);
+  uint32_t word = VG_LOAD(word_at);
+  bool closed = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED && word_at != &device->private_word;
+  if (closed && VG_LOAD(&VG_LOAD(&device->report)->drained_word) == word && VG_LOAD(word_at) == word)
+    __atomic_add_fetch(&violations, 1, __ATOMIC_RELAXED);
+  fake_launch(stream, LAUNCH_NS);
+  if (!solo) vg_gate_leave(&ticket, CUDA_SUCCESS);
+  __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+}
+
+static void *launching(void *argument) {
+  uintptr_t index = (uintptr_t)argument;
+  CUstream stream = fake_stream(index + 1);
+  for (uint64_t i = 1; !VG_LOAD(&stop_launching); i++) {
+    launch(stream, &function_of_thread[index]);
+    if (i % 50 == 0) { /* the program waits for its stream now and then */
+      uint64_t begin = vg_gate_sync_begin();
+      uint64_t end_ns = fake_end_of(stream);
+      if (end_ns != FAKE_NEVER) {
+        vg_prim_sleep_until_ns(end_ns);
+        vg_gate_synced(begin, stream, false, false);
+      }
+    }
+  }
+  return NULL;
+}
+
+static void *capturing(void *unused) {
+  (void)unused;
+  while (!VG_LOAD(&stop_launching)) {
+    vg_gate_capture_begin();
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+    vg_gate_capture_end();
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + 5 * VG_NS_PER_MS);
+  }
+  return NULL;
+}
+
+static void *serving(void *unused) {
+  (void)unused;
+  while (!VG_LOAD(&stop_serving)) {
+    const struct vg_control_header *header = VG_LOAD(&vg_session.header);
+    uint32_t seen = VG_LOAD(&header->bell);
+    uint64_t now_ns = vg_prim_now_ns(), due_ns = vg_gate_service(now_ns);
+    if (due_ns > now_ns + 20 * VG_NS_PER_MS) due_ns = now_ns + 20 * VG_NS_PER_MS;
+    vg_prim_futex_wait(&header->bell, seen, due_ns);
+  }
+  return NULL;
+}
+
+/* Saturates the device whenever it may, and drains within a millisecond. */
+static void *neighbouring(void *unused) {
+  (void)unused;
+  while (!VG_LOAD(&stop_launching)) {
+    uint32_t word = VG_LOAD(&neighbour.control.gate);
+    uint64_t now_ns = vg_prim_now_ns();
+    bool open = (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+    VG_STORE(&neighbour.report.outstanding, open);
+    VG_STORE(&neighbour.report.busy_since_ns, open ? now_ns : 0);
+    VG_STORE(&neighbour.report.waiting, !open);
+    if (!open) {
+      VG_STORE(&neighbour.report.drained_ns, now_ns);
+      VG_STORE(&neighbour.report.drained_word, word);
+    }
+    vg_prim_eventfd_ring(neighbour_doorbell_fd);
+    vg_prim_futex_wait(&neighbour.control.gate, word, now_ns + VG_NS_PER_MS);
+  }
+  return NULL;
+}
+
+/* ---- set-up ---- */
+
+static void set_slices(struct vg_arbiter *arbiter) {
+  struct vg_slice_params slice = {.min_milli = 500, .max_milli = 1000, .mem_max_bytes = 1 << 28};
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  CHECK(vg_arbiter_slice_set(arbiter, 2, &slice) == 0);
+}
+
+static void add_own(struct vg_arbiter *arbiter, struct pages *pages) {
+  CHECK(vg_arbiter_process_add(arbiter, 1, 1, &pages->header, &pages->control, &pages->report, doorbell_fd, 0) == 0);
+}
+
+static void add_neighbour(struct vg_arbiter *arbiter) {
+  CHECK(vg_arbiter_process_add(arbiter, 2, 2, &neighbour.header, &neighbour.control, &neighbour.report,
+                               neighbour_doorbell_fd, 0) == 0);
+}
+
+static void use(struct pages *pages) {
+  struct vg_device *device = &vg_session.devices[0];
+  VG_STORE(&vg_session.header, &pages->header);
+  VG_STORE(&device->control, &pages->control);
+  VG_STORE(&device->report, &pages->report);
+}
+
+static struct vg_arbiter *begin(void) {
+  memset(&own, 0, sizeof own);
+  memset(&own_again, 0, sizeof own_again);
+  memset(&neighbour, 0, sizeof neighbour);
+  memset(&vg_session, 0, sizeof vg_session);
+  launches = violations = 0;
+  stop_launching = stop_serving = 0;
+  doorbell_fd = vg_prim_eventfd();
+  neighbour_doorbell_fd = vg_prim_eventfd();
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  set_slices(arbiter);
+  vg_session.attached = true;
+  vg_session.mode = VG_MODE_COAST;
+  vg_session.device_count = 1;
+  vg_session.devices[0].doorbell_fd = doorbell_fd;
+  fake_driver_start(&vg_session.devices[0]);
+  use(&own);
+  add_own(arbiter, &own);
+  CHECK(vg_gate_attach(&vg_session.devices[0]) == 0);
+  return arbiter;
+}
+
+struct crew {
+  pthread_t threads[THREADS + 3];
+  int count;
+};
+
+static void hire(struct crew *crew, void *(*body)(void *), uintptr_t argument) {
+  CHECK(pthread_create(&crew->threads[crew->count++], NULL, body, (void *)argument) == 0);
+}
+
+static void dismiss(struct crew *crew) {
+  VG_STORE(&stop_launching, 1);
+  for (int i = 1; i < crew->count; i++) pthread_join(crew->threads[i], NULL);
+  VG_STORE(&stop_serving, 1);
+  pthread_join(crew->threads[0], NULL); /* the helper goes last: launching threads may wait for what it reports */
+}
+
+static void end(struct vg_arbiter *arbiter) {
+  vg_arbiter_free(arbiter);
+  CHECK(gate_count < GATES);
+  gates[gate_count++] = vg_session.devices[0].gate;
+  vg_prim_close(doorbell_fd);
+  vg_prim_close(neighbour_doorbell_fd);
+}
+
+/* ---- tests ---- */
+
+static void two_tenants_take_turns(void) {
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  add_neighbour(arbiter);
+  hire(&crew, serving, 0);
+  hire(&crew, neighbouring, 0);
+  for (uintptr_t i = 0; i < THREADS; i++) hire(&crew, launching, i);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS);
+  struct vg_slice_stats mine, theirs;
+  CHECK(vg_arbiter_slice_stats(arbiter, 1, &mine) == 0);
+  CHECK(vg_arbiter_slice_stats(arbiter, 2, &theirs) == 0);
+  dismiss(&crew);
+  CHECK(launches > 200);
+  printf("  charged %.1f and %.1f ms\n", (double)mine.charged_ns / 1e6, (double)theirs.charged_ns / 1e6);
+  CHECK(mine.charged_ns * 4 > theirs.charged_ns && theirs.charged_ns * 4 > mine.charged_ns);
+  CHECK(mine.grants > 3 && theirs.grants > 3);
+  /* A thread that loses its processor inside a launch for longer than the helper's patience is let go, so a few. */
+  CHECK(violations * 100 <= launches);
+  end(arbiter);
+}
+
+static void alone_the_gate_opens_for_good(void) {
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  hire(&crew, serving, 0);
+  for (int i = 0; i < 200; i++) launch(fake_stream(1), &function_of_thread[0]);
+  CHECK(vg_gate_solo());
+  uint64_t waited_ns = VG_LOAD(&own.report.waited_ns);
+  for (int i = 0; i < 200; i++) launch(fake_stream(1), &function_of_thread[0]);
+  CHECK(VG_LOAD(&own.report.waited_ns) == waited_ns);
+  dismiss(&crew);
+  end(arbiter);
+}
+
+static void a_stream_that_waits_for_another_blocks_nobody(void) {
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  add_neighbour(arbiter);
+  hire(&crew, serving, 0);
+  hire(&crew, neighbouring, 0);
+  fake_busy_until_ns[3] = FAKE_NEVER;
+  for (int i = 0; i < 41; i++) launch(fake_stream(3), &function_of_thread[0]); /* ends, or this test never does */
+  launch(fake_stream(4), &function_of_thread[1]);
+  pthread_mutex_lock(&fake_mutex);
+  fake_busy_until_ns[3] = 0; /* the other stream has written the value */
+  pthread_mutex_unlock(&fake_mutex);
+  dismiss(&crew);
+  CHECK(launches == 42);
+  end(arbiter);
+}
+
+static void captures_do_not_disturb(void) {
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  add_neighbour(arbiter);
+  hire(&crew, serving, 0);
+  hire(&crew, neighbouring, 0);
+  hire(&crew, capturing, 0);
+  hire(&crew, launching, 0);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS);
+  dismiss(&crew);
+  CHECK(launches > 20);
+  CHECK(vg_gate_solo() || VG_LOAD(&own.control.gate) != 0);
+  end(arbiter);
+}
+
+static void the_daemon_goes_and_comes_back(void) {
+  struct vg_device *device = &vg_session.devices[0];
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  add_neighbour(arbiter);
+  hire(&crew, serving, 0);
+  hire(&crew, neighbouring, 0);
+  for (uintptr_t i = 0; i < THREADS; i++) hire(&crew, launching, i);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS / 4);
+  vg_arbiter_free(arbiter); /* the pages stay as they are */
+  vg_gate_daemon_gone(device);
+  uint64_t before = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS / 2);
+  uint64_t coasted = __atomic_load_n(&launches, __ATOMIC_RELAXED) - before;
+  CHECK(coasted > 20);
+  arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  set_slices(arbiter);
+  add_own(arbiter, &own_again);
+  use(&own_again);
+  vg_gate_daemon_back(device);
+  before = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + RUN_NS / 4);
+  CHECK(__atomic_load_n(&launches, __ATOMIC_RELAXED) > before);
+  dismiss(&crew);
+  CHECK(VG_LOAD(&own_again.report.launches) > 0);
+  end(arbiter);
+}
+
+int main(void) {
+  RUN(alone_the_gate_opens_for_good);
+  RUN(two_tenants_take_turns);
+  RUN(a_stream_that_waits_for_another_blocks_nobody);
+  RUN(captures_do_not_disturb);
+  RUN(the_daemon_goes_and_comes_back);
+  return 0;
+}
