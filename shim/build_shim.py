@@ -74,18 +74,18 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu.map"],
         ),
         "libvgpu-ml.so": (
-            ["shim/prim.c", "shim/log.c"] + _sources("shim/ml/*.c", "shim/gen/ml_*.c"),
+            ["shim/prim.c", "shim/log.c", *_sources("shim/ml/*.c", "shim/gen/ml_*.c")],
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
-            ["shim/prim.c"] + _sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/gen/simgpu_*.c"),
+            ["shim/prim.c", *_sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/gen/simgpu_*.c")],
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu.map", "-lm"],
         ),
         "sim/libnvidia-ml.so.1": (
-            ["shim/prim.c"] + _sources("shim/simgpu/nvml/*.c"),
+            ["shim/prim.c", *_sources("shim/simgpu/nvml/*.c")],
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/simgpu/nvml/nvml.map"],
         ),
-        "sim/vgpu-simd": (["shim/prim.c"] + _sources("shim/simgpu/server/*.c"), ["-lm"]),
+        "sim/vgpu-simd": (["shim/prim.c", *_sources("shim/simgpu/server/*.c")], ["-lm"]),
     }
 
 
