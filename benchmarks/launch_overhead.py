@@ -1,0 +1,62 @@
+"""What a launch costs through the hook with its gate open (SOLO and COUNT), over the direct call, 1 and 2 threads."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import harness, overhead, results
+
+GOAL_NS = 10.0
+CALLS = 5000
+
+
+def main() -> int:
+    """Measures, prints and writes the result. Exit code 1 when the goal is missed."""
+    made = harness.parser(__doc__)
+    made.add_argument(
+        "--repeats", type=int, default=5, help="runs of each row, the median counts (default: %(default)s)"
+    )
+    args = made.parse_args()
+    if args.real:
+        made.error(
+            "launch overhead is measured against a stub driver; on a real device use python -m benchmarks.qualify"
+        )
+    figures: dict[str, Any] = {}
+    raw: dict[str, Any] = {}
+    good = True
+    with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder, harness.system(harness.one_device()) as own:
+        stub = overhead.build_stub(Path(folder))
+        for state in overhead.STATES:
+            for threads in (1, 2):
+                name = f"{state}_{threads}_threads"
+                runs = [overhead.measure(own, stub, state, "launch", threads, CALLS) for _ in range(args.repeats)]
+                raw[name] = runs
+                figures[name] = statistics.median(run["difference_ns"] for run in runs)
+                label = f"launch, gate open ({state}), {threads} thread(s), ns over direct"
+                good &= harness.verdict(label, figures[name], f"<= {GOAL_NS:g}", figures[name] <= GOAL_NS)
+        device = own.device_name()
+    parameters = {
+        "pairs": overhead.PAIRS,
+        "calls": CALLS,
+        "repeats": args.repeats,
+        "driver": "stub over the simulated one",
+    }
+    path = results.write(
+        "launch_overhead",
+        simulated=True,
+        device=device,
+        parameters=parameters,
+        goals={"difference_ns": GOAL_NS},
+        figures=figures,
+        raw=raw,
+        folder=args.results,
+    )
+    print(path)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

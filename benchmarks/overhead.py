@@ -1,0 +1,70 @@
+"""Cost of a call through the hook over the direct call, for launch_overhead and alloc_overhead.
+
+The hook is preloaded as in production and attached to a real daemon, but the driver underneath is a stub whose launches
+and allocations return at once (tenants/stub_driver.c over a copy of the simulated driver), so that what is measured is
+the hook and nothing else. A C program (tenants/overhead.c) times pairs of runs, hooked and direct in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import harness
+from shim import build_shim
+from vgpud.cli.own_system import OwnSystem, PartError
+
+#: gate state -> (slice of the measured program, whether a neighbour is attached)
+STATES = {"solo": (["--gpus", "1"], False), "count": (["--gpus", "0.9", "--max", "0.9"], False)}
+PAIRS = 201
+
+
+def build_stub(folder: Path) -> Path:
+    """Builds the stub driver beside a copy of the simulated driver that goes by another SONAME."""
+    sources, flags = build_shim.targets()["sim/libcuda.so.1"]
+    under = "libvgpu-bench-sim.so"
+    renamed = [f"-Wl,-soname,{under}" if flag.startswith("-Wl,-soname") else flag for flag in flags]
+    command = ["gcc", *build_shim.CFLAGS, "-o", str(folder / under), *sources, *build_shim.LDFLAGS, *renamed, "-ldl"]
+    subprocess.run(command, cwd=harness.ROOT, check=True)
+    shutil.copy(harness.SHIPPED_MODEL, folder)
+    flags = [f"-L{folder}", "-l:" + under, "-Wl,--no-as-needed", f"-Wl,-rpath,{folder}", "-Wl,-soname,libvgpu-stub.so"]
+    stub = harness.build("tenants/stub_driver.c", "-shared", "-fPIC", *flags, output="libvgpu-stub.so")
+    shutil.copy(stub, folder)
+    return folder / stub.name
+
+
+def gate_of(own: OwnSystem, name: str) -> str:
+    """The state of the slice's gate on its first device, as the daemon shows it."""
+    with own.client() as client:
+        return client.get_slice(name).devices[0].gate
+
+
+def measure(own: OwnSystem, stub: Path, state: str, mode: str, threads: int, calls: int, *more: str) -> dict[str, Any]:
+    """Runs the C program in a slice. Raises PartError when it fails or when the gate was not in the wanted state."""
+    amounts, _ = STATES[state]
+    program = str(harness.build("tenants/overhead.c"))
+    command = [program, mode, str(stub), str(threads), str(PAIRS), str(calls), *more]
+    part = own.run(f"{state}-{mode}-{threads}", amounts, command, {"VGPU_DRIVER": str(stub)})
+    gates = set()
+    while part.running:
+        time.sleep(0.05)
+        gates.add(gate_of(own, f"{state}-{mode}-{threads}") if part.running else "")
+    if part.process.returncode:
+        part.check()
+    seen = gates - {""}
+    if mode == "launch" and seen != {state}:
+        raise PartError(f"the gate was {' and '.join(sorted(seen)) or 'never seen'}, not {state}: nothing was measured")
+    rows = json.loads(part.out.read_text())
+    return {
+        "gate": state,
+        "threads": threads,
+        "difference_ns": max(row["difference_ns"] for row in rows),
+        "hooked_ns": statistics.median(row["hooked_ns"] for row in rows),
+        "direct_ns": statistics.median(row["direct_ns"] for row in rows),
+        "each": rows,
+    }
