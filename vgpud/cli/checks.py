@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vgpud import paths
 from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings
 from vgpud.errors import VgpudError
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
 
 #: linux/fcntl.h; not in the fcntl module before Python 3.13
 _F_SEAL_FUTURE_WRITE = 0x0010
@@ -104,33 +109,116 @@ def environment(settings: Settings) -> Iterator[Finding]:
 
 
 def daemon(settings: Settings) -> Iterator[Finding]:
-    """The daemon answers, and is of our version."""
-    import vgpud
+    """The daemon answers, is of our version, and has its devices and its slices' sockets."""
     from vgpud.cli.client import Client
 
     try:
         with Client(settings) as client:
-            node = client.node()
-            devices = client.devices()
-            slices = client.slices()
+            node, devices, slices = client.node(), client.devices(), client.slices()
             target = client.target
     except CliError as error:
         problem, _, mend = error.message.partition(": ")
         yield Finding("daemon", "fail", problem, mend or "see `vgpud serve --help`")
         return
     yield Finding("daemon", "ok", f"{target} answers: vgpud {node.version} on {node.name}, mode {node.mode}")
-    if node.version != vgpud.__version__:
-        text = f"vgpud is {node.version}, vgpu is {vgpud.__version__}"
-        yield Finding("daemon-version", "warn", text, "restart vgpud: programs go on meanwhile")
+    yield from _versions(node)
     if not devices:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
         name = device.name if not device.simulated or "SIMULATED" in device.name else f"SIMULATED {device.name}"
         yield Finding("devices", "ok", f"device {device.index}: {name} {device.uuid}")
+    if node.simulated:
+        yield from _sim_server(Path(node.sim_dir or f"{node.runtime_dir}/sim"))
     for item in slices:
         if item.owner_uid in (-1, os.getuid()) and not os.access(item.attach_socket, os.W_OK):
             text = f"slice {item.name}: {item.attach_socket} cannot be used by you"
             yield Finding("attach-socket", "fail", text, "restart vgpud; it makes the socket anew")
 
 
-CHECKS: tuple[Check, ...] = (kernel, libraries, environment, daemon)
+def _versions(node: pb.Node) -> Iterator[Finding]:
+    import vgpud
+    from vgpud.cli.hold import ABI_VERSION
+
+    if node.abi_version != ABI_VERSION:
+        text = f"vgpud speaks ABI {node.abi_version}, this libvgpu.so {ABI_VERSION}: programs cannot attach"
+        yield Finding("abi-version", "fail", text, "install vgpu and vgpud of one release, then restart vgpud")
+    elif node.version != vgpud.__version__:
+        text = f"vgpud is {node.version}, vgpu is {vgpud.__version__}"
+        yield Finding("daemon-version", "warn", text, "restart vgpud: programs go on meanwhile")
+
+
+def _sim_server(folder: Path) -> Iterator[Finding]:
+    """The simulated device's server still answers, and programs of this user can reach it."""
+    path = folder / "sock"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(2)
+            sock.connect(str(path))
+        yield Finding("sim", "ok", f"SIMULATED device server answers at {path}")
+    except OSError as error:
+        text = f"SIMULATED device server at {path}: {error.strerror or error}"
+        yield Finding("sim", "fail", text, f"start it with `vgpu sim start --dir {folder}`, then restart vgpud")
+
+
+def driver(settings: Settings) -> Iterator[Finding]:
+    """The real driver: found, of the kernel module's version, its device nodes usable, its names all exported."""
+    from vgpud import driver as drivers
+
+    found, nvml = drivers.find_driver(), drivers.find_nvml()
+    if found is None:
+        mend = "install the NVIDIA driver; without a GPU use a simulated device: `vgpu sim start`"
+        yield Finding("driver", "warn", "no CUDA driver (libcuda.so.1) on this machine", mend)
+        yield from fitting(paths.sim_lib_dir() / drivers.DRIVER_SONAME, paths.sim_lib_dir() / drivers.NVML_SONAME)
+        return
+    yield Finding("driver", "ok", f"{found} ({found.resolve().name})")
+    yield from _module_version(found, Path("/sys/module/nvidia/version"))
+    yield from _device_nodes(Path("/dev"))
+    if nvml is None:
+        yield Finding("nvml", "warn", "no NVML (libnvidia-ml.so.1): nvidia-smi does not work", "install it")
+    yield from fitting(found, nvml)
+
+
+def _module_version(library: Path, version_file: Path) -> Iterator[Finding]:
+    """After an upgrade the library and the loaded module differ until the module is loaded anew."""
+    try:
+        module = version_file.read_text().strip()
+    except OSError:
+        yield Finding("driver-module", "fail", "the nvidia kernel module is not loaded", "modprobe nvidia, see dmesg")
+        return
+    ours = library.resolve().name.removeprefix("libcuda.so.")
+    if ours != module and ours != "1":
+        text = f"libcuda is {ours}, the loaded kernel module {module}"
+        yield Finding("driver-module", "fail", text, "reboot, or unload and load the nvidia modules")
+
+
+def _device_nodes(folder: Path) -> Iterator[Finding]:
+    nodes = [folder / "nvidiactl", *sorted(folder.glob("nvidia[0-9]*"))]
+    for node in nodes:
+        if not node.exists():
+            yield Finding("device-nodes", "fail", f"{node} is not there", "run nvidia-smi once as root")
+        elif not os.access(node, os.R_OK | os.W_OK):
+            yield Finding("device-nodes", "fail", f"{node} is closed to you", f"get into the group that owns {node}")
+
+
+def fitting(library: Path, nvml: Path | None) -> Iterator[Finding]:
+    """Every name of the driver is in the copy that programs preload, and that copy can be made and loaded."""
+    from vgpud import elf, fit
+    from vgpud.cli import environment
+
+    try:
+        for name, behind in (("libvgpu.so", library), ("libvgpu-ml.so", nvml)):
+            left_out = fit.missing_names(paths.lib_dir() / name, behind) if behind else ()
+            if left_out:
+                names = ", ".join(left_out[:5]) + (" ..." if len(left_out) > 5 else "")
+                text = f"{len(left_out)} names of {behind} do not fit into {name}: {names}"
+                yield Finding("fit", "warn", text, "programs that link them do not start: update vgpud")
+        folder = environment.fit_dir()
+        for path in environment.fitted_shims(library, nvml, folder):
+            yield from _preloadable("fit", path)
+    except FileNotFoundError as error:
+        yield Finding("fit", "fail", f"{error.filename} is not there", "build it: `pip install .`")
+    except elf.ElfError as error:
+        yield Finding("fit", "fail", str(error), "reinstall the driver, or vgpud")
+
+
+CHECKS: tuple[Check, ...] = (kernel, libraries, driver, environment, daemon)
