@@ -1,13 +1,14 @@
 /*
  * context.h - which device the calling thread works on, and which contexts this process has. Kept by the hooks of
- * hook_context.c; read by the gate (per launch) and by the helper thread (to close a lease with a marker per context).
+ * hook_context.c; read by the gate (per launch), by the memory hooks and by the helper thread (to close a lease with a
+ * marker per context).
  */
 #ifndef VG_CONTEXT_H
 #define VG_CONTEXT_H
 #include "gen/cuda_abi.h"
 #include "session.h"
 
-/* The device of the calling thread's current context; NULL without one or outside a slice. */
+/* The device of the calling thread's current context, if launches on it are gated; else NULL. */
 struct vg_device *vg_context_device(void);
 /* The contexts of a device, at most capacity of them; returns how many were written. They stay alive until
  * vg_context_unlock(): a context is taken off the list under the lock before the driver destroys it. */
@@ -23,6 +24,17 @@ struct vg_device *vg_context_ordinal(CUdevice ordinal);
 struct vg_device *vg_context_current(CUcontext *ret_context);
 void vg_context_map(CUdevice ordinal, struct vg_device *device); /* hook_device.c, after cuInit */
 void vg_context_switched(void); /* the calling thread's current context may have changed */
+
+/* Life of contexts: begin, the driver's call, then end. Between them the device's other creations and destructions
+ * wait, so that the first context pays and the last one is paid back exactly once. */
+int vg_context_begin(struct vg_device *device); /* -ENOMEM: there is no room for the context; nothing is held then */
+void vg_context_end(struct vg_device *device, CUcontext created, bool primary); /* created NULL: it failed */
+void vg_context_attached(CUcontext context);                                    /* one more reference */
+/* One reference less, or all of them. When that may be the end of the context it is taken off the list, and
+ * vg_context_retired() must follow the driver's call. False: not the end, or none of ours; just call the driver. */
+bool vg_context_retire(CUcontext context, bool all, struct vg_device **ret_device);
+void vg_context_retired(struct vg_device *device, CUcontext context, bool gone); /* gone false: it lives on */
+CUcontext vg_context_primary(const struct vg_device *device);                    /* NULL: none retained */
 void vg_context_charge_late(struct vg_device *device); /* link.c: pages came after the first context was made */
 void vg_context_forked_child(void);
 

@@ -1,6 +1,6 @@
 /*
- * link.h - the tie to the daemon: attach over the slice's socket, the helper thread, coasting when the daemon is gone and
- * coming back to it. link_wire.c, its other half, is the only file of the shim with sockets.
+ * link.h - the tie to the daemon: attach over the slice's socket, the helper thread, coasting when the daemon is gone
+ * and coming back to it. link_wire.c, its other half, is the only file of the shim with sockets.
  */
 #ifndef VG_LINK_H
 #define VG_LINK_H
@@ -8,21 +8,23 @@
 #include <stdint.h>
 
 /*
- * Called by the cuInit hook before the driver's cuInit. Attaches (once per process, again in a forked child). Returns 0
- * when the program may go on: in a slice (vg_session.attached), without one because no socket is configured, or without
- * a daemon as the mode says (vg_link_wanted()). Otherwise the program cannot run; the reason has been logged:
- *   -EACCES           the daemon refused us, or no slice of that name
- *   -EPROTONOSUPPORT  the daemon speaks another ABI version
- *   -ENOSPC           the slice has as many processes as it may
- *   -ECONNREFUSED     mode closed and no daemon
- *   -EPROTO, -ENOMEM  we cannot be attached at all
+ * Called by the cuInit hook, between enter and leave, before the driver's cuInit. Attaches (once per process, again in
+ * a forked child). Returns 0 when the program may go on: in a slice (vg_session.attached), without one because no
+ * socket is configured, or without a daemon as the mode says (vg_link_wanted()). Otherwise the program cannot run; the
+ * reason has been logged: -EACCES           the daemon refused us, or no slice of that name -EPROTONOSUPPORT  the
+ * daemon speaks another ABI version -ENOSPC           the slice has as many processes as it may -ECONNREFUSED     mode
+ * closed and no daemon -EPROTO, -ENOMEM  we cannot be attached at all
  */
 int vg_link_attach(void);
-bool vg_link_wanted(void); /* a socket is configured, so this process belongs to a slice */
+/* Around cuInit: one thread at a time, also in a child that was forked while another thread was inside. */
+void vg_link_enter(void);
+void vg_link_leave(void);
+const char *vg_link_refusal_text(void); /* what the daemon said, or "" */
+bool vg_link_wanted(void);              /* a socket is configured, so this process belongs to a slice */
 /* After the driver's cuInit when no daemon has been met yet: the devices as the driver shows them, so that memory is
  * accounted from the start and the helper thread can attach late. uuids: count times VG_UUID_BYTES. */
 int vg_link_devices(const uint8_t *uuids, uint32_t count);
-bool vg_link_lost(void); /* the socket to the daemon is at end and no new one is there */
+bool vg_link_lost(void);        /* the socket to the daemon is at end and no new one is there */
 void vg_link_ring_helper(void); /* the helper thread should look now */
 
 #endif

@@ -1,0 +1,171 @@
+/*
+ * hook_context.c - contexts: which one the calling thread uses (the gate follows its device), and what they cost. The
+ * first context of a process on a device is charged before it is created; the last one is paid back, and whatever a
+ * context held is free once it is gone. Called by programs, any thread.
+ */
+#include "gate.h"
+#include "gen/real.h"
+#include "hook_memory.h"
+#include "prim.h"
+
+/* ---- creation ---- */
+
+static bool begin(CUdevice ordinal, struct vg_device **ret_device) {
+  *ret_device = vg_context_ordinal(ordinal);
+  return !*ret_device || vg_context_begin(*ret_device) == 0;
+}
+
+static CUresult end(struct vg_device *device, CUresult result, const CUcontext *created, bool primary) {
+  vg_context_switched();
+  if (device) vg_context_end(device, result == CUDA_SUCCESS && created ? *created : NULL, primary);
+  return result;
+}
+
+#define CREATE(primary, ordinal, created, call)                                                                        \
+  struct vg_device *device;                                                                                            \
+  if (!begin(ordinal, &device)) return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+  return end(device, call, created, primary)
+
+CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) {
+  CREATE(false, dev, pctx, REAL(cuCtxCreate)(pctx, flags, dev));
+}
+
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
+  CREATE(false, dev, pctx, REAL(cuCtxCreate_v2)(pctx, flags, dev));
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
+                        CUdevice dev) {
+  CREATE(false, dev, pctx, REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev));
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev) {
+  CREATE(false, dev, pctx, REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev));
+}
+
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device_ordinal) {
+  CREATE(false, device_ordinal, pCtx, REAL(cuGLCtxCreate)(pCtx, Flags, device_ordinal));
+}
+
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device_ordinal) {
+  CREATE(false, device_ordinal, pCtx, REAL(cuGLCtxCreate_v2)(pCtx, Flags, device_ordinal));
+}
+
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device_ordinal, VdpDevice vdpDevice,
+                          VdpGetProcAddress *vdpGetProcAddress) {
+  CREATE(false, device_ordinal, pCtx,
+         REAL(cuVDPAUCtxCreate)(pCtx, flags, device_ordinal, vdpDevice, vdpGetProcAddress));
+}
+
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device_ordinal, VdpDevice vdpDevice,
+                             VdpGetProcAddress *vdpGetProcAddress) {
+  CREATE(false, device_ordinal, pCtx,
+         REAL(cuVDPAUCtxCreate_v2)(pCtx, flags, device_ordinal, vdpDevice, vdpGetProcAddress));
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
+  CREATE(true, dev, pctx, REAL(cuDevicePrimaryCtxRetain)(pctx, dev));
+}
+
+/* ---- destruction ---- */
+
+static void finish(struct vg_device *device, CUcontext context, bool gone) {
+  if (gone) vg_charge_context_gone(context);
+  vg_context_retired(device, context, gone);
+  vg_context_switched();
+}
+
+static bool retire(CUcontext context, bool all, struct vg_device **ret_device) {
+  if (!context || !vg_context_retire(context, all, ret_device)) return false;
+  if (VG_LOAD(&(*ret_device)->gate_word)) vg_gate_context_gone(*ret_device, context);
+  return true;
+}
+
+static CUresult destroy(CUcontext context, bool all, CUresult (*call)(CUcontext)) {
+  struct vg_device *device;
+  if (!retire(context, all, &device)) {
+    vg_context_switched();
+    return call(context);
+  }
+  CUresult result = call(context);
+  finish(device, context, result == CUDA_SUCCESS);
+  return result;
+}
+
+CUresult cuCtxDestroy(CUcontext ctx) {
+  return destroy(ctx, true, REAL(cuCtxDestroy));
+}
+
+CUresult cuCtxDestroy_v2(CUcontext ctx) {
+  return destroy(ctx, true, REAL(cuCtxDestroy_v2));
+}
+
+/* A context of cuCtxCreate counts who uses it, when the program asks so: an old way to share one. */
+CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
+  CUresult result = REAL(cuCtxAttach)(pctx, flags);
+  if (result == CUDA_SUCCESS && pctx) vg_context_attached(*pctx);
+  return result;
+}
+
+CUresult cuCtxDetach(CUcontext ctx) {
+  return destroy(ctx, false, REAL(cuCtxDetach));
+}
+
+static bool primary_lives(CUdevice dev) {
+  unsigned int flags;
+  int active = 0;
+  return REAL(cuDevicePrimaryCtxGetState)(dev, &flags, &active) == CUDA_SUCCESS && active;
+}
+
+/* Only the driver knows for sure whether this was the last reference: it is asked afterwards. */
+static CUresult primary(CUdevice dev, bool all, CUresult (*call)(CUdevice)) {
+  struct vg_device *device = vg_context_ordinal(dev);
+  CUcontext context = device ? vg_context_primary(device) : NULL;
+  if (!retire(context, all, &device)) return call(dev);
+  CUresult result = call(dev);
+  finish(device, context, result == CUDA_SUCCESS && !primary_lives(dev));
+  return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev) {
+  return primary(dev, false, REAL(cuDevicePrimaryCtxRelease));
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  return primary(dev, false, REAL(cuDevicePrimaryCtxRelease_v2));
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
+  return primary(dev, true, REAL(cuDevicePrimaryCtxReset));
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  return primary(dev, true, REAL(cuDevicePrimaryCtxReset_v2));
+}
+
+/* ---- current ---- */
+
+CUresult cuCtxSetCurrent(CUcontext ctx) {
+  vg_context_switched();
+  return REAL(cuCtxSetCurrent)(ctx);
+}
+
+CUresult cuCtxPushCurrent(CUcontext ctx) {
+  vg_context_switched();
+  return REAL(cuCtxPushCurrent)(ctx);
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
+  vg_context_switched();
+  return REAL(cuCtxPushCurrent_v2)(ctx);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *pctx) {
+  vg_context_switched();
+  return REAL(cuCtxPopCurrent)(pctx);
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *pctx) {
+  vg_context_switched();
+  return REAL(cuCtxPopCurrent_v2)(pctx);
+}

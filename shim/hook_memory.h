@@ -1,0 +1,37 @@
+/*
+ * hook_memory.h - how an allocation goes through the ledger; shared by the hook_memory_*.c files.
+ *
+ *   struct vg_charge charge;
+ *   if (!vg_charge_begin(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+ *   if (!charge.device) return REAL(...)(out, ...);              // nothing is accounted here
+ *   result = REAL(...)(&local, ...);
+ *   if (result) vg_charge_cancel(&charge);
+ *   else if (!vg_charge_commit(&charge, local, bytes)) { REAL(free)(local); result = CUDA_ERROR_OUT_OF_MEMORY; }
+ *   else *out = local;                                            // untouched in all other cases
+ */
+#ifndef VG_HOOK_MEMORY_H
+#define VG_HOOK_MEMORY_H
+#include "context.h"
+#include "memory_table.h"
+
+struct vg_charge {
+  struct vg_device *device; /* NULL: pass on */
+  struct vg_record *record;
+  struct vg_record *chunk; /* prepared for a small allocation that may open a chunk */
+  uint64_t reserved_bytes;
+  bool blind; /* a small one without credit for a chunk: it must fit into a chunk that is open */
+};
+
+bool vg_charge_begin(struct vg_charge *charge, uint64_t bytes);
+bool vg_charge_commit(struct vg_charge *charge, CUdeviceptr address, uint64_t bytes);
+void vg_charge_cancel(struct vg_charge *charge);
+uint64_t vg_charge_granule(const struct vg_device *device);
+uint64_t vg_charge_round(uint64_t bytes, uint64_t granule); /* up; saturates */
+/* Returns what a record holds to the ledger and frees it. */
+void vg_charge_return(struct vg_record *record);
+/* Everything that a context held is gone (hook_context.c, after the driver destroyed it). */
+void vg_charge_context_gone(CUcontext context);
+/* What the driver holds in pools of a device may have shrunk: look and release (hook_memory_pool.c). */
+void vg_pool_refresh(struct vg_device *device);
+
+#endif

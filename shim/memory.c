@@ -1,0 +1,298 @@
+/*
+ * memory.c - see memory.h. Called by the memory hooks (any thread) and by the helper thread.
+ *
+ * held = granted (control page, by the daemon) - returned (ours). A request that fits into what is held costs one
+ * uncontended lock; otherwise one thread at a time asks the daemon while its bytes are set aside, so that nobody takes
+ * from under it what it was just granted. No lock is held while waiting but `ask_lock`, and none across a driver call.
+ */
+#include "memory.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "link.h"
+#include "prim.h"
+
+#define ASK_DEADLINE_NS (50 * VG_NS_PER_MS)
+/* While the arbiter has not run (its heartbeat stands still, its socket is open) there is nobody to decide: wait on. */
+#define ASK_DEADLINE_STALLED_NS (1000 * VG_NS_PER_MS)
+#define ASK_POLL_NS (2 * VG_NS_PER_MS)
+#define SLACK_BYTES_MIN (64ull << 20)
+
+struct vg_memory_state {
+  pthread_mutex_t lock;
+  pthread_mutex_t ask_lock;
+  uint64_t used_bytes;
+  uint64_t peak_bytes;
+  uint64_t returned_bytes;
+  uint64_t asking_bytes; /* set aside for the thread that asks the daemon */
+  uint64_t denied;
+  uint32_t want_seq;
+  uint32_t contexts;
+};
+
+void (*vg_memory_refresh)(struct vg_device *device);
+
+static uint64_t at_most(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b) {
+  return a > b ? a - b : 0;
+}
+
+int vg_memory_attach(struct vg_device *device) {
+  struct vg_memory_state *state = calloc(1, sizeof *state);
+  if (!state) return -ENOMEM;
+  pthread_mutex_init(&state->lock, NULL);
+  pthread_mutex_init(&state->ask_lock, NULL);
+  device->memory = state;
+  return 0;
+}
+
+/* ---- under state->lock ---- */
+
+static uint64_t held_bytes(const struct vg_device *device) {
+  return device->control ? minus(VG_LOAD(&device->control->granted_bytes), device->memory->returned_bytes) : 0;
+}
+
+/* How much this process may use. Without pages there is no limit yet (never attached, or a device of no slice). */
+static uint64_t ceiling_bytes(const struct vg_device *device) {
+  if (!device->control) return UINT64_MAX;
+  uint64_t held = held_bytes(device);
+  uint64_t coast = vg_link_lost() ? VG_LOAD_RELAXED(&device->control->coast_bytes) : 0;
+  return held > coast ? held : coast;
+}
+
+uint64_t vg_memory_limit_bytes(const struct vg_device *device) {
+  if (!device->control) return UINT64_MAX;
+  uint64_t limit = VG_LOAD_RELAXED(&device->control->limit_bytes);
+  return limit ? limit : device->resolved.mem_max_bytes; /* 0: the arbiter has not made its first round yet */
+}
+
+static uint64_t slack_bytes(const struct vg_device *device) {
+  uint64_t part = vg_memory_limit_bytes(device) / 16;
+  return part > SLACK_BYTES_MIN ? part : SLACK_BYTES_MIN;
+}
+
+static void publish(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  if (state->used_bytes > state->peak_bytes) state->peak_bytes = state->used_bytes;
+  struct vg_report_device *report = device->report;
+  if (!report) return;
+  VG_STORE_RELAXED(&report->used_bytes, state->used_bytes);
+  VG_STORE_RELAXED(&report->peak_bytes, state->peak_bytes);
+}
+
+static void take(struct vg_device *device, uint64_t bytes) {
+  device->memory->used_bytes += bytes;
+  publish(device);
+}
+
+static bool fits(const struct vg_device *device, uint64_t used_bytes, uint64_t bytes) {
+  uint64_t ceiling = ceiling_bytes(device);
+  return used_bytes <= ceiling && bytes <= ceiling - used_bytes;
+}
+
+/* Hands back what is held beyond use and keep_bytes. Returns true when the daemon waits for it: ring, without lock. */
+static bool give_back(struct vg_device *device, uint64_t keep_bytes) {
+  struct vg_memory_state *state = device->memory;
+  if (!device->control || vg_link_lost()) return false;
+  uint64_t unused = minus(held_bytes(device), state->used_bytes + state->asking_bytes);
+  if (unused <= keep_bytes) return false;
+  state->returned_bytes += unused - keep_bytes;
+  VG_STORE(&device->report->returned_bytes, state->returned_bytes);
+  return keep_bytes == 0;
+}
+
+static void count_denied(struct vg_device *device) {
+  device->memory->denied++;
+  if (device->report) VG_STORE_RELAXED(&device->report->denied, device->memory->denied);
+}
+
+/* ---- asking the daemon ---- */
+
+/* Waits for the answer to want_seq. False: nobody answered in time. */
+static bool answered(struct vg_device *device, const struct vg_control_device *control, uint32_t seq) {
+  uint64_t begin_ns = vg_prim_now_ns();
+  for (;;) {
+    uint32_t word = VG_LOAD(&control->want_answered);
+    if ((int32_t)(word - seq) >= 0) return true;
+    uint64_t now_ns = vg_prim_now_ns();
+    bool stalled = now_ns > VG_LOAD_RELAXED(&control->heartbeat_ns) + ASK_DEADLINE_NS;
+    uint64_t deadline_ns = begin_ns + (stalled ? ASK_DEADLINE_STALLED_NS : ASK_DEADLINE_NS);
+    if (now_ns >= deadline_ns || vg_link_lost() || VG_LOAD(&device->control) != control) return false;
+    vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));
+  }
+}
+
+/* Somewhat more than is missing while the limit is far, so that many small requests ask once. */
+static uint64_t extra_bytes(const struct vg_device *device, uint64_t used_bytes) {
+  uint64_t room =
+      minus(vg_memory_limit_bytes(device), used_bytes + VG_LOAD_RELAXED(&device->control->slice_used_bytes));
+  uint64_t granule = device->resolved.granule_bytes ? device->resolved.granule_bytes : 1;
+  return at_most(room / 16, SLACK_BYTES_MIN) / granule * granule;
+}
+
+/* One question to the daemon. Under ask_lock, without state->lock. Returns 0 when it is worth looking again. */
+static int ask(struct vg_device *device, uint64_t bytes, bool modest) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  const struct vg_control_device *control = device->control;
+  struct vg_report_device *report = device->report;
+  uint64_t missing = minus(state->used_bytes + bytes, held_bytes(device));
+  if (!control || vg_link_lost() || !missing) {
+    pthread_mutex_unlock(&state->lock);
+    return missing && control ? -ENOMEM : 0;
+  }
+  if (!modest) missing += extra_bytes(device, state->used_bytes + bytes);
+  uint32_t seq = ++state->want_seq;
+  VG_STORE_RELAXED(&report->want_bytes, missing);
+  VG_STORE(&report->want_seq, seq);
+  int doorbell_fd = device->doorbell_fd;
+  pthread_mutex_unlock(&state->lock);
+  vg_prim_eventfd_ring(doorbell_fd);
+  return answered(device, control, seq) || VG_LOAD(&device->control) != control ? 0 : -ENOMEM;
+}
+
+static bool try_take_asked(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  bool fit = fits(device, state->used_bytes, bytes);
+  if (fit) take(device, bytes);
+  pthread_mutex_unlock(&state->lock);
+  return fit;
+}
+
+static bool within_limit(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  uint64_t limit = vg_memory_limit_bytes(device);
+  bool within = state->used_bytes <= limit && bytes <= limit - state->used_bytes;
+  pthread_mutex_unlock(&state->lock);
+  return within;
+}
+
+static void set_asking(struct vg_memory_state *state, uint64_t bytes) {
+  pthread_mutex_lock(&state->lock);
+  state->asking_bytes = bytes;
+  pthread_mutex_unlock(&state->lock);
+}
+
+static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  if (vg_memory_refresh) vg_memory_refresh(device);
+  pthread_mutex_lock(&state->ask_lock);
+  set_asking(state, bytes);
+  bool done = try_take_asked(device, bytes);
+  /* Twice: somewhat more first, then exactly what is missing; once more after a re-attach swapped the pages. */
+  for (int attempt = 0; !done && attempt < 3 && within_limit(device, bytes); attempt++) {
+    if (ask(device, bytes, attempt > 0)) attempt = 2;
+    done = try_take_asked(device, bytes);
+  }
+  pthread_mutex_lock(&state->lock);
+  state->asking_bytes = 0;
+  if (!done) count_denied(device);
+  pthread_mutex_unlock(&state->lock);
+  pthread_mutex_unlock(&state->ask_lock);
+  return done ? 0 : -ENOMEM;
+}
+
+/* ---- the interface ---- */
+
+int vg_memory_reserve(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  bool fit = fits(device, state->used_bytes + state->asking_bytes, bytes);
+  if (fit) take(device, bytes);
+  pthread_mutex_unlock(&state->lock);
+  return VG_LIKELY(fit) ? 0 : reserve_slowly(device, bytes);
+}
+
+void vg_memory_release(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  state->used_bytes = minus(state->used_bytes, bytes);
+  publish(device);
+  bool pressed = device->control && VG_LOAD_RELAXED(&device->control->memory_pressure);
+  bool ring = give_back(device, pressed ? 0 : slack_bytes(device));
+  pthread_mutex_unlock(&state->lock);
+  if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
+void vg_memory_force(struct vg_device *device, uint64_t bytes) {
+  pthread_mutex_lock(&device->memory->lock);
+  take(device, bytes);
+  pthread_mutex_unlock(&device->memory->lock);
+}
+
+void vg_memory_denied(struct vg_device *device) {
+  pthread_mutex_lock(&device->memory->lock);
+  count_denied(device);
+  pthread_mutex_unlock(&device->memory->lock);
+}
+
+void vg_memory_info(struct vg_device *device, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes) {
+  if (vg_memory_refresh) vg_memory_refresh(device);
+  pthread_mutex_lock(&device->memory->lock);
+  uint64_t total = vg_memory_limit_bytes(device);
+  uint64_t used = device->memory->used_bytes;
+  if (device->control) used += VG_LOAD_RELAXED(&device->control->slice_used_bytes);
+  pthread_mutex_unlock(&device->memory->lock);
+  *ret_total_bytes = total;
+  *ret_free_bytes = minus(total, used);
+}
+
+void vg_memory_contexts(struct vg_device *device, uint32_t contexts) {
+  pthread_mutex_lock(&device->memory->lock);
+  device->memory->contexts = contexts;
+  if (device->report) VG_STORE_RELAXED(&device->report->contexts, contexts);
+  pthread_mutex_unlock(&device->memory->lock);
+}
+
+/* ---- link.c and the helper thread ---- */
+
+uint64_t vg_memory_held_bytes(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  uint64_t held = device->control ? ceiling_bytes(device) : 0;
+  if (state->used_bytes > held) held = state->used_bytes;
+  pthread_mutex_unlock(&state->lock);
+  return held;
+}
+
+void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *control,
+                      struct vg_report_device *report) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  state->returned_bytes = 0;
+  state->want_seq = 0;
+  VG_STORE(&report->returned_bytes, 0);
+  VG_STORE_RELAXED(&report->contexts, state->contexts);
+  VG_STORE_RELAXED(&report->denied, state->denied);
+  VG_STORE(&device->report, report);
+  VG_STORE(&device->control, control);
+  publish(device);
+  pthread_mutex_unlock(&state->lock);
+}
+
+uint64_t vg_memory_service(uint64_t now_ns) {
+  (void)now_ns;
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_device *device = &vg_session.devices[i];
+    if (!device->control || !VG_LOAD(&device->control->memory_pressure)) continue;
+    if (vg_memory_refresh) vg_memory_refresh(device);
+    pthread_mutex_lock(&device->memory->lock);
+    bool ring = give_back(device, 0);
+    pthread_mutex_unlock(&device->memory->lock);
+    if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
+  }
+  return UINT64_MAX; /* pressure comes with a bell */
+}
+
+void vg_memory_forked_child(void) {
+  /* The parent's states are left as they are: its locks may be held by threads that do not exist here. */
+  for (uint32_t i = 0; i < VG_DEVICES_MAX; i++) vg_session.devices[i].memory = NULL;
+}
