@@ -1,0 +1,133 @@
+"""`vgpu doctor`: each thing that can be wrong is found and has a mend."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpud import paths
+from vgpud.cli import checks
+from vgpud.cli.options import Settings
+
+
+def by_check(findings: Any) -> dict[str, checks.Finding]:
+    return {f.check: f for f in findings}
+
+
+def test_every_problem_has_a_mend_and_fail_is_exit_1(vgpu: Any, tmp_path: Path) -> None:
+    result = vgpu("doctor", "-o", "json", host=f"unix://{tmp_path}/none.sock")
+    assert result.code == 1
+    data = result.json
+    assert (data["schema_version"], data["ok"]) == (1, False)
+    for line in data["checks"]:
+        assert line["level"] in ("ok", "warn", "fail")
+        assert line["text"]
+        assert line["level"] == "ok" or line["mend"], line
+    daemon = next(line for line in data["checks"] if line["check"] == "daemon")
+    assert (daemon["level"], daemon["text"]) == ("fail", "daemon not running")
+    assert "vgpud serve" in daemon["mend"]
+
+
+def test_names_are_the_checks_that_are_not_ok(vgpu: Any, tmp_path: Path) -> None:
+    assert "daemon" in vgpu("doctor", "-o", "name", host=f"unix://{tmp_path}/none.sock").stdout.split()
+
+
+def test_a_daemon_that_answers_is_ok_and_its_device_says_simulated(daemon: Any) -> None:
+    found = by_check(checks.daemon(Settings(host=daemon.host)))
+    assert found["daemon"].level == "ok"
+    assert "SIMULATED" in found["devices"].text
+    assert (found["daemon-version"].level, found["sim"].level) == ("warn", "fail")
+    assert "vgpu sim start" in found["sim"].mend
+
+
+def test_the_simulated_devices_server_is_tried(daemon: Any) -> None:
+    (daemon.runtime / "sim").mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(daemon.runtime / "sim" / "sock"))
+        server.listen()
+        assert by_check(checks.daemon(Settings(host=daemon.host)))["sim"].level == "ok"
+
+
+def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
+    vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
+    found = by_check(checks.daemon(Settings(host=daemon.host)))["attach-socket"]
+    assert found.level == "fail"
+    assert "slice a" in found.text
+
+
+def test_a_foreign_abi_is_a_failure(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vgpud.cli.hold.ABI_VERSION", 2)
+    assert by_check(checks.daemon(Settings(host=daemon.host)))["abi-version"].level == "fail"
+
+
+def test_libraries_that_are_missing_closed_or_split(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def levels(folder: Path) -> list[str]:
+        monkeypatch.setattr(paths, "lib_dir", lambda: folder)
+        return [f.level for f in checks.libraries(Settings())]
+
+    assert levels(tmp_path / "none") == ["fail", "fail"]
+    for name in ("open", "with blank"):
+        (tmp_path / name).mkdir()
+        for library in ("libvgpu.so", "libvgpu-ml.so"):
+            (tmp_path / name / library).write_text("")
+    assert levels(tmp_path / "with blank") == ["fail", "fail"]
+    (tmp_path / "open").chmod(0o700)
+    assert levels(tmp_path / "open") == ["warn", "warn"]
+
+
+def test_the_environment_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LD_PRELOAD", "libfine.so /no/such.so")
+    monkeypatch.setenv("VGPU_SOCKET", str(tmp_path / "gone.sock"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    found = by_check(checks.environment(Settings()))
+    assert "/no/such.so" in found["ld-preload"].text
+    assert {f.level for f in found.values()} == {"warn"}
+    assert set(found) == {"ld-preload", "in-slice", "visible-devices"}
+    for name in ("LD_PRELOAD", "VGPU_SOCKET", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name)
+    assert list(checks.environment(Settings())) == []
+
+
+def test_the_kernel_module_must_be_of_the_librarys_version(tmp_path: Path) -> None:
+    library = tmp_path / "libcuda.so.1"
+    (tmp_path / "libcuda.so.580.65.06").write_text("")
+    library.symlink_to("libcuda.so.580.65.06")
+    version = tmp_path / "version"
+    assert next(checks._module_version(library, version)).level == "fail"
+    version.write_text("580.65.06\n")
+    assert list(checks._module_version(library, version)) == []
+    version.write_text("570.10\n")
+    finding = next(checks._module_version(library, version))
+    assert (finding.level, finding.check) == ("fail", "driver-module")
+    assert "580.65.06" in finding.text
+    assert "570.10" in finding.text
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may use every node")
+def test_device_nodes_that_are_closed(tmp_path: Path) -> None:
+    for name in ("nvidiactl", "nvidia0"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0)
+    assert [f.level for f in checks._device_nodes(tmp_path)] == ["fail", "fail"]
+
+
+def test_device_nodes_that_are_missing_or_fine(tmp_path: Path) -> None:
+    assert [f.level for f in checks._device_nodes(tmp_path)] == ["fail"]
+    (tmp_path / "nvidiactl").write_text("")
+    assert list(checks._device_nodes(tmp_path)) == []
+
+
+def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(settings: Settings) -> Any:
+        raise OSError("it broke")
+        yield
+
+    def fine(settings: Settings) -> Any:
+        yield checks.Finding("fine", "ok", "all well")
+
+    monkeypatch.setattr(checks, "CHECKS", (broken, fine))
+    assert [(f.check, f.level) for f in checks.all_findings(Settings())] == [("broken", "fail"), ("fine", "ok")]
