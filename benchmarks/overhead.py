@@ -39,9 +39,9 @@ def build_stub(folder: Path) -> Path:
 
 
 def gate_of(own: OwnSystem, name: str) -> str:
-    """The state of the slice's gate on its first device, as the daemon shows it."""
+    """The state of the slice's gate on its first device, as the daemon shows it; "" while there is no such slice."""
     with own.client() as client:
-        return client.get_slice(name).devices[0].gate
+        return next((item.devices[0].gate for item in client.slices() if item.name == name), "")
 
 
 def measure(own: OwnSystem, stub: Path, state: str, mode: str, threads: int, calls: int, *more: str) -> dict[str, Any]:
@@ -49,11 +49,12 @@ def measure(own: OwnSystem, stub: Path, state: str, mode: str, threads: int, cal
     amounts, _ = STATES[state]
     program = str(harness.build("tenants/overhead.c"))
     command = [program, mode, str(stub), str(threads), str(PAIRS), str(calls), *more]
-    part = own.run(f"{state}-{mode}-{threads}", amounts, command, {"VGPU_DRIVER": str(stub)})
+    name = f"{state}-{mode}-{threads}"
+    part = own.run(name, amounts, command, {"VGPU_DRIVER": str(stub)})
     gates = set()
     while part.running:
+        gates.add(gate_of(own, name))
         time.sleep(0.05)
-        gates.add(gate_of(own, f"{state}-{mode}-{threads}") if part.running else "")
     if part.process.returncode:
         part.check()
     seen = gates - {""}

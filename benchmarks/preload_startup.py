@@ -1,4 +1,4 @@
-"""What the preloaded hook costs a program that has nothing to do with CUDA: the start of /bin/true, with and without."""
+"""What the preloaded hook costs a program that does not use CUDA: the start of /bin/true, with and without."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def main() -> int:
     hooked = {**plain, "LD_PRELOAD": str(library)}
     rows = {}
     for name, extra in (("lazy", {}), ("bind_now", {"LD_BIND_NOW": "1"})):
-        with_ms, without_ms = [], []
+        with_ms: list[float] = []
+        without_ms: list[float] = []
         for pair in range(args.pairs):
             order = (with_ms, hooked), (without_ms, plain)
             for found, environment in order if pair % 2 else reversed(order):

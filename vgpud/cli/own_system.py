@@ -51,9 +51,11 @@ def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = READY_TIME
 
 
 class Part:
-    """A process of the system with its output in a file."""
+    """A process of the system with its output in a file; it reads nothing, or (talk) what is written to .process.stdin."""
 
-    def __init__(self, name: str, command: Sequence[str], env: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, name: str, command: Sequence[str], env: Mapping[str, str], folder: Path, talk: bool = False
+    ) -> None:
         self.name = name
         self.out = folder / f"{name}.out"
         self.err = folder / f"{name}.log"
@@ -61,7 +63,7 @@ class Part:
             self.process = subprocess.Popen(
                 list(command),
                 env=dict(env),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if talk else subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
@@ -213,12 +215,17 @@ class OwnSystem:
             raise PartError(f"vgpu {' '.join(arguments)}: {done.stderr.strip()}")
 
     def run(
-        self, name: str, amounts: Sequence[str], command: Sequence[str], env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        amounts: Sequence[str],
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        talk: bool = False,
     ) -> Part:
         """Starts `vgpu run` with a new slice of this name (or joins it, with amounts = ())."""
         which = ["--name", name, *amounts] if amounts else ["--slice", name]
         whole = [sys.executable, "-m", "vgpud.cli.main", "run", *which, "--", *command]
-        tenant = Part(f"tenant-{name}-{len(self.tenants)}", whole, {**self.env, **(env or {})}, self.folder)
+        tenant = Part(f"tenant-{name}-{len(self.tenants)}", whole, {**self.env, **(env or {})}, self.folder, talk)
         self.tenants.append(tenant)
         return tenant
 

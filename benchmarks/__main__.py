@@ -1,0 +1,28 @@
+"""Runs all benchmarks, or those named: `python -m benchmarks [NAME...]` (make bench)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+NAMES = ("preload_startup", "launch_overhead", "alloc_overhead", "memory_exact", "daemon_restart", "clients", "shares")
+
+
+def main() -> int:
+    """Each benchmark in a process of its own. Exit code 1 when one of them missed a goal or failed."""
+    wanted = sys.argv[1:] or list(NAMES)
+    unknown = [name for name in wanted if name not in NAMES]
+    if unknown:
+        print(f"no benchmark {unknown[0]!r}: choose from {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    codes = {}
+    for name in wanted:
+        print(f"== {name}", flush=True)
+        codes[name] = subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode
+    missed = [name for name, code in codes.items() if code]
+    print("all goals met" if not missed else f"goals missed or failed: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
