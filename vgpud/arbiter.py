@@ -10,50 +10,17 @@ import errno
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from vgpud import _shim
+import vgpud._shim as _shim
 from vgpud.core.model import Device, Slice
+from vgpud.core.observed import ProcessStats, SliceStats
 
 ffi, lib = _shim.ffi, _shim.lib
 
 #: how long a share looks back
 WINDOW_NS = 1_000_000_000
 _GATES = {lib.VG_GATE_CLOSED: "closed", lib.VG_GATE_COUNT: "count", lib.VG_GATE_SOLO: "solo"}
-
-
-@dataclass(frozen=True, slots=True)
-class SliceStats:
-    """A slice on one device; times in ns since the daemon started, memory in bytes."""
-
-    share_ratio: float = 0.0  # device time in the last second, 0..1
-    charged_ns: int = 0
-    throttled_ns: int = 0
-    grants: int = 0
-    early_releases: int = 0
-    overruns: int = 0
-    launches: int = 0
-    mem_held_bytes: int = 0
-    mem_used_bytes: int = 0
-    mem_peak_bytes: int = 0
-    mem_denied: int = 0
-    processes: int = 0
-    gate: str = ""  # closed, count, solo; "" when nobody is attached
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessStats:
-    """A process on one device."""
-
-    launches: int = 0
-    throttled_ns: int = 0
-    busy_ns: int = 0
-    mem_held_bytes: int = 0
-    mem_used_bytes: int = 0
-    mem_peak_bytes: int = 0
-    denied: int = 0
-    contexts: int = 0
 
 
 def _check(result: int, what: str) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from vgpud.core.events import Command, ForgetSlice, SaveRequest, SaveSlice
 from vgpud.core.model import Remembered, Share, Slice, Spec
+from vgpud.core.observed import Entry
 from vgpud.errors import StoreError
 
 FILE_NAME = "vgpud.sqlite3"
@@ -24,36 +25,21 @@ BUSY_S = 2.0
 #: one statement list per version; never change one that was released, append the next
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        "CREATE TABLE slices (uid TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT",
-        "CREATE TABLE requests (id TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, body TEXT, serial INTEGER NOT NULL) STRICT",
+        "CREATE TABLE slices (uid TEXT PRIMARY KEY, name TEXT NOT NULL UNIQUE, body TEXT NOT NULL)",
+        "CREATE TABLE requests (id TEXT PRIMARY KEY, fingerprint TEXT NOT NULL, body TEXT, serial INTEGER NOT NULL)",
         "CREATE TABLE events (sequence INTEGER PRIMARY KEY, wall_ns INTEGER NOT NULL, kind TEXT NOT NULL,"
-        " slice TEXT NOT NULL, device TEXT NOT NULL, process_id INTEGER NOT NULL, message TEXT NOT NULL) STRICT",
-        "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT",
+        " slice TEXT NOT NULL, device TEXT NOT NULL, process_id INTEGER NOT NULL, message TEXT NOT NULL)",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """An entry of the event log. `wall_ns`: since 1970, for display only; order is by sequence."""
-
-    sequence: int
-    wall_ns: int
-    kind: str
-    slice_name: str
-    device_uuid: str
-    process_id: int
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a daemon finds when it starts. `boot`: how many times a daemon has started on this file, 1 for the first."""
+    """What a daemon finds when it starts."""
 
     slices: tuple[Slice, ...]
     requests: tuple[tuple[str, Remembered], ...]
-    events: tuple[StoredEvent, ...]
-    boot: int
+    events: tuple[Entry, ...]
 
 
 def _dump(given: Slice | None) -> str | None:
@@ -104,21 +90,19 @@ class Store:
             raise StoreError(f"{text}; see that its disk has room and is writable") from error
 
     def load(self, events_max: int) -> Loaded:
-        """Everything kept, and counts this start."""
+        """Everything kept."""
         return self._guard("read", lambda: self._load(events_max))  # type: ignore[no-any-return]
 
     def _load(self, events_max: int) -> Loaded:
         db = self._db
-        db.execute("INSERT INTO meta VALUES ('boot', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1")
-        boot = db.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()[0]
         slices = [_parse(body) for (body,) in db.execute("SELECT body FROM slices ORDER BY name")]
         requests = [
             (key, Remembered(fingerprint, _parse(body), 0))
             for key, fingerprint, body in db.execute("SELECT id, fingerprint, body FROM requests ORDER BY serial")
         ]
         rows = db.execute("SELECT * FROM events ORDER BY sequence DESC LIMIT ?", (events_max,)).fetchall()
-        events = tuple(StoredEvent(*row) for row in reversed(rows))
-        return Loaded(tuple(s for s in slices if s), tuple(requests), events, boot)
+        events = tuple(Entry(*row) for row in reversed(rows))
+        return Loaded(tuple(s for s in slices if s), tuple(requests), events)
 
     def apply(self, commands: Iterable[Command], requests_max: int = 4096) -> None:
         """Writes the commands that concern the store in one transaction; nothing when there are none."""
@@ -137,7 +121,8 @@ class Store:
             else:
                 kept = command.remembered
                 db.execute(
-                    "INSERT OR REPLACE INTO requests VALUES (?, ?, ?, (SELECT coalesce(max(serial), 0) + 1 FROM requests))",
+                    "INSERT OR REPLACE INTO requests"
+                    " VALUES (?, ?, ?, (SELECT coalesce(max(serial), 0) + 1 FROM requests))",
                     (command.request_id, kept.fingerprint, _dump(kept.answer)),
                 )
                 db.execute(
@@ -154,7 +139,7 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
-    def append_events(self, events: Iterable[StoredEvent], events_max: int) -> None:
+    def append_events(self, events: Iterable[Entry], events_max: int) -> None:
         """Adds to the event log and forgets the oldest beyond events_max."""
         rows = [(e.sequence, e.wall_ns, e.kind, e.slice_name, e.device_uuid, e.process_id, e.message) for e in events]
 

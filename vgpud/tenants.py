@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from vgpud import _shim
+import vgpud._shim as _shim
 from vgpud.core.model import Denied, Device, Process, Reason, Slice
 
 ffi, lib = _shim.ffi, _shim.lib
@@ -30,6 +30,7 @@ GREETING_S = 2.0
 #: peers of one slice that have connected and said nothing yet
 PENDING_MAX = 256
 BACKLOG = 1024
+ABI_VERSION: int = lib.VG_ABI_VERSION
 REQUEST_BYTES: int = ffi.sizeof("struct vg_attach_request")
 _PAGE: int = lib.VG_PAGE_BYTES
 _SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
@@ -229,6 +230,13 @@ class Tenants:
         self._loop = asyncio.get_running_loop()
         self._listeners: dict[str, Listener] = {}
         self._peers: dict[int, Peer] = {}
+
+    def set_mode(self, mode: str) -> None:
+        """What tenants shall do without the daemon, also those that are attached."""
+        self.mode = mode
+        for peer in self._peers.values():
+            if peer.pages:
+                peer.pages.header.mode = _MODES[mode]
 
     # ---- sockets ----
 

@@ -79,8 +79,8 @@ def parts_of(spec: Spec, policy: Policy) -> list[Part] | Denied:
         highest = top if policy.default_max == "device" else max(spec.gpus_milli, lowest)
     if highest > top:
         return _invalid(
-            f"max {format_gpus(highest)} is more than the {len(pieces)} device(s) of {format_gpus(spec.gpus_milli)} GPUs"
-            f" have: ask for at most {format_gpus(top)}",
+            f"max {format_gpus(highest)} is more than the {len(pieces)} device(s) of"
+            f" {format_gpus(spec.gpus_milli)} GPUs have: ask for at most {format_gpus(top)}",
             "max_milli",
         )
     if lowest > highest:

@@ -1,0 +1,349 @@
+"""Shell of gRPC: turns requests into events for the core and values into messages. Bad requests never reach the core.
+
+Every refusal carries a one-line message and rich details (google.rpc). The server listens on a private socket that is
+linked to its public name when all is ready, so that the public one never has wrong rights.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from grpc_status import rpc_status
+
+from vgpud import api_views as views
+from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
+from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
+from vgpud.core.observed import Entry, ProcessStats, SliceStats
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+log = logging.getLogger("vgpud.api")
+
+DOMAIN = "vgpud"
+#: requests are small; more than this is no request of ours
+MESSAGE_BYTES_MAX = 256 * 1024
+WATCHERS_MAX = 64
+_CODES = {
+    Reason.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    Reason.NO_CAPACITY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.PRECONDITION: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.DENIED: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+class Backend(Protocol):
+    """What the daemon does for the API. Called on the loop, must not wait (but for wait_change)."""
+
+    node: str
+    state: State  # read only
+
+    def submit(self, event: Event) -> Slice | Denied | None: ...
+    def node_view(self) -> pb.Node: ...
+    def reading(self, device: str) -> tuple[int | None, float | None]: ...
+    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
+    def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
+    def attach_path(self, slice_name: str) -> str: ...
+    def events_after(self, sequence: int) -> Sequence[Entry]: ...
+    def set_arbiter(self, changes: dict[str, int]) -> dict[str, int] | Denied: ...
+    def observe(self, method: str, code: str, seconds: float) -> None: ...
+    async def wait_change(self, timeout_s: float) -> None: ...
+
+
+class RefusedError(Exception):
+    """Ends an RPC with a refusal."""
+
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.message)
+        self.denied = denied
+
+
+def _details(denied: Denied) -> Iterable[Any]:
+    info = {"field": denied.field, "subject": denied.subject}
+    given = {k: v for k, v in info.items() if v}
+    yield error_details_pb2.ErrorInfo(reason=denied.reason.value, domain=DOMAIN, metadata=given)
+    if denied.reason is Reason.INVALID:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=denied.field, description=denied.message)
+        yield error_details_pb2.BadRequest(field_violations=[violation])
+    elif denied.reason is Reason.NO_CAPACITY:
+        quota = error_details_pb2.QuotaFailure.Violation(subject=denied.subject or "node", description=denied.message)
+        yield error_details_pb2.QuotaFailure(violations=[quota])
+    elif denied.reason is Reason.PRECONDITION:
+        unmet = error_details_pb2.PreconditionFailure.Violation(type="SLICE_IN_USE", description=denied.message)
+        yield error_details_pb2.PreconditionFailure(violations=[unmet])
+
+
+async def abort(context: Any, denied: Denied) -> None:
+    """Ends the RPC with the refusal's status, message and details."""
+    code = _CODES[denied.reason]
+    status = status_pb2.Status(code=code.value[0], message=denied.message)
+    for detail in _details(denied):
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        status.details.append(packed)
+    await context.abort(code, denied.message, rpc_status.to_status(status).trailing_metadata)
+
+
+def unary(method: Callable[..., Any]) -> Callable[..., Any]:
+    """An RPC from a plain method (self, request) -> response: refusals, faults and the latency metric in one place."""
+
+    @functools.wraps(method)
+    async def call(self: Any, request: Any, context: Any) -> Any:
+        begin_ns = time.monotonic_ns()
+        code = "OK"
+        try:
+            return method(self, request)
+        except RefusedError as refused:
+            code = _CODES[refused.denied.reason].name
+            return await abort(context, refused.denied)
+        except Exception:
+            code = "INTERNAL"
+            log.exception("%s failed", method.__name__)
+            return await context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed: see the daemon's log")
+        finally:
+            self.backend.observe(method.__name__, code, (time.monotonic_ns() - begin_ns) / 1e9)
+
+    return call
+
+
+def _refuse(reason: Reason, message: str, field: str = "") -> RefusedError:
+    return RefusedError(Denied(reason, message, field=field))
+
+
+def _page(keyed: Sequence[tuple[str, Any]], request: Any) -> tuple[list[Any], str]:
+    try:
+        return views.page(keyed, request.page_size, request.page_token)
+    except ValueError as error:
+        raise _refuse(Reason.INVALID, str(error), "page_token") from error
+
+
+class Service:
+    """What the three services share: the backend and the views of slices and devices."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._watchers = 0
+
+    def _indexes(self) -> dict[str, int]:
+        return {d.uuid: d.index for d in self.backend.state.devices.values()}
+
+    def _here(self, node: str) -> None:
+        if node and node != self.backend.node:
+            raise _refuse(Reason.NOT_FOUND, f"this daemon is node {self.backend.node!r}, not {node!r}", "node")
+
+    def _slice(self, made: Slice) -> pb.Slice:
+        b = self.backend
+        running = len(b.state.processes_of(made.name))
+        return views.slice_view(
+            made, b.node, self._indexes(), b.slice_counters(made), b.attach_path(made.name), running
+        )
+
+    def _device(self, device: Device) -> pb.Device:
+        used, busy = self.backend.reading(device.uuid)
+        return views.device_view(device, self.backend.node, self.backend.state.reserved(device.uuid), used, busy)
+
+    def _submit(self, event: Event) -> Slice | None:
+        answer = self.backend.submit(event)
+        if isinstance(answer, Denied):
+            raise RefusedError(answer)
+        return answer
+
+    async def _watching(self, context: Any, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Passes a stream on, with a bound on how many there are."""
+        if self._watchers >= WATCHERS_MAX:
+            text = f"{WATCHERS_MAX} watches are open, which is the limit: close some"
+            await abort(context, Denied(Reason.NO_CAPACITY, text))
+        self._watchers += 1
+        try:
+            async for message in messages:
+                yield message
+        finally:
+            self._watchers -= 1
+
+
+class NodeService(Service, stubs.NodeServiceServicer):
+    """The node and its devices."""
+
+    @unary
+    def GetNode(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
+        return pb.GetNodeResponse(node=self.backend.node_view())
+
+    @unary
+    def ListDevices(self, request: pb.ListDevicesRequest) -> pb.ListDevicesResponse:
+        keyed = [(f"{d.index:05d}", d) for d in self.backend.state.devices.values()]
+        shown, token = _page(keyed, request)
+        return pb.ListDevicesResponse(devices=[self._device(d) for d in shown], next_page_token=token)
+
+    @unary
+    def SetArbiterParams(self, request: pb.SetArbiterParamsRequest) -> pb.SetArbiterParamsResponse:
+        changes = {field.name: int(value) for field, value in request.params.ListFields()}
+        answer = self.backend.set_arbiter(changes)
+        if isinstance(answer, Denied):
+            raise RefusedError(answer)
+        return pb.SetArbiterParamsResponse(params=pb.ArbiterParams(**answer))
+
+
+class SliceService(Service, stubs.SliceServiceServicer):
+    """Slices and the processes in them."""
+
+    @unary
+    def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
+        fresh = uuid.uuid4()
+        event = CreateSlice(
+            request_id=request.request_id,
+            name=request.name,
+            spec=views.spec_from(request.spec),
+            ephemeral=request.ephemeral,
+            owner_uid=request.owner_uid,
+            spare_name=f"slice-{fresh.hex[:6]}",
+            uid=str(fresh),
+            wall_ns=time.time_ns(),
+        )
+        made = self._submit(event)
+        return pb.CreateSliceResponse(slice=self._slice(made) if made else None)
+
+    @unary
+    def GetSlice(self, request: pb.GetSliceRequest) -> pb.GetSliceResponse:
+        self._here(request.node)
+        made = self.backend.state.slices.get(request.name)
+        if made is None:
+            text = f"no slice {request.name!r} on this node: `vgpu slice ls` lists them"
+            raise _refuse(Reason.NOT_FOUND, text, "name")
+        return pb.GetSliceResponse(slice=self._slice(made))
+
+    @unary
+    def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
+        shown, token = _page(list(self.backend.state.slices.items()), request)
+        return pb.ListSlicesResponse(slices=[self._slice(s) for s in shown], next_page_token=token)
+
+    @unary
+    def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
+        self._here(request.node)
+        if request.spec.gpus_milli < 0:
+            raise _refuse(
+                Reason.INVALID, f"gpus_milli {request.spec.gpus_milli} is negative: write 0 to keep it", "spec"
+            )
+        made = self._submit(UpdateSlice(request.request_id, request.name, views.spec_from(request.spec)))
+        return pb.UpdateSliceResponse(slice=self._slice(made) if made else None)
+
+    @unary
+    def DeleteSlice(self, request: pb.DeleteSliceRequest) -> pb.DeleteSliceResponse:
+        self._here(request.node)
+        self._submit(DeleteSlice(request.request_id, request.name, request.force))
+        return pb.DeleteSliceResponse()
+
+    @unary
+    def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
+        state = self.backend.state
+        if request.slice and request.slice not in state.slices:
+            text = f"no slice {request.slice!r} on this node: `vgpu slice ls` lists them"
+            raise _refuse(Reason.NOT_FOUND, text, "slice")
+        found = [p for p in state.processes.values() if not p.holder and request.slice in ("", p.slice_name)]
+        shown, token = _page([(f"{p.process_id:020d}", p) for p in found], request)
+        indexes = self._indexes()
+        listed = [views.process_view(p, self.backend.node, indexes, self.backend.process_counters(p)) for p in shown]
+        return pb.ListProcessesResponse(processes=listed, next_page_token=token)
+
+    async def WatchSlices(self, request: pb.WatchSlicesRequest, context: Any) -> AsyncIterator[pb.WatchSlicesResponse]:
+        """All slices and devices at every change, and every interval_ms (50 ms to one minute)."""
+        interval_s = min(max(request.interval_ms or 1000, 50), 60_000) / 1000
+
+        async def states() -> AsyncIterator[pb.WatchSlicesResponse]:
+            while True:
+                state = self.backend.state
+                slices = [self._slice(s) for _, s in sorted(state.slices.items())]
+                yield pb.WatchSlicesResponse(slices=slices, devices=[self._device(d) for d in state.devices.values()])
+                await self.backend.wait_change(interval_s)
+
+        async for message in self._watching(context, states()):
+            yield message
+
+
+class EventService(Service, stubs.EventServiceServicer):
+    """The event log."""
+
+    @unary
+    def ListEvents(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+        keyed = [(f"{e.sequence:020d}", e) for e in self.backend.events_after(0)]
+        shown, token = _page(keyed, request)
+        return pb.ListEventsResponse(
+            events=[views.event_view(e, self.backend.node) for e in shown], next_page_token=token
+        )
+
+    async def WatchEvents(self, request: pb.WatchEventsRequest, context: Any) -> AsyncIterator[pb.WatchEventsResponse]:
+        """Events after a sequence number, as they come; what the log has dropped meanwhile is not sent."""
+
+        async def entries() -> AsyncIterator[pb.WatchEventsResponse]:
+            seen = max(0, request.after_sequence)
+            while True:
+                for entry in self.backend.events_after(seen):
+                    seen = entry.sequence
+                    yield pb.WatchEventsResponse(event=views.event_view(entry, self.backend.node))
+                await self.backend.wait_change(1.0)
+
+        async for message in self._watching(context, entries()):
+            yield message
+
+
+class Server:
+    """The gRPC server on a private unix socket. publish() gives it its public name."""
+
+    def __init__(self, backend: Backend, private: Path) -> None:
+        options = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.so_reuseport", 0)]
+        self._server = grpc.aio.server(options=options)
+        self._private = private
+        self._public: Path | None = None
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
+        stubs.add_NodeServiceServicer_to_server(node, self._server)
+        stubs.add_SliceServiceServicer_to_server(slices, self._server)
+        stubs.add_EventServiceServicer_to_server(events, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        self._names = [service.full_name for service in pb.DESCRIPTOR.services_by_name.values()]
+        known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(known, self._server)
+
+    async def start(self, public: Path, mode: int, gid: int) -> None:
+        """Serves, then links the socket to its public name with these rights. Raises OSError."""
+        self._private.unlink(missing_ok=True)
+        if not self._server.add_insecure_port(f"unix:{self._private}"):
+            raise OSError(f"cannot bind {self._private}")
+        await self._server.start()
+        self._private.chmod(mode)
+        if gid >= 0:
+            os.chown(self._private, -1, gid)
+        self._public = public
+        self.repair(force=True)
+        for name in ("", *self._names):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    def repair(self, *, force: bool = False) -> bool:
+        """Links the public name anew when somebody has removed it; whether that was needed."""
+        if self._public is None or (self._public.exists() and not force):
+            return False
+        self._public.unlink(missing_ok=True)
+        self._public.hardlink_to(self._private)
+        return True
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuses new calls, ends the rest after grace_s, removes the socket."""
+        await self._health.enter_graceful_shutdown()
+        if self._public:
+            self._public.unlink(missing_ok=True)
+            self._public = None
+        await self._server.stop(grace_s)
+        self._private.unlink(missing_ok=True)

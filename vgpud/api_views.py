@@ -1,0 +1,173 @@
+"""How the core's values look in the gRPC API, and back: conversions only, no decisions."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from vgpud.core.model import Device, Process, Slice, Spec
+from vgpud.core.observed import Entry, ProcessStats, SliceStats
+from vgpud.v1 import vgpud_pb2 as pb
+
+T = TypeVar("T")
+
+PAGE_SIZE_MAX = 1000
+_NS = 1_000_000_000
+
+
+def timestamp(wall_ns: int) -> Timestamp:
+    return Timestamp(seconds=wall_ns // _NS, nanos=wall_ns % _NS)
+
+
+def spec_from(message: pb.SliceSpec) -> Spec:
+    """The core's spec; unset optional fields are None."""
+
+    def given(name: str) -> int | None:
+        return int(getattr(message, name)) if message.HasField(name) else None
+
+    return Spec(
+        gpus_milli=message.gpus_milli,
+        min_milli=given("min_milli"),
+        max_milli=given("max_milli"),
+        mem_min_bytes=given("mem_min_bytes"),
+        mem_max_bytes=given("mem_max_bytes"),
+        weight=message.weight,
+        priority=message.priority,
+        device_uuids=tuple(message.device_uuids),
+    )
+
+
+def spec_view(spec: Spec) -> pb.SliceSpec:
+    return pb.SliceSpec(
+        gpus_milli=spec.gpus_milli,
+        min_milli=spec.min_milli,
+        max_milli=spec.max_milli,
+        mem_min_bytes=spec.mem_min_bytes,
+        mem_max_bytes=spec.mem_max_bytes,
+        weight=spec.weight,
+        priority=spec.priority,
+        device_uuids=spec.device_uuids,
+    )
+
+
+def slice_view(
+    made: Slice, node: str, indexes: dict[str, int], counters: Sequence[SliceStats], socket: str, processes: int
+) -> pb.Slice:
+    """A slice with what it got so far; `counters` in the order of its shares."""
+    view = pb.Slice(
+        node=node,
+        name=made.name,
+        uid=made.uid,
+        spec=spec_view(made.spec),
+        ephemeral=made.ephemeral,
+        owner_uid=made.owner_uid,
+        attach_socket=socket,
+        processes=processes,
+        created_at=timestamp(made.created_wall_ns),
+        revision=made.revision,
+    )
+    for share, now in zip(made.shares, counters, strict=True):
+        view.devices.add(
+            node=node,
+            device_uuid=share.device_uuid,
+            device_index=indexes.get(share.device_uuid, 0),
+            min_milli=share.min_milli,
+            max_milli=share.max_milli,
+            mem_min_bytes=share.mem_min_bytes,
+            mem_max_bytes=share.mem_max_bytes,
+            mem_used_bytes=now.mem_used_bytes,
+            mem_peak_bytes=now.mem_peak_bytes,
+            share_ratio=now.share_ratio,
+            charged_ns=now.charged_ns,
+            throttled_ns=now.throttled_ns,
+            grants=now.grants,
+            overruns=now.overruns,
+            gate=now.gate,
+        )
+    return view
+
+
+def device_view(
+    device: Device, node: str, reserved: tuple[int, int], used_bytes: int | None, busy: float | None
+) -> pb.Device:
+    """A device with the sums of its slices' minima (milli, bytes) and NVML's reading (0 where it has none)."""
+    return pb.Device(
+        node=node,
+        index=device.index,
+        uuid=device.uuid,
+        name=device.name,
+        pci_bus_id=device.pci_bus_id,
+        memory_total_bytes=device.memory_bytes,
+        memory_used_bytes=used_bytes or 0,
+        memory_reserved_bytes=reserved[1],
+        milli_reserved=reserved[0],
+        sm_count=device.sm_count,
+        simulated=device.simulated,
+        context_bytes=device.context_bytes,
+        granule_bytes=device.granule_bytes,
+        utilization_ratio=busy or 0.0,
+    )
+
+
+def process_view(process: Process, node: str, indexes: dict[str, int], counters: dict[str, ProcessStats]) -> pb.Process:
+    """A process with its counters by device UUID."""
+    view = pb.Process(
+        node=node,
+        slice=process.slice_name,
+        process_id=process.process_id,
+        pid=process.pid,
+        uid=process.uid,
+        program=process.program,
+        attached_at=timestamp(process.attached_wall_ns),
+        resumed=process.resumed,
+    )
+    for uuid, now in counters.items():
+        view.devices.add(
+            node=node,
+            device_uuid=uuid,
+            device_index=indexes.get(uuid, 0),
+            mem_used_bytes=now.mem_used_bytes,
+            mem_peak_bytes=now.mem_peak_bytes,
+            mem_held_bytes=now.mem_held_bytes,
+            launches=now.launches,
+            throttled_ns=now.throttled_ns,
+            denied=now.denied,
+        )
+    return view
+
+
+def event_view(entry: Entry, node: str) -> pb.Event:
+    return pb.Event(
+        node=node,
+        sequence=entry.sequence,
+        at=timestamp(entry.wall_ns),
+        kind=entry.kind,
+        slice=entry.slice_name,
+        device_uuid=entry.device_uuid,
+        process_id=entry.process_id,
+        message=entry.message,
+    )
+
+
+def page(keyed: Sequence[tuple[str, T]], size: int, token: str) -> tuple[list[T], str]:
+    """A page of items sorted by key, and the token of the next one. Raises ValueError for a token that is not ours.
+
+    The token holds the last key that was shown, so pages stay right while items come and go.
+    """
+    after = _token_key(token)
+    ordered = sorted((item for item in keyed if not token or item[0] > after), key=lambda item: item[0])
+    wanted = min(size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
+    shown = ordered[:wanted]
+    more = len(ordered) > wanted
+    return [value for _, value in shown], base64.urlsafe_b64encode(shown[-1][0].encode()).decode() if more else ""
+
+
+def _token_key(token: str) -> str:
+    try:
+        return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, UnicodeError) as error:
+        raise ValueError(f"page_token {token!r} is not one of ours: begin again without it") from error

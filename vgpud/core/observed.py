@@ -1,0 +1,51 @@
+"""What the shells observe and people are shown: counters and the event log. No decision of the core reads these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SliceStats:
+    """A slice on one device; times in ns since the daemon started, memory in bytes."""
+
+    share_ratio: float = 0.0  # device time in the last second, 0..1
+    charged_ns: int = 0
+    throttled_ns: int = 0
+    grants: int = 0
+    early_releases: int = 0
+    overruns: int = 0
+    launches: int = 0
+    mem_held_bytes: int = 0
+    mem_used_bytes: int = 0
+    mem_peak_bytes: int = 0
+    mem_denied: int = 0
+    processes: int = 0
+    gate: str = ""  # closed, count, solo; "" when nobody is attached
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStats:
+    """A process on one device."""
+
+    launches: int = 0
+    throttled_ns: int = 0
+    busy_ns: int = 0
+    mem_held_bytes: int = 0
+    mem_used_bytes: int = 0
+    mem_peak_bytes: int = 0
+    denied: int = 0
+    contexts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the event log. `wall_ns`: since 1970, for display only; order is by sequence."""
+
+    sequence: int
+    wall_ns: int
+    kind: str
+    slice_name: str
+    device_uuid: str
+    process_id: int
+    message: str

@@ -1,0 +1,402 @@
+"""The composition root: the one loop, the one state, and the wires between core and shells.
+
+Events come from the API and the attach sockets, go through core.machine.step(), and the commands that come out are
+carried out here. A step that must be saved runs on a copy: the copy becomes the state only when the store has it, and a
+step whose effects fail is taken back, so nothing is half-created. Launches and allocations never come here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from vgpud import __version__, api, metrics, paths
+from vgpud.api_views import timestamp
+from vgpud.arbiter import Arbiters
+from vgpud.config import Config, arbiter_items, check_arbiter
+from vgpud.core import events as ev
+from vgpud.core.machine import step
+from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
+from vgpud.core.observed import Entry, ProcessStats, SliceStats
+from vgpud.devices import Devices, Reading
+from vgpud.errors import ConfigError, StoreError
+from vgpud.eventlog import EventLog
+from vgpud.store import Store
+from vgpud.tenants import ABI_VERSION, Admission, Greeting, Tenants
+from vgpud.v1 import vgpud_pb2 as pb
+
+log = logging.getLogger("vgpud")
+
+SAMPLE_S = 0.1
+HOUSEKEEPING_S = 1.0
+_SOCKET_PATH_MAX = 107  # sun_path without its end
+
+
+def policy_of(config: Config) -> Policy:
+    """The core's part of the configuration."""
+    directory = len(str(paths.attach_socket(config.runtime, "").parent).encode()) + len("//attach.sock")
+    return Policy(
+        default_max=config.default_max,
+        slices_max=config.slices_max,
+        processes_per_slice_max=config.processes_per_slice_max,
+        name_bytes_max=min(40, _SOCKET_PATH_MAX - directory),
+        daemon_uid=os.geteuid(),
+        grace_ns=config.grace_s * 1_000_000_000,
+    )
+
+
+class Daemon:
+    """One node. Make it on a running loop; start() serves, stop() ends and leaves the tenants coasting."""
+
+    def __init__(self, config: Config, devices: Devices, inventory: tuple[Device, ...], store: Store) -> None:
+        self.config = config
+        self.node = config.node_name
+        self.state = State()
+        self.on_housekeeping: Callable[[], None] = lambda: None  # the service manager's watchdog
+        self._devices = devices
+        self._readings: dict[str, Reading] = {}
+        self._store = store
+        loaded = store.load(config.events_max)
+        self._log: EventLog = EventLog(loaded.events, config.events_max)
+        self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
+        self._tenants = Tenants(paths.slices_dir(config.runtime), self.node, config.mode, self)
+        self._metrics = metrics.Metrics()
+        self._metrics_server: Any = None
+        self.metrics_port = 0
+        private = paths.make_private_dir(config.runtime / "private")
+        self._api = api.Server(self, private / paths.SOCKET_NAME)
+        self._started_wall_ns = time.time_ns()
+        # unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see 65536 processes
+        self._next_process_id = (time.monotonic_ns() // 1_000_000) << 16
+        self._changed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._store_fault = ""
+        started = ev.Started(policy_of(config), inventory, loaded.slices, loaded.requests)
+        self._execute(step(self.state, started, time.monotonic_ns()))
+
+    # ---- life ----
+
+    async def start(self, gid: int, metrics_address: tuple[str, int] | None) -> None:
+        """Serves the API and the metrics. Raises OSError."""
+        if metrics_address:
+            self._metrics_server, self.metrics_port = self._metrics.serve(*metrics_address)
+        await self._read_devices()
+        self._put_metrics()
+        await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
+        self._tasks = [
+            asyncio.create_task(self._every(SAMPLE_S, self._sample)),
+            asyncio.create_task(self._every(HOUSEKEEPING_S, self._housekeeping)),
+        ]
+
+    async def stop(self) -> None:
+        """Ends the API, then every connection: the tenants coast. Slices stay in the store."""
+        for task in self._tasks:
+            task.cancel()
+        await self._api.stop(1.0)
+        if self._metrics_server:
+            self._metrics_server.shutdown()
+            self._metrics_server.server_close()
+        self._tenants.close_all()
+        self._arbiters.close()
+        self._flush_events()
+        self._store.close()
+        self._devices.close()
+
+    async def _every(self, period_s: float, work: Callable[[], Any]) -> None:
+        while True:
+            try:
+                result = work()
+                if asyncio.iscoroutine(result):
+                    await result
+            except Exception:
+                log.exception("housekeeping failed; going on")
+            await asyncio.sleep(period_s)
+
+    async def _sample(self) -> None:
+        self._arbiters.sample(time.monotonic_ns())
+
+    async def _housekeeping(self) -> None:
+        self._run(ev.Tick())
+        self._flush_events()
+        for name in self._tenants.repair():
+            self._note(ev.Log("socket.repaired", f"the attach socket of {name} was removed and is back", name))
+        if self._api.repair():
+            self._note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
+        await self._read_devices()
+        self._put_metrics()
+        self.on_housekeeping()
+
+    async def _read_devices(self) -> None:
+        """NVML may take its time: it is asked in a thread."""
+        uuids = list(self.state.devices)
+        readings = await asyncio.to_thread(lambda: {uuid: self._devices.read(uuid) for uuid in uuids})
+        self._readings = readings
+
+    def reload(self, config: Config) -> list[str]:
+        """Takes over what can change while running; returns the keys that need a restart."""
+        live = {"mode", "default_max", "slices_max", "processes_per_slice_max", "grace_s", "arbiter"}
+        changed = [n for n in Config.__dataclass_fields__ if getattr(config, n) != getattr(self.config, n)]
+        if "mode" in changed:
+            self._tenants.set_mode(config.mode)
+        if "arbiter" in changed:
+            self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
+        self.config = config
+        self._run(ev.PolicyChanged(policy_of(config)))
+        return [name for name in changed if name not in live]
+
+    # ---- events in, commands out ----
+
+    def submit(self, event: ev.Event) -> Slice | Denied | None:
+        """A user's request: decided, saved, carried out, in this order."""
+        draft = self.state.copy()
+        commands = step(draft, event, time.monotonic_ns())
+        answer = next(c.result for c in commands if isinstance(c, ev.Answer))
+        try:
+            self._store.apply(commands)
+        except StoreError as error:
+            log.error("%s", error)
+            return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
+        self.state = draft
+        try:
+            self._execute(commands)
+        except OSError as error:
+            log.error("%s: %s", type(event).__name__, error)
+            if isinstance(event, ev.CreateSlice) and isinstance(answer, Slice):
+                self.submit(ev.DeleteSlice("", answer.name, True))
+                self._forget_request(event.request_id)
+            return Denied(Reason.UNAVAILABLE, f"nothing was created: {error.strerror or error}; see the daemon's log")
+        return answer
+
+    def _forget_request(self, request_id: str) -> None:
+        """A creation that was taken back must not be answered from memory."""
+        self.state.requests.pop(request_id, None)
+
+    def _run(self, event: ev.Event) -> list[ev.Command]:
+        """An event that nobody waits for: a store that fails now is made good by the next start."""
+        commands = step(self.state, event, time.monotonic_ns())
+        try:
+            self._store.apply(commands)
+        except StoreError as error:
+            log.error("%s", error)
+        self._execute(commands)
+        return commands
+
+    def _execute(self, commands: Iterable[ev.Command]) -> None:
+        for command in commands:
+            if isinstance(command, ev.ApplySlice):
+                self._arbiters.apply(command.slice, command.dropped)
+            elif isinstance(command, ev.RemoveSlice):
+                self._arbiters.remove(command.slice)
+            elif isinstance(command, ev.OpenSocket):
+                self._tenants.open(command.slice_name)
+            elif isinstance(command, ev.CloseSocket):
+                self._tenants.close(command.slice_name)
+                self._log.forget_noise(command.slice_name)
+            elif isinstance(command, ev.DropProcess):
+                self._tenants.drop(command.process_id)
+            elif isinstance(command, ev.Log):
+                self._note(command)
+        self._wake()
+
+    def _note(self, entry: ev.Log) -> None:
+        log.info("%s: %s", entry.kind, entry.message)
+        self._log.add(
+            Entry(
+                sequence=self._log.next_sequence,
+                wall_ns=time.time_ns(),
+                kind=entry.kind,
+                slice_name=entry.slice_name,
+                device_uuid=entry.device_uuid,
+                process_id=entry.process_id,
+                message=entry.message,
+            )
+        )
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _flush_events(self) -> None:
+        entries = self._log.take_unwritten()
+        try:
+            self._store.append_events(entries, self.config.events_max)
+            self._store_fault = ""
+        except StoreError as error:
+            self._log.keep_unwritten(entries)
+            if str(error) != self._store_fault:
+                self._store_fault = str(error)
+                log.error("%s", error)
+
+    # ---- what the attach sockets ask (tenants.Backend) ----
+
+    def attach(self, greeting: Greeting) -> Admission | Denied:
+        """Decides about a program that wants to join its slice."""
+        process = Process(
+            process_id=self._next_process_id,
+            slice_name=greeting.slice_name,
+            pid=greeting.pid,
+            uid=greeting.uid,
+            program=greeting.program,
+            attached_wall_ns=time.time_ns(),
+            resumed=greeting.resumed,
+            holder=greeting.holder,
+        )
+        self._next_process_id += 1
+        found = self.state.slices.get(greeting.slice_name)
+        room: tuple[tuple[str, int], ...] = ()
+        if greeting.held and found:
+            room = tuple((s.device_uuid, self._room(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
+        commands = self._run(ev.ProcessAttached(process, greeting.held, room))
+        for command in commands:
+            if isinstance(command, ev.AdmitProcess):
+                return Admission(process, command.slice, dict(command.held), self.state.devices)
+        return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
+
+    def _room(self, made: Slice, device: str, limit_bytes: int) -> int:
+        return max(0, limit_bytes - self._arbiters.slice_stats(made.serial, device).mem_held_bytes)
+
+    def look(self, slice_name: str, uid: int) -> Admission | Denied:
+        """The slice's numbers for somebody who only asks."""
+        found = self.state.slices.get(slice_name)
+        if found is None:
+            return Denied(Reason.NOT_FOUND, f"no slice {slice_name!r} on this node: `vgpu slice ls` lists them")
+        asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
+        return Admission(asking, found, {}, self.state.devices)
+
+    def gone(self, process_id: int) -> None:
+        self._run(ev.ProcessGone(process_id))
+
+    def refused(self, slice_name: str, pid: int, why: str) -> None:
+        if not self._log.too_noisy(slice_name, time.monotonic_ns()):
+            self._note(ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
+
+    def join(
+        self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
+    ) -> None:
+        self._arbiters.attach(serial, process_id, device, pages, bell, held)
+
+    def leave(self, process_id: int, device: str) -> None:
+        self._arbiters.detach(process_id, device)
+
+    # ---- what the API asks (api.Backend) ----
+
+    def node_view(self) -> pb.Node:
+        return pb.Node(
+            name=self.node,
+            version=__version__,
+            driver_version=self._devices.version,
+            simulated=any(d.simulated for d in self.state.devices.values()),
+            abi_version=ABI_VERSION,
+            mode=self.config.mode,
+            started_at=timestamp(self._started_wall_ns),
+            runtime_dir=str(self.config.runtime),
+        )
+
+    def reading(self, device: str) -> tuple[int | None, float | None]:
+        now = self._readings.get(device, Reading(None, None))
+        return now.used_bytes, now.utilization_ratio
+
+    def slice_counters(self, made: Slice) -> Sequence[SliceStats]:
+        serial = self.state.slices[made.name].serial if made.name in self.state.slices else made.serial
+        return [self._arbiters.slice_stats(serial, share.device_uuid) for share in made.shares]
+
+    def process_counters(self, process: Process) -> dict[str, ProcessStats]:
+        made = self.state.slices[process.slice_name]
+        uuids = [s.device_uuid for s in made.shares]
+        return {uuid: self._arbiters.process_stats(process.process_id, uuid) for uuid in uuids}
+
+    def attach_path(self, slice_name: str) -> str:
+        return str(paths.attach_socket(self.config.runtime, slice_name))
+
+    def events_after(self, sequence: int) -> Sequence[Entry]:
+        return self._log.after(sequence)
+
+    def set_arbiter(self, changes: dict[str, int]) -> dict[str, int] | Denied:
+        try:
+            for name, value_ns in changes.items():
+                check_arbiter(name, value_ns)
+        except ConfigError as error:
+            return Denied(Reason.INVALID, str(error), field="params")
+        try:
+            self._arbiters.set_times(changes)
+        except OSError as error:
+            return Denied(Reason.INVALID, f"the arbiter refuses {changes}: {error.strerror}", field="params")
+        if changes:
+            told = ", ".join(f"{name} {value}" for name, value in changes.items())
+            self._note(ev.Log("arbiter.changed", f"arbiter: {told}"))
+        return self._arbiters.times_ns
+
+    def observe(self, method: str, code: str, seconds: float) -> None:
+        self._metrics.observe(method, code, seconds)
+
+    async def wait_change(self, timeout_s: float) -> None:
+        """Returns at the next change, or after the timeout."""
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            return
+
+    # ---- metrics ----
+
+    def _put_metrics(self) -> None:
+        state = self.state
+        slices = [self._slice_sample(made, i) for made in state.slices.values() for i in range(len(made.shares))]
+        self._metrics.put(
+            metrics.Snapshot(
+                node=self.node,
+                version=__version__,
+                devices=tuple(self._device_sample(d) for d in state.devices.values()),
+                slices=tuple(slices),
+                slice_count=len(state.slices),
+                client_count=sum(not p.holder for p in state.processes.values()),
+            )
+        )
+
+    def _device_sample(self, device: Device) -> metrics.DeviceSample:
+        used, busy = self.reading(device.uuid)
+        return metrics.DeviceSample(
+            uuid=device.uuid,
+            index=device.index,
+            name=device.name,
+            simulated=device.simulated,
+            memory_total_bytes=device.memory_bytes,
+            memory_used_bytes=used,
+            utilization_ratio=busy,
+            allocated_gpus=self.state.reserved(device.uuid)[0] / 1000,
+        )
+
+    def _slice_sample(self, made: Slice, index: int) -> metrics.SliceSample:
+        share = made.shares[index]
+        now = self._arbiters.slice_stats(made.serial, share.device_uuid)
+        device = self.state.devices.get(share.device_uuid)
+        return metrics.SliceSample(
+            slice_name=made.name,
+            uuid=share.device_uuid,
+            index=device.index if device else -1,
+            min_gpus=share.min_milli / 1000,
+            max_gpus=share.max_milli / 1000,
+            memory_limit_bytes=share.mem_max_bytes,
+            memory_used_bytes=now.mem_used_bytes,
+            share_ratio=now.share_ratio,
+            charged_s=now.charged_ns / 1e9,
+            throttled_s=now.throttled_ns / 1e9,
+            denied=now.mem_denied,
+            overruns=now.overruns,
+        )
+
+
+def prepare_runtime(config: Config) -> Path:
+    """Makes the runtime directory and checks that socket paths fit. Raises DeniedError, ConfigError."""
+    if policy_of(config).name_bytes_max < 8:
+        raise ConfigError(
+            f"runtime_dir {config.runtime} is too long for unix sockets: choose a shorter one (--runtime-dir)"
+        )
+    runtime = paths.make_private_dir(config.runtime, 0o755)
+    paths.make_private_dir(paths.slices_dir(runtime), 0o755)
+    return runtime

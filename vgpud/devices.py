@@ -1,0 +1,225 @@
+"""Shell of NVML: the devices of this node, what they do now, and whether they can be shared at all.
+
+The simulated NVML is loaded by absolute path and only when the configuration says "sim"; it is never a fallback. NVML
+that is lost while the daemon runs is a value (no reading), not an exception; at start everything that is wrong is an
+error with the mend.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from vgpud.core.model import Device
+from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
+
+#: a context of CUDA 12/13 on Hopper, until `make qualify` has measured this node's (configuration: context_bytes)
+CONTEXT_BYTES = 560 << 20
+#: what the driver hands out memory in (cuMemGetAllocationGranularity; 2 MiB on every device since Pascal)
+GRANULE_BYTES = 2 << 20
+PROBE_S = 60
+_MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+_COMM_MAX = 15  # the kernel cuts process names
+
+#: runs in a process of its own, so that the daemon never becomes a client of the driver; prints the error's name
+_PROBE = """
+import ctypes, sys
+try:
+    driver = ctypes.CDLL(sys.argv[1])
+except OSError as error:
+    print(error); sys.exit(2)
+code = driver.cuInit(0)
+name = ctypes.c_char_p()
+if code:
+    driver.cuGetErrorName(code, ctypes.byref(name))
+version = ctypes.c_int()
+driver.cuDriverGetVersion(ctypes.byref(version))
+print(name.value.decode() if name.value else f"error {code}" if code else version.value)
+sys.exit(1 if code else 0)
+"""
+
+# struct sim_page of shim/simgpu/wire.h: where context_bytes of the first device lies and how far apart devices are
+_SIM_MAGIC, _SIM_VERSION = 0x4D495356, 1
+_SIM_HEADER = struct.Struct("<IIiIIIQQQQ256s")
+_SIM_DEVICE = struct.Struct("<II64s16sIIQQ")
+_SIM_DEVICES_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a device does now; None where NVML does not say."""
+
+    used_bytes: int | None
+    utilization_ratio: float | None  # 0..1
+
+
+def driver_version(driver: str, sim_dir: str = "") -> int:
+    """The CUDA version of a driver that initialises (13000 = 13.0). Raises DriverError with the driver's own words."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "CUDA_", "VGPU_"))}
+    if sim_dir:
+        env["VGPU_SIM_DIR"] = sim_dir
+    command = [sys.executable, "-I", "-S", "-c", _PROBE, driver]
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PROBE_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        text = f"cuInit of {driver} does not return within {PROBE_S} s: see dmesg for the driver's messages"
+        raise DriverError(text) from error
+    said = done.stdout.strip()
+    if done.returncode == 0:
+        return int(said)
+    if sim_dir:
+        raise DriverError(f"the simulated device does not start ({said}): run `vgpu sim start --dir {sim_dir}` first")
+    if done.returncode == 2:
+        raise DriverError(f"no CUDA driver ({said}): install the NVIDIA driver, or try `vgpud serve --device sim`")
+    if done.returncode != 1:
+        raise DriverError(f"cuInit of {driver} crashed (exit {done.returncode}): reinstall the NVIDIA driver")
+    mend = "see `nvidia-smi` and dmesg, load the kernel module, or try `vgpud serve --device sim`"
+    raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {mend}")
+
+
+class Devices:
+    """NVML of this node. `library`: its path; `sim_dir`: the simulated devices' directory, "" for real ones."""
+
+    def __init__(self, library: str, sim_dir: str = "", context_bytes: int = 0) -> None:
+        self._sim_dir = sim_dir
+        self._context_bytes = context_bytes
+        self._handles: dict[str, Any] = {}
+        if sim_dir:
+            os.environ["VGPU_SIM_DIR"] = sim_dir  # the simulated NVML reads it when it starts
+        try:
+            pynvml.nvmlLib = ctypes.CDLL(library)
+            pynvml.nvmlInit()
+            self.version = str(pynvml.nvmlSystemGetDriverVersion())
+        except OSError as error:
+            raise DriverError(
+                f"no NVML ({error}): install the NVIDIA driver, or try `vgpud serve --device sim`"
+            ) from error
+        except pynvml.NVMLError as error:
+            mend = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
+            raise DriverError(f"NVML does not start: {error}; {mend}") from error
+
+    def inventory(self, wanted: Iterable[str] = ()) -> tuple[Device, ...]:
+        """The devices to share: all, or those with the wanted UUIDs. Raises DriverError, ConfigError."""
+        try:
+            found = [self._device(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        except pynvml.NVMLError as error:
+            raise DriverError(f"NVML cannot list the devices: {error}; see `nvidia-smi` and dmesg") from error
+        names = {d.uuid for d in found}
+        for uuid in wanted:
+            if uuid not in names:
+                raise ConfigError(f"device {uuid!r} is not on this node: it has {', '.join(sorted(names)) or 'none'}")
+        chosen = tuple(d for d in found if not wanted or d.uuid in wanted)
+        if not chosen:
+            raise DriverError("the driver lists no device: see `nvidia-smi -L`")
+        return chosen
+
+    def _device(self, index: int) -> Device:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+        self._handles[uuid] = handle
+        pci = pynvml.nvmlDeviceGetPciInfo(handle).busId
+        return Device(
+            uuid=uuid,
+            index=index,
+            name=str(pynvml.nvmlDeviceGetName(handle)),
+            pci_bus_id=pci.decode() if isinstance(pci, bytes) else str(pci),
+            memory_bytes=_usable_bytes(handle),
+            sm_count=_or_zero(lambda: pynvml.nvmlDeviceGetNumGpuCores(handle) // 128),
+            simulated=bool(self._sim_dir),
+            context_bytes=self._context_bytes or self._context_cost(index),
+            granule_bytes=GRANULE_BYTES,
+        )
+
+    def _context_cost(self, index: int) -> int:
+        if not self._sim_dir:
+            return CONTEXT_BYTES
+        return sim_context_bytes(Path(self._sim_dir) / "state", index)
+
+    def refuse_unshareable(self, devices: Iterable[Device], proc: Path = Path("/proc")) -> None:
+        """Raises DeviceRefusedError, with the mend, for MPS, exclusive-process mode and MIG."""
+        for device in devices:
+            handle = self._handles[device.uuid]
+            mode = _or_none(lambda h=handle: pynvml.nvmlDeviceGetComputeMode(h))
+            if mode in (pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, pynvml.NVML_COMPUTEMODE_PROHIBITED):
+                word = "exclusive-process" if mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS else "prohibited"
+                text = f"device {device.index} ({device.uuid}) is in compute mode {word}, so programs cannot share it:"
+                raise DeviceRefusedError(f"{text} run `nvidia-smi -i {device.index} -c DEFAULT`")
+            mig = _or_none(lambda h=handle: pynvml.nvmlDeviceGetMigMode(h))
+            if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
+                text = (
+                    f"device {device.index} ({device.uuid}) is in MIG mode, which this version does not divide further:"
+                )
+                raise DeviceRefusedError(f"{text} run `nvidia-smi -i {device.index} -mig 0`, or list other devices")
+        if not self._sim_dir and (pid := mps_pid(proc)):
+            text = f"MPS is running (pid {pid}) and would merge the tenants' contexts:"
+            raise DeviceRefusedError(f"{text} run `echo quit | nvidia-cuda-mps-control`")
+
+    def read(self, uuid: str) -> Reading:
+        """What the device does now; fields are None when NVML does not say or is lost."""
+        handle = self._handles.get(uuid)
+        if handle is None:
+            return Reading(None, None)
+        memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+        busy = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        return Reading(memory, None if busy is None else busy / 100)
+
+    def close(self) -> None:
+        _or_none(pynvml.nvmlShutdown)
+
+
+def _or_none(ask: Any) -> Any:
+    """NVML's answer, or None: devices and driver versions differ in what they can say."""
+    try:
+        return ask()
+    except (pynvml.NVMLError, AttributeError):
+        return None
+
+
+def _or_zero(ask: Any) -> int:
+    return _or_none(ask) or 0
+
+
+def _usable_bytes(handle: Any) -> int:
+    """Memory that programs can have: without what driver and firmware keep, where NVML tells (v2)."""
+    v2 = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
+    if v2 is not None:
+        return int(v2.total - v2.reserved)
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+
+
+def mps_pid(proc: Path) -> int:
+    """The pid of a running MPS control daemon or server, 0 if there is none. `proc`: /proc, or a copy for tests."""
+    names = {name[:_COMM_MAX] for name in _MPS_NAMES}
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if (entry / "comm").read_text().strip() in names:
+                return int(entry.name)
+        except OSError:
+            continue  # it ended while we looked
+    return 0
+
+
+def sim_context_bytes(page: Path, index: int) -> int:
+    """What one context costs on a simulated device, from its server's state page. Raises DriverError."""
+    try:
+        raw = page.read_bytes()
+        magic, version, _pid, count, *_rest = _SIM_HEADER.unpack_from(raw)
+        stride, left = divmod(len(raw) - _SIM_HEADER.size, _SIM_DEVICES_MAX)
+        if (magic, version, left) != (_SIM_MAGIC, _SIM_VERSION, 0) or index >= count:
+            raise DriverError(
+                f"{page} is of another version of the simulated device: start it with this release's vgpu"
+            )
+        return int(_SIM_DEVICE.unpack_from(raw, _SIM_HEADER.size + index * stride)[7])
+    except (OSError, struct.error) as error:
+        raise DriverError(f"cannot read the simulated device's page {page}: {error}") from error

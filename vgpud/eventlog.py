@@ -1,0 +1,58 @@
+"""The event log in memory: bounded, numbered, with what is still to be written to the store."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from vgpud.core.observed import Entry
+
+#: attach refusals that a slice's strangers can put into the log per second; the rest is only counted
+NOISY_PER_S = 10
+_NS = 1_000_000_000
+
+
+class EventLog:
+    """The last `limit` entries, in order of their sequence numbers."""
+
+    def __init__(self, old: Iterable[Entry], limit: int) -> None:
+        self._entries: deque[Entry] = deque(old, maxlen=limit)
+        self._unwritten: deque[Entry] = deque(maxlen=limit)
+        self._noise: dict[str, tuple[int, int]] = {}
+
+    @property
+    def next_sequence(self) -> int:
+        return self._entries[-1].sequence + 1 if self._entries else 1
+
+    def add(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._unwritten.append(entry)
+
+    def after(self, sequence: int) -> Sequence[Entry]:
+        """Entries later than that, oldest first."""
+        found: deque[Entry] = deque()
+        for entry in reversed(self._entries):
+            if entry.sequence <= sequence:
+                break
+            found.appendleft(entry)
+        return tuple(found)
+
+    def take_unwritten(self) -> list[Entry]:
+        """What has come since the last call, for the store. Give it back with keep_unwritten if that fails."""
+        taken = list(self._unwritten)
+        self._unwritten.clear()
+        return taken
+
+    def keep_unwritten(self, entries: Iterable[Entry]) -> None:
+        self._unwritten.extendleft(reversed(list(entries)))
+
+    def too_noisy(self, key: str, now_ns: int) -> bool:
+        """Whether this key has used up its entries of this second. Keys are slice names, so they are bounded."""
+        begin_ns, count = self._noise.get(key, (now_ns, 0))
+        if now_ns - begin_ns >= _NS:
+            begin_ns, count = now_ns, 0
+        self._noise[key] = (begin_ns, count + 1)
+        return count >= NOISY_PER_S
+
+    def forget_noise(self, key: str) -> None:
+        self._noise.pop(key, None)

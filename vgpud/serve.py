@@ -1,0 +1,224 @@
+"""The command `vgpud`: serve, check-config, version. Refuses early, with one line and a documented exit code.
+
+Order matters: configuration, driver and devices are checked before anything is created, so a daemon that cannot work
+leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import grp
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpud import __version__, paths
+from vgpud import config as configuration
+from vgpud.config import Config
+from vgpud.core.model import Device
+from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError
+
+log = logging.getLogger("vgpud")
+
+LOCK_NAME = "vgpud.lock"
+_LEVELS = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
+
+
+class _Formatter(logging.Formatter):
+    """One line per record; with the journal's level prefix when the journal reads us."""
+
+    def __init__(self) -> None:
+        super().__init__("vgpud: %(message)s" if "JOURNAL_STREAM" in os.environ else "%(asctime)s vgpud: %(message)s")
+        self._journal = "JOURNAL_STREAM" in os.environ
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return f"<{_LEVELS.get(record.levelno, 6)}>{text}" if self._journal else text
+
+
+def notify(message: str) -> None:
+    """Tells the service manager (sd_notify); nothing without one."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    target = "\0" + address[1:] if address.startswith("@") else address
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+            sock.connect(target)
+            sock.send(message.encode())
+    except OSError as error:
+        log.warning("sd_notify: %s", error)
+
+
+def take_lock(runtime: Path) -> int:
+    """Makes sure that we are alone on this runtime directory; keep the descriptor open. Raises ConflictError."""
+    path = runtime / LOCK_NAME
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise DeniedError(f"cannot open {path}: {error.strerror}; run as its owner or choose --runtime-dir") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        pid = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
+        os.close(fd)
+        text = f"another vgpud (pid {pid}) serves {paths.grpc_socket(runtime)}: stop it or choose another --runtime-dir"
+        raise ConflictError(text) from error
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{os.getpid()}\n".encode())
+    return fd
+
+
+def group_id(name: str) -> int:
+    """The gid that may use the API's socket, -1 for ours. Raises ConfigError."""
+    if not name:
+        return -1
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError as error:
+        raise ConfigError(
+            f"group {name!r} does not exist: make it with `groupadd {name}` or leave group out"
+        ) from error
+
+
+def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
+    """The device shell and the devices to share. Raises DriverError, DeviceRefusedError, ConfigError."""
+    from vgpud.devices import Devices, driver_version
+
+    sim_dir, driver, nvml = "", config.driver, config.nvml
+    if config.device == "sim":
+        sim_dir = config.sim_dir or os.environ.get("VGPU_SIM_DIR", "") or str(config.runtime / "sim")
+        driver, nvml = str(paths.sim_lib_dir() / "libcuda.so.1"), str(paths.sim_lib_dir() / "libnvidia-ml.so.1")
+    driver_version(driver, sim_dir)
+    devices = Devices(nvml, sim_dir, config.context_bytes)
+    inventory = devices.inventory(config.device if isinstance(config.device, tuple) else ())
+    devices.refuse_unshareable(inventory)
+    return devices, inventory
+
+
+def raise_file_limit() -> None:
+    """Every attached process costs about ten descriptors: take what the system gives."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def run(config: Config, config_path: Path | None, overrides: dict[str, Any], opened: Any, store: Any) -> None:
+    """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
+    from vgpud.daemon import Daemon
+
+    devices, inventory = opened
+    daemon = Daemon(config, devices, inventory, store)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def reload() -> None:
+        try:
+            waiting = daemon.reload(configuration.load(config_path, **overrides))
+            log.info("configuration read again%s", f"; needs a restart: {', '.join(waiting)}" if waiting else "")
+        except VgpudError as error:
+            log.error("configuration not changed: %s", error)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    daemon.on_housekeeping = lambda: notify("WATCHDOG=1")
+    try:
+        await daemon.start(group_id(config.group), configuration.metrics_address(config))
+    except BaseException:
+        await daemon.stop()
+        raise
+    for device in inventory:
+        log.info("device %d: %s (%s)", device.index, device.name, device.uuid)
+    log.info("serving on %s", paths.grpc_socket(config.runtime))
+    notify(f"READY=1\nMAINPID={os.getpid()}")
+    await stop.wait()
+    notify("STOPPING=1")
+    log.info("stopping; tenants go on as mode %s says", config.mode)
+    await daemon.stop()
+
+
+def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -> None:
+    """Checks everything, then serves. Raises VgpudError."""
+    group_id(config.group)
+    opened = open_devices(config)
+    from vgpud.daemon import prepare_runtime
+    from vgpud.store import Store
+
+    runtime = prepare_runtime(config)
+    lock = take_lock(runtime)
+    raise_file_limit()
+    store = Store(paths.make_private_dir(config.state))
+    try:
+        asyncio.run(run(config, config_path, overrides, opened, store))
+    except OSError as error:
+        raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error
+    finally:
+        os.close(lock)
+
+
+class _Group(click.Group):
+    """Turns our exceptions into one line and their exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except VgpudError as error:
+            click.echo(f"vgpud: {error}", err=True)
+            ctx.exit(int(error.exit_code))
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """The daemon that shares GPUs between programs, each held to its slice.
+
+    Exit codes: 0 stopped, 1 fault, 2 usage or configuration, 3 no working driver, 5 no permission,
+    8 another daemon is running, 9 a device cannot be shared (MPS, exclusive mode, MIG).
+    """
+
+
+@main.command("serve")
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
+@click.option("--runtime-dir", help="Sockets and locks.")
+@click.option("--state-dir", help="What survives restarts.")
+@click.option("--device", multiple=True, help='"auto", "sim" (simulated) or a UUID; repeat for several.')
+@click.option("--sim-dir", help="Directory of the simulated device's server.")
+@click.option("--metrics", help='Address of the Prometheus endpoint, or "off".')
+@click.option("--mode", type=click.Choice(configuration.MODES), help="What tenants do without the daemon.")
+@click.option("--node", help="Name of this node.")
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def serve_command(config_path: Path | None, device: tuple[str, ...], verbose: bool, **flags: str | None) -> None:
+    """Serve the API and the slices until SIGTERM."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter())
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    overrides: dict[str, Any] = dict(flags)
+    if device:
+        overrides["device"] = device[0] if len(device) == 1 and device[0] in ("auto", "sim") else device
+    serve(configuration.load(config_path, **overrides), config_path, overrides)
+
+
+@main.command("check-config")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+def check_config(file: Path | None) -> None:
+    """Say whether a configuration file is right (default: the one that serve would read)."""
+    configuration.load(file)
+    click.echo(f"{file or paths.config_file()}: ok")
+
+
+@main.command()
+def version() -> None:
+    """Print the version."""
+    click.echo(f"vgpud {__version__}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(standalone_mode=True) or ExitCode.OK)
