@@ -24,6 +24,9 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),
         (ADDRESS,),
     ),
+    "test_ledger": (("shim/memory.c", *ARBITER), (ADDRESS, THREAD)),
+    "test_table": (("shim/memory_table.c",), (ADDRESS, THREAD)),
+    "test_wire": (("shim/link_wire.c", "shim/prim.c"), (ADDRESS,)),
 }
 CASES = [(name, sanitizer) for name, (_, sanitizers) in PROGRAMS.items() for sanitizer in sanitizers]
 # -Wno-tsan: gcc does not model fences; those of the seqlocks stand beside atomic accesses, which it does model.
