@@ -217,7 +217,7 @@ def test_banned_in_the_shim(pattern: str) -> None:
 
 
 def test_only_resolve_looks_symbols_up() -> None:
-    others = [n for n in shim_sources() if Path(n).stem not in {"resolve", "hook_resolve"}]
+    others = [n for n in shim_sources() if not Path(n).stem.startswith(("resolve", "hook_resolve"))]
     assert not find(r"\bdl(v?sym|m?open)\s*\(", others)
 
 
@@ -226,7 +226,9 @@ def test_only_prim_makes_raw_system_calls() -> None:
 
 
 def test_only_monotonic_time_in_c() -> None:
+    """NVML's own time stamps are wall-clock microseconds, so its simulation may ask for them."""
     names = [n for n in tracked(".c", ".h") if n == "cuda_hook.c" or n.startswith("shim/")]
+    names = [n for n in names if not n.startswith("shim/simgpu/nvml/")]
     assert not find(r"\bCLOCK_REALTIME|\bgettimeofday\s*\(|\btime\s*\(\s*(NULL|0)\s*\)", names)
 
 
@@ -261,14 +263,15 @@ def _version(text: str) -> tuple[int, ...]:
 def test_readme_commands_exist() -> None:
     """Every `make WORD` of the README is a target, every `vgpu WORD` a command of the command line."""
     readme = (ROOT / "README.md").read_text()
-    code = "\n".join(re.findall(r"```console\n(.*?)```", readme, flags=re.S) + re.findall(r"`([^`\n]+)`", readme))
+    blocks = re.findall(r"```console\n(.*?)```", readme, flags=re.S)
+    code = "\n".join(blocks + re.findall(r"`([^`\n]+)`", readme))
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    wanted = set(re.findall(r"\bmake ([a-z-]+)", code))
+    wanted = set(re.findall(r"^make ([a-z-]+)", code, flags=re.M))
     assert {"demo", "test"} <= wanted <= targets, f"no such make target: {wanted - targets}"
 
     from vgpud.cli.main import COMMANDS
 
-    named = set(re.findall(r"(?:^|[$`] ?)vgpu ([a-z]+)", code, flags=re.M))
+    named = set(re.findall(r"^vgpu ([a-z]+)", code, flags=re.M))
     assert named <= set(COMMANDS), f"no such command of vgpu: {named - set(COMMANDS)}"
 
 
