@@ -1,8 +1,8 @@
 """Is memory exact? A slice's free memory after its context, everything of it, one granule more, and after kill -9.
 
 Simulated and real device alike: a C program in a slice asks the driver; the limit, the context's cost and the granule
-are what the daemon says. The holder is then killed with SIGKILL, and a second process of the slice, which has its context
-already, measures when the memory is free again.
+are what the daemon says. The holder is then killed with SIGKILL, and a second process of the slice, which has its
+context already, measures when the memory is free again.
 """
 
 from __future__ import annotations

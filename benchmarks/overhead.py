@@ -48,9 +48,10 @@ def measure(own: OwnSystem, stub: Path, state: str, mode: str, threads: int, cal
     """Runs the C program in a slice. Raises PartError when it fails or when the gate was not in the wanted state."""
     amounts, _ = STATES[state]
     program = str(harness.build("tenants/overhead.c"))
-    command = [program, mode, str(stub), str(threads), str(PAIRS), str(calls), *more]
+    # `vgpu run` names the simulated driver itself; the stub takes its place only here
+    command = ["env", f"VGPU_DRIVER={stub}", program, mode, str(stub), str(threads), str(PAIRS), str(calls), *more]
     name = f"{state}-{mode}-{threads}"
-    part = own.run(name, amounts, command, {"VGPU_DRIVER": str(stub)})
+    part = own.run(name, amounts, command)
     gates = set()
     while part.running:
         gates.add(gate_of(own, name))
