@@ -25,11 +25,13 @@ PRELOADED = ("libvgpu.so", "libvgpu-ml.so")
 NEEDED_ALLOWED = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
 #: besides the driver's own names
 EXPORTED_EXTRA = {
-    "libvgpu.so": {"dlopen", "vgpu_marker"},
-    "libvgpu-ml.so": {"vgpu_ml_marker"},
+    "libvgpu.so": {"dlopen", "vg_shim_marker"},
+    "libvgpu-ml.so": {"vg_shim_marker"},
     "sim/libcuda.so.1": set(),
     "sim/libnvidia-ml.so.1": set(),
 }
+#: entries without a name yet: fitting gives them the names that only the driver at hand has
+SPARE_PREFIX = "vg_spare_"
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> str:
@@ -155,8 +157,8 @@ def test_exports_the_drivers_names_only(name: str) -> None:
     names = exported(name)
     prefix = "nvml" if "ml" in Path(name).name else "cu"
     strangers = {n for n in names if not re.match(rf"{prefix}[A-Z]", n)} - EXPORTED_EXTRA[name]
-    spare = {n for n in strangers if len(n) == 80}
-    assert strangers == spare, f"{name} shows {sorted(strangers - spare)}"
+    unknown = {n for n in strangers if not n.startswith(SPARE_PREFIX)}
+    assert not unknown, f"{name} shows {sorted(unknown)}"
     assert len(names) > 50
 
 

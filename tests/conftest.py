@@ -1,0 +1,80 @@
+"""Shared by all tests: a clean environment, what a machine must have for marked tests, and private systems."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from vgpud.cli.own_system import OwnSystem
+
+ROOT = Path(__file__).resolve().parent.parent
+LIB = ROOT / "vgpud" / "lib"
+#: two devices, small enough that a test can fill them
+SIM_CONFIG = {"devices": "2", "memory": "4GiB"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What a user has set for himself says nothing to a test, and the tests' own programs must not meet his daemon."""
+    for name in list(os.environ):
+        if name.startswith("VGPU") or name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
+            del os.environ[name]
+    if not (LIB / "libvgpu.so").exists():
+        raise pytest.UsageError("the libraries are not built: run `make test`, or python shim/build_shim.py")
+
+
+def _real_device() -> bool:
+    """True when the machine has a driver that finds a device."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips, with the reason, what this machine or this user cannot run."""
+    if os.geteuid() != 0:
+        for item in items:
+            if item.get_closest_marker("root"):
+                item.add_marker(pytest.mark.skip(reason="needs root"))
+    gpu_items = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu_items and not _real_device():
+        for item in gpu_items:
+            item.add_marker(pytest.mark.skip(reason="needs a real device"))
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A private directory with a short name: the path of a unix socket may have 107 bytes."""
+    path = Path(tempfile.mkdtemp(prefix="vgpu-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def make_system(short_dir: Path) -> Iterator[Callable[..., OwnSystem]]:
+    """Starts systems (simulated device and daemon, as a user has them) that are stopped at the end of the test."""
+    started: list[OwnSystem] = []
+
+    def make(sim: Mapping[str, str] = SIM_CONFIG, config: Sequence[str] = ()) -> OwnSystem:
+        system = OwnSystem(short_dir / f"s{len(started)}", sim, config)
+        system.__enter__()
+        started.append(system)
+        return system
+
+    yield make
+    for system in reversed(started):
+        system.stop()
+
+
+@pytest.fixture
+def system(make_system: Callable[..., OwnSystem]) -> OwnSystem:
+    """One private system: a daemon on two simulated devices."""
+    return make_system()
