@@ -1,0 +1,124 @@
+"""Every entry point has one row on purpose; what is generated is current; hand-written families are complete."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import cudaspec
+import emit
+import generate
+import hookdef
+import pytest
+from cudaspec import EntryPoint, SpecError
+
+from tests.shim.conftest import ROOT
+from vgpud import elf
+
+ENTRIES = tuple(EntryPoint(name, "CUresult", ()) for name in ("cuA", "cuA_v2", "cuA_v2_ptsz", "cuAb", "cuB"))
+
+
+def rows_of(tmp_path: Path, text: str) -> list[hookdef.Row]:
+    (tmp_path / "hooks.def").write_text(text)
+    return hookdef.read_rows(tmp_path / "hooks.def")
+
+
+def test_every_entry_point_has_one_row(surface: cudaspec.Surface, rows: dict[str, hookdef.Row]) -> None:
+    assert set(rows) == {e.name for e in surface.entries}
+    assert surface.version == 13000
+    assert len(surface.entries) == 672  # 634 of cuda.h, the others of cudaGL.h, cudaEGL.h, cudaVDPAU.h, cudaProfiler.h
+
+
+def test_twins_behave_alike(rows: dict[str, hookdef.Row]) -> None:
+    """A per-thread twin never has another row than its legacy function."""
+    for name, row in rows.items():
+        if name.endswith(("_ptsz", "_ptds")) and name[:-5] in rows:
+            assert rows[name[:-5]].behaviour == row.behaviour, name
+
+
+def test_a_row_serves_versions_and_twins(tmp_path: Path) -> None:
+    found = hookdef.assign(ENTRIES, rows_of(tmp_path, "cuA gate x\ncuA{b} pass x\ncuB sync x\n"))
+    assert [found[e.name].behaviour for e in ENTRIES] == ["gate", "gate", "gate", "pass", "sync"]
+
+
+def test_a_row_with_a_version_takes_it_out(tmp_path: Path) -> None:
+    found = hookdef.assign(ENTRIES, rows_of(tmp_path, "# comment\n\ncuA gate x\ncuA_v2 custom x\ncu{Ab,B} pass x\n"))
+    assert [found[e.name].behaviour for e in ENTRIES] == ["gate", "custom", "custom", "pass", "pass"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("cuA pass x\ncuB pass x\n", "cuAb has no row"),
+        ("cuA* pass x\ncuB pass x\ncuAb gate x\n", "cuAb has 2 rows: lines 1, 3"),
+        ("cu* pass x\ncuNothing* gate x\n", "line 2: cuNothing* meets no entry point"),
+        ("cu{A,Ab,B,C} pass x\n", "line 1: cuC meets no entry point"),
+        ("cu* maybe x\n", "hooks.def:1: expected"),
+        ("cu* pass\n", "hooks.def:1: expected"),
+    ],
+)
+def test_mistakes_are_named(text: str, says: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=says.replace("*", r"\*").replace("|", r"\|")):
+        hookdef.assign(ENTRIES, rows_of(tmp_path, text))
+
+
+def test_generated_files_are_current() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "shim/generate.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_drift_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in generate.GEN.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "hook_sync.c").write_text("edited by hand\n")
+    (tmp_path / "left_over.c").write_text("nobody writes this any more\n")
+    monkeypatch.setattr(generate, "GEN", tmp_path)
+    assert generate.main(["--check"]) == 1
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == [
+        "shim/gen/hook_sync.c",
+        "shim/gen/left_over.c",
+    ]
+
+
+def test_the_committed_header_says_what_the_toolkit_says(surface: cudaspec.Surface) -> None:
+    include = cudaspec.find_toolkit()
+    if include is None or any(not (include / h).is_file() for h in cudaspec.HEADERS):
+        pytest.skip("no CUDA toolkit with development headers here")
+    toolkit = cudaspec.read_toolkit(include)
+    if toolkit.version != surface.version:
+        pytest.skip(f"the toolkit here is {toolkit.version}, the committed header {surface.version}")
+    assert emit.cuda_abi(toolkit) == (ROOT / "shim/gen/cuda_abi.h").read_text()
+
+
+def sizes(folder: Path, include: list[str], types: list[str], head: str) -> str:
+    """What the C compiler says of the size of each type."""
+    folder.mkdir()
+    prints = "".join(f'printf("{t} %zu\\n", sizeof({t}));\n' for t in types)
+    (folder / "sizes.c").write_text(f"{head}\n#include <stdio.h>\nint main(void) {{\n{prints}}}\n")
+    subprocess.run(["gcc", "-std=gnu11", "-w", *include, "-o", folder / "sizes", folder / "sizes.c"], check=True)
+    return subprocess.run([folder / "sizes"], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_committed_header_has_the_layouts_of_the_toolkit(surface: cudaspec.Surface, tmp_path: Path) -> None:
+    """A program and the hook must agree on the size of everything that is handed over."""
+    include = cudaspec.find_toolkit()
+    if include is None or cudaspec.read_toolkit(include).version != surface.version:
+        pytest.skip("no CUDA toolkit of the committed header's version here")
+    types = sorted({match[1] for match in re.finditer(r"^} (CU\w+);", surface.types, re.MULTILINE)})
+    types = [t for t in types if not t.startswith(("CUegl", "CUGL"))]
+    ours = sizes(tmp_path / "ours", [f"-iquote{ROOT / 'shim'}"], types, '#include "gen/cuda_abi.h"')
+    head = "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>"
+    assert ours == sizes(tmp_path / "theirs", [f"-I{include}"], types, head)
+    assert len(types) > 100
+
+
+def test_hand_written_families_are_complete(shim: Path, rows: dict[str, hookdef.Row]) -> None:
+    """A memory or custom row without a body of its own falls back to a weak trampoline: none may be left."""
+    exports = elf.Elf(shim).exports()
+    hand_written = {name for name, row in rows.items() if row.behaviour in hookdef.HAND_WRITTEN}
+    assert sorted(name for name in hand_written if exports[name].binding == elf.STB_WEAK) == []
+    assert {name for name in rows if exports[name].binding == elf.STB_WEAK} <= hand_written

@@ -1,0 +1,78 @@
+"""What libvgpu.so is as a file, and that preloading it into programs without CUDA changes nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import cudaspec
+import pytest
+
+from tests.shim.conftest import ROOT, Run
+from vgpud import elf, fit
+
+PROGRAMS = {
+    "true": ["/bin/true"],
+    "false": ["/bin/false"],
+    "bash": ["bash", "-c", "echo $((6 * 7)); ls / | wc -l; exit 5"],
+    "python": [sys.executable, "-c", "import ctypes, json, sys; print(json.dumps([1])); sys.exit(7)"],
+    "no-program": ["/bin/sh", "-c", "exec /nowhere/at/all"],
+}
+
+
+def test_exports_are_held_exactly(shim: Path, surface: cudaspec.Surface) -> None:
+    exports = set(elf.Elf(shim).exports())
+    spares = {name for name in exports if name.startswith(fit.SPARE_PREFIX)}
+    assert exports - spares == {e.name for e in surface.entries} | {"dlopen", "vg_shim_marker"}
+    assert len(spares) == 256
+    assert min(map(len, spares)) == 80
+
+
+def test_needs_nothing_but_libc(shim: Path) -> None:
+    allowed = re.compile(r"lib(c|dl|pthread)\.so\.\d+|ld-linux[-\w]*\.so\.\d+")
+    assert [n for n in elf.Elf(shim).needed() if not allowed.fullmatch(n)] == []
+
+
+def test_no_constructors(shim: Path) -> None:
+    """The compiler's own frame_dummy is the only entry of .init_array, its counterpart of .fini_array."""
+    sections = subprocess.run(["readelf", "-SW", shim], capture_output=True, text=True, check=True).stdout
+    for name in (".init_array", ".fini_array"):
+        match = re.search(rf"\{name}\s+\w+\s+\w+\s+\w+\s+(\w+)", sections)
+        assert match is None or int(match[1], 16) == 8, f"{name}: {match and match[1]} bytes"
+    assert not re.search(r"\.(ctors|dtors|preinit_array)\s", sections)
+
+
+def test_linked_as_fitting_and_safety_need(shim: Path) -> None:
+    """sysv hash for vgpud/fit.py, one anonymous version so that dlopen is interposed, no writable code, not unloadable."""
+    dynamic = subprocess.run(["readelf", "-dW", shim], capture_output=True, text=True, check=True).stdout
+    headers = subprocess.run(["readelf", "-lW", shim], capture_output=True, text=True, check=True).stdout
+    assert "(HASH)" in dynamic and "(GNU_HASH)" not in dynamic and "(VERDEF)" not in dynamic
+    assert "libcuda.so.1" in dynamic and "BIND_NOW" in dynamic and "NODELETE" in dynamic and "SYMBOLIC" in dynamic
+    assert "GNU_RELRO" in headers and "TEXTREL" not in dynamic
+    assert not re.search(r"GNU_STACK.*RWE", headers)
+
+
+@pytest.mark.parametrize("environment", [{}, {"LD_BIND_NOW": "1"}], ids=["lazy", "bind-now"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_preloading_changes_nothing(program: str, environment: dict[str, str], shim: Path, run: Run) -> None:
+    command: list[str | Path] = list(PROGRAMS[program])
+    before, after = run(command, environment=environment), run(command, hook=shim, environment=environment)
+    assert (after.returncode, after.stdout, after.stderr) == (before.returncode, before.stdout, before.stderr)
+
+
+def test_only_resolve_touches_the_dynamic_loader() -> None:
+    called = re.compile(r"(?<![\w\"])(dlsym|dlvsym|dlopen|dlmopen|dlinfo|dladdr1?|dlclose|dlerror)\(")
+    found = {}
+    for path in [*ROOT.glob("shim/*.c"), *ROOT.glob("shim/gen/hook_*.c"), ROOT / "cuda_hook.c"]:
+        text = re.sub(r"/\*.*?\*/|//[^\n]*|\"(\\.|[^\"\\])*\"", "", path.read_text(), flags=re.DOTALL)
+        if not path.name.startswith("resolve") and called.search(text):
+            found[path.name] = called.findall(text)
+    assert found == {}
+
+
+def test_the_build_needs_nothing_of_cuda() -> None:
+    sources = [p for p in [*ROOT.glob("shim/**/*.[chS]"), ROOT / "cuda_hook.c"] if p.is_file()]
+    named = re.compile(r"#\s*include\s*[<\"](cuda|cudaGL|cudaEGL|nvml)\.h[>\"]")
+    assert [p.name for p in sources if named.search(p.read_text())] == []
