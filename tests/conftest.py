@@ -16,7 +16,7 @@ from vgpud.cli.own_system import OwnSystem
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
 #: two devices, small enough that a test can fill them
-SIM_CONFIG = {"devices": "2", "memory": "4GiB"}
+SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
