@@ -47,7 +47,6 @@ struct sim_exec {
   struct sim_graph *graph; /* a clone; owned */
   struct sim_node **order; /* its nodes, each behind what it depends on */
   uint64_t flags;
-  uint32_t lock; /* launches of one executable do not run into each other */
 };
 
 /* graph.c */
@@ -78,5 +77,7 @@ CUresult sim_graph_run(struct sim_node *const *order, uint32_t count, struct sim
 /* capture.c */
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
 CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
+/* Work in the legacy stream while a stream that waits for it captures: refused, and ends that capture. */
+CUresult sim_capture_implicit(struct sim_stream *stream);
 
 #endif

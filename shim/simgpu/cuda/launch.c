@@ -88,7 +88,8 @@ static CUresult submit(struct sim_stream *stream, const struct sim_launch *launc
   const struct sim_function *function = launch->function;
   if (function->module != NULL && function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != NULL) return sim_capture_kernel(stream, launch);
-  CUresult result = sim_launch_compute(launch);
+  CUresult result = sim_capture_implicit(stream);
+  if (result == CUDA_SUCCESS) result = sim_launch_compute(launch);
   if (result == CUDA_ERROR_ILLEGAL_ADDRESS) {
     stream->context->sticky = result; /* noticed by the next call, as with a real fault */
     return CUDA_SUCCESS;

@@ -1,0 +1,251 @@
+/*
+ * capture.c - stream capture: begin, end, what is asked about it, and the rules about calls that do not go with it
+ * (programming guide, "Stream Capture"). Called by programs and, through the hooks of sim.h, by the core.
+ */
+#include "capture.h"
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sim_capture *captures;
+static uint32_t capture_count;
+static uint64_t last_id;
+static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+void sim_capture_lock(void) {
+  pthread_mutex_lock(&lock);
+}
+void sim_capture_unlock(void) {
+  pthread_mutex_unlock(&lock);
+}
+
+CUresult sim_tail_add(struct sim_tail *tail, struct sim_node *const *nodes, uint32_t count) {
+  struct sim_node **list = realloc(tail->nodes, (tail->count + count + 1) * sizeof *list);
+  if (list == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  tail->nodes = list;
+  for (uint32_t i = 0; i < count; i++) {
+    bool known = false;
+    for (uint32_t j = 0; j < tail->count && !known; j++) known = list[j] == nodes[i];
+    if (!known) list[tail->count++] = nodes[i];
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_tail_set(struct sim_tail *tail, struct sim_node *const *nodes, uint32_t count) {
+  tail->count = 0;
+  return sim_tail_add(tail, nodes, count);
+}
+
+struct sim_tail *sim_capture_join(struct sim_capture *capture, struct sim_stream *stream) {
+  struct sim_tail *tail = calloc(1, sizeof *tail);
+  if (tail == NULL) return NULL;
+  tail->capture = capture;
+  tail->stream = stream;
+  tail->next = capture->tails;
+  capture->tails = tail;
+  stream->capture = tail;
+  return tail;
+}
+
+static bool is_legacy(const struct sim_stream *stream) {
+  return stream == &stream->context->legacy;
+}
+
+static CUresult begin(CUstream handle, bool per_thread, struct sim_graph *graph, const CUgraphNode *nodes, size_t count,
+                      CUstreamCaptureMode mode) {
+  struct sim_context *context;
+  struct sim_stream *stream;
+  CUresult result = sim_enter(&context);
+  if (result == CUDA_SUCCESS) result = sim_stream_find(handle, per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture != NULL) return CUDA_ERROR_ILLEGAL_STATE;
+  struct sim_capture *capture = calloc(1, sizeof *capture);
+  if (capture == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  capture->foreign_graph = graph != NULL;
+  capture->graph = graph != NULL ? graph : sim_graph_make();
+  capture->mode = mode;
+  capture->status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  capture->thread = pthread_self();
+  capture->origin = stream;
+  sim_capture_lock();
+  struct sim_tail *tail = capture->graph == NULL ? NULL : sim_capture_join(capture, stream);
+  result = tail == NULL ? CUDA_ERROR_OUT_OF_MEMORY : sim_tail_set(tail, (struct sim_node *const *)nodes, count);
+  if (result == CUDA_SUCCESS) {
+    capture->id = ++last_id;
+    capture->next = captures;
+    captures = capture;
+    VG_STORE(&capture_count, capture_count + 1);
+  }
+  sim_capture_unlock();
+  if (result != CUDA_SUCCESS) free(capture);
+  return result;
+}
+
+#define BEGIN(name, mode_of, per_thread, ...)                                                                          \
+  SIM_PUBLIC CUresult name(CUstream stream __VA_OPT__(, ) __VA_ARGS__) {                                               \
+    return begin(stream, per_thread, NULL, NULL, 0, mode_of);                                                          \
+  }
+BEGIN(cuStreamBeginCapture, CU_STREAM_CAPTURE_MODE_GLOBAL, false)
+BEGIN(cuStreamBeginCapture_ptsz, CU_STREAM_CAPTURE_MODE_GLOBAL, true)
+BEGIN(cuStreamBeginCapture_v2, mode, false, CUstreamCaptureMode mode)
+BEGIN(cuStreamBeginCapture_v2_ptsz, mode, true, CUstreamCaptureMode mode)
+
+static CUresult begin_to_graph(CUstream stream, bool per_thread, CUgraph handle, const CUgraphNode *nodes, size_t count,
+                               CUstreamCaptureMode mode) {
+  struct sim_graph *graph = sim_graph_find(handle);
+  if (graph == NULL || (count != 0 && nodes == NULL)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    struct sim_node *node = sim_node_find(nodes[i]);
+    if (node == NULL || node->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+  }
+  return begin(stream, per_thread, graph, nodes, count, mode);
+}
+
+SIM_PUBLIC CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+                                                const CUgraphEdgeData *data, size_t count, CUstreamCaptureMode mode) {
+  (void)data;
+  return begin_to_graph(stream, false, graph, nodes, count, mode);
+}
+
+SIM_PUBLIC CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+                                                     const CUgraphEdgeData *data, size_t count,
+                                                     CUstreamCaptureMode mode) {
+  (void)data;
+  return begin_to_graph(stream, true, graph, nodes, count, mode);
+}
+
+static void mark_ancestors(const struct sim_node *node, bool *ret_reached) {
+  if (ret_reached[node->index]) return;
+  ret_reached[node->index] = true;
+  for (uint32_t i = 0; i < node->dependency_count; i++) mark_ancestors(node->dependencies[i], ret_reached);
+}
+
+/* Everything that other streams were given must come before where the first stream stands. */
+static CUresult check_joined(const struct sim_capture *capture, const struct sim_tail *origin) {
+  bool *reached = calloc(capture->graph->count + 1, sizeof *reached), joined = true;
+  if (reached == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < origin->count; i++) mark_ancestors(origin->nodes[i], reached);
+  for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
+    for (uint32_t i = 0; i < t->count; i++) joined = joined && reached[t->nodes[i]->index];
+  free(reached);
+  return joined ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+}
+
+static void end_list(struct sim_capture *capture) {
+  for (struct sim_capture **at = &captures; *at != NULL; at = &(*at)->next) {
+    if (*at != capture) continue;
+    *at = capture->next;
+    VG_STORE(&capture_count, capture_count - 1);
+    break;
+  }
+  while (capture->tails != NULL) {
+    struct sim_tail *tail = capture->tails;
+    capture->tails = tail->next;
+    tail->stream->capture = NULL;
+    free(tail->nodes);
+    free(tail);
+  }
+  while (capture->marks != NULL) {
+    struct sim_mark *mark = capture->marks;
+    capture->marks = mark->next;
+    struct sim_event *event = sim_event_find((CUevent)mark->event);
+    if (event != NULL && event->capture == mark) event->capture = NULL;
+    free(mark->nodes);
+    free(mark);
+  }
+}
+
+static CUresult end(CUstream handle, bool per_thread, CUgraph *ret_graph) {
+  struct sim_context *context;
+  struct sim_stream *stream;
+  CUresult result = sim_enter(&context);
+  if (result == CUDA_SUCCESS) result = sim_stream_find(handle, per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (ret_graph == NULL) return CUDA_ERROR_INVALID_VALUE;
+  sim_capture_lock();
+  struct sim_tail *tail = stream->capture;
+  struct sim_capture *capture = tail == NULL ? NULL : tail->capture;
+  if (capture == NULL)
+    result = CUDA_ERROR_ILLEGAL_STATE;
+  else if (capture->origin != stream)
+    result = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+  else if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(capture->thread, pthread_self()))
+    result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  if (result != CUDA_SUCCESS) {
+    sim_capture_unlock();
+    return result;
+  }
+  result = capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE ? check_joined(capture, tail)
+                                                              : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  end_list(capture);
+  sim_capture_unlock();
+  *ret_graph = result == CUDA_SUCCESS ? (CUgraph)capture->graph : NULL;
+  if (result != CUDA_SUCCESS && !capture->foreign_graph) sim_graph_free(capture->graph);
+  free(capture);
+  return result;
+}
+
+SIM_PUBLIC CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret_graph) {
+  return end(stream, false, ret_graph);
+}
+SIM_PUBLIC CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret_graph) {
+  return end(stream, true, ret_graph);
+}
+
+SIM_PUBLIC CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
+  if (mode == NULL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
+  CUstreamCaptureMode before = thread_mode;
+  thread_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
+/* Ends the captures that a call breaks; returns what the call answers. */
+static CUresult invalidate(bool (*breaks)(const struct sim_capture *, const struct sim_stream *),
+                           const struct sim_stream *stream, CUresult code) {
+  CUresult result = CUDA_SUCCESS;
+  sim_capture_lock();
+  for (struct sim_capture *c = captures; c != NULL; c = c->next) {
+    if (!breaks(c, stream)) continue;
+    c->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    result = code;
+  }
+  sim_capture_unlock();
+  return result;
+}
+
+static bool breaks_thread(const struct sim_capture *capture, const struct sim_stream *stream) {
+  (void)stream;
+  bool own = pthread_equal(capture->thread, pthread_self());
+  if (own) return capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+  return capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+static bool breaks_stream(const struct sim_capture *capture, const struct sim_stream *stream) {
+  const struct sim_tail *tail = stream->capture;
+  return tail != NULL && tail->capture == capture;
+}
+
+static bool breaks_legacy(const struct sim_capture *capture, const struct sim_stream *legacy) {
+  for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
+    if (t->stream->context == legacy->context && (t->stream->flags & CU_STREAM_NON_BLOCKING) == 0) return true;
+  return false;
+}
+
+CUresult sim_capture_unsafe(void) {
+  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0) || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+    return CUDA_SUCCESS;
+  return invalidate(breaks_thread, NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+CUresult sim_capture_implicit(struct sim_stream *stream) {
+  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0) || !is_legacy(stream)) return CUDA_SUCCESS;
+  return invalidate(breaks_legacy, stream, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+}
+
+CUresult sim_capture_stream_unsafe(struct sim_stream *stream) {
+  if (stream->capture == NULL) return sim_capture_implicit(stream);
+  return invalidate(breaks_stream, stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}

@@ -1,0 +1,47 @@
+/*
+ * capture.h - a stream capture: the streams that take part and where each stands. Shared by capture.c (begin, end,
+ * rules) and capture_work.c (what the streams are given to do meanwhile).
+ */
+#ifndef VG_SIM_CAPTURE_H
+#define VG_SIM_CAPTURE_H
+#include "graph.h"
+#include <pthread.h>
+
+/* Where a stream stands: the nodes that its next one depends on. stream->capture points to it. */
+struct sim_tail {
+  struct sim_capture *capture;
+  struct sim_stream *stream;
+  struct sim_node **nodes;
+  uint32_t count;
+  struct sim_tail *next;
+};
+
+/* Where an event stands that was recorded into a capture. event->capture points to it. */
+struct sim_mark {
+  struct sim_capture *capture;
+  struct sim_event *event;
+  struct sim_node **nodes;
+  uint32_t count;
+  struct sim_mark *next;
+};
+
+struct sim_capture {
+  struct sim_graph *graph;
+  bool foreign_graph; /* cuStreamBeginCaptureToGraph: the program's */
+  uint64_t id;
+  CUstreamCaptureMode mode;
+  CUstreamCaptureStatus status;
+  pthread_t thread;
+  struct sim_stream *origin;
+  struct sim_tail *tails;
+  struct sim_mark *marks;
+  struct sim_capture *next;
+};
+
+void sim_capture_lock(void); /* of the list of captures and everything in them */
+void sim_capture_unlock(void);
+struct sim_tail *sim_capture_join(struct sim_capture *capture, struct sim_stream *stream); /* NULL: no memory */
+CUresult sim_tail_set(struct sim_tail *tail, struct sim_node *const *nodes, uint32_t count);
+CUresult sim_tail_add(struct sim_tail *tail, struct sim_node *const *nodes, uint32_t count);
+
+#endif

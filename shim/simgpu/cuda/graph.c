@@ -1,0 +1,251 @@
+/*
+ * graph.c - graphs as data: nodes, edges, copies, and the questions about them. Called by programs, capture.c and
+ * graph_exec.c. What a node does is made in graph_nodes.c, running it in graph_run.c.
+ */
+#include "graph.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct sim_slab graphs = SIM_SLAB(sizeof(struct sim_graph), 1 << 18);
+static struct sim_slab nodes = SIM_SLAB(sizeof(struct sim_node), 1 << 22);
+
+struct sim_graph *sim_graph_find(CUgraph handle) {
+  return sim_slab_find(&graphs, handle, SIM_GRAPH_MAGIC);
+}
+struct sim_node *sim_node_find(CUgraphNode handle) {
+  return sim_slab_find(&nodes, handle, SIM_NODE_MAGIC);
+}
+
+struct sim_graph *sim_graph_make(void) {
+  return sim_slab_get(&graphs, SIM_GRAPH_MAGIC);
+}
+
+void sim_node_drop_work(struct sim_node *node) {
+  if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    free(node->kernel.launch.params);
+    free(node->kernel.pointers);
+    memset(&node->kernel, 0, sizeof node->kernel);
+  } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child != NULL) {
+    sim_graph_free(node->child);
+    node->child = NULL;
+  }
+}
+
+static void put_node(struct sim_node *node) {
+  sim_node_drop_work(node);
+  free(node->dependencies);
+  sim_slab_put(&nodes, node);
+}
+
+void sim_graph_free(struct sim_graph *graph) {
+  for (uint32_t i = 0; i < graph->count; i++) put_node(graph->nodes[i]);
+  free(graph->nodes);
+  sim_slab_put(&graphs, graph);
+}
+
+void sim_node_free(struct sim_node *node) {
+  struct sim_graph *graph = node->graph;
+  for (uint32_t i = 0; i < graph->count; i++) {
+    struct sim_node *other = graph->nodes[i];
+    uint32_t kept = 0;
+    for (uint32_t j = 0; j < other->dependency_count; j++)
+      if (other->dependencies[j] != node) other->dependencies[kept++] = other->dependencies[j];
+    other->dependency_count = kept;
+    if (i > node->index) {
+      other->index = i - 1;
+      graph->nodes[i - 1] = other;
+    }
+  }
+  graph->count--;
+  put_node(node);
+}
+
+/* Capacities are powers of two, so the count alone tells when there is no more room. */
+static void *grow(void *list, uint32_t count) {
+  if (count != 0 && (count & (count - 1)) != 0) return list;
+  return realloc(list, (count == 0 ? 1 : 2 * (size_t)count) * sizeof(void *));
+}
+
+CUresult sim_node_depend(struct sim_node *node, struct sim_node *on) {
+  for (uint32_t i = 0; i < node->dependency_count; i++)
+    if (node->dependencies[i] == on) return CUDA_SUCCESS;
+  struct sim_node **list = grow(node->dependencies, node->dependency_count);
+  if (list == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  node->dependencies = list;
+  list[node->dependency_count++] = on;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_node_make(struct sim_graph *graph, CUgraphNodeType type, struct sim_node *const *dependencies,
+                       size_t count, struct sim_node **ret_node) {
+  struct sim_node **list = grow(graph->nodes, graph->count);
+  struct sim_node *node = list == NULL ? NULL : sim_slab_get(&nodes, SIM_NODE_MAGIC);
+  if (list != NULL) graph->nodes = list;
+  if (node == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  node->graph = graph;
+  node->type = type;
+  node->enabled = true;
+  node->index = graph->count;
+  list[graph->count++] = node;
+  CUresult result = CUDA_SUCCESS;
+  for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    struct sim_node *on = sim_node_find((CUgraphNode)dependencies[i]);
+    result = on == NULL || on->graph != graph ? CUDA_ERROR_INVALID_VALUE : sim_node_depend(node, on);
+  }
+  if (result != CUDA_SUCCESS)
+    sim_node_free(node);
+  else
+    *ret_node = node;
+  return result;
+}
+
+CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from) {
+  node->context = from->context;
+  switch (from->type) {
+  case CU_GRAPH_NODE_TYPE_KERNEL:
+    return sim_node_set_launch(node, &from->kernel.launch, from->context);
+  case CU_GRAPH_NODE_TYPE_MEMCPY:
+    node->copy = from->copy;
+    return CUDA_SUCCESS;
+  case CU_GRAPH_NODE_TYPE_MEMSET:
+    node->set = from->set;
+    return CUDA_SUCCESS;
+  case CU_GRAPH_NODE_TYPE_HOST:
+    node->host = from->host;
+    return CUDA_SUCCESS;
+  case CU_GRAPH_NODE_TYPE_GRAPH: {
+    struct sim_graph *child;
+    CUresult result = sim_graph_copy(from->child, &child);
+    if (result != CUDA_SUCCESS) return result;
+    sim_node_drop_work(node);
+    child->owned = true;
+    node->child = child;
+    return CUDA_SUCCESS;
+  }
+  case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+  case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+    node->event = from->event;
+    return CUDA_SUCCESS;
+  default:
+    return CUDA_SUCCESS;
+  }
+}
+
+CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy) {
+  struct sim_graph *copy = sim_graph_make();
+  if (copy == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  copy->original = graph;
+  CUresult result = CUDA_SUCCESS;
+  for (uint32_t i = 0; i < graph->count && result == CUDA_SUCCESS; i++) {
+    struct sim_node *node;
+    result = sim_node_make(copy, graph->nodes[i]->type, NULL, 0, &node);
+    if (result != CUDA_SUCCESS) break;
+    node->original = graph->nodes[i];
+    node->enabled = graph->nodes[i]->enabled;
+    result = sim_node_copy_work(node, graph->nodes[i]);
+  }
+  for (uint32_t i = 0; i < copy->count && result == CUDA_SUCCESS; i++)
+    for (uint32_t j = 0; j < graph->nodes[i]->dependency_count && result == CUDA_SUCCESS; j++)
+      result = sim_node_depend(copy->nodes[i], copy->nodes[graph->nodes[i]->dependencies[j]->index]);
+  if (result != CUDA_SUCCESS)
+    sim_graph_free(copy);
+  else
+    *ret_copy = copy;
+  return result;
+}
+
+SIM_PUBLIC CUresult cuGraphCreate(CUgraph *ret_graph, unsigned flags) {
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  if (ret_graph == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  struct sim_graph *graph = sim_graph_make();
+  if (graph == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  *ret_graph = (CUgraph)graph;
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuGraphDestroy(CUgraph handle) {
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_graph *graph = sim_graph_find(handle);
+  if (graph == NULL || graph->owned) return CUDA_ERROR_INVALID_VALUE;
+  sim_graph_free(graph);
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuGraphClone(CUgraph *ret_graph, CUgraph handle) {
+  struct sim_graph *graph = sim_graph_find(handle), *copy;
+  if (graph == NULL || ret_graph == NULL) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = sim_graph_copy(graph, &copy);
+  if (result == CUDA_SUCCESS) *ret_graph = (CUgraph)copy;
+  return result;
+}
+
+SIM_PUBLIC CUresult cuGraphNodeFindInClone(CUgraphNode *ret_node, CUgraphNode original, CUgraph handle) {
+  struct sim_graph *graph = sim_graph_find(handle);
+  struct sim_node *node = sim_node_find(original);
+  if (graph == NULL || node == NULL || ret_node == NULL) return CUDA_ERROR_INVALID_VALUE;
+  for (uint32_t i = 0; i < graph->count; i++) {
+    if (graph->nodes[i]->original != node) continue;
+    *ret_node = (CUgraphNode)graph->nodes[i];
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_PUBLIC CUresult cuGraphDestroyNode(CUgraphNode handle) {
+  struct sim_node *node = sim_node_find(handle);
+  if (node == NULL) return CUDA_ERROR_INVALID_VALUE;
+  sim_node_free(node);
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *ret_type) {
+  struct sim_node *node = sim_node_find(handle);
+  if (node == NULL || ret_type == NULL) return CUDA_ERROR_INVALID_VALUE;
+  *ret_type = node->type;
+  return CUDA_SUCCESS;
+}
+
+static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count, bool add) {
+  struct sim_graph *graph = sim_graph_find(handle);
+  if (graph == NULL || (count != 0 && (from == NULL || to == NULL))) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++) {
+    struct sim_node *before = sim_node_find(from[i]), *after = sim_node_find(to[i]);
+    if (before == NULL || after == NULL || before->graph != graph || after->graph != graph || before == after)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (add) {
+      CUresult result = sim_node_depend(after, before);
+      if (result != CUDA_SUCCESS) return result;
+      continue;
+    }
+    uint32_t kept = 0;
+    for (uint32_t j = 0; j < after->dependency_count; j++)
+      if (after->dependencies[j] != before) after->dependencies[kept++] = after->dependencies[j];
+    if (kept == after->dependency_count) return CUDA_ERROR_INVALID_VALUE;
+    after->dependency_count = kept;
+  }
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                           size_t count) {
+  return change_edges(graph, from, to, count, true);
+}
+
+SIM_PUBLIC CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                              const CUgraphEdgeData *data, size_t count) {
+  (void)data; /* programmatic edges only allow overlap, which does not happen here */
+  return change_edges(graph, from, to, count, true);
+}
+
+SIM_PUBLIC CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                              size_t count) {
+  return change_edges(graph, from, to, count, false);
+}
+
+SIM_PUBLIC CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                                 const CUgraphEdgeData *data, size_t count) {
+  (void)data;
+  return change_edges(graph, from, to, count, false);
+}
