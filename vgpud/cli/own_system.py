@@ -51,7 +51,7 @@ def wait_for(what: str, ready: Callable[[], bool], timeout_s: float = READY_TIME
 
 
 class Part:
-    """A process of the system with its output in a file; it reads nothing, or (talk) what is written to .process.stdin."""
+    """A process of the system, its output in a file. It reads nothing, or (talk) what is written to process.stdin."""
 
     def __init__(
         self, name: str, command: Sequence[str], env: Mapping[str, str], folder: Path, talk: bool = False
