@@ -1,0 +1,163 @@
+"""Admission: four numbers per device from what was asked, best fit, and refusals that say what would work."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpud.core import admit
+from vgpud.core.model import Denied, Device, Policy, Reason, Share, Slice, Spec, State
+
+MIB = 1 << 20
+GIB = 1 << 30
+CONTEXT = 512 * MIB
+
+
+def device(index: int, memory_bytes: int = 80 * GIB) -> Device:
+    return Device(f"GPU-{index}", index, "fake", f"0:{index}", memory_bytes, 132, True, CONTEXT, 2 * MIB)
+
+
+def node(count: int = 1, policy: Policy | None = None) -> State:
+    return State(policy=policy or Policy(), devices={f"GPU-{i}": device(i) for i in range(count)})
+
+
+def fill(state: State, name: str, *shares: Share) -> None:
+    state.slices[name] = Slice(name, name, len(state.slices) + 1, Spec(1), shares, False, -1, 0)
+
+
+def half(index: int, milli: int = 500, size: int = 8 * GIB) -> Share:
+    return Share(f"GPU-{index}", milli, milli, size, size)
+
+
+def place(state: State, **spec: int) -> tuple[Share, ...]:
+    placed = admit.place(Spec(**spec), state)
+    assert not isinstance(placed, Denied), placed
+    return placed
+
+
+def refusal(state: State, **spec: int | tuple[str, ...]) -> Denied:
+    placed = admit.place(Spec(**spec), state)  # type: ignore[arg-type]
+    assert isinstance(placed, Denied)
+    assert "\n" not in placed.message
+    return placed
+
+
+def test_bare_fraction_is_min_and_max_of_time_and_memory() -> None:
+    assert place(node(), gpus_milli=500) == (Share("GPU-0", 500, 500, 40 * GIB, 40 * GIB),)
+
+
+def test_two_and_a_half() -> None:
+    shares = place(node(3), gpus_milli=2500)
+    assert [(s.min_milli, s.max_milli) for s in shares] == [(1000, 1000), (1000, 1000), (500, 500)]
+    assert [s.mem_max_bytes for s in shares] == [80 * GIB, 80 * GIB, 40 * GIB]
+
+
+def test_memory_total_is_split_by_share() -> None:
+    shares = place(node(3), gpus_milli=2500, mem_min_bytes=50 * GIB, mem_max_bytes=100 * GIB)
+    assert [s.mem_min_bytes for s in shares] == [20 * GIB, 20 * GIB, 10 * GIB]
+    assert [s.mem_max_bytes for s in shares] == [40 * GIB, 40 * GIB, 20 * GIB]
+
+
+def test_maximum_spills_over_whole_devices() -> None:
+    assert [s.max_milli for s in place(node(3), gpus_milli=2500, max_milli=2800)] == [1000, 1000, 800]
+
+
+def test_site_default_lets_slices_borrow() -> None:
+    assert place(node(1, Policy(default_max="device")), gpus_milli=250)[0].max_milli == 1000
+    assert place(node(1), gpus_milli=250)[0].max_milli == 250
+
+
+def test_memory_is_rounded_down_to_the_granule() -> None:
+    share = place(node(), gpus_milli=333)[0]
+    assert share.mem_max_bytes % (2 * MIB) == 0
+    assert 0 <= 80 * GIB * 333 // 1000 - share.mem_max_bytes < 2 * MIB
+
+
+def test_best_fit_takes_the_fullest_that_still_fits() -> None:
+    state = node(3)
+    fill(state, "a", half(1, 400))
+    fill(state, "b", half(2, 700))
+    assert place(state, gpus_milli=300, mem_min_bytes=0, mem_max_bytes=4 * GIB)[0].device_uuid == "GPU-2"
+    assert place(state, gpus_milli=500, mem_min_bytes=0, mem_max_bytes=4 * GIB)[0].device_uuid == "GPU-1"
+    assert place(state, gpus_milli=1000)[0].device_uuid == "GPU-0"
+
+
+def test_named_devices_are_used_in_device_order() -> None:
+    placed = admit.place(Spec(2500, device_uuids=("GPU-4", "GPU-1", "GPU-3")), node(5))
+    assert not isinstance(placed, Denied)
+    assert [s.device_uuid for s in placed] == ["GPU-1", "GPU-3", "GPU-4"]
+    assert sum(s.min_milli for s in placed) == 2500
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"gpus_milli": 0}, ("0 GPUs", "ask for")),
+        ({"gpus_milli": -1000}, ("-1 GPUs", "ask for")),
+        ({"gpus_milli": 2500}, ("2.5 GPUs need 3 devices", "has 1", "ask for 1 or less")),
+        ({"gpus_milli": 500, "min_milli": 800, "max_milli": 600}, ("min 0.8", "max 0.6", "lower")),
+        ({"gpus_milli": 500, "max_milli": 1500}, ("max 1.5", "at most 1")),
+        ({"gpus_milli": 500, "mem_max_bytes": 81 * GIB, "mem_min_bytes": 81 * GIB}, ("81GiB", "80GiB or less")),
+        ({"gpus_milli": 500, "mem_min_bytes": 9 * GIB, "mem_max_bytes": 8 * GIB}, ("mem-min 9GiB", "mem-max 8GiB")),
+        ({"gpus_milli": 500, "mem_max_bytes": 100 * MIB}, ("100MiB", "512MiB", str(514 * MIB))),
+        ({"gpus_milli": 1}, ("80MiB", "512MiB", str(514 * MIB))),
+        ({"gpus_milli": 500, "device_uuids": ("GPU-9",)}, ("'GPU-9'", "GPU-0")),
+        ({"gpus_milli": 500, "device_uuids": ("GPU-0", "GPU-0")}, ("name 1 or none",)),
+        ({"gpus_milli": 500, "weight": 1_000_000}, ("weight 1000000",)),
+    ],
+)
+def test_what_can_never_be_is_invalid(spec: dict[str, int], words: tuple[str, ...]) -> None:
+    denied = refusal(node(), **spec)
+    assert denied.reason is Reason.INVALID
+    assert denied.field
+    for word in words:
+        assert word in denied.message
+
+
+def test_the_smallest_limit_that_is_named_works() -> None:
+    least = admit.smallest_limit_bytes(device(0))
+    assert refusal(node(), gpus_milli=500, mem_min_bytes=0, mem_max_bytes=least - 1).reason is Reason.INVALID
+    assert place(node(), gpus_milli=500, mem_min_bytes=0, mem_max_bytes=least)[0].mem_max_bytes == least
+
+
+def test_full_says_what_is_left() -> None:
+    state = node(2)
+    fill(state, "a", half(0, 700))
+    fill(state, "b", half(1, 800))
+    denied = refusal(state, gpus_milli=500, mem_min_bytes=GIB, mem_max_bytes=GIB)
+    assert denied.reason is Reason.NO_CAPACITY
+    assert "device 0 has most, 0.3" in denied.message
+    assert denied.subject == "GPU-0"
+
+
+def test_minima_of_memory_count_too() -> None:
+    state = node()
+    fill(state, "a", half(0, 100, 79 * GIB))
+    assert refusal(state, gpus_milli=100, mem_min_bytes=2 * GIB, mem_max_bytes=2 * GIB).reason is Reason.NO_CAPACITY
+    assert place(state, gpus_milli=100, mem_min_bytes=0, mem_max_bytes=2 * GIB)
+
+
+def test_no_guarantee_is_allowed() -> None:
+    state = node()
+    fill(state, "a", half(0, 1000, 80 * GIB))
+    share = place(state, gpus_milli=500, min_milli=0, mem_min_bytes=0)[0]
+    assert (share.min_milli, share.max_milli, share.mem_min_bytes) == (0, 500, 0)
+
+
+@given(
+    total=st.integers(0, 20_000),
+    rows=st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 1000)), min_size=1, max_size=8),
+)
+def test_split_adds_up_and_keeps_to_caps(total: int, rows: list[tuple[int, int]]) -> None:
+    weights, caps = [w for w, _ in rows], [c for _, c in rows]
+    parts = admit.split(total, weights, caps)
+    assert sum(parts) == min(total, sum(caps))
+    assert all(0 <= part <= cap for part, cap in zip(parts, caps, strict=True))
+
+
+def test_merge_keeps_what_the_patch_leaves_out() -> None:
+    spec = Spec(500, min_milli=300, mem_max_bytes=GIB, weight=3, device_uuids=("GPU-0",))
+    assert admit.merge(spec, Spec(0)) == spec
+    assert admit.merge(spec, Spec(0, min_milli=0)).min_milli == 0
+    assert admit.merge(spec, Spec(700, weight=5)) == Spec(700, 300, None, None, GIB, 5, 0, ("GPU-0",))

@@ -1,0 +1,367 @@
+"""The state machine: one event in, commands out, all promises of invariants.check() after every step."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from vgpud.core import events as ev
+from vgpud.core import invariants
+from vgpud.core.machine import step
+from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, Spec, State
+
+GIB = 1 << 30
+S = 1_000_000_000
+
+
+def device(index: int) -> Device:
+    return Device(f"GPU-{index}", index, "fake", f"0:{index}", 80 * GIB, 132, True, 512 << 20, 2 << 20)
+
+
+def started(count: int = 1, **policy: Any) -> State:
+    state = State()
+    step(state, ev.Started(Policy(**policy), tuple(device(i) for i in range(count)), (), ()), 0)
+    return state
+
+
+def create(name: str = "a", milli: int = 500, request_id: str = "", **more: Any) -> ev.CreateSlice:
+    fields = {"ephemeral": False, "owner_uid": 1000, "spare_name": "spare", "uid": f"uid-{name}", "wall_ns": 1}
+    return ev.CreateSlice(request_id, name, Spec(milli), **(fields | more))
+
+
+def answer(commands: list[ev.Command]) -> Slice | Denied | None:
+    (one,) = [c for c in commands if isinstance(c, ev.Answer)]
+    return one.result
+
+
+def denied(commands: list[ev.Command], reason: Reason) -> str:
+    result = answer(commands)
+    assert isinstance(result, Denied)
+    assert result.reason is reason
+    return result.message
+
+
+def kinds(commands: list[ev.Command]) -> list[type]:
+    return [type(c) for c in commands]
+
+
+def process(number: int = 1, slice_name: str = "a", uid: int = 1000, holder: bool = False) -> Process:
+    return Process(number, slice_name, 100 + number, uid, "prog", 1, False, holder)
+
+
+def test_create_saves_before_it_answers() -> None:
+    state = started()
+    commands = step(state, create(request_id="r"), 0)
+    order = [ev.SaveSlice, ev.SaveRequest, ev.ApplySlice, ev.OpenSocket, ev.Log, ev.Answer]
+    assert kinds(commands) == order
+    assert answer(commands) == state.slices["a"]
+
+
+def test_refusal_changes_nothing() -> None:
+    state = started()
+    step(state, create(), 0)
+    before = state.copy()
+    assert "0.5" in denied(step(state, create("b", 600), 0), Reason.NO_CAPACITY)
+    assert state == before
+
+
+def test_same_name_twice() -> None:
+    state = started()
+    step(state, create(), 0)
+    assert "slice a exists" in denied(step(state, create(milli=100), 0), Reason.EXISTS)
+
+
+def test_names_become_directories() -> None:
+    for name in ("../x", "A", "-a", "a-", "a b", "a/b", ".", "x" * 41, "é"):
+        assert repr(name) in denied(step(started(), create(name), 0), Reason.INVALID)
+    made = answer(step(started(), create(""), 0))
+    assert isinstance(made, Slice)
+    assert made.name == "spare"
+
+
+def test_request_id_gets_the_first_answer_for_ten_minutes() -> None:
+    state = started()
+    first = answer(step(state, create(request_id="r"), 0))
+    again = step(state, create(request_id="r", uid="other", spare_name="other"), 599 * S)
+    assert again == [ev.Answer(first)]
+    step(state, ev.Tick(), 601 * S)
+    assert denied(step(state, create(request_id="r"), 601 * S), Reason.EXISTS)
+
+
+def test_request_id_is_not_for_another_request() -> None:
+    state = started()
+    step(state, create(request_id="r"), 0)
+    assert "'r'" in denied(step(state, create("b", request_id="r"), 0), Reason.INVALID)
+
+
+def test_remembered_requests_are_bounded() -> None:
+    state = started(requests_max=3)
+    for number in range(9):
+        step(state, create(f"s{number}", 10, request_id=f"r{number}"), 0)
+    assert list(state.requests) == ["r6", "r7", "r8"]
+
+
+def test_refusals_are_not_remembered() -> None:
+    state = started()
+    step(state, create(), 0)
+    denied(step(state, create("b", 600, request_id="r"), 0), Reason.NO_CAPACITY)
+    step(state, ev.DeleteSlice("", "a", False), 0)
+    assert isinstance(answer(step(state, create("b", 600, request_id="r"), 0)), Slice)
+
+
+def test_resize_of_a_running_slice() -> None:
+    state = started(2)
+    step(state, create(), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    home = state.slices["a"].shares[0].device_uuid
+    commands = step(state, ev.UpdateSlice("", "a", Spec(800)), 0)
+    resized = answer(commands)
+    assert isinstance(resized, Slice)
+    assert (resized.revision, resized.shares[0].min_milli, resized.shares[0].device_uuid) == (2, 800, home)
+    assert ev.DropProcess not in kinds(commands)
+
+
+def test_resize_that_does_not_fit_where_it_runs() -> None:
+    state = started(2)
+    step(state, create("a", 500), 0)
+    step(state, create("b", 400), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    assert denied(step(state, ev.UpdateSlice("", "a", Spec(900)), 0), Reason.NO_CAPACITY)
+    step(state, ev.ProcessGone(1), 0)
+    moved = answer(step(state, ev.UpdateSlice("", "a", Spec(900)), 0))
+    assert isinstance(moved, Slice), "an idle slice may move to the other device"
+    assert moved.shares[0].device_uuid == "GPU-1"
+
+
+def test_a_running_slice_keeps_its_number_of_devices() -> None:
+    state = started(3)
+    step(state, create(), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    assert "cannot move" in denied(step(state, ev.UpdateSlice("", "a", Spec(1500)), 0), Reason.PRECONDITION)
+
+
+def test_move_drops_the_old_device() -> None:
+    state = started(2)
+    step(state, create("a", 500), 0)
+    step(state, create("b", 400), 0)
+    commands = step(state, ev.UpdateSlice("", "a", Spec(900)), 0)
+    (applied,) = [c for c in commands if isinstance(c, ev.ApplySlice)]
+    assert applied.dropped == ("GPU-0",)
+
+
+def test_memory_may_be_lowered_below_use() -> None:
+    state = started()
+    step(state, create(), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    patch = Spec(0, mem_min_bytes=GIB, mem_max_bytes=GIB)
+    lowered = answer(step(state, ev.UpdateSlice("", "a", patch), 0))
+    assert isinstance(lowered, Slice)
+    assert lowered.shares[0].mem_max_bytes == GIB
+
+
+def test_delete_needs_force_while_programs_run() -> None:
+    state = started()
+    step(state, create(), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    assert "pid 101" in denied(step(state, ev.DeleteSlice("", "a", False), 0), Reason.PRECONDITION)
+    commands = step(state, ev.DeleteSlice("", "a", True), 0)
+    assert kinds(commands) == [ev.ForgetSlice, ev.DropProcess, ev.CloseSocket, ev.RemoveSlice, ev.Log, ev.Answer]
+    assert not state.processes
+
+
+def test_unknown_slice() -> None:
+    state = started()
+    for event in (ev.UpdateSlice("", "x", Spec(1)), ev.DeleteSlice("", "x", False)):
+        assert "'x'" in denied(step(state, event, 0), Reason.NOT_FOUND)
+    assert denied(step(state, ev.ProcessAttached(process(1, "x")), 0), Reason.NOT_FOUND)
+
+
+def test_ephemeral_slice_ends_with_its_last_program() -> None:
+    state = started()
+    step(state, create(ephemeral=True), 0)
+    step(state, ev.ProcessAttached(process(1)), 0)
+    step(state, ev.ProcessAttached(process(2)), 0)
+    assert ev.ForgetSlice not in kinds(step(state, ev.ProcessGone(1), 0))
+    assert ev.ForgetSlice in kinds(step(state, ev.ProcessGone(2), 0))
+    assert not state.slices
+
+
+def test_holder_keeps_an_ephemeral_slice_between_programs() -> None:
+    state = started()
+    step(state, create(ephemeral=True), 0)
+    step(state, ev.ProcessAttached(process(1, holder=True)), 0)
+    step(state, ev.ProcessAttached(process(2)), 0)
+    step(state, ev.ProcessGone(2), 0)
+    assert "a" in state.slices
+    step(state, ev.ProcessGone(1), 0)
+    assert "a" not in state.slices
+
+
+def test_ephemeral_slice_that_nobody_comes_for() -> None:
+    state = started(grace_ns=60 * S)
+    step(state, create(ephemeral=True), 0)
+    step(state, ev.Tick(), 59 * S)
+    assert "a" in state.slices
+    step(state, ev.Tick(), 60 * S)
+    assert "a" not in state.slices
+
+
+def test_created_slice_stays() -> None:
+    state = started()
+    step(state, create(), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    step(state, ev.ProcessGone(1), 0)
+    step(state, ev.Tick(), 10_000 * S)
+    assert "a" in state.slices
+
+
+def test_who_may_attach() -> None:
+    state = started(daemon_uid=77)
+    step(state, create(owner_uid=1000), 0)
+    step(state, create("open", 100, owner_uid=-1), 0)
+    for uid in (0, 77, 1000):
+        assert ev.AdmitProcess in kinds(step(state, ev.ProcessAttached(process(uid + 1, uid=uid)), 0))
+    assert "uid 1001" in denied(step(state, ev.ProcessAttached(process(5, uid=1001)), 0), Reason.DENIED)
+    assert ev.AdmitProcess in kinds(step(state, ev.ProcessAttached(process(6, "open", uid=1001)), 0))
+
+
+def test_processes_are_bounded() -> None:
+    state = started(processes_per_slice_max=2)
+    step(state, create(), 0)
+    for number in (1, 2):
+        step(state, ev.ProcessAttached(process(number)), 0)
+    assert "2 programs" in denied(step(state, ev.ProcessAttached(process(3)), 0), Reason.NO_CAPACITY)
+
+
+def test_resumed_memory_is_believed_only_up_to_the_limit() -> None:
+    state = started()
+    step(state, create(), 0)
+    event = ev.ProcessAttached(process(), (("GPU-0", 50 * GIB), ("GPU-9", GIB)), (("GPU-0", 40 * GIB),))
+    commands = step(state, event, 0)
+    (admitted,) = [c for c in commands if isinstance(c, ev.AdmitProcess)]
+    assert admitted.held == (("GPU-0", 40 * GIB),)
+    assert next(c.kind for c in commands if isinstance(c, ev.Log)) == "memory.over_limit"
+
+
+def test_restart_takes_slices_over() -> None:
+    state = started()
+    step(state, create(request_id="r"), 0)
+    step(state, create("e", 100, ephemeral=True), 0)
+    fresh = State()
+    stored = tuple(replace(s, serial=99) for s in state.slices.values())
+    commands = step(fresh, ev.Started(Policy(), (device(0),), stored, tuple(state.requests.items())), 5 * S)
+    assert [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)] == ["a", "e"]
+    assert [s.serial for s in fresh.slices.values()] == [1, 2]
+    assert list(fresh.grace_ns) == ["e"], "its programs have time to come back"
+    assert isinstance(answer(step(fresh, create(request_id="r"), 6 * S)), Slice)
+    invariants.check(fresh)
+
+
+def test_slice_of_a_lost_device_waits() -> None:
+    state = started(2)
+    step(state, create("a", 1000), 0)
+    step(state, create("b", 1000), 0)
+    fresh = State()
+    commands = step(fresh, ev.Started(Policy(), (device(0),), tuple(state.slices.values()), ()), 0)
+    assert [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)] == ["a"]
+    assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.waiting"]
+    assert answer(step(fresh, ev.DeleteSlice("", "b", False), 0)) is None
+
+
+NAMES = st.sampled_from(["a", "b", "c", "d", ""])
+MILLI = st.sampled_from([0, 1, 50, 250, 500, 900, 1000, 1500, 2500, 4000])
+MEMORY = st.sampled_from([None, 0, 1, GIB, 40 * GIB, 100 * GIB])
+OPTIONAL = st.sampled_from([None, 0, 100, 500, 1000, 3000])
+SPECS = st.builds(Spec, MILLI, OPTIONAL, OPTIONAL, MEMORY, MEMORY, weight=st.sampled_from([0, 5]))
+REQUESTS = st.sampled_from(["", "r1", "r2"])
+
+
+class Machine(RuleBasedStateMachine):
+    """Any sequence of events keeps all promises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = started(3, slices_max=4, processes_per_slice_max=3, requests_max=2, grace_ns=10 * S)
+        self.now_ns = 0
+        self.number = 0
+
+    def send(self, event: ev.Event) -> None:
+        before = self.state.copy()
+        commands = step(self.state, event, self.now_ns)
+        answers = [c for c in commands if isinstance(c, ev.Answer)]
+        assert len(answers) <= 1
+        if answers and isinstance(answers[0].result, Denied):
+            assert self.state == before, "a refusal changes nothing"
+            assert "\n" not in answers[0].result.message
+
+    @rule(name=NAMES, spec=SPECS, request_id=REQUESTS, ephemeral=st.booleans())
+    def create(self, name: str, spec: Spec, request_id: str, ephemeral: bool) -> None:
+        self.number += 1
+        self.send(ev.CreateSlice(request_id, name, spec, ephemeral, -1, f"n{self.number}", f"u{self.number}", 0))
+
+    @rule(name=NAMES, patch=SPECS, request_id=REQUESTS)
+    def update(self, name: str, patch: Spec, request_id: str) -> None:
+        self.send(ev.UpdateSlice(request_id, name, patch))
+
+    @rule(name=NAMES, force=st.booleans(), request_id=REQUESTS)
+    def delete(self, name: str, force: bool, request_id: str) -> None:
+        self.send(ev.DeleteSlice(request_id, name, force))
+
+    @rule(name=NAMES, holder=st.booleans())
+    def attach(self, name: str, holder: bool) -> None:
+        self.number += 1
+        self.send(ev.ProcessAttached(process(self.number, name, holder=holder)))
+
+    @rule(back=st.integers(0, 5))
+    def gone(self, back: int) -> None:
+        self.send(ev.ProcessGone(self.number - back))
+
+    @rule(seconds=st.sampled_from([1, 20, 700]))
+    def time(self, seconds: int) -> None:
+        self.now_ns += seconds * S
+        self.send(ev.Tick())
+
+    @rule()
+    def restart(self) -> None:
+        old = self.state
+        self.state = State()
+        devices, slices = tuple(old.devices.values()), tuple(old.slices.values())
+        self.send(ev.Started(old.policy, devices, slices, tuple(old.requests.items())))
+
+    @invariant()
+    def promises_hold(self) -> None:
+        invariants.check(self.state)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def random_run(seed: int) -> list[str]:
+    choose = random.Random(seed)
+    state, trace = started(4, grace_ns=5 * S), []
+    for number in range(300):
+        name = choose.choice("abcdef")
+        milli = choose.choice([100, 300, 500, 1500])
+        event: ev.Event = choose.choice(
+            [
+                create(name, milli, uid=f"u{number}", ephemeral=choose.random() < 0.5),
+                ev.UpdateSlice("", name, Spec(milli)),
+                ev.DeleteSlice("", name, choose.random() < 0.5),
+                ev.ProcessAttached(process(number, name)),
+                ev.ProcessGone(number - choose.randrange(1, 9)),
+                ev.Tick(),
+            ]
+        )
+        trace += [repr(command) for command in step(state, event, number * S)]
+    return trace
+
+
+def test_same_events_give_same_commands() -> None:
+    assert random_run(1) == random_run(1)
+    assert random_run(1) != random_run(2)

@@ -1,0 +1,64 @@
+"""Fractions and sizes as people write them: exact, and every refusal names the value and the mend."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpud.core.units import UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
+
+
+@pytest.mark.parametrize(
+    ("text", "milli"),
+    [("0.5", 500), ("2.5", 2500), ("1", 1000), (".25", 250), ("0.001", 1), (" 3 ", 3000), ("1.50", 1500)],
+)
+def test_fractions_are_exact(text: str, milli: int) -> None:
+    assert parse_gpus(text) == milli
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "0.0001", "abc", "", "1e3", "inf", "1.", "17", "²", "0x1", "1 2", "9" * 99]
+)
+def test_wrong_fractions_are_named(text: str) -> None:
+    with pytest.raises(UnitError) as refusal:
+        parse_gpus(text)
+    message = str(refusal.value)
+    assert text.strip() in message
+    assert "\n" not in message
+    assert ":" in message, "the mend follows the value"
+
+
+def test_zero_is_a_minimum() -> None:
+    assert parse_gpus("0", zero=True) == 0
+
+
+@given(st.integers(1, 16_000))
+def test_fractions_come_back(milli: int) -> None:
+    assert parse_gpus(format_gpus(milli)) == milli
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        *[("8G", 8 << 30), ("8GiB", 8 << 30), ("8g", 8 << 30), ("512M", 512 << 20), ("8GB", 8 * 10**9)],
+        *[("1.5G", 3 << 29), ("4096", 4096), ("1 G", 1 << 30), ("2T", 2 << 40), ("64KiB", 65536)],
+    ],
+)
+def test_sizes_are_exact(text: str, size: int) -> None:
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "G", "-1G", "8X", "0", "0.3G", "1..5G", "8 G B", "99999999T"])
+def test_wrong_sizes_are_named(text: str) -> None:
+    with pytest.raises(UnitError) as refusal:
+        parse_bytes(text)
+    assert text.strip() in str(refusal.value)
+    assert "write for example" in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(0, "0B"), (1023, "1023B"), (1 << 30, "1GiB"), (3 << 29, "1.5GiB"), (-(1 << 20), "-1MiB")]
+)
+def test_sizes_are_shown_short(size: int, text: str) -> None:
+    assert format_bytes(size) == text
