@@ -24,6 +24,7 @@ test-c: $(VENV)/.test ## the C unit tests, under ASan + UBSan and under TSan
 lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, generated files current
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+	cd shim && "$(abspath $(VENV))/bin/mypy" --config-file ../pyproject.toml build_shim.py generate.py
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
 
 format: $(VENV)/.dev ## put the C sources in the one format
