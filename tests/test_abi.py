@@ -1,0 +1,54 @@
+"""The layout of what shim and daemon share, frozen per ABI version: a running tenant may be older than its daemon.
+
+A change here needs a new VG_ABI_VERSION: then both sides refuse each other with a reason instead of misreading words.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from vgpud import _shim
+
+VERSION = 1
+#: structure -> size in bytes, then every field with its offset
+LAYOUT = {
+    "vg_attach_device": "24 uuid@0 held_bytes@16",
+    "vg_attach_request": "472 magic@0 abi_version@4 bytes@8 resume@12 pid_claimed@16 device_count@20 program@24 devices@88",
+    "vg_slice_device": (
+        "56 uuid@0 min_milli@16 max_milli@20 mem_min_bytes@24 mem_max_bytes@32 context_bytes@40 granule_bytes@48"
+    ),
+    "vg_attach_reply": (
+        "1312 magic@0 abi_version@4 bytes@8 status@12 mode@16 device_count@20 process_id@24 slice@32 "
+        "node@96 text@160 devices@416"
+    ),
+    "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 bell@16",
+    "vg_coast_slot": "8 begin_us@0 end_us@4",
+    "vg_control_device": (
+        "168 gate@0 neighbour_waits@4 heartbeat_ns@8 lease_end_ns@16 bound_ns@24 min_milli@32 "
+        "max_milli@36 granted_bytes@40 limit_bytes@48 slice_held_bytes@56 slice_used_bytes@64 "
+        "want_answered@72 memory_pressure@76 coast_bytes@80 coast_seq@88 coast_period_us@92 "
+        "coast_slot_count@96 coast_padding@100 coast_slots@104"
+    ),
+    "vg_report_header": "8 magic@0 abi_version@4",
+    "vg_report_device": (
+        "104 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
+        "busy_since_ns@32 launches@40 waited_ns@48 used_bytes@56 peak_bytes@64 returned_bytes@72 "
+        "want_bytes@80 want_seq@88 contexts@92 denied@96"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUT)
+def test_layout_is_frozen(name: str) -> None:
+    kind = _shim.ffi.typeof(f"struct {name}")
+    fields = " ".join(f"{field}@{where.offset}" for field, where in kind.fields)
+    assert f"{_shim.ffi.sizeof(kind)} {fields}" == LAYOUT[name]
+
+
+def test_version() -> None:
+    assert _shim.lib.VG_ABI_VERSION == VERSION
+
+
+def test_pages_hold_their_structures() -> None:
+    for name in ("vg_control_header", "vg_control_device", "vg_report_header", "vg_report_device"):
+        assert _shim.ffi.sizeof(f"struct {name}") <= _shim.lib.VG_PAGE_BYTES
