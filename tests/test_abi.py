@@ -13,13 +13,15 @@ VERSION = 1
 #: structure -> size in bytes, then every field with its offset
 LAYOUT = {
     "vg_attach_device": "24 uuid@0 held_bytes@16",
-    "vg_attach_request": "472 magic@0 abi_version@4 bytes@8 resume@12 pid_claimed@16 device_count@20 program@24 devices@88",
+    "vg_attach_request": (
+        "472 magic@0 abi_version@4 bytes@8 resume@12 pid_claimed@16 device_count@20 program@24 devices@88"
+    ),
     "vg_slice_device": (
         "56 uuid@0 min_milli@16 max_milli@20 mem_min_bytes@24 mem_max_bytes@32 context_bytes@40 granule_bytes@48"
     ),
     "vg_attach_reply": (
-        "1312 magic@0 abi_version@4 bytes@8 status@12 mode@16 device_count@20 process_id@24 slice@32 "
-        "node@96 text@160 devices@416"
+        "1312 magic@0 abi_version@4 bytes@8 status@12 mode@16 device_count@20 process_id@24 "
+        "slice@32 node@96 text@160 devices@416"
     ),
     "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 bell@16",
     "vg_coast_slot": "8 begin_us@0 end_us@4",
