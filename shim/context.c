@@ -57,22 +57,30 @@ struct vg_device *vg_context_ordinal(CUdevice ordinal) {
   return ordinal >= 0 && ordinal < ORDINALS_MAX ? VG_LOAD(&by_ordinal[ordinal]) : NULL;
 }
 
+CUdevice vg_context_handle(const struct vg_device *device) {
+  for (int i = 0; i < ORDINALS_MAX; i++)
+    if (VG_LOAD_RELAXED(&by_ordinal[i]) == device) return i;
+  return -1;
+}
+
 void vg_context_switched(void) {
   remembered.generation = 0;
 }
 
-static struct vg_device *device_of(CUcontext context) {
+struct vg_device *vg_context_device_of(CUcontext context) {
   struct vg_device *device = NULL;
-  bool known = false;
   pthread_mutex_lock(&list_lock);
-  for (int i = 0; i < entry_count && !known; i++) {
-    known = entries[i].context == context;
-    if (known) device = entries[i].device;
-  }
+  for (int i = 0; i < entry_count && !device; i++)
+    if (entries[i].context == context) device = entries[i].device;
   pthread_mutex_unlock(&list_lock);
+  return device;
+}
+
+static struct vg_device *current_device(CUcontext context) {
+  struct vg_device *device = vg_context_device_of(context);
   CUdevice ordinal;
-  /* One that came about behind our back (green contexts, interop). */
-  if (!known && REAL(cuCtxGetDevice)(&ordinal) == CUDA_SUCCESS) device = vg_context_ordinal(ordinal);
+  /* Not on the list: one that came about behind our back (green contexts, interop). */
+  if (!device && REAL(cuCtxGetDevice)(&ordinal) == CUDA_SUCCESS) device = vg_context_ordinal(ordinal);
   return device;
 }
 
@@ -80,7 +88,7 @@ struct vg_device *vg_context_current(CUcontext *ret_context) {
   *ret_context = NULL;
   if (!VG_LOAD(&vg_session.ledger)) return NULL;
   if (REAL(cuCtxGetCurrent)(ret_context) != CUDA_SUCCESS || !*ret_context) return NULL;
-  return vg_session.device_count == 1 ? &vg_session.devices[0] : device_of(*ret_context);
+  return vg_session.device_count == 1 ? &vg_session.devices[0] : current_device(*ret_context);
 }
 
 static struct vg_device *recall(void) {

@@ -22,6 +22,8 @@ void vg_context_unlock(void);
 struct vg_device *vg_context_ordinal(CUdevice ordinal);
 /* The calling thread's current context, as the driver has it, and its device (NULL: pass on, nothing is accounted). */
 struct vg_device *vg_context_current(CUcontext *ret_context);
+CUdevice vg_context_handle(const struct vg_device *device);      /* the driver's; -1: it does not show the device */
+struct vg_device *vg_context_device_of(CUcontext context);       /* NULL: a context that is not on the list */
 void vg_context_map(CUdevice ordinal, struct vg_device *device); /* hook_device.c, after cuInit */
 void vg_context_switched(void); /* the calling thread's current context may have changed */
 

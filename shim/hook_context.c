@@ -43,24 +43,22 @@ CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, uns
   CREATE(false, dev, pctx, REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev));
 }
 
-CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice device_ordinal) {
-  CREATE(false, device_ordinal, pCtx, REAL(cuGLCtxCreate)(pCtx, Flags, device_ordinal));
+CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice ordinal) {
+  CREATE(false, ordinal, pCtx, REAL(cuGLCtxCreate)(pCtx, Flags, ordinal));
 }
 
-CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice device_ordinal) {
-  CREATE(false, device_ordinal, pCtx, REAL(cuGLCtxCreate_v2)(pCtx, Flags, device_ordinal));
+CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice ordinal) {
+  CREATE(false, ordinal, pCtx, REAL(cuGLCtxCreate_v2)(pCtx, Flags, ordinal));
 }
 
-CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice device_ordinal, VdpDevice vdpDevice,
+CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice ordinal, VdpDevice vdpDevice,
                           VdpGetProcAddress *vdpGetProcAddress) {
-  CREATE(false, device_ordinal, pCtx,
-         REAL(cuVDPAUCtxCreate)(pCtx, flags, device_ordinal, vdpDevice, vdpGetProcAddress));
+  CREATE(false, ordinal, pCtx, REAL(cuVDPAUCtxCreate)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
 }
 
-CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice device_ordinal, VdpDevice vdpDevice,
+CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice ordinal, VdpDevice vdpDevice,
                              VdpGetProcAddress *vdpGetProcAddress) {
-  CREATE(false, device_ordinal, pCtx,
-         REAL(cuVDPAUCtxCreate_v2)(pCtx, flags, device_ordinal, vdpDevice, vdpGetProcAddress));
+  CREATE(false, ordinal, pCtx, REAL(cuVDPAUCtxCreate_v2)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
@@ -70,7 +68,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
 /* ---- destruction ---- */
 
 static void finish(struct vg_device *device, CUcontext context, bool gone) {
-  if (gone) vg_charge_context_gone(context);
+  if (gone) vg_charge_context_gone(device, context);
   vg_context_retired(device, context, gone);
   vg_context_switched();
 }
@@ -141,6 +139,30 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev) {
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   return primary(dev, true, REAL(cuDevicePrimaryCtxReset_v2));
+}
+
+/* ---- green contexts: a part of a device's SMs inside this process ---- */
+
+static CUcontext of_green(CUgreenCtx green) {
+  CUcontext context = NULL;
+  return REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS ? context : NULL;
+}
+
+CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
+  struct vg_device *device;
+  if (!begin(dev, &device)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
+  CUcontext context = device && result == CUDA_SUCCESS ? of_green(*phCtx) : NULL;
+  return end(device, result, &context, false);
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
+  struct vg_device *device;
+  CUcontext context = vg_session.ledger ? of_green(hCtx) : NULL;
+  if (!retire(context, true, &device)) return REAL(cuGreenCtxDestroy)(hCtx);
+  CUresult result = REAL(cuGreenCtxDestroy)(hCtx);
+  finish(device, context, result == CUDA_SUCCESS);
+  return result;
 }
 
 /* ---- current ---- */

@@ -13,6 +13,7 @@
 
 #include "context.h"
 #include "gen/real.h"
+#include "hook_memory.h"
 #include "link.h"
 #include "log.h"
 #include "memory.h"
@@ -124,6 +125,8 @@ static CUresult refused(int error) {
 
 static CUresult init_locked(unsigned int flags) {
   static pid_t done; /* the process whose devices are mapped */
+  vg_link_forked = vg_charge_forked_child;
+  vg_memory_refresh = vg_charge_refresh;
   int error = vg_link_attach();
   if (error) return refused(error);
   if (done == getpid() || !vg_link_wanted()) return REAL(cuInit)(flags);

@@ -117,20 +117,37 @@ bool vg_charge_commit(struct vg_charge *charge, CUdeviceptr address, uint64_t by
 }
 
 void vg_charge_return(struct vg_record *record) {
-  if (record->kind == VG_RECORD_POINTER && !record->bytes)
-    leave_chunk(record->device, record->other);
-  else if (record->bytes)
+  if (record->bytes)
     vg_memory_release(record->device, record->bytes);
+  else if (record->kind == VG_RECORD_POINTER)
+    leave_chunk(record->device, record->other);
+  else if (record->kind == VG_RECORD_ARRAY)
+    vg_array_small_gone(record->device, record->size);
+  else if (record->kind == VG_RECORD_GRAPH)
+    vg_graph_record_gone(record);
   vg_record_free(record);
 }
 
-void vg_charge_context_gone(CUcontext context) {
+void vg_charge_refresh(struct vg_device *device) {
+  vg_pool_refresh(device);
+  vg_graph_refresh(device);
+}
+
+void vg_charge_forked_child(void) {
+  vg_table_forked_child();
+  vg_pool_forked_child();
+  vg_graph_forked_child();
+  vg_array_forked_child();
+}
+
+void vg_charge_context_gone(struct vg_device *device, CUcontext context) {
   struct vg_record *record = vg_table_take_context(context);
   while (record) {
     struct vg_record *next = record->next;
     vg_charge_return(record);
     record = next;
   }
+  vg_charge_refresh(device);
 }
 
 /* ---- the hooks ---- */

@@ -30,8 +30,18 @@ uint64_t vg_charge_round(uint64_t bytes, uint64_t granule); /* up; saturates */
 /* Returns what a record holds to the ledger and frees it. */
 void vg_charge_return(struct vg_record *record);
 /* Everything that a context held is gone (hook_context.c, after the driver destroyed it). */
-void vg_charge_context_gone(CUcontext context);
-/* What the driver holds in pools of a device may have shrunk: look and release (hook_memory_pool.c). */
+void vg_charge_context_gone(struct vg_device *device, CUcontext context);
+/* What the driver holds in pools of a device may have changed: looks and follows (vg_memory_refresh). */
+void vg_charge_refresh(struct vg_device *device);
+void vg_charge_forked_child(void);
+
+/* ---- among the hook_memory_*.c files and hook_graph.c ---- */
 void vg_pool_refresh(struct vg_device *device);
+void vg_graph_refresh(struct vg_device *device);
+void vg_array_small_gone(struct vg_device *device, uint64_t bytes);
+void vg_graph_record_gone(const struct vg_record *record);
+void vg_pool_forked_child(void);
+void vg_graph_forked_child(void);
+void vg_array_forked_child(void);
 
 #endif

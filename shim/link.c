@@ -16,7 +16,6 @@
 #include "link_state.h"
 #include "log.h"
 #include "memory.h"
-#include "memory_table.h"
 #include "prim.h"
 #include "visible.h"
 
@@ -25,6 +24,7 @@
 #define CONNECT_RETRY_NS (10 * VG_NS_PER_MS)
 
 struct vg_session vg_session;
+void (*vg_link_forked)(void);
 struct vg_link vg_link = {.lock = PTHREAD_MUTEX_INITIALIZER, .socket_fd = -1};
 
 bool vg_link_lost(void) {
@@ -53,7 +53,7 @@ static void forked_child(void) {
   vg_gate_forked_child();
   vg_memory_forked_child();
   vg_context_forked_child();
-  vg_table_forked_child();
+  if (vg_link_forked) vg_link_forked();
   vg_link_helper_forked_child();
   memset(&vg_session, 0, sizeof vg_session);
   vg_link = (struct vg_link){.lock = PTHREAD_MUTEX_INITIALIZER, .socket_fd = -1};

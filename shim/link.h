@@ -27,4 +27,6 @@ int vg_link_devices(const uint8_t *uuids, uint32_t count);
 bool vg_link_lost(void);        /* the socket to the daemon is at end and no new one is there */
 void vg_link_ring_helper(void); /* the helper thread should look now */
 
+extern void (*vg_link_forked)(void); /* set by the hooks: forget what they know, in a forked child */
+
 #endif

@@ -228,12 +228,6 @@ void vg_memory_force(struct vg_device *device, uint64_t bytes) {
   pthread_mutex_unlock(&device->memory->lock);
 }
 
-void vg_memory_denied(struct vg_device *device) {
-  pthread_mutex_lock(&device->memory->lock);
-  count_denied(device);
-  pthread_mutex_unlock(&device->memory->lock);
-}
-
 void vg_memory_info(struct vg_device *device, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes) {
   if (vg_memory_refresh) vg_memory_refresh(device);
   pthread_mutex_lock(&device->memory->lock);

@@ -14,10 +14,9 @@ void vg_memory_contexts(struct vg_device *device, uint32_t contexts); /* for the
 /* Takes bytes of credit, asking the daemon for more when needed (at most 50 ms). 0, or -ENOMEM: over the limit. */
 int vg_memory_reserve(struct vg_device *device, uint64_t bytes);
 void vg_memory_release(struct vg_device *device, uint64_t bytes);
-/* Takes bytes that the device has handed out already (a pool that grew), credit or not. */
+/* Takes bytes that the device has handed out already (a pool that grew), credit or not; vg_memory_reserve(device, 0)
+ * then gets the credit for it, or fails. */
 void vg_memory_force(struct vg_device *device, uint64_t bytes);
-/* The program was refused memory though vg_memory_reserve() granted less than it needed. */
-void vg_memory_denied(struct vg_device *device);
 /* Called, without locks, before the daemon is asked for credit or when it asks for some back: looks whether the driver
  * has given memory back behind our back (pools), and releases it. Set by the hooks. */
 extern void (*vg_memory_refresh)(struct vg_device *device);

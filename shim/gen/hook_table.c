@@ -848,12 +848,12 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphAddHostNode */
   VG_HOOK_PASS, /* cuGraphAddKernelNode */
   VG_HOOK_PASS, /* cuGraphAddKernelNode_v2 */
-  VG_HOOK_MEMORY, /* cuGraphAddMemAllocNode */
+  VG_HOOK_PASS, /* cuGraphAddMemAllocNode */
   VG_HOOK_PASS, /* cuGraphAddMemFreeNode */
   VG_HOOK_PASS, /* cuGraphAddMemcpyNode */
   VG_HOOK_PASS, /* cuGraphAddMemsetNode */
-  VG_HOOK_MEMORY, /* cuGraphAddNode */
-  VG_HOOK_MEMORY, /* cuGraphAddNode_v2 */
+  VG_HOOK_PASS, /* cuGraphAddNode */
+  VG_HOOK_PASS, /* cuGraphAddNode_v2 */
   VG_HOOK_PASS, /* cuGraphBatchMemOpNodeGetParams */
   VG_HOOK_PASS, /* cuGraphBatchMemOpNodeSetParams */
   VG_HOOK_PASS, /* cuGraphChildGraphNodeGetGraph */
@@ -869,7 +869,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphEventWaitNodeSetEvent */
   VG_HOOK_PASS, /* cuGraphExecBatchMemOpNodeSetParams */
   VG_HOOK_PASS, /* cuGraphExecChildGraphNodeSetParams */
-  VG_HOOK_CUSTOM, /* cuGraphExecDestroy */
+  VG_HOOK_MEMORY, /* cuGraphExecDestroy */
   VG_HOOK_PASS, /* cuGraphExecEventRecordNodeSetEvent */
   VG_HOOK_PASS, /* cuGraphExecEventWaitNodeSetEvent */
   VG_HOOK_PASS, /* cuGraphExecExternalSemaphoresSignalNodeSetParams */
@@ -881,8 +881,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphExecMemcpyNodeSetParams */
   VG_HOOK_PASS, /* cuGraphExecMemsetNodeSetParams */
   VG_HOOK_PASS, /* cuGraphExecNodeSetParams */
-  VG_HOOK_CUSTOM, /* cuGraphExecUpdate */
-  VG_HOOK_CUSTOM, /* cuGraphExecUpdate_v2 */
+  VG_HOOK_PASS, /* cuGraphExecUpdate */
+  VG_HOOK_PASS, /* cuGraphExecUpdate_v2 */
   VG_HOOK_PASS, /* cuGraphExternalSemaphoresSignalNodeGetParams */
   VG_HOOK_PASS, /* cuGraphExternalSemaphoresSignalNodeSetParams */
   VG_HOOK_PASS, /* cuGraphExternalSemaphoresWaitNodeGetParams */
@@ -893,11 +893,11 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphGetRootNodes */
   VG_HOOK_PASS, /* cuGraphHostNodeGetParams */
   VG_HOOK_PASS, /* cuGraphHostNodeSetParams */
-  VG_HOOK_CUSTOM, /* cuGraphInstantiate */
-  VG_HOOK_CUSTOM, /* cuGraphInstantiateWithFlags */
-  VG_HOOK_CUSTOM, /* cuGraphInstantiateWithParams */
-  VG_HOOK_CUSTOM, /* cuGraphInstantiateWithParams_ptsz */
-  VG_HOOK_CUSTOM, /* cuGraphInstantiate_v2 */
+  VG_HOOK_MEMORY, /* cuGraphInstantiate */
+  VG_HOOK_MEMORY, /* cuGraphInstantiateWithFlags */
+  VG_HOOK_MEMORY, /* cuGraphInstantiateWithParams */
+  VG_HOOK_MEMORY, /* cuGraphInstantiateWithParams_ptsz */
+  VG_HOOK_MEMORY, /* cuGraphInstantiate_v2 */
   VG_HOOK_PASS, /* cuGraphKernelNodeCopyAttributes */
   VG_HOOK_PASS, /* cuGraphKernelNodeGetAttribute */
   VG_HOOK_PASS, /* cuGraphKernelNodeGetParams */
@@ -926,8 +926,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphRemoveDependencies */
   VG_HOOK_PASS, /* cuGraphRemoveDependencies_v2 */
   VG_HOOK_PASS, /* cuGraphRetainUserObject */
-  VG_HOOK_CUSTOM, /* cuGraphUpload */
-  VG_HOOK_CUSTOM, /* cuGraphUpload_ptsz */
+  VG_HOOK_PASS, /* cuGraphUpload */
+  VG_HOOK_PASS, /* cuGraphUpload_ptsz */
   VG_HOOK_PASS, /* cuGraphicsEGLRegisterImage */
   VG_HOOK_PASS, /* cuGraphicsGLRegisterBuffer */
   VG_HOOK_PASS, /* cuGraphicsGLRegisterImage */
@@ -945,8 +945,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphicsUnregisterResource */
   VG_HOOK_PASS, /* cuGraphicsVDPAURegisterOutputSurface */
   VG_HOOK_PASS, /* cuGraphicsVDPAURegisterVideoSurface */
-  VG_HOOK_PASS, /* cuGreenCtxCreate */
-  VG_HOOK_PASS, /* cuGreenCtxDestroy */
+  VG_HOOK_CUSTOM, /* cuGreenCtxCreate */
+  VG_HOOK_CUSTOM, /* cuGreenCtxDestroy */
   VG_HOOK_PASS, /* cuGreenCtxGetDevResource */
   VG_HOOK_PASS, /* cuGreenCtxGetId */
   VG_HOOK_PASS, /* cuGreenCtxRecordEvent */
@@ -1048,8 +1048,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuMemHostRegister */
   VG_HOOK_PASS, /* cuMemHostRegister_v2 */
   VG_HOOK_PASS, /* cuMemHostUnregister */
-  VG_HOOK_MEMORY, /* cuMemImportFromShareableHandle */
-  VG_HOOK_PASS, /* cuMemMap */
+  VG_HOOK_PASS, /* cuMemImportFromShareableHandle */
+  VG_HOOK_MEMORY, /* cuMemMap */
   VG_HOOK_PASS, /* cuMemMapArrayAsync */
   VG_HOOK_PASS, /* cuMemMapArrayAsync_ptsz */
   VG_HOOK_MEMORY, /* cuMemPoolCreate */
@@ -1061,7 +1061,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuMemPoolImportFromShareableHandle */
   VG_HOOK_PASS, /* cuMemPoolImportPointer */
   VG_HOOK_PASS, /* cuMemPoolSetAccess */
-  VG_HOOK_MEMORY, /* cuMemPoolSetAttribute */
+  VG_HOOK_PASS, /* cuMemPoolSetAttribute */
   VG_HOOK_MEMORY, /* cuMemPoolTrimTo */
   VG_HOOK_PASS, /* cuMemPrefetchAsync */
   VG_HOOK_PASS, /* cuMemPrefetchAsync_ptsz */
@@ -1075,7 +1075,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_MEMORY, /* cuMemRetainAllocationHandle */
   VG_HOOK_PASS, /* cuMemSetAccess */
   VG_HOOK_PASS, /* cuMemSetMemPool */
-  VG_HOOK_PASS, /* cuMemUnmap */
+  VG_HOOK_MEMORY, /* cuMemUnmap */
   VG_HOOK_PASS, /* cuMemcpy */
   VG_HOOK_PASS, /* cuMemcpy2D */
   VG_HOOK_PASS, /* cuMemcpy2DAsync */

@@ -1,0 +1,267 @@
+/*
+ * hook_memory_pool.c - stream-ordered allocations: charged by what their pool holds of the device
+ * (CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), not by allocation, since a pool keeps memory after the last free and gives it
+ * back without a call. Called by programs, any thread, and by the ledger when credit is short (vg_pool_refresh).
+ *
+ * An allocation reserves its own size first and puts it into the pool's pot; when the driver has answered, what the
+ * pool grew by is paid from the pot. On a capturing stream nothing grows: the node is charged with its graph
+ * (hook_graph.c).
+ */
+#include <pthread.h>
+
+#include "gen/real.h"
+#include "hook_memory.h"
+#include "memory.h"
+#include "prim.h"
+
+#define POOLS_MAX 256
+
+struct pool {
+  CUmemoryPool handle; /* NULL: free row */
+  struct vg_device *device;
+  uint64_t charged_bytes;
+  uint64_t pot_bytes; /* reserved by allocations on their way */
+  int under_way;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool pools[POOLS_MAX];
+static int pool_rows; /* rows ever used */
+
+/* ---- under the lock; the driver calls here do not wait ---- */
+
+static struct pool *find(CUmemoryPool handle) {
+  for (int i = 0; handle && i < pool_rows; i++)
+    if (pools[i].handle == handle) return &pools[i];
+  return NULL;
+}
+
+static struct pool *add(CUmemoryPool handle, struct vg_device *device) {
+  struct pool *pool = find(handle);
+  if (pool) return pool;
+  for (int i = 0; !pool && i < POOLS_MAX; i++)
+    if (!pools[i].handle) pool = &pools[i];
+  if (!pool) return NULL;
+  *pool = (struct pool){.handle = handle, .device = device};
+  if (pool - pools >= pool_rows) VG_STORE(&pool_rows, (int)(pool - pools) + 1);
+  return pool;
+}
+
+static uint64_t attribute(const struct pool *pool, CUmemPool_attribute name, uint64_t otherwise) {
+  uint64_t value = 0;
+  return REAL(cuMemPoolGetAttribute)(pool->handle, name, &value) == CUDA_SUCCESS ? value : otherwise;
+}
+
+/* Brings the charge to what the pool holds. False: it grew by more than the pot had. */
+static bool follow(struct pool *pool) {
+  uint64_t held = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, pool->charged_bytes);
+  uint64_t grown = held > pool->charged_bytes ? held - pool->charged_bytes : 0;
+  uint64_t shrunk = pool->charged_bytes > held ? pool->charged_bytes - held : 0;
+  pool->charged_bytes = held;
+  if (shrunk) vg_memory_release(pool->device, shrunk);
+  uint64_t paid = grown < pool->pot_bytes ? grown : pool->pot_bytes;
+  pool->pot_bytes -= paid;
+  if (grown > paid) vg_memory_force(pool->device, grown - paid);
+  return grown == paid;
+}
+
+static void forget(struct pool *pool) {
+  vg_memory_release(pool->device, pool->charged_bytes + pool->pot_bytes);
+  *pool = (struct pool){0};
+}
+
+/* ---- which pool ---- */
+
+static struct vg_device *stream_device(CUstream stream) {
+  CUcontext context;
+  struct vg_device *device = vg_context_current(&context);
+  bool own_default = !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+  if (!device || own_default || vg_session.device_count == 1) return device;
+  if (REAL(cuStreamGetCtx)(stream, &context) != CUDA_SUCCESS) return device;
+  struct vg_device *other = vg_context_device_of(context);
+  return other ? other : device;
+}
+
+/* A pool that the program did not create here: the device's default one, or an imported one, which is not charged. */
+static struct vg_device *default_pool_device(CUmemoryPool handle) {
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    CUmemoryPool candidate;
+    CUdevice ordinal = vg_context_handle(&vg_session.devices[i]);
+    if (ordinal < 0) continue;
+    if (REAL(cuDeviceGetDefaultMemPool)(&candidate, ordinal) == CUDA_SUCCESS && candidate == handle)
+      return &vg_session.devices[i];
+  }
+  return NULL;
+}
+
+static struct vg_device *pool_device(CUmemoryPool handle) {
+  pthread_mutex_lock(&lock);
+  struct pool *pool = find(handle);
+  struct vg_device *device = pool ? pool->device : NULL;
+  pthread_mutex_unlock(&lock);
+  return device || !VG_LOAD(&vg_session.ledger) ? device : default_pool_device(handle);
+}
+
+/* ---- allocation ---- */
+
+struct order {              /* one allocation from a pool */
+  struct vg_device *device; /* NULL: pass on */
+  CUmemoryPool handle;
+};
+
+/* Whether the pool may serve bytes without growing. */
+static bool has_room(const struct pool *pool, uint64_t bytes) {
+  uint64_t held = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 0);
+  uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, held);
+  return used <= held && bytes <= held - used;
+}
+
+/* False: over the limit. Without credit the driver is asked only if the pool has room, and the outcome looked at. */
+static bool begin(struct order *order, CUmemoryPool handle, struct vg_device *device, uint64_t bytes) {
+  *order = (struct order){.handle = handle};
+  if (!device || !bytes) return true;
+  uint64_t reserved = vg_charge_round(bytes, vg_charge_granule(device));
+  if (vg_memory_reserve(device, reserved)) reserved = 0;
+  pthread_mutex_lock(&lock);
+  struct pool *pool = add(handle, device);
+  bool go_on = pool && (reserved || has_room(pool, bytes));
+  if (go_on) {
+    pool->pot_bytes += reserved;
+    pool->under_way++;
+    order->device = device;
+  }
+  pthread_mutex_unlock(&lock);
+  if (!pool && reserved) vg_memory_release(device, reserved);
+  return go_on || (!pool && reserved);
+}
+
+static bool end(struct order *order) {
+  pthread_mutex_lock(&lock);
+  struct pool *pool = find(order->handle);
+  bool paid = !pool || follow(pool);
+  uint64_t left = 0;
+  if (pool && --pool->under_way == 0) {
+    left = pool->pot_bytes;
+    pool->pot_bytes = 0;
+  }
+  pthread_mutex_unlock(&lock);
+  if (left) vg_memory_release(order->device, left);
+  return paid || vg_memory_reserve(order->device, 0) == 0;
+}
+
+static CUmemoryPool current_pool(struct vg_device *device) {
+  CUmemoryPool handle = NULL;
+  if (REAL(cuDeviceGetMemPool)(&handle, vg_context_handle(device)) != CUDA_SUCCESS) return NULL;
+  return handle;
+}
+
+typedef CUresult alloc_call(CUdeviceptr *address, size_t bytes, CUstream stream);
+typedef CUresult pool_call(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream);
+typedef CUresult free_call(CUdeviceptr address, CUstream stream);
+
+static CUresult settle(struct order *order, CUresult result, CUdeviceptr address, CUdeviceptr *out, CUstream stream,
+                       free_call *undo) {
+  bool paid = end(order);
+  if (result != CUDA_SUCCESS) return result;
+  if (!paid) {
+    undo(address, stream); /* what the pool grew by goes back at a synchronisation, and is charged until then */
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *out = address;
+  return CUDA_SUCCESS;
+}
+
+static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUstream stream, alloc_call *call, free_call *undo) {
+  struct order order;
+  struct vg_device *device = dptr ? stream_device(stream) : NULL;
+  CUmemoryPool handle = device ? current_pool(device) : NULL;
+  if (!handle) return call(dptr, bytes, stream);
+  if (!begin(&order, handle, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!order.device) return call(dptr, bytes, stream);
+  CUdeviceptr address = 0;
+  CUresult result = call(&address, bytes, stream);
+  return settle(&order, result, address, dptr, stream, undo);
+}
+
+static CUresult allocate_from(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream, pool_call *call,
+                              free_call *undo) {
+  struct order order;
+  struct vg_device *device = dptr && pool ? pool_device(pool) : NULL;
+  if (!begin(&order, pool, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!order.device) return call(dptr, bytes, pool, stream);
+  CUdeviceptr address = 0;
+  CUresult result = call(&address, bytes, pool, stream);
+  return settle(&order, result, address, dptr, stream, undo);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
+  return allocate(dptr, bytesize, hStream, REAL(cuMemAllocAsync), REAL(cuMemFreeAsync));
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
+  return allocate(dptr, bytesize, hStream, REAL(cuMemAllocAsync_ptsz), REAL(cuMemFreeAsync_ptsz));
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+  return allocate_from(dptr, bytesize, pool, hStream, REAL(cuMemAllocFromPoolAsync), REAL(cuMemFreeAsync));
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
+  return allocate_from(dptr, bytesize, pool, hStream, REAL(cuMemAllocFromPoolAsync_ptsz), REAL(cuMemFreeAsync_ptsz));
+}
+
+/* ---- pools ---- */
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
+  CUresult result = REAL(cuMemPoolCreate)(pool, poolProps);
+  if (result != CUDA_SUCCESS || poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return result;
+  struct vg_device *device = vg_context_ordinal(poolProps->location.id);
+  if (!device) return result;
+  pthread_mutex_lock(&lock);
+  add(*pool, device); /* without a free row it is charged nothing: NVML shows it */
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+/* Allocations that outlive their pool are not charged any more: nobody can be asked what they hold. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  pthread_mutex_lock(&lock);
+  struct pool *known = find(pool);
+  struct pool before = known ? *known : (struct pool){0};
+  if (known) known->handle = NULL; /* the handle may be given out again as soon as the driver has answered */
+  pthread_mutex_unlock(&lock);
+  CUresult result = REAL(cuMemPoolDestroy)(pool);
+  if (!known) return result;
+  pthread_mutex_lock(&lock);
+  if (result == CUDA_SUCCESS) {
+    forget(&before);
+  } else {
+    struct pool *again = add(pool, before.device);
+    if (again) *again = before;
+  }
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+  CUresult result = REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
+  pthread_mutex_lock(&lock);
+  struct pool *known = find(pool);
+  if (known && known->device) follow(known);
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+void vg_pool_refresh(struct vg_device *device) {
+  if (!VG_LOAD(&pool_rows)) return;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < pool_rows; i++)
+    if (pools[i].handle && pools[i].device == device) follow(&pools[i]);
+  pthread_mutex_unlock(&lock);
+}
+
+void vg_pool_forked_child(void) {
+  pthread_mutex_init(&lock, NULL);
+  pool_rows = 0;
+  for (int i = 0; i < POOLS_MAX; i++) pools[i] = (struct pool){0};
+}
