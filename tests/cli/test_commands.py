@@ -148,11 +148,13 @@ def test_events_follow_prints_each_as_it_comes(slices: Any) -> None:
 
     command = [sys.executable, "-m", "vgpud.cli.main", "--host", slices.host, "events", "-f", "-o", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        old = [process.stdout.readline() for _ in range(2)]
-        threading.Thread(target=lambda: slices._tell("slice.updated", "train", "more")).start()
-        new = process.stdout.readline()
-        process.terminate()
+        try:
+            assert process.stdout is not None
+            old = [process.stdout.readline() for _ in range(2)]
+            threading.Thread(target=lambda: slices._tell("slice.updated", "train", "more")).start()
+            new = process.stdout.readline()
+        finally:
+            process.kill()
     assert all("slice.created" in line for line in old)
     assert "slice.updated" in new
     assert new.endswith("}\n")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from vgpud.core.units import UnitError, parse_bytes, parse_gpus
 
+if TYPE_CHECKING:
+    IntParam = click.ParamType[int]
+else:
+    IntParam = click.ParamType  # not generic at run time in older releases
 
-class Gpus(click.ParamType[int]):
+
+class Gpus(IntParam):
     """A fraction of GPUs, at most three decimals; becomes milli-GPU."""
 
     name = "gpus"
@@ -24,7 +31,7 @@ class Gpus(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
-class Bytes(click.ParamType[int]):
+class Bytes(IntParam):
     """An amount of memory such as 512M, 8G or 8GB; becomes bytes."""
 
     name = "size"

@@ -10,6 +10,7 @@ import click
 from vgpud.cli.asking import amount_options, build_spec
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.quantities import IntParam
 
 if TYPE_CHECKING:
     from vgpud.cli.client import Client
@@ -21,7 +22,7 @@ def slice_group() -> None:
     """Slices: the guaranteed and the greatest share of SM time and memory that a program is given."""
 
 
-class Owner(click.ParamType[int]):
+class Owner(IntParam):
     """A user's name or uid, or "any" (-1)."""
 
     name = "user"
