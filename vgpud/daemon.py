@@ -296,6 +296,9 @@ class Daemon:
             mode=self.config.mode,
             started_at=timestamp(self._started_wall_ns),
             runtime_dir=str(self.config.runtime),
+            sim_dir=self._devices.sim_dir,
+            driver=self.config.driver,
+            nvml=self.config.nvml,
         )
 
     def reading(self, device: str) -> tuple[int | None, float | None]:

@@ -90,7 +90,7 @@ class Devices:
     """NVML of this node. `library`: its path; `sim_dir`: the simulated devices' directory, "" for real ones."""
 
     def __init__(self, library: str, sim_dir: str = "", context_bytes: int = 0) -> None:
-        self._sim_dir = sim_dir
+        self.sim_dir = sim_dir
         self._context_bytes = context_bytes
         self._handles: dict[str, Any] = {}
         if sim_dir:
@@ -134,15 +134,15 @@ class Devices:
             pci_bus_id=pci.decode() if isinstance(pci, bytes) else str(pci),
             memory_bytes=_usable_bytes(handle),
             sm_count=_or_zero(lambda: pynvml.nvmlDeviceGetNumGpuCores(handle) // 128),
-            simulated=bool(self._sim_dir),
+            simulated=bool(self.sim_dir),
             context_bytes=self._context_bytes or self._context_cost(index),
             granule_bytes=GRANULE_BYTES,
         )
 
     def _context_cost(self, index: int) -> int:
-        if not self._sim_dir:
+        if not self.sim_dir:
             return CONTEXT_BYTES
-        return sim_context_bytes(Path(self._sim_dir) / "state", index)
+        return sim_context_bytes(Path(self.sim_dir) / "state", index)
 
     def refuse_unshareable(self, devices: Iterable[Device], proc: Path = Path("/proc")) -> None:
         """Raises DeviceRefusedError, with the mend, for MPS, exclusive-process mode and MIG."""
@@ -159,7 +159,7 @@ class Devices:
                     f"device {device.index} ({device.uuid}) is in MIG mode, which this version does not divide further:"
                 )
                 raise DeviceRefusedError(f"{text} run `nvidia-smi -i {device.index} -mig 0`, or list other devices")
-        if not self._sim_dir and (pid := mps_pid(proc)):
+        if not self.sim_dir and (pid := mps_pid(proc)):
             text = f"MPS is running (pid {pid}) and would merge the tenants' contexts:"
             raise DeviceRefusedError(f"{text} run `echo quit | nvidia-cuda-mps-control`")
 
