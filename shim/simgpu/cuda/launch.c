@@ -187,3 +187,23 @@ SIM_PUBLIC CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f,
 SIM_PUBLIC CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra) {
   return launch_config(config, true, f, params, extra);
 }
+
+static CUresult launch_host(CUstream handle, bool per_thread, CUhostFn callback, void *argument) {
+  struct sim_context *context;
+  struct sim_stream *stream;
+  CUresult result = sim_enter(&context);
+  if (result == CUDA_SUCCESS) result = sim_stream_find(handle, per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (callback == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture != NULL) return sim_capture_callback(stream, callback, argument);
+  result = sim_capture_implicit(stream);
+  return result == CUDA_SUCCESS ? sim_submit_callback(stream, callback, argument) : result;
+}
+
+SIM_PUBLIC CUresult cuLaunchHostFunc(CUstream stream, CUhostFn callback, void *argument) {
+  return launch_host(stream, false, callback, argument);
+}
+
+SIM_PUBLIC CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn callback, void *argument) {
+  return launch_host(stream, true, callback, argument);
+}
