@@ -1,0 +1,158 @@
+"""Starts real daemons on a fake driver (fake_driver.c), each in directories of its own with short names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+HERE = Path(__file__).parent
+#: how long a test waits for what should come at once; generous, for busy machines
+PATIENCE_S = 30.0
+
+
+def eventually(condition: Callable[[], Any], what: str = "condition") -> Any:
+    """Returns the condition's first true value; fails after PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"{what} did not come within {PATIENCE_S} s"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="session")
+def fake_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    library = tmp_path_factory.mktemp("driver") / "fake_driver.so"
+    source = HERE / "fake_driver.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, source], check=True)
+    return library
+
+
+class Node:
+    """A daemon's directories and configuration; start() and kill() as often as a test likes."""
+
+    def __init__(self, directory: Path, library: Path) -> None:
+        self.directory = directory
+        self.runtime, self.state = directory / "run", directory / "state"
+        self.config = directory / "c.toml"
+        self.library = library
+        self.env: dict[str, str] = {}
+        self.log = directory / "log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.settings: dict[str, str] = {}
+        self._channel: grpc.Channel | None = None
+
+    def write_config(self) -> None:
+        base = {"driver": f'"{self.library}"', "nvml": f'"{self.library}"', "metrics": '"off"', "node": '"n1"'}
+        tables = {k: v for k, v in self.settings.items() if k.startswith("[")}
+        keys = base | {k: v for k, v in self.settings.items() if k not in tables}
+        lines = [f"{k} = {v}" for k, v in keys.items()] + [f"{k}\n{v}" for k, v in tables.items()]
+        self.config.write_text("\n".join(lines) + "\n")
+
+    def command(self, *extra: str) -> list[str]:
+        self.write_config()
+        where = ["--config", self.config, "--runtime-dir", self.runtime, "--state-dir", self.state]
+        return [sys.executable, "-m", "vgpud.serve", "serve", *map(str, where), *extra]
+
+    def run(self, *extra: str) -> subprocess.CompletedProcess[str]:
+        """Starts a daemon that is expected to refuse."""
+        env = os.environ | self.env
+        return subprocess.run(self.command(*extra), env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    def start(self, *extra: str, preexec: Callable[[], None] | None = None) -> Node:
+        env = os.environ | self.env
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(self.command(*extra), env=env, stdout=log, stderr=log, preexec_fn=preexec)
+        eventually(self._answers, f"the daemon's socket; its log: {self.log.read_text()}")
+        return self
+
+    def _answers(self) -> bool:
+        assert self.process
+        assert self.process.poll() is None, self.log.read_text()
+        return (self.runtime / "vgpud.sock").exists() and self._ready()
+
+    def _ready(self) -> bool:
+        self.channel()
+        try:
+            self.nodes.GetNode(pb.GetNodeRequest(), timeout=1)
+        except grpc.RpcError:
+            self.hang_up()
+            return False
+        return True
+
+    def channel(self) -> grpc.Channel:
+        if self._channel is None:
+            self._channel = grpc.insecure_channel(f"unix:{self.runtime / 'vgpud.sock'}")
+        return self._channel
+
+    def hang_up(self) -> None:
+        if self._channel:
+            self._channel.close()
+        self._channel = None
+
+    @property
+    def nodes(self) -> stubs.NodeServiceStub:
+        return stubs.NodeServiceStub(self.channel())
+
+    @property
+    def slices(self) -> stubs.SliceServiceStub:
+        return stubs.SliceServiceStub(self.channel())
+
+    @property
+    def events(self) -> stubs.EventServiceStub:
+        return stubs.EventServiceStub(self.channel())
+
+    def create(self, name: str = "a", milli: int = 500, **fields: Any) -> pb.Slice:
+        spec = pb.SliceSpec(gpus_milli=milli, **fields.pop("spec", {}))
+        fields = {"owner_uid": -1} | fields
+        return self.slices.CreateSlice(pb.CreateSliceRequest(name=name, spec=spec, **fields)).slice
+
+    def get(self, name: str = "a") -> pb.Slice:
+        return self.slices.GetSlice(pb.GetSliceRequest(name=name)).slice
+
+    def names(self) -> list[str]:
+        return [s.name for s in self.slices.ListSlices(pb.ListSlicesRequest()).slices]
+
+    def processes(self) -> list[pb.Process]:
+        return list(self.slices.ListProcesses(pb.ListProcessesRequest()).processes)
+
+    def kinds(self) -> list[str]:
+        return [e.kind for e in self.events.ListEvents(pb.ListEventsRequest()).events]
+
+    def socket(self, name: str = "a") -> str:
+        return str(self.runtime / "slices" / name / "attach.sock")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ends the daemon with a signal and returns its exit code."""
+        self.hang_up()
+        assert self.process
+        self.process.send_signal(number)
+        code = self.process.wait(PATIENCE_S)
+        self.process = None
+        return code
+
+
+@pytest.fixture
+def node(fake_driver: Path) -> Iterator[Node]:
+    directory = Path(tempfile.mkdtemp(prefix="vgd-", dir="/tmp"))
+    made = Node(directory, fake_driver)
+    yield made
+    if made.process:
+        made.stop(signal.SIGKILL)
+    made.hang_up()
+    shutil.rmtree(directory)

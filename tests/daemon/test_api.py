@@ -1,0 +1,201 @@
+"""The gRPC API of a real daemon: status codes, rich details, idempotency, pages, watches."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc import error_details_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_status import rpc_status
+
+from vgpud.v1 import vgpud_pb2 as pb
+
+from .conftest import Node
+
+GIB = 1 << 30
+
+
+def refused(call: Any, *args: Any) -> grpc.RpcError:
+    with pytest.raises(grpc.RpcError) as error:
+        call(*args)
+    assert "\n" not in error.value.details()
+    return error.value
+
+
+def detail(error: grpc.RpcError, kind: Any) -> Any:
+    for packed in rpc_status.from_call(error).details:
+        if packed.Is(kind.DESCRIPTOR):
+            found = kind()
+            packed.Unpack(found)
+            return found
+    raise AssertionError(f"no {kind.DESCRIPTOR.name} in the status")
+
+
+def test_node_and_devices(node: Node) -> None:
+    node.env = {"FAKE_DEVICES": "3"}
+    node.start()
+    told = node.nodes.GetNode(pb.GetNodeRequest()).node
+    assert (told.name, told.abi_version, told.mode, told.simulated) == ("n1", 1, "coast", False)
+    devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
+    assert [d.index for d in devices] == [0, 1, 2]
+    assert {d.node for d in devices} == {"n1"}
+    assert devices[0].memory_total_bytes == 80 * GIB
+    first = node.nodes.ListDevices(pb.ListDevicesRequest(page_size=2))
+    rest = node.nodes.ListDevices(pb.ListDevicesRequest(page_size=2, page_token=first.next_page_token))
+    assert [d.index for d in [*first.devices, *rest.devices]] == [0, 1, 2]
+    assert not rest.next_page_token
+
+
+def test_four_numbers_are_answered_and_kept(node: Node) -> None:
+    node.start()
+    made = node.create(milli=500, spec={"min_milli": 300, "max_milli": 800, "mem_max_bytes": 8 * GIB})
+    (share,) = made.devices
+    assert (share.min_milli, share.max_milli, share.mem_min_bytes, share.mem_max_bytes) == (300, 800, 8 * GIB, 8 * GIB)
+    assert made.node == share.node == "n1"
+    assert made.attach_socket == node.socket()
+    assert node.get() == made
+    (device,) = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
+    assert (device.milli_reserved, device.memory_reserved_bytes) == (300, 8 * GIB)
+
+
+def test_invalid_names_the_field(node: Node) -> None:
+    node.start()
+    for milli, spec in ((0, {}), (-1000, {}), (2500, {}), (500, {"min_milli": 900, "max_milli": 800})):
+        error = refused(lambda m=milli, s=spec: node.create(milli=m, spec=s))
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        violation = detail(error, error_details_pb2.BadRequest).field_violations[0]
+        assert violation.description == error.details()
+        assert violation.field in ("gpus_milli", "min_milli")
+    over = refused(lambda: node.create(spec={"mem_max_bytes": 81 * GIB, "mem_min_bytes": 0}))
+    assert over.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "81GiB" in over.details()
+    assert node.names() == []
+
+
+def test_other_refusals(node: Node) -> None:
+    node.start()
+    node.create("a", 700)
+    full = refused(lambda: node.create("b", 500))
+    assert full.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert detail(full, error_details_pb2.QuotaFailure).violations[0].subject.startswith("GPU-")
+    assert detail(full, error_details_pb2.ErrorInfo).reason == "NO_CAPACITY"
+    assert refused(lambda: node.create("a", 100)).code() is grpc.StatusCode.ALREADY_EXISTS
+    for call in (
+        lambda: node.get("nope"),
+        lambda: node.slices.DeleteSlice(pb.DeleteSliceRequest(name="nope")),
+        lambda: node.slices.UpdateSlice(pb.UpdateSliceRequest(name="nope")),
+        lambda: node.slices.ListProcesses(pb.ListProcessesRequest(slice="nope")),
+    ):
+        error = refused(call)
+        assert error.code() is grpc.StatusCode.NOT_FOUND
+        assert "'nope'" in error.details()
+    elsewhere = refused(lambda: node.slices.GetSlice(pb.GetSliceRequest(node="n2", name="a")))
+    assert elsewhere.code() is grpc.StatusCode.NOT_FOUND
+    token = refused(lambda: node.slices.ListSlices(pb.ListSlicesRequest(page_token="%%%")))  # noqa: S106
+    assert token.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_repeated_request_gets_the_first_answer(node: Node) -> None:
+    node.start()
+    first = node.create("a", 100, request_id="r1")
+    assert node.create("a", 100, request_id="r1") == first
+    error = refused(lambda: node.create("b", 100, request_id="r1"))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert node.names() == ["a"]
+
+
+def test_pages(node: Node) -> None:
+    node.start()
+    for name in ("c", "a", "b", "e", "d"):
+        node.create(name, 100)
+    shown: list[str] = []
+    request = pb.ListSlicesRequest(page_size=2)
+    while True:
+        answer = node.slices.ListSlices(request)
+        shown += [s.name for s in answer.slices]
+        if len(shown) == 2:
+            node.slices.DeleteSlice(pb.DeleteSliceRequest(name="b"))  # pages stay right while slices go
+        request.page_token = answer.next_page_token
+        if not request.page_token:
+            break
+    assert shown == ["a", "b", "c", "d", "e"]
+
+
+def test_update_and_delete(node: Node) -> None:
+    node.start()
+    node.create("a", 500)
+    request = pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(gpus_milli=250, max_milli=1000))
+    changed = node.slices.UpdateSlice(request).slice
+    assert (changed.devices[0].min_milli, changed.devices[0].max_milli, changed.revision) == (250, 1000, 2)
+    node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a"))
+    assert node.names() == []
+    assert not (node.runtime / "slices" / "a").exists()
+    assert node.kinds() == ["slice.created", "slice.updated", "slice.deleted"]
+
+
+def test_watch_sends_a_change_at_once(node: Node) -> None:
+    node.start()
+    stream = node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000))
+    assert list(next(stream).slices) == []
+    threading.Timer(0.1, node.create).start()
+    assert [s.name for s in next(stream).slices] == ["a"]
+    stream.cancel()
+
+
+def test_watch_events_from_a_number_on(node: Node) -> None:
+    node.start()
+    node.create("a", 100)
+    node.create("b", 100)
+    stream = node.events.WatchEvents(pb.WatchEventsRequest(after_sequence=1))
+    assert next(stream).event.slice == "b"
+    node.create("c", 100)
+    event = next(stream).event
+    assert (event.slice, event.kind, event.sequence, event.node) == ("c", "slice.created", 3, "n1")
+    stream.cancel()
+
+
+def test_watches_are_bounded(node: Node) -> None:
+    node.start()
+    streams = [node.slices.WatchSlices(pb.WatchSlicesRequest(interval_ms=60_000)) for _ in range(64)]
+    for stream in streams:
+        next(stream)
+    error = refused(next, node.slices.WatchSlices(pb.WatchSlicesRequest()))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    for stream in streams:
+        stream.cancel()
+
+
+def test_arbiter_is_tuned_live(node: Node) -> None:
+    node.start()
+    params = pb.ArbiterParams(quantum_ns=6_000_000)
+    now = node.nodes.SetArbiterParams(pb.SetArbiterParamsRequest(params=params)).params
+    assert now.quantum_ns == 6_000_000
+    assert now.overrun_ns == 2_000_000
+    wrong = pb.SetArbiterParamsRequest(params=pb.ArbiterParams(overrun_ns=-1))
+    error = refused(lambda: node.nodes.SetArbiterParams(wrong))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "overrun_ns = -1" in error.details()
+    assert node.nodes.SetArbiterParams(pb.SetArbiterParamsRequest()).params == now
+
+
+def test_health_and_reflection(node: Node) -> None:
+    node.start()
+    health = health_pb2_grpc.HealthStub(node.channel())
+    for service in ("", "vgpud.v1.SliceService"):
+        assert health.Check(health_pb2.HealthCheckRequest(service=service)).status == 1
+    mirror = reflection_pb2_grpc.ServerReflectionStub(node.channel())
+    ask = reflection_pb2.ServerReflectionRequest(list_services="")
+    (answer,) = mirror.ServerReflectionInfo(iter([ask]))
+    listed = {s.name for s in answer.list_services_response.service}
+    assert {"vgpud.v1.NodeService", "vgpud.v1.SliceService", "vgpud.v1.EventService"} <= listed
+
+
+def test_oversized_request_is_refused(node: Node) -> None:
+    node.start()
+    error = refused(lambda: node.create("x" * (1 << 20)))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert node.names() == []
