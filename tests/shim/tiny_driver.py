@@ -93,6 +93,7 @@ def compile_c(output: Path, *arguments: str | Path, compiler: str = "gcc") -> Pa
     command = [
         compiler,
         "-std=gnu11",
+        "-D_GNU_SOURCE",
         "-O1",
         "-fPIC",
         "-pthread",

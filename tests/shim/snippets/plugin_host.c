@@ -1,5 +1,4 @@
 /* Opens a plugin (argv[1]) with RTLD_DEEPBIND: its references look into its own libraries first. */
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
 

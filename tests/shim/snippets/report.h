@@ -5,7 +5,6 @@
  */
 #ifndef REPORT_H
 #define REPORT_H
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

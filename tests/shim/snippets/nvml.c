@@ -1,0 +1,12 @@
+/* Stands for NVML; with -DSHIM for libvgpu-ml.so, which tells by its marker whose place it takes (TINY_NVML). */
+#include <stdlib.h>
+
+int nvmlInit_v2(void) {
+  return 0;
+}
+#ifdef SHIM
+const char *vg_shim_marker(void);
+const char *vg_shim_marker(void) {
+  return getenv("TINY_NVML");
+}
+#endif
