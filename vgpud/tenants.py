@@ -372,8 +372,11 @@ class Tenants:
         try:
             fds = [] if holder else self._give_pages(peer, answer)
         except OSError as error:
+            text = f"attach: the daemon is out of resources ({error.strerror}): see its log and LimitNOFILE"
+            self._backend.refused(peer.slice_name, peer.pid, text)
+            self._send(peer, self._reply(lib.VG_ATTACH_FULL, text), [])
             self._backend.gone(peer.process_id)
-            raise Refusal(lib.VG_ATTACH_FULL, f"attach: the daemon is out of resources: {error.strerror}") from error
+            return
         if not self._send(peer, self._reply(lib.VG_ATTACH_OK, "", answer), fds):
             self._backend.gone(peer.process_id)
             return
