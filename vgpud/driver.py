@@ -29,7 +29,7 @@ _CACHE_FLAGS = {"x86_64": 0x0303, "aarch64": 0x0A03}  # glibc, this machine
 def cached(name: str, cache: bytes, machine: str) -> Iterator[Path]:
     """The paths that the contents of an ld.so.cache give for a library's name, best first; none when it is not one."""
     start = 0
-    if cache.startswith(_OLD_CACHE_MAGIC):
+    if cache.startswith(_OLD_CACHE_MAGIC) and len(cache) >= 16:
         (count,) = struct.unpack_from("<I", cache, 12)
         start = (16 + count * _OLD_ENTRY_BYTES + 7) & ~7
     cache = cache[start:]
@@ -43,10 +43,12 @@ def cached(name: str, cache: bytes, machine: str) -> Iterator[Path]:
 
 
 def _text(cache: bytes, offset: int) -> str:
-    return cache[offset : cache.find(b"\0", offset)].decode(errors="surrogateescape")
+    end = cache.find(b"\0", offset)
+    return "" if end < 0 else cache[offset:end].decode(errors="surrogateescape")
 
 
-def _candidates(name: str, environment: Mapping[str, str]) -> Iterator[Path]:
+def candidates(name: str, environment: Mapping[str, str]) -> Iterator[Path]:
+    """Where the loader looks for a library's name in a program with that environment, in its order."""
     machine = platform.machine()
     for directory in environment.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         if environment.get("LD_LIBRARY_PATH"):
@@ -77,7 +79,7 @@ def _find(name: str, variable: str, environment: Mapping[str, str] | None) -> Pa
     environment = os.environ if environment is None else environment
     if named := environment.get(variable):
         return Path(named) if _usable(Path(named)) else None
-    return next((path for path in _candidates(name, environment) if _usable(path)), None)
+    return next((path for path in candidates(name, environment) if _usable(path)), None)
 
 
 def find_driver(environment: Mapping[str, str] | None = None) -> Path | None:

@@ -1,0 +1,99 @@
+"""Fitted copies: what is left out, what is refused, when a copy is made anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import cudaspec
+import pytest
+
+from tests.shim import tiny_driver
+from tests.shim.conftest import EXTRA, MISSING, Run
+from tests.shim.tiny_driver import TinyDriver
+from vgpud import elf, fit
+
+
+def test_the_copy_exports_what_the_driver_does(shim: Path, other_driver: TinyDriver, tmp_path: Path) -> None:
+    result = fit.fit(shim, other_driver.path, tmp_path / "out/libvgpu.so")
+    assert set(elf.Elf(result.path).exports()) == {*other_driver.names, *fit.OURS}
+    assert result == fit.Fit(tmp_path / "out/libvgpu.so", tuple(sorted(EXTRA)), tuple(sorted(MISSING)), ())
+    assert result.path.stat().st_mode & 0o777 == 0o755
+    assert [p.name for p in result.path.parent.iterdir()] == ["libvgpu.so"]  # nothing half-written is left
+
+
+def test_readelf_and_the_loader_take_the_copy(shim: Path, other_driver: TinyDriver, run: Run, tmp_path: Path) -> None:
+    copy = fit.fit(shim, other_driver.path, tmp_path / "libvgpu.so").path
+    done = subprocess.run(
+        ["readelf", "-W", "--dyn-syms", "--use-dynamic", copy], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert run(["/bin/true"], hook=copy, environment={"LD_BIND_NOW": "1"}).stderr == ""
+
+
+def test_names_without_room_are_told(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:
+    """More names than spare entries, one that is longer than any, and data: left out, the rest works."""
+    many = [f"cuLater{number:03d}" for number in range(300)]
+    long = "cu" + "VeryLong" * 12
+    driver = tiny_driver.build(surface, tmp_path / "driver", extra=[*many, long])
+    result = fit.fit(shim, driver.path, tmp_path / "libvgpu.so")
+    assert (len(result.added), len(result.left_out)) == (256, 45)
+    assert long in result.left_out
+    assert fit.missing_names(shim, driver.path) == result.left_out
+    program = tiny_driver.snippet("by_dlopen", tmp_path / "program", [*result.added, *result.left_out])
+    lines = run([program, "libcuda.so.1", "2"], driver, result.path).stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["libvgpu.so"] * 256 + ["-"] * 45
+
+
+def test_a_copy_is_made_once_per_driver(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:
+    driver = tmp_path / "libcuda.so.1"
+    shutil.copy(same_driver.path, driver)
+    first = fit.fitted(shim, driver, tmp_path / "cache")
+    stamp = first.stat().st_mtime_ns
+    assert first.name == shim.name
+    assert fit.fitted(shim, driver, tmp_path / "cache") == first
+    assert first.stat().st_mtime_ns == stamp
+    os.utime(driver, ns=(1, 1))
+    assert fit.fitted(shim, driver, tmp_path / "cache") != first
+
+
+def test_what_is_no_shim_or_no_driver_is_refused(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:
+    out = tmp_path / "out" / "libvgpu.so"
+    text = tmp_path / "text.so"
+    text.write_text("not a library\n")
+    cut = tmp_path / "cut.so"
+    cut.write_bytes(same_driver.path.read_bytes()[:5000])
+    for library, driver, error, says in (
+        (same_driver.path, same_driver.path, fit.FitError, "is not a shim of vgpud"),
+        (shim, shim, fit.FitError, "is a shim itself"),
+        (shim, text, elf.ElfError, "text.so is not a"),
+        (shim, cut, elf.ElfError, "cut.so"),
+        (shim, tmp_path / "none", FileNotFoundError, "none"),
+    ):
+        with pytest.raises(error, match=says):
+            fit.fit(library, driver, out)
+        assert not out.exists()
+
+
+def test_a_shim_is_told_from_other_libraries(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:
+    assert fit.is_shim(shim)
+    assert not fit.is_shim(same_driver.path)
+    assert not fit.is_shim(Path("/etc/passwd"))
+    assert not fit.is_shim(tmp_path / "none")
+
+
+def test_symbols_of_a_library_with_gnu_hash_only(surface: cudaspec.Surface, tmp_path: Path) -> None:
+    """The real driver may carry either hash table: both readers see the same names."""
+    (tmp_path / "a.c").write_text("int cuOne(void) { return 1; } int cuTwo(void) { return puts(0); } int data = 3;")
+    seen = []
+    for style in ("sysv", "gnu", "both"):
+        output = tmp_path / f"{style}.so"
+        tiny_driver.compile_c(output, "-w", "-shared", f"-Wl,--hash-style={style}", tmp_path / "a.c")
+        seen.append({s.name for s in elf.Elf(output).exports().values()})
+    assert seen[0] == seen[1] == seen[2] >= {"cuOne", "cuTwo", "data"}
+    empty = tiny_driver.compile_c(
+        tmp_path / "empty.so", "-shared", "-nostdlib", "-Wl,--hash-style=gnu", "-xc", "/dev/null"
+    )
+    assert elf.Elf(empty).exports() == {}
