@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +18,7 @@
 #include "resolve.h"
 
 #define DRIVER_NAME "libcuda.so"
+#define DRIVER_SONAME "libcuda.so.1"
 #define NVML_NAME "libnvidia-ml.so"
 #define NVML_SONAME "libnvidia-ml.so.1"
 
@@ -61,11 +61,11 @@ static enum library library_of(const char *file) {
   return library_of_name(target);
 }
 
-/* The same file name, for a dlopen that has to fail as if the library were not installed: "libcuda.so.1/". */
+/* Such a name for a dlopen that has to fail as if the library were not installed: the slash at the end makes it so. */
 static const char *not_there(const char *file) {
-  static __thread char name[NAME_MAX + 2] __attribute__((tls_model("initial-exec")));
-  snprintf(name, sizeof name, "%.*s/", NAME_MAX, base_name(file));
-  return name;
+  bool plain = base_name(file)[strcspn(base_name(file), ".") + strlen(".so")] == '\0';
+  if (library_of_name(file) == NVML) return plain ? NVML_NAME "/" : NVML_SONAME "/";
+  return plain ? DRIVER_NAME "/" : DRIVER_SONAME "/";
 }
 
 static int needs_driver(struct dl_phdr_info *info, size_t bytes, void *ret_found) {
