@@ -50,8 +50,8 @@ class Config:
 
     device: str | tuple[str, ...] = "auto"
     sim_dir: str = ""  # of the simulated device's server; "" = $VGPU_SIM_DIR, else <runtime_dir>/sim
-    driver: str = "libcuda.so.1"  # the real one: a name the loader finds, or an absolute path
-    nvml: str = "libnvidia-ml.so.1"
+    driver: str = ""  # path of the real libcuda; "" = the one that the loader finds
+    nvml: str = ""
     runtime_dir: str = ""  # "" = paths.runtime_dir()
     state_dir: str = ""
     node: str = ""  # "" = the host's name

@@ -27,6 +27,8 @@ CONTEXT_BYTES = 560 << 20
 #: what the driver hands out memory in (cuMemGetAllocationGranularity; 2 MiB on every device since Pascal)
 GRANULE_BYTES = 2 << 20
 PROBE_S = 60
+#: how the name of every simulated device begins
+SIMULATED = "SIMULATED"
 _MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 _COMM_MAX = 15  # the kernel cuts process names
 
@@ -117,6 +119,9 @@ class Devices:
         for uuid in wanted:
             if uuid not in names:
                 raise ConfigError(f"device {uuid!r} is not on this node: it has {', '.join(sorted(names)) or 'none'}")
+        masked = next((d for d in found if d.name.startswith(SIMULATED) and not self._sim_dir), None)
+        if masked:
+            raise ConfigError(f'the driver is the simulated one ({masked.name}): ask for it by name (device = "sim")')
         chosen = tuple(d for d in found if not wanted or d.uuid in wanted)
         if not chosen:
             raise DriverError("the driver lists no device: see `nvidia-smi -L`")

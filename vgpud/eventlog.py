@@ -44,7 +44,7 @@ class EventLog:
         return taken
 
     def keep_unwritten(self, entries: Iterable[Entry]) -> None:
-        self._unwritten.extendleft(reversed(list(entries)))
+        self._unwritten = deque([*entries, *self._unwritten], maxlen=self._unwritten.maxlen)
 
     def too_noisy(self, key: str, now_ns: int) -> bool:
         """Whether this key has used up its entries of this second. Keys are slice names, so they are bounded."""

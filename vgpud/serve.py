@@ -1,4 +1,4 @@
-"""The command `vgpud`: serve, check-config, version. Refuses early, with one line and a documented exit code.
+"""The command `vgpud`. Refuses early, with one line and a documented exit code.
 
 Order matters: configuration, driver and devices are checked before anything is created, so a daemon that cannot work
 leaves nothing behind.
@@ -92,8 +92,13 @@ def group_id(name: str) -> int:
 def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     """The device shell and the devices to share. Raises DriverError, DeviceRefusedError, ConfigError."""
     from vgpud.devices import Devices, driver_version
+    from vgpud.driver import DRIVER_SONAME, NVML_SONAME, find_driver, find_nvml
 
-    sim_dir, driver, nvml = "", config.driver, config.nvml
+    sim_dir = ""
+    # not ours: a shell that was set up for the simulated device must not lead the daemon to it
+    env = {k: v for k, v in os.environ.items() if not k.startswith("VGPU_")}
+    driver = config.driver or str(find_driver(env) or DRIVER_SONAME)
+    nvml = config.nvml or str(find_nvml(env) or NVML_SONAME)
     if config.device == "sim":
         sim_dir = config.sim_dir or os.environ.get("VGPU_SIM_DIR", "") or str(config.runtime / "sim")
         driver, nvml = str(paths.sim_lib_dir() / "libcuda.so.1"), str(paths.sim_lib_dir() / "libnvidia-ml.so.1")
@@ -164,6 +169,12 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         os.close(lock)
 
 
+def _device_override(device: tuple[str, ...]) -> dict[str, Any]:
+    if not device:
+        return {}
+    return {"device": device[0] if len(device) == 1 and device[0] in ("auto", "sim") else device}
+
+
 class _Group(click.Group):
     """Turns our exceptions into one line and their exit code."""
 
@@ -201,8 +212,7 @@ def serve_command(config_path: Path | None, device: tuple[str, ...], verbose: bo
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[handler])
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     overrides: dict[str, Any] = dict(flags)
-    if device:
-        overrides["device"] = device[0] if len(device) == 1 and device[0] in ("auto", "sim") else device
+    overrides |= _device_override(device)
     serve(configuration.load(config_path, **overrides), config_path, overrides)
 
 
@@ -212,6 +222,19 @@ def check_config(file: Path | None) -> None:
     """Say whether a configuration file is right (default: the one that serve would read)."""
     configuration.load(file)
     click.echo(f"{file or paths.config_file()}: ok")
+
+
+@main.command("check-devices")
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
+@click.option("--driver", help="libcuda: a name or a path.")
+@click.option("--nvml", help="libnvidia-ml: a name or a path.")
+@click.option("--device", multiple=True, help="Only the device with this UUID; repeat for several.")
+def check_devices(config_path: Path | None, device: tuple[str, ...], **flags: str | None) -> None:
+    """Say whether the devices can be shared as they are; creates nothing. `vgpu doctor` asks this."""
+    config = configuration.load(config_path, **flags, **_device_override(device))
+    _devices, inventory = open_devices(config)
+    for found in inventory:
+        click.echo(f"device {found.index}: {found.name} ({found.uuid}): ok")
 
 
 @main.command()

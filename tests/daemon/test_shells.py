@@ -1,0 +1,156 @@
+"""The daemon's shells by themselves: store, event log, configuration, devices, pages."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from vgpud import config, paths
+from vgpud.core.events import ForgetSlice, SaveRequest, SaveSlice
+from vgpud.core.model import Remembered, Share, Slice, Spec
+from vgpud.core.observed import Entry
+from vgpud.devices import mps_pid, sim_context_bytes
+from vgpud.errors import ConfigError, DeniedError, DriverError
+from vgpud.eventlog import NOISY_PER_S, EventLog
+from vgpud.store import Store
+
+SHARE = Share("GPU-0", 250, 1000, 1 << 30, 2 << 30)
+
+
+def made(name: str = "a", revision: int = 1) -> Slice:
+    spec = Spec(250, None, 1000, 1 << 30, 2 << 30, 5, 7, ("GPU-0",))
+    return Slice(name, f"uid-{name}", 3, spec, (SHARE,), True, 1000, 123, revision)
+
+
+def entry(sequence: int) -> Entry:
+    return Entry(sequence, 10**18 + sequence, "slice.created", "a", "GPU-0", 1 << 50, "text")
+
+
+def test_store_keeps_everything(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    remembered = Remembered("print", made(), 99)
+    store.apply([SaveSlice(made()), SaveRequest("r", remembered), SaveSlice(made("b"))])
+    store.apply([SaveSlice(made(revision=2)), ForgetSlice("uid-b"), SaveRequest("d", Remembered("gone", None, 1))])
+    store.append_events([entry(1), entry(2)], 10)
+    store.close()
+    loaded = Store(tmp_path).load(10)
+    assert loaded.slices == (made(revision=2),)
+    assert [(key, r.fingerprint, r.answer) for key, r in loaded.requests] == [
+        ("r", "print", made()),
+        ("d", "gone", None),
+    ]
+    assert loaded.events == (entry(1), entry(2))
+
+
+def test_store_is_bounded(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for number in range(1, 30):
+        store.apply([SaveRequest(f"r{number}", Remembered("", None, 0))], requests_max=5)
+        store.append_events([entry(number)], events_max=7)
+    loaded = store.load(100)
+    assert [key for key, _ in loaded.requests] == [f"r{n}" for n in range(25, 30)]
+    assert [e.sequence for e in loaded.events] == list(range(23, 30))
+
+
+def test_event_log_is_bounded_and_in_order() -> None:
+    log = EventLog([entry(5)], 3)
+    assert log.next_sequence == 6
+    for sequence in range(6, 10):
+        log.add(entry(sequence))
+    assert [e.sequence for e in log.after(0)] == [7, 8, 9]
+    assert [e.sequence for e in log.after(8)] == [9]
+    taken = log.take_unwritten()
+    log.add(entry(10))
+    log.keep_unwritten(taken)
+    assert [e.sequence for e in log.take_unwritten()] == [8, 9, 10]
+
+
+def test_event_log_bounds_noise_per_slice_and_second() -> None:
+    log = EventLog([], 3)
+    assert [log.too_noisy("a", 5) for _ in range(NOISY_PER_S + 2)] == [False] * NOISY_PER_S + [True] * 2
+    assert not log.too_noisy("b", 5)
+    assert not log.too_noisy("a", 5 + 1_000_000_000)
+
+
+def test_every_default_is_a_valid_configuration(tmp_path: Path) -> None:
+    empty = tmp_path / "c.toml"
+    empty.write_text("")
+    assert config.load(empty) == config.Config()
+    assert config.load(empty, mode="open", node=None).mode == "open"
+
+
+def test_missing_default_file_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(paths, "config_file", lambda: tmp_path / "none.toml")
+    assert config.load(None) == config.Config()
+    with pytest.raises(ConfigError, match=r"no configuration file .*none2"):
+        config.load(tmp_path / "none2.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:9419", ("127.0.0.1", 9419)),
+        ("[::1]:0", ("::1", 0)),
+        ("localhost:1", ("localhost", 1)),
+        ("off", None),
+    ],
+)
+def test_metrics_addresses(text: str, address: tuple[str, int] | None) -> None:
+    given = config.Config(metrics=text)
+    config.check(given, "x")
+    assert config.metrics_address(given) == address
+
+
+@pytest.mark.parametrize("text", ["", ":1", "host", "host:", "host:70000", "host:-1", "host:x"])
+def test_wrong_metrics_addresses(text: str) -> None:
+    with pytest.raises(ConfigError, match="metrics"):
+        config.check(config.Config(metrics=text), "x")
+
+
+def test_directories_of_root_and_others() -> None:
+    env = {"XDG_RUNTIME_DIR": "/run/user/7", "XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "/c"}
+    assert paths.runtime_dir(env, 0) == Path("/run/vgpud")
+    assert paths.runtime_dir(env, 7) == Path("/run/user/7/vgpud")
+    assert paths.runtime_dir({}, 7) == Path("/tmp/vgpud-7")
+    assert paths.runtime_dir({"XDG_RUNTIME_DIR": "relative"}, 7) == Path("/tmp/vgpud-7")
+    assert (paths.state_dir(env, 7), paths.state_dir(env, 0)) == (Path("/s/vgpud"), Path("/var/lib/vgpud"))
+    assert paths.config_file(env, 7) == Path("/c/vgpud/vgpud.toml")
+
+
+def test_private_directories_are_really_ours(tmp_path: Path) -> None:
+    assert paths.make_private_dir(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(DeniedError, match="not a directory"):
+        paths.make_private_dir(tmp_path / "link")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o770)
+    with pytest.raises(DeniedError, match="chmod go-w"):
+        paths.make_private_dir(tmp_path / "open")
+
+
+def test_mps_is_found_by_its_process(tmp_path: Path) -> None:
+    for pid, name in ((1, "init"), (77, "nvidia-cuda-mps"), (80, "python")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
+    (tmp_path / "version").write_text("")
+    assert mps_pid(tmp_path) == 77
+    (tmp_path / "77" / "comm").unlink()
+    assert mps_pid(tmp_path) == 0
+
+
+def test_context_cost_comes_from_the_simulated_page(tmp_path: Path) -> None:
+    page = tmp_path / "state"
+    stride = 200
+    raw = bytearray(312 + 16 * stride)
+    struct.pack_into("<IIiI", raw, 0, 0x4D495356, 1, 1, 2)
+    for index, context_bytes in ((0, 111), (1, 222)):
+        struct.pack_into("<II64s16sIIQQ", raw, 312 + index * stride, 0, 1, b"", b"", 0, 0, 1 << 30, context_bytes)
+    page.write_bytes(raw)
+    assert [sim_context_bytes(page, index) for index in (0, 1)] == [111, 222]
+    with pytest.raises(DriverError, match="another version"):
+        sim_context_bytes(page, 2)
+    page.write_bytes(b"")
+    with pytest.raises(DriverError, match="state"):
+        sim_context_bytes(page, 0)
