@@ -62,7 +62,7 @@ static CUresult place_globals(struct sim_module *module) {
   for (uint32_t i = 0; i < image->global_count; i++) {
     struct sim_image_global *global = &image->globals[i];
     if (global->bytes == 0) continue;
-    CUresult result = sim_memory_alloc(module->context, global->bytes, false, &module->globals[i]);
+    CUresult result = sim_memory_alloc(module->context, global->bytes, &module->globals[i]);
     if (result != CUDA_SUCCESS) return result;
     if (global->contents != NULL) memcpy((void *)(uintptr_t)module->globals[i], global->contents, global->bytes);
   }
