@@ -297,8 +297,8 @@ class Daemon:
             started_at=timestamp(self._started_wall_ns),
             runtime_dir=str(self.config.runtime),
             sim_dir=self._devices.sim_dir,
-            driver=self.config.driver,
-            nvml=self.config.nvml,
+            driver=self._devices.driver,
+            nvml=self._devices.nvml,
         )
 
     def reading(self, device: str) -> tuple[int | None, float | None]:

@@ -89,16 +89,16 @@ def driver_version(driver: str, sim_dir: str = "") -> int:
 
 
 class Devices:
-    """NVML of this node. `library`: its path; `sim_dir`: the simulated devices' directory, "" for real ones."""
+    """NVML of this node. `driver`, `nvml`: the libraries in use; `sim_dir`: the simulated devices', "" for real ones."""
 
-    def __init__(self, library: str, sim_dir: str = "", context_bytes: int = 0) -> None:
-        self.sim_dir = sim_dir
+    def __init__(self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0) -> None:
+        self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
         self._context_bytes = context_bytes
         self._handles: dict[str, Any] = {}
         if sim_dir:
             os.environ["VGPU_SIM_DIR"] = sim_dir  # the simulated NVML reads it when it starts
         try:
-            pynvml.nvmlLib = ctypes.CDLL(library)
+            pynvml.nvmlLib = ctypes.CDLL(nvml)
             pynvml.nvmlInit()
             self.version = str(pynvml.nvmlSystemGetDriverVersion())
         except OSError as error:
@@ -119,7 +119,7 @@ class Devices:
         for uuid in wanted:
             if uuid not in names:
                 raise ConfigError(f"device {uuid!r} is not on this node: it has {', '.join(sorted(names)) or 'none'}")
-        masked = next((d for d in found if d.name.startswith(SIMULATED) and not self._sim_dir), None)
+        masked = next((d for d in found if d.name.startswith(SIMULATED) and not self.sim_dir), None)
         if masked:
             raise ConfigError(f'the driver is the simulated one ({masked.name}): ask for it by name (device = "sim")')
         chosen = tuple(d for d in found if not wanted or d.uuid in wanted)
