@@ -37,8 +37,9 @@
 #define SIM_MALLOC_COST_NS 0ull           /* the round trip to the server is cost enough */
 
 /* ---- queues ---- */
-#define SIM_LAUNCH_QUEUE 1024            /* [published] about 1000 launches per stream before the host blocks */
-#define SIM_QUEUE_FULL_WAIT_NS 200000ull /* [assumed] how long a blocked launch sleeps at least before it looks again  \
-                                          */
+#define SIM_LAUNCH_QUEUE 1024 /* [published] about 1000 launches per stream before the host blocks */
+#define SIM_QUEUE_FULL_WAIT_NS                                                                                         \
+  200000ull /* [assumed] how long a blocked launch sleeps at least before it looks again                               \
+             */
 
 #endif

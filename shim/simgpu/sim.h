@@ -1,7 +1,7 @@
 /*
- * sim.h - the inside of the simulated driver's client library: what its entry points (core: shim/simgpu/*.c, the rest:
- * shim/simgpu/cuda/*.c) build upon. One process = one connection to vgpu-simd; work is written into a ring that only
- * this process writes, completion times come back in memory that only the server writes.
+ * sim.h - the inside of the simulated driver's client library: what its entry points build upon (the core lies in
+ * shim/simgpu, the rest in shim/simgpu/cuda). One process = one connection to vgpu-simd; work is written into a ring
+ * that only this process writes, completion times come back in memory that only the server writes.
  *
  * Must hold: entry points check sim_enter() first; nothing is started before cuInit; effects of copies and kernels on
  * memory are applied at submission, in program order, only time is simulated; no busy waiting but the launch cost.
@@ -67,12 +67,15 @@ struct sim_context {
   bool primary;
   uint64_t id;                /* cuCtxGetId */
   struct sim_stream legacy;   /* handles 0 and CU_STREAM_LEGACY */
+  struct sim_stream join;     /* core's own, for cuCtxRecordEvent: waits for all others */
+  struct sim_point entry;     /* what streams made from now on wait for (cuCtxWaitEvent) */
   struct sim_stream *streams; /* created ones and per-thread defaults, under sim_lock() */
   struct sim_context *next;   /* all contexts, under sim_lock() */
   CUresult sticky;            /* CUDA_SUCCESS, or the error that every further call answers */
   size_t limits[16];          /* CUlimit */
   CUfunc_cache cache_config;
-  void *wide; /* for cuda/: per-context data of theirs (modules ...); sim_wide_context_destroy() frees it */
+  uint64_t peers; /* bit of a context's server_id: peer access to it is on */
+  void *wide;     /* for cuda/: per-context data of theirs (modules ...); sim_wide_context_destroy() frees it */
 };
 
 struct sim_event {
@@ -132,6 +135,9 @@ CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *)
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */
 CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event);
+/* Moves the bytes of a copy at once (linear memory only) and says which engine it needs. */
+CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind);
+CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set); /* the same for a memset */
 enum sim_copy sim_copy_kind(CUdeviceptr destination, CUdeviceptr source);
 
 struct sim_point sim_stream_point(const struct sim_stream *stream); /* the last that was submitted */
@@ -149,8 +155,12 @@ struct sim_allocation {
   struct sim_context *context; /* NULL for registered host memory of no context */
   unsigned kind;               /* CUmemorytype: CU_MEMORYTYPE_DEVICE or _HOST */
   bool managed;
+  bool owned;        /* host memory that the driver allocated, not registered */
+  unsigned flags;    /* of cuMemHostAlloc or cuMemHostRegister */
+  CUmemoryPool pool; /* it came from this pool, else NULL */
 };
 CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
+CUresult sim_memory_alloc_managed(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
 CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer);
 /* Device memory that is not host-backed (module images, stacks): charged and given back only. */
 CUresult sim_memory_charge(int device, uint64_t bytes);

@@ -1,0 +1,101 @@
+/*
+ * core.h - what the core files of the simulated driver share among themselves; cuda/ sees sim.h only. link.c: the
+ * connection; submit.c: the ring; point.c: waiting; agent.c: host work in stream order; device.c: who is seen.
+ */
+#ifndef VG_SIM_CORE_H
+#define VG_SIM_CORE_H
+#include "constants.h"
+#include "sim.h"
+#include "wire.h"
+
+#define SIM_STREAM_MAGIC 0x53545245u
+#define SIM_CONTEXT_MAGIC 0x43545854u
+#define SIM_EVENT_MAGIC 0x45564e54u
+#define SIM_POOL_MAGIC 0x504f4f4cu
+
+/* ---- link.c ---- */
+
+struct sim_link {
+  int socket;
+  int kick; /* eventfd of the server */
+  struct sim_ring *ring;
+  const struct sim_completions *done;
+  const struct sim_page *page;
+  bool gone; /* the server has ended: nothing completes any more, waiters are let go */
+};
+extern struct sim_link sim_link;
+
+CUresult sim_link_open(void); /* CUDA_ERROR_NO_DEVICE: no server there */
+/* 0 or -errno: -ENOMEM as the server decides, -EPIPE when it is gone. */
+int sim_link_request(enum sim_request_kind kind, int device, uint32_t context, uint64_t bytes);
+void sim_link_kick(void);
+void sim_link_check(void); /* sets gone when the server has ended */
+
+/* ---- device.c ---- */
+
+void sim_devices_find(void); /* applies CUDA_VISIBLE_DEVICES */
+uint64_t sim_device_free_bytes(int index);
+
+/* ---- submit.c ---- */
+
+struct sim_stream *sim_stream_list_lock(struct sim_context *context);
+void sim_stream_open(struct sim_stream *stream); /* binds its slot to its context at the server */
+void sim_submit_release(uint32_t slot, uint64_t effective_ns);
+/* A marker (returned) and a hold behind it: the agent does something when the marker is reached, then releases. */
+void sim_submit_hold(struct sim_stream *stream, struct sim_point *ret_reached);
+CUresult sim_submit_record_all(struct sim_context *context, struct sim_event *event); /* after all streams */
+CUresult sim_submit_wait_all(struct sim_context *context, struct sim_point point);    /* before all further work */
+void sim_spin_until(uint64_t time_ns);
+
+/* ---- point.c ---- */
+
+bool sim_point_time(struct sim_point point, uint64_t *ret_time_ns); /* false: not yet decided; 0: long ago */
+bool sim_point_query(struct sim_point point); /* sim_point_done, and asks the server when it is undecided */
+/* The agent's sleep: until something of this process is decided after bell was read, or deadline. */
+uint32_t sim_bell_announce(void);
+void sim_bell_sleep(uint32_t bell, uint64_t deadline_ns);
+void sim_bell_retire(void);
+CUresult sim_waited(void); /* CUDA_SUCCESS, or what a wait answers once the server is gone */
+
+/* ---- stream.c, context.c ---- */
+
+CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority, struct sim_stream **ret_stream);
+void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uint32_t slot);
+uint32_t sim_slot_take(void); /* UINT32_MAX: none left */
+void sim_slot_give(uint32_t slot);
+void sim_streams_destroy(struct sim_context *context);
+void sim_events_destroy(struct sim_context *context);
+uint64_t sim_next_id(void);
+extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
+
+/* ---- memory.c, pool.c ---- */
+
+void sim_memory_destroy(struct sim_context *context);
+struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation);
+/* Takes the allocation that begins there out of the list. */
+bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation);
+/* Whether [address, address + bytes) lies within one allocation (or registered host memory). */
+bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocation *ret_allocation);
+bool sim_pool_free(CUdeviceptr pointer);                          /* false: not from a pool */
+void sim_pool_take_back(const struct sim_allocation *allocation); /* already out of the list */
+void sim_pools_trim(struct sim_context *context); /* at synchronisations: down to the release threshold */
+void *sim_map_bytes(uint64_t bytes);              /* lazily backed, zeroed, 2 MiB aligned; NULL: no address space */
+void sim_unmap_bytes(void *map, uint64_t bytes);
+
+uint64_t sim_round_up(uint64_t bytes, uint64_t step);
+CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map); /* charged at the server, then mapped */
+
+/* ---- small.c: owner is the context or the pool that the granules belong to ---- */
+
+CUresult sim_small_alloc(const void *owner, int device, uint64_t bytes, CUdeviceptr *ret_pointer);
+void sim_small_free(CUdeviceptr pointer, uint64_t bytes, bool give_back); /* the granule, when it is empty now */
+uint64_t sim_small_bytes(const void *owner);                              /* of all its granules */
+void sim_small_trim(const void *owner, uint64_t most_bytes); /* gives empty granules back, so many bytes at most */
+
+/* ---- agent.c ---- */
+
+CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument);
+CUresult sim_agent_write(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes);
+CUresult sim_agent_wait(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes, unsigned flags);
+
+#endif

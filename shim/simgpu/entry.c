@@ -1,0 +1,88 @@
+/*
+ * entry.c - cuGetProcAddress, error names, and the entry points that are there and have nothing to do here.
+ */
+#include "core.h"
+#include "gen/simgpu_entries.h"
+#include "names.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_entry(const void *name, const void *entry) {
+  return strcmp(name, ((const struct vg_sim_entry *)entry)->name);
+}
+
+static void *entry_point(const char *name) {
+  const struct vg_sim_entry *entry =
+      bsearch(name, vg_sim_entry_points, VG_ENTRY_COUNT, sizeof *vg_sim_entry_points, compare_entry);
+  return entry ? entry->function : NULL;
+}
+
+static int compare_base(const void *name, const void *form) {
+  return strcmp(name, ((const struct sim_form *)form)->base);
+}
+
+/* The newest form of a name that the asked version has; ret_exists: there is one at all. */
+static const struct sim_form *form_of(const char *base, int version, bool per_thread, bool *ret_exists) {
+  const struct sim_form *form = bsearch(base, sim_forms, sim_form_count, sizeof *sim_forms, compare_base);
+  const struct sim_form *best = NULL, *end = sim_forms + sim_form_count;
+  *ret_exists = form != NULL;
+  while (form && form > sim_forms && strcmp(form[-1].base, base) == 0) form--;
+  for (; form && form < end && strcmp(form->base, base) == 0; form++) {
+    if (form->version > version || (form->per_thread && !per_thread)) continue;
+    if (!best || form->per_thread > best->per_thread ||
+        (form->per_thread == best->per_thread && form->version >= best->version))
+      best = form;
+  }
+  return best;
+}
+
+SIM_PUBLIC CUresult cuGetProcAddress_v2(const char *name, void **ret_function, int version, cuuint64_t flags,
+                                        CUdriverProcAddressQueryResult *ret_status) {
+  cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  if (!name || !ret_function || version < 2000 || flags & ~known || flags == known) return CUDA_ERROR_INVALID_VALUE;
+  bool exists;
+  const struct sim_form *form = form_of(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &exists);
+  *ret_function = form ? entry_point(form->name) : NULL;
+  CUdriverProcAddressQueryResult status = *ret_function ? CU_GET_PROC_ADDRESS_SUCCESS
+                                          : exists      ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                                                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (ret_status) *ret_status = status;
+  return *ret_function || ret_status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+SIM_PUBLIC CUresult cuGetProcAddress(const char *name, void **ret_function, int version, cuuint64_t flags) {
+  return cuGetProcAddress_v2(name, ret_function, version, flags, NULL);
+}
+
+static int compare_code(const void *code, const void *error) {
+  return *(const int *)code - ((const struct sim_error *)error)->code;
+}
+
+static const struct sim_error *error_of(CUresult code) {
+  int wanted = (int)code;
+  return bsearch(&wanted, sim_errors, sim_error_count, sizeof *sim_errors, compare_code);
+}
+
+SIM_PUBLIC CUresult cuGetErrorName(CUresult code, const char **ret_text) {
+  const struct sim_error *error = error_of(code);
+  if (!ret_text) return CUDA_ERROR_INVALID_VALUE;
+  *ret_text = error ? error->name : NULL;
+  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_PUBLIC CUresult cuGetErrorString(CUresult code, const char **ret_text) {
+  const struct sim_error *error = error_of(code);
+  if (!ret_text) return CUDA_ERROR_INVALID_VALUE;
+  *ret_text = error ? error->text : NULL;
+  return error ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_PUBLIC CUresult cuProfilerStart(void) {
+  struct sim_context *context;
+  return sim_enter(&context);
+}
+
+SIM_PUBLIC CUresult cuProfilerStop(void) {
+  struct sim_context *context;
+  return sim_enter(&context);
+}

@@ -1,0 +1,194 @@
+/*
+ * memory.c - device memory: what the server is charged for (granules of 2 MiB; small requests packed into them) and the
+ * list of everything a program has allocated or registered. Called by the allocating entry points.
+ *
+ * Device pointers are host addresses: lazily backed, zeroed maps. A forked child does not get them.
+ */
+#define _GNU_SOURCE
+#include "core.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sim_allocation *list; /* sorted by base */
+static size_t list_count, list_capacity;
+static uint64_t next_id;
+
+uint64_t sim_round_up(uint64_t bytes, uint64_t step) {
+  return (bytes + step - 1) / step * step;
+}
+
+void *sim_map_bytes(uint64_t bytes) {
+  if (bytes > UINT64_MAX / 2) return NULL;
+  size_t size = bytes + SIM_GRANULE_BYTES;
+  char *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return NULL;
+  char *aligned = (char *)sim_round_up((uintptr_t)map, SIM_GRANULE_BYTES);
+  if (aligned > map) munmap(map, (size_t)(aligned - map));
+  char *end = aligned + sim_round_up(bytes, 4096);
+  if (end < map + size) munmap(end, (size_t)(map + size - end));
+  madvise(aligned, bytes, MADV_DONTFORK);
+  madvise(aligned, bytes, MADV_DONTDUMP);
+  madvise(aligned, bytes, MADV_NOHUGEPAGE); /* touched here and there: keep what is really backed small */
+  return aligned;
+}
+
+void sim_unmap_bytes(void *map, uint64_t bytes) {
+  munmap(map, sim_round_up(bytes, 4096));
+}
+
+/* ---- the list ---- */
+
+static size_t place_of(CUdeviceptr address) { /* index of the first allocation with base > address */
+  size_t low = 0, high = list_count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (list[middle].base > address)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation) {
+  struct sim_allocation *place = NULL;
+  pthread_mutex_lock(&lock);
+  if (list_count == list_capacity) {
+    size_t capacity = list_capacity ? list_capacity * 2 : 64;
+    struct sim_allocation *grown = realloc(list, capacity * sizeof *grown);
+    if (grown) {
+      list = grown;
+      list_capacity = capacity;
+    }
+  }
+  if (list_count < list_capacity) {
+    size_t index = place_of(allocation->base);
+    place = &list[index];
+    memmove(place + 1, place, (list_count - index) * sizeof *place);
+    *place = *allocation;
+    place->id = ++next_id;
+    list_count++;
+  }
+  pthread_mutex_unlock(&lock);
+  return place;
+}
+
+bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation) {
+  pthread_mutex_lock(&lock);
+  size_t index = place_of(base);
+  bool found = index > 0 && list[index - 1].base == base;
+  if (found) {
+    *ret_allocation = list[index - 1];
+    memmove(&list[index - 1], &list[index], (list_count - index) * sizeof *list);
+    list_count--;
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+bool sim_memory_find(CUdeviceptr address, struct sim_allocation *ret_allocation) {
+  return sim_memory_covers(address, 1, ret_allocation);
+}
+
+bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocation *ret_allocation) {
+  pthread_mutex_lock(&lock);
+  size_t index = place_of(address);
+  const struct sim_allocation *allocation = index > 0 ? &list[index - 1] : NULL;
+  bool inside = allocation && address - allocation->base < allocation->bytes &&
+                bytes <= allocation->bytes - (address - allocation->base);
+  if (inside) *ret_allocation = *allocation;
+  pthread_mutex_unlock(&lock);
+  return inside;
+}
+
+/* ---- what the server is charged ---- */
+
+CUresult sim_memory_charge(int device, uint64_t bytes) {
+  int rc = sim_link_request(SIM_REQUEST_ALLOC, device, 0, bytes);
+  return rc == 0 ? CUDA_SUCCESS : rc == -EPIPE ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sim_memory_refund(int device, uint64_t bytes) {
+  sim_link_request(SIM_REQUEST_FREE, device, 0, bytes);
+}
+
+CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map) {
+  CUresult result = sim_memory_charge(device, bytes);
+  if (result != CUDA_SUCCESS) return result;
+  *ret_map = sim_map_bytes(bytes);
+  if (*ret_map) return CUDA_SUCCESS;
+  sim_memory_refund(device, bytes);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* ---- allocating ---- */
+
+static bool is_small(uint64_t bytes) {
+  return bytes < SIM_GRANULE_BYTES;
+}
+
+static CUresult allocate(struct sim_context *context, uint64_t bytes, bool managed, CUdeviceptr *ret_pointer) {
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > UINT64_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
+  struct sim_allocation allocation = {
+      .bytes = bytes, .context = context, .kind = CU_MEMORYTYPE_DEVICE, .managed = managed};
+  char *map = NULL;
+  CUresult result = is_small(bytes) ? sim_small_alloc(context, context->device, bytes, &allocation.base)
+                                    : sim_map_charged(context->device, sim_round_up(bytes, SIM_GRANULE_BYTES), &map);
+  if (result != CUDA_SUCCESS) return result;
+  if (map) allocation.base = (CUdeviceptr)map;
+  if (!sim_memory_add(&allocation)) {
+    return CUDA_ERROR_OUT_OF_MEMORY; /* the process's own heap is at its end: nothing works any more */
+  }
+  *ret_pointer = allocation.base;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer) {
+  return allocate(context, bytes, false, ret_pointer);
+}
+
+CUresult sim_memory_alloc_managed(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer) {
+  return allocate(context, bytes, true, ret_pointer);
+}
+
+static void give_back(const struct sim_allocation *allocation) {
+  if (is_small(allocation->bytes)) {
+    sim_small_free(allocation->base, allocation->bytes, true);
+    return;
+  }
+  sim_unmap_bytes((void *)allocation->base, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
+  sim_memory_refund(allocation->context->device, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
+}
+
+/* Freeing waits for everything the context has been given, as the driver does. */
+CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer) {
+  struct sim_allocation allocation;
+  if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer || allocation.kind != CU_MEMORYTYPE_DEVICE)
+    return CUDA_ERROR_INVALID_VALUE;
+  sim_context_wait(allocation.context ? allocation.context : context);
+  if (!sim_memory_remove(pointer, &allocation)) return CUDA_ERROR_INVALID_VALUE; /* another thread was faster */
+  give_back(&allocation);
+  return sim_waited();
+}
+
+void sim_memory_destroy(struct sim_context *context) {
+  for (;;) {
+    struct sim_allocation allocation = {0};
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < list_count && !allocation.base; i++)
+      if (list[i].context == context) allocation = list[i];
+    pthread_mutex_unlock(&lock);
+    if (!allocation.base || !sim_memory_remove(allocation.base, &allocation)) return;
+    if (allocation.pool)
+      sim_pool_take_back(&allocation);
+    else if (allocation.kind == CU_MEMORYTYPE_DEVICE)
+      give_back(&allocation);
+    else if (allocation.owned)
+      sim_unmap_bytes((void *)allocation.base, allocation.bytes);
+  }
+}

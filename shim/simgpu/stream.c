@@ -1,0 +1,275 @@
+/*
+ * stream.c - streams: making, finding (legacy and per-thread default streams included), asking, destroying. A stream
+ * has a slot in the completion area; a slot goes to a new stream only when everything given to the old one is done.
+ */
+#include "core.h"
+#include <string.h>
+
+#define PRIORITY_LEAST 0
+#define PRIORITY_GREATEST (-5)
+#define THREAD_STREAMS 8
+
+static struct sim_slab streams = SIM_SLAB(sizeof(struct sim_stream), SIM_STREAMS_MAX * 4);
+static uint32_t free_slots[SIM_STREAMS_MAX]; /* a queue, so that slots rest before they are used again */
+static uint32_t free_first, free_count, slots_used;
+
+static __thread struct {
+  uint64_t context_id;
+  struct sim_stream *stream;
+} thread_streams[THREAD_STREAMS];
+
+uint32_t sim_slot_take(void) {
+  uint32_t slot = UINT32_MAX;
+  sim_lock();
+  if (slots_used < SIM_STREAMS_MAX && free_count < 64) {
+    slot = slots_used++;
+  } else if (free_count > 0) {
+    slot = free_slots[free_first++ % SIM_STREAMS_MAX];
+    free_count--;
+  }
+  sim_unlock();
+  return slot;
+}
+
+void sim_slot_give(uint32_t slot) {
+  sim_lock();
+  free_slots[(free_first + free_count++) % SIM_STREAMS_MAX] = slot;
+  sim_unlock();
+}
+
+void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uint32_t slot) {
+  stream->object.magic = SIM_STREAM_MAGIC;
+  stream->slot = slot;
+  stream->context = context;
+  stream->builtin = stream == &context->legacy;
+  stream->id = sim_next_id();
+  sim_point_wait(sim_stream_point(stream)); /* of the slot's former stream */
+  sim_stream_open(stream);
+  if (context->entry.seq) sim_submit_wait(stream, context->entry);
+}
+
+CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority, struct sim_stream **ret_stream) {
+  uint32_t slot = sim_slot_take();
+  struct sim_stream *stream = slot == UINT32_MAX ? NULL : sim_slab_get(&streams, SIM_STREAM_MAGIC);
+  if (!stream) {
+    if (slot != UINT32_MAX) sim_slot_give(slot);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  stream->flags = flags;
+  stream->priority = priority > PRIORITY_LEAST      ? PRIORITY_LEAST
+                     : priority < PRIORITY_GREATEST ? PRIORITY_GREATEST
+                                                    : priority;
+  sim_stream_init(stream, context, slot);
+  sim_lock();
+  stream->next = context->streams;
+  context->streams = stream;
+  sim_unlock();
+  *ret_stream = stream;
+  return CUDA_SUCCESS;
+}
+
+static CUresult per_thread(struct sim_context *context, struct sim_stream **ret_stream) {
+  int place = (int)(context->server_id % THREAD_STREAMS);
+  if (thread_streams[place].context_id != context->id) {
+    CUresult result = sim_stream_make(context, CU_STREAM_DEFAULT, 0, &thread_streams[place].stream);
+    if (result != CUDA_SUCCESS) return result;
+    thread_streams[place].stream->builtin = true;
+    thread_streams[place].context_id = context->id;
+  }
+  *ret_stream = thread_streams[place].stream;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_stream_find(CUstream handle, bool is_per_thread, struct sim_stream **ret_stream) {
+  struct sim_context *context;
+  CUresult result = sim_enter(&context);
+  if (VG_UNLIKELY(result != CUDA_SUCCESS)) return result;
+  if (handle == CU_STREAM_PER_THREAD || (handle == NULL && is_per_thread)) return per_thread(context, ret_stream);
+  if (handle == NULL || handle == CU_STREAM_LEGACY) {
+    *ret_stream = &context->legacy;
+    return CUDA_SUCCESS;
+  }
+  struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
+  if (VG_UNLIKELY(!stream)) return CUDA_ERROR_INVALID_HANDLE;
+  *ret_stream = stream;
+  return CUDA_SUCCESS;
+}
+
+static void stream_free(struct sim_stream *stream) {
+  sim_slot_give(stream->slot);
+  sim_slab_put(&streams, stream);
+}
+
+void sim_streams_destroy(struct sim_context *context) {
+  while (context->streams) {
+    struct sim_stream *stream = context->streams;
+    context->streams = stream->next;
+    stream_free(stream);
+  }
+}
+
+SIM_PUBLIC CUresult cuStreamCreateWithPriority(CUstream *ret_handle, unsigned flags, int priority) {
+  struct sim_context *context;
+  struct sim_stream *stream;
+  CUresult result = sim_enter(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_handle || flags & ~(unsigned)CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  result = sim_stream_make(context, flags, priority, &stream);
+  if (result == CUDA_SUCCESS) *ret_handle = (CUstream)stream;
+  return result;
+}
+
+SIM_PUBLIC CUresult cuStreamCreate(CUstream *ret_handle, unsigned flags) {
+  return cuStreamCreateWithPriority(ret_handle, flags, 0);
+}
+
+/* Returns at once; what was given to the stream is carried out all the same. */
+SIM_PUBLIC CUresult cuStreamDestroy_v2(CUstream handle) {
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
+  if (!stream || stream->builtin) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  sim_lock();
+  struct sim_stream **link = &stream->context->streams;
+  while (*link != stream) link = &(*link)->next;
+  *link = stream->next;
+  sim_unlock();
+  stream_free(stream);
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuStreamDestroy(CUstream handle) {
+  return cuStreamDestroy_v2(handle);
+}
+
+static CUresult synchronize(CUstream handle, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result == CUDA_SUCCESS) result = sim_capture_stream_unsafe(stream);
+  if (result != CUDA_SUCCESS) return result;
+  sim_stream_wait(stream);
+  sim_pools_trim(stream->context);
+  return sim_waited();
+}
+
+static CUresult query(CUstream handle, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result == CUDA_SUCCESS) result = sim_capture_stream_unsafe(stream);
+  if (result != CUDA_SUCCESS) return result;
+  return sim_point_query(sim_stream_point(stream)) ? sim_waited() : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_event *event = sim_event_find(event_handle);
+  if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture || event->capture) return sim_capture_wait(stream, event);
+  return event->generation == 0 ? CUDA_SUCCESS : sim_submit_wait(stream, event->point);
+}
+
+static CUresult get_context(CUstream handle, CUcontext *ret_context, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_context) return CUDA_ERROR_INVALID_VALUE;
+  *ret_context = (CUcontext)stream->context;
+  return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUstream handle, CUdevice *ret_device, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_device) return CUDA_ERROR_INVALID_VALUE;
+  *ret_device = stream->context->ordinal;
+  return CUDA_SUCCESS;
+}
+
+static CUresult get_flags(CUstream handle, unsigned *ret_flags, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_flags) return CUDA_ERROR_INVALID_VALUE;
+  *ret_flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+static CUresult get_priority(CUstream handle, int *ret_priority, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_priority) return CUDA_ERROR_INVALID_VALUE;
+  *ret_priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+static CUresult get_id(CUstream handle, unsigned long long *ret_id, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_id) return CUDA_ERROR_INVALID_VALUE;
+  *ret_id = stream->id;
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuStreamSynchronize(CUstream stream) {
+  return synchronize(stream, false);
+}
+SIM_PUBLIC CUresult cuStreamSynchronize_ptsz(CUstream stream) {
+  return synchronize(stream, true);
+}
+SIM_PUBLIC CUresult cuStreamQuery(CUstream stream) {
+  return query(stream, false);
+}
+SIM_PUBLIC CUresult cuStreamQuery_ptsz(CUstream stream) {
+  return query(stream, true);
+}
+SIM_PUBLIC CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  return wait_event(stream, event, flags, false);
+}
+SIM_PUBLIC CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned flags) {
+  return wait_event(stream, event, flags, true);
+}
+SIM_PUBLIC CUresult cuStreamGetCtx(CUstream stream, CUcontext *ret) {
+  return get_context(stream, ret, false);
+}
+SIM_PUBLIC CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *ret) {
+  return get_context(stream, ret, true);
+}
+SIM_PUBLIC CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green) {
+  if (ret_green) *ret_green = NULL;
+  return get_context(stream, ret, false);
+}
+SIM_PUBLIC CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green) {
+  if (ret_green) *ret_green = NULL;
+  return get_context(stream, ret, true);
+}
+SIM_PUBLIC CUresult cuStreamGetDevice(CUstream stream, CUdevice *ret) {
+  return get_device(stream, ret, false);
+}
+SIM_PUBLIC CUresult cuStreamGetDevice_ptsz(CUstream stream, CUdevice *ret) {
+  return get_device(stream, ret, true);
+}
+SIM_PUBLIC CUresult cuStreamGetFlags(CUstream stream, unsigned *ret) {
+  return get_flags(stream, ret, false);
+}
+SIM_PUBLIC CUresult cuStreamGetFlags_ptsz(CUstream stream, unsigned *ret) {
+  return get_flags(stream, ret, true);
+}
+SIM_PUBLIC CUresult cuStreamGetPriority(CUstream stream, int *ret) {
+  return get_priority(stream, ret, false);
+}
+SIM_PUBLIC CUresult cuStreamGetPriority_ptsz(CUstream stream, int *ret) {
+  return get_priority(stream, ret, true);
+}
+SIM_PUBLIC CUresult cuStreamGetId(CUstream stream, unsigned long long *ret) {
+  return get_id(stream, ret, false);
+}
+SIM_PUBLIC CUresult cuStreamGetId_ptsz(CUstream stream, unsigned long long *ret) {
+  return get_id(stream, ret, true);
+}
