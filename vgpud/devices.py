@@ -89,7 +89,7 @@ def driver_version(driver: str, sim_dir: str = "") -> int:
 
 
 class Devices:
-    """NVML of this node. `driver`, `nvml`: the libraries in use; `sim_dir`: the simulated devices', "" for real ones."""
+    """NVML of this node. `driver`, `nvml`: libraries in use; `sim_dir`: of the simulated device, "" for real ones."""
 
     def __init__(self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0) -> None:
         self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
