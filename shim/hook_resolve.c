@@ -9,6 +9,7 @@
 
 #include "gen/hook_table.h"
 #include "gen/real.h"
+#include "log.h"
 #include "prim.h"
 #include "resolve.h"
 
@@ -84,6 +85,9 @@ static void swap_for_hook(const char *symbol, void **function, cuuint64_t flags)
   const struct known *met =
       find(table, *function, symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
   if (met != NULL && vg_hook_behaviours[met->entry] != VG_HOOK_PASS) *function = vg_hook_functions[met->entry];
+  /* an exported name that we do not know is a newer ABI and passes; a private address would go round every hook */
+  if (met == NULL && !vg_resolve_is_exported(*function))
+    VG_LOG_ONCE("the driver gives a private address for %s: not hooked (tell us the driver's version)", symbol);
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags) {

@@ -92,6 +92,11 @@ bool vg_resolve_in_driver(const void *code) {
   return its_map == map;
 }
 
+bool vg_resolve_is_exported(const void *function) {
+  Dl_info info;
+  return dladdr(function, &info) != 0 && info.dli_saddr == function;
+}
+
 const char *vg_shim_marker(void) {
   vg_resolve_driver();
   return vg_resolve_driver_path();

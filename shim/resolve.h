@@ -19,8 +19,9 @@ bool vg_resolve_driver_opened(void);      /* without opening it */
 const char *vg_resolve_driver_path(void); /* NULL while it is not opened */
 /* The program names this very file as the driver: it becomes the real one unless there is one already. */
 void vg_resolve_adopt(const char *path);
-bool vg_resolve_in_driver(const void *code); /* code lies in the real driver's own text */
-void *vg_resolve_next(const char *name);     /* the next definition of a libc function that we define too */
+bool vg_resolve_in_driver(const void *code);       /* code lies in the real driver's own text */
+bool vg_resolve_is_exported(const void *function); /* a symbol of some library begins there */
+void *vg_resolve_next(const char *name);           /* the next definition of a libc function that we define too */
 
 /* Calls accept(path) for each file that the loader would try for a name, in its order, until one is accepted. */
 bool vg_resolve_search(const char *name, bool (*accept)(const char *path));

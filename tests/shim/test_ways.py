@@ -7,6 +7,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import cudaspec
 import hookdef
 import pytest
 
@@ -164,7 +165,7 @@ def test_linked_plugin_with_deepbind(same_driver: TinyDriver, shim: Path, run: R
 
 
 def test_shared_addresses_are_told_apart_by_name(
-    surface: object, shim: Path, rows: dict[str, hookdef.Row], run: Run, tmp_path: Path
+    surface: cudaspec.Surface, shim: Path, rows: dict[str, hookdef.Row], run: Run, tmp_path: Path
 ) -> None:
     """A driver may use one address for several names; the hook is then found by name and kind of default stream."""
     aliases = {
@@ -173,10 +174,24 @@ def test_shared_addresses_are_told_apart_by_name(
         "cuMemcpyPeer": "cuMemsetD8Async",  # one that passes and one that is gated
         "cuMemFreeAsync_ptsz": "cuMemFreeAsync",
     }
-    driver = tiny_driver.build(surface, tmp_path / "driver", aliases=aliases)  # type: ignore[arg-type]
+    driver = tiny_driver.build(surface, tmp_path / "driver", aliases=aliases)
     for way, passes in (("lookup-v1-legacy", {"cuMemcpyPeer"}), ("lookup-v1-per-thread", set())):
         names = sorted({hookdef.family(n) for pair in aliases.items() for n in pair})
         command = [program(WAYS[way], driver, tmp_path, names), *WAYS[way].arguments]
         found = files(run(command, driver, shim))
         assert {n for n, file in found.items() if file == "libcuda.so.1"} - {"cuMemcpyPeer"} == set()
         assert not passes or found["cuMemcpyPeer"] == "libcuda.so.1"
+
+
+def test_private_addresses_are_told(
+    surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path
+) -> None:
+    """Pointer identity would fail with such a driver: the log says so once; newer exported names say nothing."""
+    for private, lines in ((("cuMemsetD8_v2", "cuLaunchGrid"), 1), ((), 0)):
+        driver = tiny_driver.build(surface, tmp_path / f"driver{lines}", extra=EXTRA, private=private)
+        way = WAYS["lookup-v2-legacy"]
+        command = [program(way, driver, tmp_path, driver.families), *way.arguments]
+        result = run(command, driver, shim, {"VGPU_LOG": "stderr"})
+        assert result.returncode == 0
+        assert result.stderr.count("gives a private address for cuLaunchGrid") == lines
+        assert result.stderr.count("\n") == lines

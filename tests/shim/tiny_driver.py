@@ -140,9 +140,13 @@ def build(
     missing: Iterable[str] = (),
     extra: Iterable[str] = (),
     aliases: Mapping[str, str] | None = None,
+    private: Iterable[str] = (),
     compiler: str = "gcc",
 ) -> TinyDriver:
-    """Compiles folder/libcuda.so.1 (and the link libcuda.so). `aliases`: name -> the name whose code it shares."""
+    """Compiles folder/libcuda.so.1 (and the link libcuda.so). `aliases`: name -> the name whose code it shares.
+
+    `private`: what cuGetProcAddress gives for these is not the exported function but another one.
+    """
     aliases = aliases or {}
     extra = tuple(sorted(extra))
     entries = [e for e in surface.entries if e.name not in set(missing)]
@@ -152,7 +156,12 @@ def build(
     text += [_extra(name) for name in extra]
     for alias, target in aliases.items():
         text.append(f'extern __typeof__({alias}) {alias} __attribute__((alias("{target}")));')
-    text.append(LOOKUP % {"rows": _rows(names)})
+    rows = _rows(names)
+    for entry in entries:
+        if entry.name in set(private):
+            text.append(f"static CUresult private_{entry.name}({entry.declaration_list}) {{ return answer(0); }}")
+            rows = rows.replace(f"(void *){entry.name},", f"(void *)private_{entry.name},")
+    text.append(LOOKUP % {"rows": rows})
     if "cuGetProcAddress_v2" in names:
         text.append(LOOKUP_V2)
     folder.mkdir(parents=True, exist_ok=True)
