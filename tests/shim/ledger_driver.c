@@ -1,7 +1,8 @@
 /*
  * ledger_driver.c - a small driver for the tests of the ledger: gives out addresses as the real one does (granules of
- * 2 MiB, small requests packed into them), keeps exact account of what is taken from the device, does no work, and fails
- * any function once when asked to. Loaded as the real driver through VGPU_DRIVER; the tests ask it directly as well.
+ * 2 MiB, small requests packed into them), keeps exact account of what is taken from the device, does no work, and
+ * fails any function once when asked to. Loaded as the real driver through VGPU_DRIVER; the tests ask it directly as
+ * well.
  *
  * LEDGER_DEVICES, LEDGER_TOTAL_MIB, LEDGER_CONTEXT_MIB: devices, memory of each, cost of a process's contexts on each.
  */
@@ -81,7 +82,7 @@ static int fails(const char *name) {
   failing[0] = 0;
   return 1;
 }
-#define MAY_FAIL             \
+#define MAY_FAIL                                                                                                       \
   if (fails(__func__)) return CUDA_ERROR_UNKNOWN
 static struct context *current(void) {
   return depth ? stack[depth - 1] : NULL;
@@ -106,7 +107,8 @@ SEEN int ledger_failed(void) {
 /* ---- devices ---- */
 static void uuid_text(int device, char *text) {
   char *out = text + sprintf(text, "GPU-");
-  for (int i = 0; i < 16; i++) out += sprintf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", device + 1);
+  for (int i = 0; i < 16; i++)
+    out += sprintf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", device + 1);
 }
 SEEN CUresult cuInit(unsigned int flags) {
   MAY_FAIL;

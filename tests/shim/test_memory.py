@@ -1,0 +1,209 @@
+"""The ledger against a driver that keeps exact account (DESIGN D7): exactness, all families, failures, many processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shim import tiny_driver
+from tests.shim.fake_daemon import GRANULE, MIB, FakeDaemon, FakeDevice, driver_uuid, wait_until
+
+TENANT = Path(__file__).with_name("ledger_tenant.py")
+LIMIT = 1024 * MIB
+CONTEXT = 300 * MIB
+
+
+@pytest.fixture(scope="session")
+def ledger_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source = Path(__file__).with_name("ledger_driver.c")
+    output = tmp_path_factory.mktemp("ledger") / "libledger.so"
+    return tiny_driver.compile_c(output, "-Wall", "-shared", "-fvisibility=hidden", source)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    with FakeDaemon(tmp_path / "attach.sock", [FakeDevice(driver_uuid(0), LIMIT, CONTEXT)]) as fake:
+        yield fake
+
+
+class Tenant:
+    """A program that holds memory and follows orders."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def answer(self) -> Any:
+        assert self.process.stdout
+        return json.loads(self.process.stdout.readline())
+
+    def order(self, words: str) -> Any:
+        assert self.process.stdin
+        self.process.stdin.write(words + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+Start = Callable[..., Tenant]
+
+
+@pytest.fixture
+def start(shim: Path, ledger_driver: Path, daemon: FakeDaemon) -> Iterator[Start]:
+    """Starts a scenario of ledger_tenant.py as a tenant of the daemon."""
+    tenants: list[Tenant] = []
+
+    def do(*words: str, **environment: str) -> Tenant:
+        settings = {"LD_PRELOAD": str(shim), "VGPU_DRIVER": str(ledger_driver), "VGPU_SOCKET": str(daemon.path)}
+        process = subprocess.Popen(
+            [sys.executable, str(TENANT), *words],
+            env={**os.environ, **settings, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        tenants.append(Tenant(process))
+        return tenants[-1]
+
+    yield do
+    for tenant in tenants:
+        tenant.end()
+
+
+def test_exactly_the_limit_can_be_allocated(start: Start) -> None:
+    told = start("exact").answer()
+    assert told["start"] == 0
+    assert (told["total"], told["total_mem"]) == (LIMIT, LIMIT)
+    assert told["free"] == LIMIT - CONTEXT == told["after"]
+    assert (told["all"], told["full"], told["freed"]) == (0, 0, 0)
+    assert (told["more"], told["small_more"]) == (2, 2)
+    assert (told["untouched"], told["small_untouched"]) == (0xDEADBEEF, 0xDEADBEEF)
+    assert told["taken"] == LIMIT
+
+
+def test_the_ledger_follows_the_device_through_every_family(start: Start) -> None:
+    told = start("follows").answer()
+    assert told["exec"] == 0
+    for name, code, charged, used in told["steps"]:
+        assert code == 0, name
+        assert charged == used, name
+
+
+def test_a_driver_call_that_fails_leaves_nothing_charged(start: Start) -> None:
+    told = start("fails").answer()
+    for name, (code, consumed, exact, again) in told["results"].items():
+        assert consumed, f"{name} was never called"
+        assert code == 999, name
+        assert exact, name
+        assert again == 0, name
+    assert told["charged"] == told["used"] == CONTEXT
+
+
+def test_contexts_cost_once_and_return_what_they_held(start: Start) -> None:
+    told = start("contexts").answer()
+    assert told["refused"] == 999
+    for name, (charged, used) in told["used"].items():
+        assert charged == used, name
+    assert told["used"]["second holds"][0] == CONTEXT + 102 * MIB
+    assert told["used"]["reset"][0] == CONTEXT
+    assert told["at_end"] == 0
+
+
+def test_a_context_that_does_not_fit_is_refused(start: Start, daemon: FakeDaemon) -> None:
+    tenant = start("hold", "0")
+    assert tenant.answer()["code"] == 0
+    assert tenant.order(f"a {LIMIT - CONTEXT - 10 * MIB}")["code"] == 0
+    assert start("forks", "subprocess").answer()["parent"] == 2
+    assert daemon.used_bytes() == LIMIT - 10 * MIB
+
+
+def test_threads_at_the_limit_never_pass_it(start: Start) -> None:
+    told = start("threads", "6", "400").answer()
+    assert told["worst"] <= LIMIT
+    assert set(told["codes"]) <= {0, 2}
+    assert told["free"] == [LIMIT - CONTEXT, 0]
+    assert told["again"] == 0
+
+
+def test_processes_of_a_slice_share_the_limit_exactly(start: Start, daemon: FakeDaemon) -> None:
+    first, second = start("hold", "0"), start("hold", "0")
+    assert first.answer()["code"] == second.answer()["code"] == 0
+    left = LIMIT - 2 * CONTEXT
+    assert first.order(f"a {left}")["code"] == 0
+    assert second.order(f"a {GRANULE}")["code"] == 2
+    assert first.order("f")["code"] == 0  # its credit is slack now, and comes back when the other asks
+    assert second.order(f"a {left}")["code"] == 0
+    assert first.order(f"a {GRANULE}")["code"] == 2
+    assert wait_until(lambda: second.order("i")["info"] == [0, LIMIT])
+    assert wait_until(lambda: first.order("i")["info"] == [0, LIMIT])
+    assert daemon.used_bytes() == LIMIT
+
+
+def test_memory_of_a_killed_process_is_there_for_the_next(start: Start, daemon: FakeDaemon) -> None:
+    first = start("hold", str(LIMIT - CONTEXT))
+    assert first.answer()["code"] == 0
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait()
+    daemon.dead(daemon.processes[0])
+    second = start("hold", str(LIMIT - CONTEXT))
+    assert second.answer()["code"] == 0
+
+
+def test_a_limit_that_is_changed_counts_at_once(start: Start, daemon: FakeDaemon) -> None:
+    tenant = start("hold", str(LIMIT - CONTEXT))
+    assert tenant.answer()["code"] == 0
+    assert tenant.order(f"a {GRANULE}")["code"] == 2
+    daemon.resize(0, LIMIT + 10 * MIB)
+    assert wait_until(lambda: tenant.order("i")["info"] == [10 * MIB, LIMIT + 10 * MIB])
+    assert tenant.order(f"a {10 * MIB}")["code"] == 0
+    daemon.resize(0, LIMIT // 2)
+    assert wait_until(lambda: tenant.order("i")["info"] == [0, LIMIT // 2])
+    assert tenant.order("a 4096")["code"] == 2
+    assert tenant.order("f")["code"] == 0
+
+
+def test_memory_stays_exact_without_the_daemon_and_after_it(start: Start, daemon: FakeDaemon) -> None:
+    tenant = start("hold", str(200 * MIB))
+    assert tenant.answer()["code"] == 0
+    daemon.stop()
+    assert wait_until(lambda: tenant.order(f"a {10 * MIB}")["code"] == 0)  # what it may count on: here all of the slice
+    assert tenant.order(f"a {LIMIT}")["code"] == 2
+    daemon.start()
+    assert wait_until(lambda: len(daemon.processes) > 1)
+    again = daemon.processes[-1]
+    assert again.held[driver_uuid(0)] >= CONTEXT + 210 * MIB
+    assert wait_until(lambda: int(again.report(0).used_bytes) == CONTEXT + 210 * MIB)
+    assert wait_until(lambda: tenant.order(f"a {LIMIT - CONTEXT - 210 * MIB}")["code"] == 0)
+    assert tenant.order(f"a {GRANULE}")["code"] == 2
+
+
+def test_many_processes_allocate_at_once(start: Start, daemon: FakeDaemon) -> None:
+    tenants = [start("hold", "0", LEDGER_CONTEXT_MIB="300") for _ in range(3)]
+    assert [t.answer()["code"] for t in tenants] == [0, 0, 0]
+    left = LIMIT - 3 * CONTEXT
+    got = [0, 0, 0]
+
+    def fill(index: int) -> None:
+        while tenants[index].order(f"a {3 * MIB}")["code"] == 0:
+            got[index] += 4 * MIB
+
+    workers = [threading.Thread(target=fill, args=(i,)) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sum(got) <= left
+    assert left - sum(got) < 4 * MIB
+    assert daemon.used_bytes() == 3 * CONTEXT + sum(got)
