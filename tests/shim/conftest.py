@@ -82,6 +82,14 @@ def other_shim(shim: Path, other_driver: tiny_driver.TinyDriver, tmp_path_factor
     return fit.fitted(shim, other_driver.path, tmp_path_factory.mktemp("fitted"))
 
 
+@pytest.fixture(scope="session")
+def ledger_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver that keeps exact account of memory (ledger_driver.c)."""
+    source = Path(__file__).with_name("ledger_driver.c")
+    output = tmp_path_factory.mktemp("ledger") / "libledger.so"
+    return tiny_driver.compile_c(output, "-Wall", "-shared", "-fvisibility=hidden", source)
+
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -1,7 +1,7 @@
 """A tenant for the tests of ledger and link: `python ledger_tenant.py <scenario> [argument...]` prints one JSON object.
 
-Runs with libvgpu.so preloaded and ledger_driver.c behind it (VGPU_DRIVER). `Cuda` calls the hook, `driver` asks the driver
-itself what is taken from the device, so every scenario can compare ledger and device.
+Runs with libvgpu.so preloaded and ledger_driver.c behind it (VGPU_DRIVER). `Cuda` calls the hook, `driver` asks the
+driver itself what is taken from the device, so every scenario can compare ledger and device.
 """
 
 from __future__ import annotations
@@ -257,15 +257,16 @@ def contexts() -> dict[str, Any]:
     used: dict[str, tuple[int, int]] = {}
     assert cuda.call("cuInit", 0) == 0
 
-    def note(name: str) -> None:
-        probe = cuda.call("cuCtxSetCurrent", ctypes.c_void_p(main)) if main else 0
-        used[name] = (cuda.charged() if main and not probe else -1, driver.ledger_used(0))
+    first = 0
 
-    main = 0
+    def note(name: str) -> None:
+        probe = cuda.call("cuCtxSetCurrent", ctypes.c_void_p(first))
+        used[name] = (-1 if probe else cuda.charged(), driver.ledger_used(0))
+
     driver.ledger_fail(b"cuCtxCreate_v2")
     refused = cuda.make("cuCtxCreate_v2", 0, 0)
     assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
-    main = cuda.out.value
+    first = cuda.out.value
     note("first")
     assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
     second = cuda.out.value
@@ -289,7 +290,7 @@ def contexts() -> dict[str, Any]:
     assert cuda.alloc(50 * MIB) == 0
     assert cuda.call("cuDevicePrimaryCtxReset_v2", 0) == 0
     note("reset")
-    assert cuda.call("cuCtxDestroy_v2", u64(main)) == 0
+    assert cuda.call("cuCtxDestroy_v2", u64(first)) == 0
     return {"refused": refused, "used": used, "at_end": driver.ledger_used(0)}
 
 
@@ -373,7 +374,7 @@ def init(*_: str) -> dict[str, Any]:
     getenv = ctypes.CDLL(None).getenv
     getenv.restype = ctypes.c_char_p
     libc_sees = getenv(b"CUDA_VISIBLE_DEVICES")
-    kept = (libc_sees.decode() if libc_sees else None) == before
+    kept = (None if libc_sees is None else libc_sees.decode()) == before
     inherit = [fd for fd in opened if os.path.exists(f"/proc/self/fd/{fd}") and os.get_inheritable(fd)]
     return {
         "code": code, "seen": seen, "totals": totals, "kept": kept, "inheritable": inherit,
@@ -422,6 +423,29 @@ def forks(kind: str) -> dict[str, Any]:
 
 def exit_with_init() -> dict[str, Any]:
     sys.exit(Cuda().start())
+
+
+def close_all() -> dict[str, Any]:
+    """A program that closes every descriptor it has not opened itself, as daemons do, and opens files of its own."""
+    cuda = Cuda()
+    assert cuda.start() == 0
+    codes = [cuda.alloc(10 * MIB)]
+    block = cuda.out.value
+    os.closerange(3, 4096)
+    strangers = [os.open("/tmp", os.O_TMPFILE | os.O_RDWR) for _ in range(16)]
+    cuda.free(block)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not any("socket" in _link(fd) for fd in range(64)):
+        time.sleep(0.01)
+    codes.append(cuda.alloc(500 * MIB))
+    return {"codes": codes, "stranger": "".join(os.pread(fd, 100, 0).decode("latin1") for fd in strangers)}
+
+
+def _link(fd: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
 
 
 def main() -> None:

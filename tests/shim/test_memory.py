@@ -1,4 +1,4 @@
-"""The ledger against a driver that keeps exact account (DESIGN D7): exactness, all families, failures, many processes."""
+"""The ledger against a driver that keeps exact account (DESIGN D7): exact, all families, failures, many processes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.shim import tiny_driver
 from tests.shim.fake_daemon import GRANULE, MIB, FakeDaemon, FakeDevice, driver_uuid, wait_until
 
 TENANT = Path(__file__).with_name("ledger_tenant.py")
 LIMIT = 1024 * MIB
 CONTEXT = 300 * MIB
-
-
-@pytest.fixture(scope="session")
-def ledger_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    source = Path(__file__).with_name("ledger_driver.c")
-    output = tmp_path_factory.mktemp("ledger") / "libledger.so"
-    return tiny_driver.compile_c(output, "-Wall", "-shared", "-fvisibility=hidden", source)
 
 
 @pytest.fixture

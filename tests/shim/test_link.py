@@ -1,0 +1,334 @@
+"""Attach, devices shown, refusals, a daemon that dies or talks nonsense, and children of every kind."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice, Script, driver_uuid, ffi, lib, memfd, wait_until
+
+TENANT = Path(__file__).with_name("ledger_tenant.py")
+NOT_PERMITTED, MISMATCH, OUT_OF_MEMORY, NO_DEVICE = 800, 803, 2, 100
+
+
+@pytest.fixture
+def settings(shim: Path, ledger_driver: Path, tmp_path: Path) -> dict[str, str]:
+    return {
+        "LD_PRELOAD": str(shim),
+        "VGPU_DRIVER": str(ledger_driver),
+        "VGPU_SOCKET": str(tmp_path / "attach.sock"),
+        "VGPU_LOG": str(tmp_path / "log"),
+    }
+
+
+Run = Callable[..., tuple[Any, str]]
+
+
+@pytest.fixture
+def tell(settings: dict[str, str]) -> Run:
+    """Runs a scenario of ledger_tenant.py to its end: what it told, and its standard error."""
+
+    def do(*words: str, **environment: str) -> tuple[Any, str]:
+        done = subprocess.run(
+            [sys.executable, str(TENANT), *words],
+            env={**os.environ, **settings, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), done.stderr
+
+    return do
+
+
+def _daemon(tmp_path: Path, devices: tuple[int, ...] = (0,), **more: Any) -> FakeDaemon:
+    return FakeDaemon(tmp_path / "attach.sock", [FakeDevice(driver_uuid(i), (i + 1) << 30) for i in devices], **more)
+
+
+# ---- devices ----
+
+
+def _uuid_text(index: int) -> str:
+    digits = driver_uuid(index).hex()
+    return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "seen"),
+    [
+        (None, [1, 3, 4]),
+        ("0,2", [1, 4]),
+        ("2,0", [4, 1]),
+        ("1", [3]),
+        (f"{_uuid_text(4)},{_uuid_text(3)}", [4, 3]),
+        ("GPU-05,1", [4, 3]),
+        ("0,3,1", [1]),  # the slice has no fourth device: the list ends there, as in CUDA
+        (f"1,{_uuid_text(0)},0", [3]),  # a device of the node, but not of the slice
+        (_uuid_text(2), []),
+        ("0,0,1", [1]),
+        ("", []),
+        ("-1", []),
+        ("abc", []),
+    ],
+)
+def test_the_program_sees_its_devices_only(tell: Run, tmp_path: Path, chosen: str | None, seen: list[int]) -> None:
+    environment = {"LEDGER_DEVICES": "5"} | ({} if chosen is None else {"CUDA_VISIBLE_DEVICES": chosen})
+    with _daemon(tmp_path, (1, 3, 4)):
+        told, _ = tell("init", **environment)
+    assert told["code"] == (0 if seen else NO_DEVICE)
+    assert told["seen"] == seen
+    assert told["totals"] == [(i + 1) << 30 for i in seen]
+    assert told["kept"], "CUDA_VISIBLE_DEVICES of the program is not as it was"
+
+
+def test_descriptors_are_not_inherited_and_not_standard_ones(tell: Run, tmp_path: Path) -> None:
+    with _daemon(tmp_path):
+        told, stderr = tell("init")
+    assert told["inheritable"] == []
+    assert told["lowest"] > 2
+    assert stderr == ""
+
+
+# ---- no daemon ----
+
+
+@pytest.mark.parametrize(("mode", "code"), [("coast", 0), ("open", 0), ("closed", NOT_PERMITTED)])
+def test_without_a_daemon_the_mode_decides(tell: Run, tmp_path: Path, mode: str, code: int) -> None:
+    told, stderr = tell("init", VGPU_MODE=mode)
+    assert told["code"] == code
+    log = (tmp_path / "log").read_text()
+    assert log.count("no daemon at") == 1
+    assert str(tmp_path / "attach.sock") in log
+    assert stderr.count("\n") == (mode == "closed")
+
+
+def test_without_a_slice_nothing_happens(tell: Run, tmp_path: Path) -> None:
+    told, stderr = tell("init", VGPU_SOCKET="", LEDGER_DEVICES="3")
+    assert (told["code"], told["seen"], stderr) == (0, [0, 1, 2], "")
+    assert not (tmp_path / "log").exists()
+
+
+# ---- refusals and nonsense ----
+
+
+def _refuse(status: int, text: str) -> Script:
+    def script(daemon: FakeDaemon, sock: socket.socket, _raw: bytes) -> None:
+        sock.send(bytes(ffi.buffer(daemon.reply(status, text))))
+        sock.close()
+
+    return script
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (lib.VG_ATTACH_DENIED, NOT_PERMITTED),
+        (lib.VG_ATTACH_NO_SLICE, NOT_PERMITTED),
+        (lib.VG_ATTACH_BAD_VERSION, MISMATCH),
+        (lib.VG_ATTACH_FULL, OUT_OF_MEMORY),
+    ],
+)
+def test_a_refusal_says_why_in_one_line(tell: Run, tmp_path: Path, status: int, code: int) -> None:
+    with _daemon(tmp_path) as daemon:
+        daemon.script = [_refuse(status, "slice train: the reason")] * 3
+        told, stderr = tell("init")
+    assert told["code"] == code
+    assert stderr.count("\n") == 1
+    assert "slice train: the reason" in stderr
+
+
+def _spoil(change: Callable[[Any], Any]) -> Script:
+    def script(daemon: FakeDaemon, sock: socket.socket, _raw: bytes) -> None:
+        reply = daemon.reply()
+        spoiled = change(reply)
+        sock.send(bytes(ffi.buffer(reply)) if spoiled is None else spoiled)
+        sock.close()
+
+    return script
+
+
+def _field(name: str, value: int) -> Script:
+    return _spoil(lambda reply: setattr(reply, name, value))
+
+
+def _wrong_files(sizes: list[int], count: int) -> Script:
+    """A good answer with files that are too short, or too few of them."""
+
+    def script(daemon: FakeDaemon, sock: socket.socket, _raw: bytes) -> None:
+        with memfd(sizes[0]) as control, memfd(sizes[1]) as report:
+            bell = os.eventfd(0)
+            socket.send_fds(sock, [bytes(ffi.buffer(daemon.reply()))], [control, report, bell][:count])
+            os.close(bell)
+        sock.close()
+
+    return script
+
+
+NONSENSE: dict[str, Script] = {
+    "closed at once": lambda _daemon, sock, _raw: sock.close(),
+    "one byte": _spoil(lambda _reply: b"x"),
+    "cut off": _spoil(lambda reply: bytes(ffi.buffer(reply))[:-1]),
+    "too long": _spoil(lambda reply: bytes(ffi.buffer(reply)) + b"x"),
+    "zeros": _spoil(lambda reply: bytes(ffi.sizeof(reply[0]))),
+    "magic": _field("magic", 7),
+    "bytes": _field("bytes", 7),
+    "no devices": _field("device_count", 0),
+    "too many devices": _field("device_count", 4000000000),
+    "status": _field("status", 77),
+    "no files": _field("status", 0),
+    "one file": _wrong_files([8192, 8192], 1),
+    "no doorbell": _wrong_files([8192, 8192], 2),
+    "short control": _wrong_files([4096, 8192], 3),
+    "short report": _wrong_files([8192, 100], 3),
+    "empty control": _wrong_files([8192, 8192], 3),
+}
+
+
+@pytest.mark.parametrize("name", NONSENSE)
+def test_nonsense_is_not_believed(tell: Run, tmp_path: Path, name: str) -> None:
+    """The program runs as without a daemon, is not hurt, and attaches when the daemon has come to its senses."""
+    with _daemon(tmp_path) as daemon:
+        daemon.script = [NONSENSE[name]]
+        told, _ = tell("init")
+    assert told["code"] == 0
+    assert told["seen"] == [0]
+    assert "no daemon at" in (tmp_path / "log").read_text() or "refused" in (tmp_path / "log").read_text()
+
+
+def test_another_abi_is_a_mismatch(tell: Run, tmp_path: Path) -> None:
+    with _daemon(tmp_path) as daemon:
+        daemon.script = [_spoil(lambda _reply: struct.pack("<3I", lib.VG_ABI_MAGIC, lib.VG_ABI_VERSION + 1, 12))] * 2
+        told, stderr = tell("init")
+    assert told["code"] == MISMATCH
+    assert stderr.count("\n") == 1
+
+
+# ---- a daemon that comes, goes and comes back ----
+
+
+@pytest.fixture
+def holder(settings: dict[str, str]) -> Any:
+    """A tenant that lives on and follows orders; ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def order(process: subprocess.Popen[str], words: str | None = None) -> Any:
+        assert process.stdin and process.stdout
+        if words:
+            process.stdin.write(words + "\n")
+            process.stdin.flush()
+        return json.loads(process.stdout.readline())
+
+    def start(size: int, **environment: str) -> Callable[[str], Any]:
+        process = subprocess.Popen(
+            [sys.executable, str(TENANT), "hold", str(size)],
+            env={**os.environ, **settings, **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        assert order(process)["code"] == 0
+        return lambda words: order(process, words)
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_attaches_late_with_what_it_holds(holder: Any, tmp_path: Path) -> None:
+    ask = holder(100 * MIB)
+    assert ask(f"a {4000 * MIB}")["code"] == 0  # nobody to limit it yet
+    assert ask("f")["code"] == 0
+    with _daemon(tmp_path) as daemon:
+        assert wait_until(lambda: bool(daemon.processes))
+        attached = daemon.processes[0]
+        assert attached.held[driver_uuid(0)] == 100 * MIB
+        assert wait_until(lambda: int(attached.report(0).used_bytes) == 400 * MIB)
+        assert ask("i")["info"] == [624 * MIB, 1024 * MIB]
+        assert ask(f"a {625 * MIB}")["code"] == 2
+        assert ask(f"a {624 * MIB}")["code"] == 0
+
+
+def _lives(daemon: FakeDaemon, count: int) -> bool:
+    return len(daemon.processes) == count
+
+
+def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:
+    daemon = _daemon(tmp_path)
+    daemon.start()
+    ask = holder(100 * MIB)
+    for life in range(2, 5):
+        daemon.stop()
+        assert ask("f")["code"] == 0
+        assert ask(f"a {100 * MIB}")["code"] == 0
+        daemon.script = [NONSENSE["cut off"], NONSENSE["closed at once"], _refuse(lib.VG_ATTACH_DENIED, "not yet")]
+        daemon.start()
+        assert wait_until(partial(_lives, daemon, life))
+        assert wait_until(lambda: int(daemon.processes[-1].report(0).used_bytes) == 400 * MIB)
+        assert daemon.requests[-1].resume == lib.VG_ATTACH_RESUME
+    assert wait_until(lambda: ask(f"a {624 * MIB}")["code"] == 0)
+    assert ask(f"a {2 * MIB}")["code"] == 2
+    daemon.stop()
+
+
+def test_a_daemon_that_dies_in_the_middle_of_the_attach(holder: Any, tmp_path: Path) -> None:
+    daemon = _daemon(tmp_path)
+    daemon.script = [lambda _daemon, sock, _raw: sock.close()]
+    daemon.start()
+    ask = holder(10 * MIB)
+    assert wait_until(lambda: len(daemon.processes) == 1)
+    assert wait_until(lambda: int(daemon.processes[0].report(0).used_bytes) == 310 * MIB)
+    assert ask("f")["code"] == 0
+    daemon.stop()
+
+
+# ---- children ----
+
+
+@pytest.mark.parametrize(
+    ("kind", "child", "processes"),
+    [
+        ("fork first", 0, 2),
+        ("spawn", 0, 2),
+        ("subprocess", 0, 2),
+        ("daemonise", 0, 2),
+    ],
+)
+def test_children_attach_for_themselves(tell: Run, tmp_path: Path, kind: str, child: int, processes: int) -> None:
+    with _daemon(tmp_path) as daemon:
+        told, stderr = tell("forks", kind)
+        assert told["child"] == child, stderr
+        assert told["parent"] == 0
+        assert wait_until(lambda: len(daemon.processes) == processes)
+        assert all(request.resume == lib.VG_ATTACH_FRESH for request in daemon.requests)
+
+
+def test_a_child_of_an_attached_process_does_not_touch_its_ledger(tell: Run, tmp_path: Path) -> None:
+    """The driver itself would refuse such a child; what matters is that the parent's account stays its own."""
+    with _daemon(tmp_path) as daemon:
+        told, _ = tell("forks", "fork after")
+        assert told["parent"] == 0
+        assert told["charged"] == 320 * MIB
+        assert len(daemon.processes) == 2  # the child attached for itself
+        assert int(daemon.processes[0].report(0).used_bytes) == 320 * MIB
+
+
+def test_a_program_that_closes_what_it_does_not_know(tell: Run, tmp_path: Path) -> None:
+    with _daemon(tmp_path) as daemon:
+        told, _ = tell("close_all")
+        assert told["stranger"] == ""  # nothing of ours was written into the file that took the number
+        assert told["codes"] == [0, 0]
+        assert len(daemon.processes) == 2
