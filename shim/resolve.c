@@ -49,11 +49,17 @@ static bool accept_driver(const char *path) {
   return true;
 }
 
+/* The driver that the user or the container runtime names; NULL when none is named. */
+static const char *named_driver(void) {
+  const char *named = secure_getenv("VGPU_DRIVER");
+  return named == NULL || *named == '\0' ? NULL : named;
+}
+
 void *vg_resolve_driver(void) {
   if (VG_LOAD(&driver) == NULL) {
     int saved_errno = errno;
-    const char *named = secure_getenv("VGPU_DRIVER");
-    if (named != NULL && *named != '\0') {
+    const char *named = named_driver();
+    if (named != NULL) {
       if (!accept_driver(named)) VG_LOG_ONCE("VGPU_DRIVER=%s is no CUDA driver: name the real libcuda.so.1", named);
     } else if (!vg_resolve_search(DRIVER_SONAME, accept_driver)) {
       VG_LOG_ONCE("no CUDA driver found: %s is in no directory that the loader searches", DRIVER_SONAME);
@@ -69,7 +75,7 @@ bool vg_resolve_driver_opened(void) {
 }
 
 void vg_resolve_adopt(const char *path) {
-  if (VG_LOAD(&driver) == NULL && secure_getenv("VGPU_DRIVER") == NULL && !accept_driver(path)) dlerror();
+  if (VG_LOAD(&driver) == NULL && named_driver() == NULL && !accept_driver(path)) dlerror();
 }
 
 static const struct link_map *driver_map(void) {

@@ -100,11 +100,10 @@ static const char *route_driver(const char *file, int mode, const void *caller) 
   const char *self = loaded_file((const void *)vg_dlopen_route);
   if (self == NULL || strcmp(file, self) == 0) return file;
   if (vg_resolve_in_driver(caller)) return vg_resolve_driver_path();
-  if (strchr(file, '/') != NULL) {
-    if (access(file, F_OK) != 0) return file;
-    vg_resolve_adopt(file);
-  }
+  bool is_path = strchr(file, '/') != NULL;
+  if (is_path && access(file, F_OK) != 0) return file;
   if ((mode & RTLD_NOLOAD) != 0 && !driver_in_use()) return not_there(file);
+  if (is_path) vg_resolve_adopt(file);
   return vg_resolve_driver() == NULL ? not_there(file) : self;
 }
 

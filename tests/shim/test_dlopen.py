@@ -129,6 +129,16 @@ def test_the_driver_is_the_one_that_the_loader_would_take(
     assert run([program, "libcuda.so.1", "2"], None, shim, environment).returncode == 0
 
 
+def test_the_programs_own_rpath_leads_to_the_driver(
+    same_driver: TinyDriver, shim: Path, run: Run, tmp_path: Path
+) -> None:
+    flags = [f"-Wl,-rpath,{same_driver.path.parent}"]
+    program = tiny_driver.snippet("by_dlopen", tmp_path / "program", ["cuMemcpy"], *flags)
+    for hook in (None, shim):
+        result = run([program, "libcuda.so.1", "2"], None, hook)
+        assert (result.returncode, len(result.stdout.split())) == (0, 3)
+
+
 def test_a_driver_named_by_path_is_the_real_one(
     surface: cudaspec.Surface, same_driver: TinyDriver, shim: Path, run: Run, tmp_path: Path
 ) -> None:
