@@ -3,7 +3,11 @@
  * entries that vgpud/fit.py names after functions which only the driver at hand has. A thunk knows no prototype, so it
  * saves every register that can hold an argument, asks vg_resolve_slot() and jumps there.
  */
-#include "gen/counts.h"
+#ifndef VG_LAZY_COUNTS /* shim/ml/lazy_*.S names other files for libvgpu-ml.so */
+#define VG_LAZY_COUNTS "gen/counts.h"
+#define VG_LAZY_SPARES "gen/spares.inc"
+#endif
+#include VG_LAZY_COUNTS
 #define THUNK_BYTES 16
 
   .section .data.rel,"aw",%progbits
@@ -79,7 +83,7 @@ resolve: /* w16: slot number, x30: return address of the caller */
   .globl vg_spares_begin, vg_spares_end
   .hidden vg_spares_begin, vg_spares_end
 vg_spares_begin:
-#include "gen/spares.inc"
+#include VG_LAZY_SPARES
   .balign 32
 vg_spares_end:
 
