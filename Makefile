@@ -1,13 +1,14 @@
 # make demo and make test work from a clean clone with nothing else typed; they set .venv up first (tools/setup).
 VENV ?= .venv
 PY := $(VENV)/bin/python
-C_FILES := cuda_hook.c $(shell find shim tests -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
+C_FILES := cuda_hook.c $(shell find shim tests benchmarks -name '*.[ch]' -not -path 'shim/gen/*' -not -path 'shim/pyabi/*' 2>/dev/null)
 NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name build_shim.py 2>/dev/null) cuda_hook.c
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-c lint format gen gen-check bench qualify clean
 .SUFFIXES:
+.NOTPARALLEL:
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile

@@ -57,9 +57,9 @@ struct vg_attach_device {
 struct vg_attach_request {
   uint32_t magic;
   uint32_t abi_version;
-  uint32_t bytes; /* sizeof this structure */
-  uint32_t resume; /* VG_ATTACH_FRESH ..; RESUME: this process was attached before */
-  uint32_t pid_claimed; /* for display only: identity comes from SO_PEERCRED */
+  uint32_t bytes;        /* sizeof this structure */
+  uint32_t resume;       /* VG_ATTACH_FRESH ..; RESUME: this process was attached before */
+  uint32_t pid_claimed;  /* for display only: identity comes from SO_PEERCRED */
   uint32_t device_count; /* entries of devices[] that are filled (re-attach) */
   char program[VG_NAME_BYTES];
   struct vg_attach_device devices[VG_DEVICES_MAX];
@@ -80,13 +80,24 @@ struct vg_attach_reply {
   uint32_t abi_version;
   uint32_t bytes;
   uint32_t status; /* VG_ATTACH_* */
-  uint32_t mode; /* VG_MODE_* */
+  uint32_t mode;   /* VG_MODE_* */
   uint32_t device_count;
   uint64_t process_id; /* the daemon's name for this process */
   char slice[VG_NAME_BYTES];
   char node[VG_NAME_BYTES];
   char text[VG_TEXT_BYTES]; /* why it was refused */
   struct vg_slice_device devices[VG_DEVICES_MAX];
+};
+
+/* Follows the reply to a QUERY as a second message: what the slice uses at this moment, for the NVML shim. */
+#define VG_USAGE_PIDS_MAX 256
+struct vg_attach_usage {
+  uint32_t magic;
+  uint32_t bytes;                      /* sizeof this structure */
+  uint32_t device_count;               /* entries of used_bytes[], in the order of the reply's devices[] */
+  uint32_t process_count;              /* entries of pids[] */
+  uint64_t used_bytes[VG_DEVICES_MAX]; /* by all processes of the slice */
+  int32_t pids[VG_USAGE_PIDS_MAX];     /* the slice's attached processes, as the daemon sees them */
 };
 /*
  * File descriptors that come with an accepted reply (SCM_RIGHTS), in this order: control memfd
@@ -110,21 +121,21 @@ struct vg_coast_slot {
 };
 
 struct vg_control_device {
-  uint32_t gate; /* futex of launching threads: epoch << 2 | VG_GATE_* */
+  uint32_t gate;            /* futex of launching threads: epoch << 2 | VG_GATE_* */
   uint32_t neighbour_waits; /* 1: somebody else waits for the device, so give it up when idle */
-  uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
-  uint64_t lease_end_ns; /* CLOCK_MONOTONIC; 0 = open end */
-  uint64_t bound_ns; /* bound on outstanding work */
+  uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
+  uint64_t lease_end_ns;    /* CLOCK_MONOTONIC; 0 = open end */
+  uint64_t bound_ns;        /* bound on outstanding work */
   uint32_t min_milli;
   uint32_t max_milli;
   /* memory: credit held by this process = granted - returned (report page); it may use no more than that */
-  uint64_t granted_bytes; /* monotone */
-  uint64_t limit_bytes; /* the slice's maximum on this device: what cuDeviceTotalMem shows */
+  uint64_t granted_bytes;    /* monotone */
+  uint64_t limit_bytes;      /* the slice's maximum on this device: what cuDeviceTotalMem shows */
   uint64_t slice_held_bytes; /* credit held by all processes of the slice on this device, for cuMemGetInfo */
   uint64_t slice_used_bytes; /* used by the slice's other processes on this device, for cuMemGetInfo */
-  uint32_t want_answered; /* the want_seq that has been decided */
-  uint32_t memory_pressure; /* 1: give unused credit back at once */
-  uint64_t coast_bytes; /* credit this process may count on while there is no daemon */
+  uint32_t want_answered;    /* the want_seq that has been decided */
+  uint32_t memory_pressure;  /* 1: give unused credit back at once */
+  uint64_t coast_bytes;      /* credit this process may count on while there is no daemon */
   /* static timetable for coasting: slots in a period, phase = CLOCK_MONOTONIC mod period; seqlock: odd = changing */
   uint32_t coast_seq;
   uint32_t coast_period_us;
@@ -141,19 +152,19 @@ struct vg_report_header {
 };
 
 struct vg_report_device {
-  uint32_t waiting; /* launching threads that wait at the closed gate */
-  uint32_t outstanding; /* 1: work is outstanding on the device */
+  uint32_t waiting;       /* launching threads that wait at the closed gate */
+  uint32_t outstanding;   /* 1: work is outstanding on the device */
   uint32_t given_up_word; /* the gate word (open) that this process gave up since it has nothing to run */
-  uint32_t drained_word; /* the gate word (closed) under which everything outstanding has completed */
-  uint64_t drained_ns; /* when it had */
-  uint64_t busy_ns; /* time with work outstanding, up to busy_since_ns or the last drain */
+  uint32_t drained_word;  /* the gate word (closed) under which everything outstanding has completed */
+  uint64_t drained_ns;    /* when it had */
+  uint64_t busy_ns;       /* time with work outstanding, up to busy_since_ns or the last drain */
   uint64_t busy_since_ns; /* not 0: work has been outstanding since then */
   uint64_t launches;
   uint64_t waited_ns; /* time threads spent at the closed gate */
   uint64_t used_bytes;
   uint64_t peak_bytes;
   uint64_t returned_bytes; /* monotone */
-  uint64_t want_bytes; /* further credit asked for by want_seq */
+  uint64_t want_bytes;     /* further credit asked for by want_seq */
   uint32_t want_seq;
   uint32_t contexts;
   uint64_t denied; /* allocations refused by the ledger */
