@@ -20,7 +20,7 @@ from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
 from vgpud.config import Config, arbiter_items, check_arbiter
 from vgpud.core import events as ev
-from vgpud.core.machine import step
+from vgpud.core.machine import owner_refusal, step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats
 from vgpud.devices import Devices, Reading
@@ -173,8 +173,12 @@ class Daemon:
         return answer
 
     def _forget_request(self, request_id: str) -> None:
-        """A creation that was taken back must not be answered from memory."""
+        """A creation that was taken back must not be answered from memory, nor from the store's."""
         self.state.requests.pop(request_id, None)
+        try:
+            self._store.forget_request(request_id)
+        except StoreError as error:
+            log.error("%s", error)
 
     def _run(self, event: ev.Event) -> list[ev.Command]:
         """An event that nobody waits for: a store that fails now is made good by the next start."""
@@ -266,6 +270,9 @@ class Daemon:
         found = self.state.slices.get(slice_name)
         if found is None:
             return Denied(Reason.NOT_FOUND, f"no slice {slice_name!r} on this node: `vgpu slice ls` lists them")
+        stranger = owner_refusal(found, uid, self.state.policy)
+        if stranger:
+            return stranger
         asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
         return Admission(asking, found, {}, self.state.devices)
 

@@ -129,6 +129,10 @@ class Store:
                     "DELETE FROM requests WHERE serial <= (SELECT max(serial) FROM requests) - ?", (requests_max,)
                 )
 
+    def forget_request(self, request_id: str) -> None:
+        """A request whose effects were taken back."""
+        self._guard("write", lambda: self._db.execute("DELETE FROM requests WHERE id = ?", (request_id,)))
+
     def _transaction(self, work: Callable[[], None]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:

@@ -270,7 +270,24 @@ def test_slice_of_a_lost_device_waits() -> None:
     commands = step(fresh, ev.Started(Policy(), (device(0),), tuple(state.slices.values()), ()), 0)
     assert [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)] == ["a"]
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.waiting"]
+    invariants.check(fresh)
+    step(fresh, ev.DeleteSlice("", "a", False), 0)
+    moved = step(fresh, ev.UpdateSlice("", "b", Spec(700)), 0)
+    assert ev.OpenSocket in kinds(moved), "it has found a device again"
+    assert not fresh.waiting
     assert answer(step(fresh, ev.DeleteSlice("", "b", False), 0)) is None
+
+
+def test_slice_of_a_shrunk_device_waits() -> None:
+    state = started()
+    step(state, create("a", 500), 0)
+    step(state, create("b", 500), 0)
+    fresh = State()
+    small = replace(device(0), memory_bytes=60 * GIB)
+    commands = step(fresh, ev.Started(Policy(), (small,), tuple(state.slices.values()), ()), 0)
+    assert [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)] == ["a"]
+    assert fresh.waiting == {"b"}
+    invariants.check(fresh)
 
 
 NAMES = st.sampled_from(["a", "b", "c", "d", ""])
@@ -326,11 +343,12 @@ class Machine(RuleBasedStateMachine):
         self.now_ns += seconds * S
         self.send(ev.Tick())
 
-    @rule()
-    def restart(self) -> None:
+    @rule(count=st.integers(1, 3), memory_bytes=st.sampled_from([80 * GIB, 30 * GIB]))
+    def restart(self, count: int, memory_bytes: int) -> None:
         old = self.state
         self.state = State()
-        devices, slices = tuple(old.devices.values()), tuple(old.slices.values())
+        devices = tuple(replace(device(i), memory_bytes=memory_bytes) for i in range(count))
+        slices = tuple(old.slices.values())
         self.send(ev.Started(old.policy, devices, slices, tuple(old.requests.items())))
 
     @invariant()

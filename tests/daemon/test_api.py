@@ -14,7 +14,7 @@ from grpc_status import rpc_status
 
 from vgpud.v1 import vgpud_pb2 as pb
 
-from .conftest import Node
+from .conftest import Node, eventually
 
 GIB = 1 << 30
 
@@ -167,6 +167,17 @@ def test_watches_are_bounded(node: Node) -> None:
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     for stream in streams:
         stream.cancel()
+
+    def watched_again() -> bool:
+        again = node.slices.WatchSlices(pb.WatchSlicesRequest())
+        try:
+            return next(again) is not None
+        except grpc.RpcError:
+            return False
+        finally:
+            again.cancel()
+
+    assert eventually(watched_again), "a watch that ended makes room"
 
 
 def test_arbiter_is_tuned_live(node: Node) -> None:

@@ -264,6 +264,31 @@ def test_full_disk_refuses_new_slices_only(node: Node) -> None:
     assert client.attach(node.socket()).status == client.OK
 
 
+def test_slice_whose_socket_cannot_be_made_is_taken_back(node: Node) -> None:
+    node.start()
+    in_the_way = node.runtime / "slices" / "b"
+    in_the_way.write_text("not a directory")
+    with pytest.raises(grpc.RpcError) as error:
+        node.create("b", 700, request_id="r")
+    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "nothing was created" in error.value.details()
+    assert node.names() == []
+    in_the_way.unlink()
+    assert node.create("b", 700, request_id="r").name == "b", "neither the room nor the request was used up"
+
+
+def test_names_are_as_long_as_the_socket_allows(node: Node) -> None:
+    node.runtime = node.directory / ("x" * 40)
+    node.start()
+    room = 107 - len(f"{node.runtime}/slices//attach.sock")
+    assert 8 <= room < 40
+    node.create("n" * room, 100)
+    assert client.attach(node.socket("n" * room)).status == client.OK
+    with pytest.raises(grpc.RpcError) as error:
+        node.create("n" * (room + 1), 100)
+    assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 def test_state_that_cannot_be_written(node: Node) -> None:
     node.state.mkdir(0o700)
     (node.state / "vgpud.sqlite3").mkdir()

@@ -210,6 +210,7 @@ def test_other_users_are_refused(node: Node) -> None:
     assert "uid 12345" in told[0]
     assert "54321" in told[0]
     assert told[1].startswith(f"{client.OK} ")
+    assert node.kinds().count("attach.refused") == 1
 
 
 def test_query_is_no_tenant(node: Node) -> None:

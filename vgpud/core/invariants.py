@@ -35,12 +35,13 @@ def _check_slices(state: State) -> None:
             _require(0 <= share.min_milli <= share.max_milli <= MILLI_PER_DEVICE, f"{name}: min <= max <= device")
             _require(share.max_milli > 0, f"{name}: every device has something")
             _require(0 <= share.mem_min_bytes <= share.mem_max_bytes, f"{name}: mem min <= mem max")
-            device = state.devices.get(share.device_uuid)
-            if device is None:
+            if name in state.waiting:
                 continue
+            device = state.devices[share.device_uuid]
             _require(share.mem_max_bytes <= device.memory_bytes, f"{name}: memory fits the device")
             _require(share.mem_max_bytes >= smallest_limit_bytes(device), f"{name}: a context fits the limit")
             _require(share.mem_max_bytes % device.granule_bytes == 0, f"{name}: limit in granules")
+    _require(state.waiting <= state.slices.keys(), "only slices wait")
     serials = [s.serial for s in state.slices.values()]
     _require(len(serials) == len(set(serials)), "serials are unique")
     _require(all(serial < state.next_serial for serial in serials), "serials are never given again")

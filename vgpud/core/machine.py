@@ -38,6 +38,7 @@ from vgpud.core.events import (
 from vgpud.core.model import (
     ANYONE,
     Denied,
+    Policy,
     Reason,
     Remembered,
     Share,
@@ -46,7 +47,7 @@ from vgpud.core.model import (
     State,
     whole_devices,
 )
-from vgpud.core.units import format_bytes, format_gpus
+from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 REQUEST_ID_BYTES_MAX = 128
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -62,26 +63,37 @@ def step(state: State, event: Event, now_ns: int) -> list[Command]:
 
 
 def _started(state: State, event: Started, now_ns: int) -> list[Command]:
-    """Takes the store's slices over. One whose device is gone keeps its name and waits, without socket or arbiter."""
+    """Takes the store's slices over. One that does not fit the devices of now keeps its name and waits."""
     state.policy = event.policy
     state.devices = {d.uuid: d for d in sorted(event.devices, key=lambda d: d.index)}
     commands: list[Command] = []
     for stored in event.slices:
         kept = replace(stored, serial=state.next_serial)
         state.next_serial += 1
+        misfit = next((s for s in kept.shares if not _fits(state, s)), None)
         state.slices[kept.name] = kept
-        missing = [s.device_uuid for s in kept.shares if s.device_uuid not in state.devices]
-        if missing:
-            text = f"slice {kept.name} waits for device {missing[0]}, which this node does not list:"
-            text += " mend the device or remove the slice"
-            commands.append(Log("slice.waiting", text, kept.name, missing[0]))
-            continue
         if kept.ephemeral:
             state.grace_ns[kept.name] = now_ns + state.policy.grace_ns
-        commands += [ApplySlice(kept), OpenSocket(kept.name)]
+        if misfit is None:
+            commands += [ApplySlice(kept), OpenSocket(kept.name)]
+            continue
+        state.waiting.add(kept.name)
+        text = f"slice {kept.name} waits: device {misfit.device_uuid} is not there or has too little left;"
+        text += " mend the device, resize the slice or remove it"
+        commands.append(Log("slice.waiting", text, kept.name, misfit.device_uuid))
     for request_id, remembered in event.requests:
         state.requests[request_id] = replace(remembered, until_ns=now_ns + state.policy.request_memory_ns)
     return commands
+
+
+def _fits(state: State, share: Share) -> bool:
+    """Whether a stored share still has a place on its device."""
+    device = state.devices.get(share.device_uuid)
+    if device is None:
+        return False
+    milli, size = state.reserved(share.device_uuid)
+    room = milli + share.min_milli <= MILLI_PER_DEVICE and size + share.mem_min_bytes <= device.memory_bytes
+    return room and admit.smallest_limit_bytes(device) <= share.mem_max_bytes <= device.memory_bytes
 
 
 def _policy_changed(state: State, event: PolicyChanged, now_ns: int) -> list[Command]:
@@ -200,10 +212,13 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
     state.slices[new.name] = new
     kept = {s.device_uuid for s in shares}
+    back = [OpenSocket(new.name)] if new.name in state.waiting else []
+    state.waiting.discard(new.name)
     return [
         SaveSlice(new),
         *_remember(state, event.request_id, fingerprint, new, now_ns),
         ApplySlice(new, tuple(s.device_uuid for s in old.shares if s.device_uuid not in kept)),
+        *back,
         Log("slice.updated", f"slice {new.name}: {describe(new)}", new.name),
         Answer(new),
     ]
@@ -255,6 +270,7 @@ def _end(state: State, old: Slice, why: str) -> list[Command]:
         commands.append(DropProcess(process.process_id))
     del state.slices[old.name]
     state.grace_ns.pop(old.name, None)
+    state.waiting.discard(old.name)
     log = Log("slice.deleted", f"slice {old.name}: {why}", old.name)
     return [*commands, CloseSocket(old.name), RemoveSlice(old), log]
 
@@ -267,7 +283,7 @@ def _process_attached(state: State, event: ProcessAttached, now_ns: int) -> list
     found = state.slices.get(process.slice_name)
     wrong = _attach_refusal(state, found, event)
     if wrong or found is None:
-        return [Answer(wrong), Log("attach.refused", wrong.message if wrong else "", process.slice_name)]
+        return [Answer(wrong)]
     state.processes[process.process_id] = process
     state.grace_ns.pop(found.name, None)
     if process.holder:
@@ -285,15 +301,21 @@ def _process_attached(state: State, event: ProcessAttached, now_ns: int) -> list
     return [*commands, Log("process.attached", text, found.name, process_id=process.process_id)]
 
 
+def owner_refusal(found: Slice, uid: int, policy: Policy) -> Denied | None:
+    """Why this user may not attach to the slice, or None: root, the daemon's user and the owner may."""
+    if found.owner_uid == ANYONE or uid in (0, policy.daemon_uid, found.owner_uid):
+        return None
+    text = f"slice {found.name} belongs to uid {found.owner_uid}, not to uid {uid}: make a slice of your own"
+    return Denied(Reason.DENIED, text)
+
+
 def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -> Denied | None:
     process = event.process
     if found is None:
         return Denied(Reason.NOT_FOUND, f"no slice {process.slice_name!r} on this node: `vgpu slice ls` lists them")
-    if found.owner_uid != ANYONE and process.uid not in (0, state.policy.daemon_uid, found.owner_uid):
-        text = (
-            f"slice {found.name} belongs to uid {found.owner_uid}, not to uid {process.uid}: make a slice of your own"
-        )
-        return Denied(Reason.DENIED, text)
+    stranger = owner_refusal(found, process.uid, state.policy)
+    if stranger:
+        return stranger
     limit = state.policy.processes_per_slice_max
     if len(state.processes_of(found.name, holders=True)) >= limit:
         text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"

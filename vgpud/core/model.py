@@ -136,6 +136,8 @@ class State:
     processes: dict[int, Process] = field(default_factory=dict)  # by process_id
     #: ephemeral slices that nobody has attached to -> when they end
     grace_ns: dict[str, int] = field(default_factory=dict)
+    #: slices whose devices are not there, or have become smaller: kept, but without reservation, arbiter or socket
+    waiting: set[str] = field(default_factory=set)
     requests: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)  # oldest first
     next_serial: int = 1
 
@@ -147,12 +149,14 @@ class State:
             slices=dict(self.slices),
             processes=dict(self.processes),
             grace_ns=dict(self.grace_ns),
+            waiting=set(self.waiting),
             requests=OrderedDict(self.requests),
         )
 
     def reserved(self, device_uuid: str, without: str = "") -> tuple[int, int]:
-        """(milli, bytes) of all minima on a device, leaving out the slice of that name."""
-        shares = [s.share(device_uuid) for s in self.slices.values() if s.name != without]
+        """(milli, bytes) of all minima on a device, leaving out the slice of that name and those that wait."""
+        counted = [s for s in self.slices.values() if s.name != without and s.name not in self.waiting]
+        shares = [s.share(device_uuid) for s in counted]
         return sum(s.min_milli for s in shares if s), sum(s.mem_min_bytes for s in shares if s)
 
     def processes_of(self, slice_name: str, *, holders: bool = False) -> list[Process]:
