@@ -77,7 +77,7 @@ int vg_link_ask(bool resume, int *ret_socket_fd) {
   request.pid_claimed = (uint32_t)getpid();
   fill_program(request.program);
   if (resume) {
-    request.resume = 1;
+    request.resume = VG_ATTACH_RESUME;
     request.device_count = vg_session.device_count;
     for (uint32_t i = 0; i < vg_session.device_count; i++) {
       memcpy(request.devices[i].uuid, vg_session.devices[i].resolved.uuid, VG_UUID_BYTES);

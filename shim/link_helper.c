@@ -55,6 +55,7 @@ static void lose(uint64_t now_ns) {
   else /* the program closed every descriptor it did not know; the numbers are its own now */
     for (uint32_t i = 0; i < vg_session.device_count; i++) vg_session.devices[i].doorbell_fd = -1;
   vg_link.socket_fd = -1;
+  for (uint32_t i = 0; i < vg_session.device_count; i++) vg_memory_lost(&vg_session.devices[i]);
   VG_STORE(&vg_link.lost, true);
   vg_session.daemon_gone = true;
   helper.back_off_ns = BACK_OFF_MIN_NS;

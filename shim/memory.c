@@ -27,6 +27,7 @@ struct vg_memory_state {
   uint64_t used_bytes;
   uint64_t peak_bytes;
   uint64_t returned_bytes;
+  uint64_t coast_bytes;  /* while the daemon is gone: the ceiling; whatever its page says afterwards */
   uint64_t asking_bytes; /* set aside for the thread that asks the daemon */
   uint64_t denied;
   uint32_t want_seq;
@@ -61,9 +62,7 @@ static uint64_t held_bytes(const struct vg_device *device) {
 /* How much this process may use. Without pages there is no limit yet (never attached, or a device of no slice). */
 static uint64_t ceiling_bytes(const struct vg_device *device) {
   if (!device->control) return UINT64_MAX;
-  uint64_t held = held_bytes(device);
-  uint64_t coast = vg_link_lost() ? VG_LOAD_RELAXED(&device->control->coast_bytes) : 0;
-  return held > coast ? held : coast;
+  return vg_link_lost() ? device->memory->coast_bytes : held_bytes(device);
 }
 
 uint64_t vg_memory_limit_bytes(const struct vg_device *device) {
@@ -247,6 +246,15 @@ void vg_memory_contexts(struct vg_device *device, uint32_t contexts) {
 }
 
 /* ---- link.c and the helper thread ---- */
+
+void vg_memory_lost(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  uint64_t held = held_bytes(device);
+  uint64_t coast = device->control ? VG_LOAD_RELAXED(&device->control->coast_bytes) : 0;
+  state->coast_bytes = held > coast ? held : coast;
+  pthread_mutex_unlock(&state->lock);
+}
 
 uint64_t vg_memory_held_bytes(struct vg_device *device) {
   struct vg_memory_state *state = device->memory;

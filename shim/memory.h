@@ -10,6 +10,9 @@ int vg_memory_attach(struct vg_device *device); /* makes the private state; once
 /* Publishes fresh pages (link.c, at attach and re-attach): counters are carried over before anybody sees the pages. */
 void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *control,
                       struct vg_report_device *report);
+/* The daemon is gone (link.c, before vg_link_lost() says so): fixes what this process may use until the next pages
+ * come, and what it will claim then. */
+void vg_memory_lost(struct vg_device *device);
 void vg_memory_contexts(struct vg_device *device, uint32_t contexts); /* for the report page */
 /* Takes bytes of credit, asking the daemon for more when needed (at most 50 ms). 0, or -ENOMEM: over the limit. */
 int vg_memory_reserve(struct vg_device *device, uint64_t bytes);
