@@ -74,8 +74,9 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu.map"],
         ),
         "libvgpu-ml.so": (
-            ["shim/prim.c", "shim/log.c", *_sources("shim/ml/*.c", "shim/gen/ml_*.c")],
-            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
+            [f"shim/{name}.c" for name in ("prim", "log", "resolve_search", "link_wire", "visible")]
+            + _sources("shim/ml/*.c", f"shim/ml/*_{machine}.S"),
+            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
             ["shim/prim.c", *_sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/gen/simgpu_*.c")],

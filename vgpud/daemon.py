@@ -276,6 +276,11 @@ class Daemon:
         asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
         return Admission(asking, found, {}, self.state.devices)
 
+    def used_bytes(self, found: Admission) -> list[int]:
+        """What the slice uses on each of its devices, in their order."""
+        made = found.slice
+        return [self._arbiters.slice_stats(made.serial, s.device_uuid).mem_used_bytes for s in made.shares]
+
     def gone(self, process_id: int) -> None:
         self._run(ev.ProcessGone(process_id))
 

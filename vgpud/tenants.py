@@ -73,6 +73,7 @@ class Backend(Protocol):
 
     def attach(self, greeting: Greeting) -> Admission | Denied: ...
     def look(self, slice_name: str, uid: int) -> Admission | Denied: ...
+    def used_bytes(self, found: Admission) -> list[int]: ...
     def gone(self, process_id: int) -> None: ...
     def refused(self, slice_name: str, pid: int, why: str) -> None: ...
     def join(
@@ -357,7 +358,21 @@ class Tenants:
         if isinstance(found, Denied):
             raise Refusal(_STATUS.get(found.reason, lib.VG_ATTACH_DENIED), found.message)
         self._send(peer, self._reply(lib.VG_ATTACH_OK, "", found), [])
+        self._send(peer, self._usage(found), [])
         self._close_peer(peer)
+
+    def _usage(self, found: Admission) -> bytes:
+        """What the slice uses now and its attached processes: the second message to somebody who only asks."""
+        usage = ffi.new("struct vg_attach_usage *")
+        usage.magic, usage.bytes = lib.VG_ABI_MAGIC, ffi.sizeof(usage[0])
+        used = self._backend.used_bytes(found)
+        usage.device_count = len(used)
+        usage.used_bytes[0 : len(used)] = used
+        mine = (p for p in self._peers.values() if p.slice_name == found.slice.name and not p.holder)
+        pids = sorted({p.pid for p in mine})[: lib.VG_USAGE_PIDS_MAX]
+        usage.process_count = len(pids)
+        usage.pids[0 : len(pids)] = pids
+        return bytes(ffi.buffer(usage))
 
     def _admit(self, peer: Peer, request: Any) -> None:
         held = held_of(request)

@@ -218,6 +218,8 @@ def test_query_is_no_tenant(node: Node) -> None:
     node.create(ephemeral=True)
     answer = client.attach(node.socket(), client.request(client.QUERY))
     assert (answer.status, answer.fds, answer.devices[0][1]) == (client.OK, [], 500)
+    usage = ffi.from_buffer("struct vg_attach_usage *", answer.sock.recv(ffi.sizeof("struct vg_attach_usage") + 1))
+    assert (usage.device_count, usage.process_count, usage.used_bytes[0]) == (1, 0, 0)
     assert answer.sock.recv(1) == b""
     assert node.processes() == []
     assert node.names() == ["a"]
