@@ -33,10 +33,12 @@ format: $(VENV)/.dev ## put the C sources in the one format
 
 gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/hooks.def, vgpud/v1 from protos)
 	$(PY) shim/generate.py
+	$(PY) shim/generate_ml.py
 	$(PY) protos/generate.py
 
 gen-check: $(VENV)/.dev
 	$(PY) shim/generate.py --check
+	$(PY) shim/generate_ml.py --check
 	$(PY) protos/generate.py --check
 
 bench: $(VENV)/.demo $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
