@@ -106,7 +106,7 @@ void vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_report_device *report = VG_LOAD(&device->report);
   gate->solo_dirty = false;
   if (!gate->busy_since_ns) return;
-  gate->busy_total_ns += now_ns - gate->busy_since_ns;
+  if (now_ns > gate->busy_since_ns) gate->busy_total_ns += now_ns - gate->busy_since_ns;
   gate->busy_since_ns = 0;
   VG_STORE_RELAXED(&report->busy_since_ns, 0);
   VG_STORE_RELAXED(&report->busy_ns, gate->busy_total_ns);

@@ -15,7 +15,7 @@
 #define FOREVER UINT64_MAX
 #define IN_FLIGHT_PATIENCE_NS (5 * VG_NS_PER_MS) /* a thread stopped inside a launch never clears its mark */
 #define POLL_LEAST_NS 30000ull
-#define POLL_MOST_NS 400000ull
+#define POLL_MOST_NS 1000000ull
 #define QUIET_NS 200000ull /* no launch for so long: worth a probe */
 #define IDLE_POLL_NS 200000ull
 #define CAPPED_POLL_NS 1000000ull
@@ -39,22 +39,24 @@ static bool start_probe(struct vg_device *device) {
   return allowed;
 }
 
+/* Most of what is left by the estimates, then shorter and shorter; later than expected: the longer, the rarer. */
 static uint64_t next_poll(const struct vg_device *device, uint64_t now_ns) {
-  uint64_t pause_ns = VG_LOAD_RELAXED(&device->gate->work.outstanding_ns) / 2;
-  uint64_t begun_ns = device->gate->drain_begun_ns;
-  uint64_t elapsed_ns = now_ns > begun_ns ? now_ns - begun_ns : 0;
-  pause_ns = pause_ns > elapsed_ns ? pause_ns - elapsed_ns : elapsed_ns / 16; /* late: the longer, the rarer */
+  struct vg_work *work = &device->gate->work;
+  vg_work_reap(work, now_ns);
+  uint64_t late_ns = (now_ns - device->gate->drain_begun_ns) / 64;
+  uint64_t pause_ns = work->outstanding_ns * 3 / 4;
+  if (pause_ns < late_ns) pause_ns = late_ns;
   if (pause_ns < POLL_LEAST_NS) pause_ns = POLL_LEAST_NS;
   if (pause_ns > POLL_MOST_NS) pause_ns = POLL_MOST_NS;
   return now_ns + pause_ns;
 }
 
-static void report_drained(struct vg_device *device, uint64_t now_ns) {
+static void report_drained(struct vg_device *device, uint64_t done_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = VG_LOAD(&device->report);
   gate->drain = VG_DRAIN_NONE;
-  vg_gate_become_idle(device, now_ns);
-  VG_STORE_RELAXED(&report->drained_ns, now_ns);
+  vg_gate_become_idle(device, done_ns);
+  VG_STORE_RELAXED(&report->drained_ns, done_ns);
   VG_STORE(&report->drained_word, gate->drain_word);
   vg_prim_eventfd_ring(device->doorbell_fd);
 }
@@ -73,9 +75,10 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
       return FOREVER;
     }
   }
-  if (!vg_work_probe_done(&gate->work)) return next_poll(device, now_ns);
+  uint64_t done_ns;
+  if (!vg_work_probe_done(&gate->work, &done_ns)) return next_poll(device, now_ns);
   vg_work_clear(&gate->work);
-  report_drained(device, vg_prim_now_ns());
+  report_drained(device, done_ns);
   return FOREVER;
 }
 
@@ -113,10 +116,11 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
     gate->idle_probe = start_probe(device);
     gate->idle_probe_sequence = gate->work.sequence;
   }
-  if (!gate->idle_probe || !vg_work_probe_done(&gate->work)) return now_ns + pause_ns;
+  uint64_t done_ns;
+  if (!gate->idle_probe || !vg_work_probe_done(&gate->work, &done_ns)) return now_ns + pause_ns;
   gate->idle_probe = false;
   vg_work_clear(&gate->work);
-  vg_gate_become_idle(device, vg_prim_now_ns());
+  vg_gate_become_idle(device, done_ns);
   vg_gate_give_up(device);
   return now_ns + pause_ns;
 }

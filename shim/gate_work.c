@@ -12,6 +12,8 @@
 #define MARK_EVERY 16
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
+#define REFERENCE_AGE_NS (5 * VG_NS_PER_S)
+#define DRIFT_ALLOWED 20000 /* one part in: 50 ppm, more than two good clocks drift apart */
 
 static uint32_t grid_class_of(uint64_t threads) {
   uint32_t class = 0;
@@ -229,12 +231,14 @@ static struct vg_probe *probe_of(struct vg_work *work, CUcontext context) {
   }
   if (!unused) return NULL;
   if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return NULL;
-  CUevent event = NULL;
-  CUresult result = REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING);
+  CUevent pair[2] = {NULL, NULL};
+  bool made = REAL(cuEventCreate)(&pair[0], CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
+              REAL(cuEventCreate)(&pair[1], CU_EVENT_DEFAULT) == CUDA_SUCCESS;
+  if (!made && pair[0]) REAL(cuEventDestroy_v2)(pair[0]);
   CUcontext popped;
   REAL(cuCtxPopCurrent_v2)(&popped);
-  if (result != CUDA_SUCCESS) return NULL;
-  *unused = (struct vg_probe){.context = context, .event = event};
+  if (!made) return NULL;
+  *unused = (struct vg_probe){.context = context, .event = pair[0], .spare = pair[1]};
   return unused;
 }
 
@@ -268,11 +272,49 @@ static bool streams_done(const struct vg_work *work) {
   return done;
 }
 
-bool vg_work_probe_done(struct vg_work *work) {
+static void make_reference(struct vg_probe *probe, uint64_t done_ns, uint64_t now_ns) {
+  CUevent unused = probe->reference ? probe->reference : probe->spare;
+  probe->reference = probe->event;
+  probe->event = unused;
+  probe->spare = NULL;
+  probe->reference_ns = done_ns;
+  probe->made_ns = now_ns;
+  probe->observed_ns = now_ns;
+}
+
+/* When did a probe that has just been seen complete really complete? What is seen is late by the poll and the wake-up,
+ * never early: the least of (seen - elapsed since the reference) places the reference best. The clocks drift, so that
+ * least is let rise a little with time, and the reference is renewed before a float of milliseconds gets coarse. */
+static uint64_t completed_at(struct vg_probe *probe, uint64_t now_ns) {
+  float elapsed_ms = 0;
+  if (!probe->reference || REAL(cuEventElapsedTime)(&elapsed_ms, probe->reference, probe->event) != CUDA_SUCCESS ||
+      elapsed_ms < 0) {
+    make_reference(probe, now_ns, now_ns);
+    return now_ns;
+  }
+  probe->reference_ns += (now_ns - probe->observed_ns) / DRIFT_ALLOWED;
+  probe->observed_ns = now_ns;
+  uint64_t elapsed_ns = (uint64_t)(elapsed_ms * 1e6F);
+  if (probe->reference_ns + elapsed_ns > now_ns) probe->reference_ns = now_ns - elapsed_ns;
+  uint64_t done_ns = probe->reference_ns + elapsed_ns;
+  if (now_ns > probe->made_ns + REFERENCE_AGE_NS) make_reference(probe, done_ns, now_ns);
+  return done_ns;
+}
+
+bool vg_work_probe_done(struct vg_work *work, uint64_t *ret_done_ns) {
+  uint64_t last_ns = 0;
   for (int i = 0; i < VG_WORK_CONTEXTS; i++) {
     struct vg_probe *probe = &work->probes[i];
-    if (probe->pending && REAL(cuEventQuery)(probe->event) == CUDA_ERROR_NOT_READY) return false;
+    if (!probe->pending) {
+      if (probe->done_ns > last_ns) last_ns = probe->done_ns;
+      continue;
+    }
+    if (REAL(cuEventQuery)(probe->event) == CUDA_ERROR_NOT_READY) return false;
     probe->pending = false;
+    probe->done_ns = completed_at(probe, vg_prim_now_ns());
+    if (probe->done_ns > last_ns) last_ns = probe->done_ns;
   }
-  return !work->probe_streams || streams_done(work);
+  if (work->probe_streams && !streams_done(work)) return false;
+  *ret_done_ns = last_ns && !work->probe_streams ? last_ns : vg_prim_now_ns();
+  return true;
 }

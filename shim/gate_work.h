@@ -45,9 +45,17 @@ struct vg_stream {
   uint32_t head, tail;
 };
 
-struct vg_probe { /* one event per context behind everything that has been submitted to it */
+/* One event per context behind everything that has been submitted to it, and when it completed: a second event whose
+ * completion has been placed on CLOCK_MONOTONIC ties the device's clock to ours. */
+struct vg_probe {
   CUcontext context;
   CUevent event;
+  CUevent reference;     /* NULL: none yet */
+  CUevent spare;         /* takes the event's place when that becomes the first reference */
+  uint64_t reference_ns; /* when it completed, on CLOCK_MONOTONIC: the least of what observations allow */
+  uint64_t made_ns;      /* when it became the reference */
+  uint64_t observed_ns;  /* of the last observation */
+  uint64_t done_ns;      /* when the last probe completed */
   bool pending;
 };
 
@@ -77,6 +85,7 @@ void vg_work_clear(struct vg_work *work);                             /* everyth
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
 /* Records a probe in every context of the device. */
 void vg_work_probe_start(struct vg_work *work, const struct vg_device *device);
-bool vg_work_probe_done(struct vg_work *work);
+/* Has everything before the probes completed? Then *ret_done_ns says when, as well as it is known. */
+bool vg_work_probe_done(struct vg_work *work, uint64_t *ret_done_ns);
 
 #endif
