@@ -35,7 +35,7 @@ _ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
 class ArbiterConfig:
     """[arbiter]: times of the arbitration, all in ns (shim/arbiter.h)."""
 
-    quantum_ns: int = 5 * _MS
+    quantum_ns: int = 10 * _MS
     quantum_min_ns: int = 1 * _MS
     bound_ns: int = 2 * _MS
     open_bound_ns: int = 20 * _MS
