@@ -63,9 +63,10 @@ static enum library library_of(const char *file) {
 
 /* Such a name for a dlopen that has to fail as if the library were not installed: the slash at the end makes it so. */
 static const char *not_there(const char *file) {
-  bool plain = base_name(file)[strcspn(base_name(file), ".") + strlen(".so")] == '\0';
-  if (library_of_name(file) == NVML) return plain ? NVML_NAME "/" : NVML_SONAME "/";
-  return plain ? DRIVER_NAME "/" : DRIVER_SONAME "/";
+  const char *base = base_name(file);
+  if (strcmp(base, DRIVER_NAME) == 0) return DRIVER_NAME "/";
+  if (strcmp(base, NVML_NAME) == 0) return NVML_NAME "/";
+  return library_of(file) == NVML ? NVML_SONAME "/" : DRIVER_SONAME "/";
 }
 
 static int needs_driver(struct dl_phdr_info *info, size_t bytes, void *ret_found) {

@@ -74,9 +74,12 @@ def test_noload_still_asks_whether_the_program_has_the_driver(
 
 def test_without_a_driver_dlopen_fails_as_without_us(shim: Path, run: Run, tmp_path: Path) -> None:
     nowhere = {"VGPU_DRIVER": "/nowhere/libcuda.so.1", "VGPU_LOG": "stderr"}
-    result = run([snippet("open_all", tmp_path), "libcuda.so.1", "libcuda.so"], None, shim, nowhere)
+    (tmp_path / "libcuda.so.1").write_text("not a library")
+    (tmp_path / "driver").symlink_to("libcuda.so.1")
+    names = ["libcuda.so.1", "libcuda.so", tmp_path / "driver"]
+    result = run([snippet("open_all", tmp_path), *names], None, shim, nowhere)
     lines = result.stdout.splitlines()
-    assert len(lines) == 2
+    assert len(lines) == 3
     assert all(line.startswith("- libcuda.so") and "No such file or directory" in line for line in lines)
     assert result.stderr.count("VGPU_DRIVER=/nowhere/libcuda.so.1 is no CUDA driver: name the real libcuda.so.1") == 1
     assert run([snippet("no_load", tmp_path)], None, shim, nowhere).returncode == 3
