@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -91,9 +91,19 @@ def run_program(sim_device: Path, kernel_cache: Path) -> Callable[..., str]:
     return run
 
 
-def run_python(program: Path, env: Mapping[str, str], *before: str) -> str:
-    """Runs `before... python program`; returns stdout, fails with stderr."""
-    command = [*before, sys.executable, str(program)]
+def run_python(program: Path, env: Mapping[str, str], *before: str, arguments: Sequence[str] = ()) -> str:
+    """Runs `before... python program arguments...`; returns stdout, fails with stderr."""
+    command = [*before, sys.executable, str(program), *arguments]
     done = subprocess.run(command, env=dict(env), capture_output=True, text=True, timeout=PROGRAM_TIMEOUT_S)
     assert done.returncode == 0, f"{program.name} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
     return done.stdout
+
+
+@pytest.fixture
+def shim_generator() -> Callable[[], int]:
+    """main() of shim/generate_ml.py."""
+    spec = importlib.util.spec_from_file_location("generate_ml", ROOT / "shim" / "generate_ml.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main  # type: ignore[no-any-return]

@@ -1,0 +1,67 @@
+"""Prints, as JSON, what NVML shows: devices, memory, processes; and what it refuses. For nvidia-ml-py."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+import pynvml
+
+
+def code(function, *arguments) -> int:
+    """The NVML code of a call, 0 for success."""
+    try:
+        function(*arguments)
+    except pynvml.NVMLError as error:
+        return int(error.value)
+    return 0
+
+
+def use_memory() -> None:
+    """Makes this process one that uses its device: a context and 64 MiB."""
+    from cuda.bindings import driver
+
+    for answer in (driver.cuInit(0), driver.cuDevicePrimaryCtxRetain(0)):
+        assert int(answer[0]) == 0, answer
+    assert int(driver.cuCtxSetCurrent(answer[1])[0]) == 0
+    code_of_alloc, _pointer = driver.cuMemAlloc(64 << 20)
+    assert int(code_of_alloc) == 0
+
+
+def wait_until_counted(handle) -> None:
+    """In a slice the daemon counts what its processes use, when it next looks."""
+    for _ in range(500):
+        if pynvml.nvmlDeviceGetMemoryInfo(handle).used >= 64 << 20:
+            return
+        time.sleep(0.02)
+
+
+def main() -> None:
+    if "--use" in sys.argv:
+        use_memory()
+    pynvml.nvmlInit()
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+    if "--use" in sys.argv:
+        wait_until_counted(handles[0])
+    memory = [pynvml.nvmlDeviceGetMemoryInfo(h) for h in handles]
+    view = {
+        "pid": os.getpid(),
+        "uuids": [pynvml.nvmlDeviceGetUUID(h) for h in handles],
+        "indices": [pynvml.nvmlDeviceGetIndex(h) for h in handles],
+        "bus_ids": [pynvml.nvmlDeviceGetPciInfo(h).busId for h in handles],
+        "totals": [m.total for m in memory],
+        "used": [m.used for m in memory],
+        "used_v2": [pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2).used for h in handles],
+        "pids": [[p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(h)] for h in handles],
+        "beyond": code(pynvml.nvmlDeviceGetHandleByIndex, len(handles)),
+        "set_mode": code(pynvml.nvmlDeviceSetComputeMode, handles[0], 0),
+        "foreign": [code(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in sys.argv[1:] if uuid != "--use"],
+    }
+    pynvml.nvmlShutdown()
+    print(json.dumps(view))
+
+
+if __name__ == "__main__":
+    main()

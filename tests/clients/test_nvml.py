@@ -1,0 +1,76 @@
+"""NVML of the simulated device, and what the NVML shim makes of it in a slice; asked by nvidia-ml-py."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.conftest import PROGRAMS, SIM, client_environment, run_python
+from vgpud.cli.own_system import OwnSystem
+
+pytest.importorskip("pynvml", reason="needs the package nvidia-ml-py")
+VIEW = PROGRAMS / "nvml_view.py"
+MIB = 1 << 20
+INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 2, 4, 6, 9
+
+
+def view(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What nvml_view.py prints on the system's devices, run behind `before`."""
+    env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
+    return json.loads(run_python(VIEW, env, *before, arguments=arguments))
+
+
+def in_slice(*options: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "vgpud.cli.main", "run", *options, "--")
+
+
+def test_without_a_server(tmp_path: Path) -> None:
+    env = client_environment(tmp_path / "nobody")
+    with pytest.raises(AssertionError, match="Driver Not Loaded"):
+        run_python(VIEW, env)
+
+
+def test_shows_devices_and_processes(system: OwnSystem) -> None:
+    idle, busy = view(system), view(system, arguments=("--use",))
+    assert len(idle["uuids"]) == len(set(idle["uuids"])) == 2
+    assert idle["indices"] == [0, 1] and len(set(idle["bus_ids"])) == 2
+    assert busy["pids"] == [[busy["pid"]], []]
+    assert busy["used"][0] >= idle["used"][0] + 64 * MIB and busy["used"][1] == idle["used"][1]
+    assert busy["used"] == busy["used_v2"]
+
+
+def test_slice_shows_only_its_own(system: OwnSystem) -> None:
+    everything = view(system)
+    seen = view(system, *in_slice("--gpus", "0.5"), arguments=("--use", *everything["uuids"]))
+    assert len(seen["uuids"]) == 1 and seen["uuids"][0] in everything["uuids"] and seen["indices"] == [0]
+    assert seen["totals"][0] == everything["totals"][0] // 2
+    assert seen["pids"] == [[seen["pid"]]]
+    assert 64 * MIB < seen["used"][0] < seen["totals"][0]
+    assert seen["used"] == seen["used_v2"]
+    assert seen["beyond"] == INVALID_ARGUMENT
+    assert seen["set_mode"] == NO_PERMISSION
+    assert sorted(seen["foreign"]) == [0, NOT_FOUND]
+
+
+def test_looking_makes_no_tenant(system: OwnSystem) -> None:
+    """A program that only asks NVML has no process in the slice, and sees those of its slice alone."""
+    seen = view(system, *in_slice("--gpus", "0.5"))
+    assert seen["pids"] == [[]] and seen["used"] == [0]
+
+
+def test_exports_nothing_else() -> None:
+    """The library is found by name, and what it lacks is missing, as from an older driver."""
+    library = ctypes.CDLL(str(SIM / "libnvidia-ml.so.1"))
+    assert hasattr(library, "nvmlInit_v2")
+    assert not hasattr(library, "sim_nvml_open") and not hasattr(library, "nvmlDeviceGetNoSuchThing")
+
+
+def test_entries_are_current(monkeypatch: pytest.MonkeyPatch, shim_generator: Callable[[], int]) -> None:
+    monkeypatch.setattr(sys, "argv", ["generate_ml.py", "--check"])
+    assert shim_generator() == 0
