@@ -32,7 +32,7 @@ def build_stub(folder: Path) -> Path:
     command = ["gcc", *build_shim.CFLAGS, "-o", str(folder / under), *sources, *build_shim.LDFLAGS, *renamed, "-ldl"]
     subprocess.run(command, cwd=harness.ROOT, check=True)
     shutil.copy(harness.SHIPPED_MODEL, folder)
-    flags = [f"-L{folder}", "-l:" + under, "-Wl,--no-as-needed", f"-Wl,-rpath,{folder}", "-Wl,-soname,libvgpu-stub.so"]
+    flags = [f"-L{folder}", "-Wl,--no-as-needed", "-l:" + under, f"-Wl,-rpath,{folder}", "-Wl,-soname,libvgpu-stub.so"]
     stub = harness.build("tenants/stub_driver.c", "-shared", "-fPIC", *flags, output="libvgpu-stub.so")
     shutil.copy(stub, folder)
     return folder / stub.name

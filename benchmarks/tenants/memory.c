@@ -31,7 +31,8 @@ static size_t take_all(size_t granule, device_pointer *ret_last) {
   size_t taken = 0, free_now, total;
   CHECK(driver.cuMemGetInfo(&free_now, &total));
   for (size_t step = granule * CHUNK_GRANULES; step >= granule; step /= CHUNK_GRANULES) {
-    while (free_now - taken >= step) {
+    size_t spare = step > granule ? granule : 0; /* the last block is a granule, which fill() frees and takes again */
+    while (free_now - taken >= step + spare) {
       int code = driver.cuMemAlloc(ret_last, step);
       if (code) {
         printf("{\"event\": \"refused early\", \"code\": %d, \"taken_bytes\": %zu, \"step_bytes\": %zu}\n", code, taken,
