@@ -1,8 +1,8 @@
 """Writes shim/gen/simgpu_names.c: which entry point answers to which name and version, and the names of error codes.
 
-`python shim/simgpu/names.py CUDA_INCLUDE_FOLDER` at development time; the output is committed. cudaTypedefs.h gives the
-version with which every form of an entry point came (PFN_cuMemAlloc_v3020); the forms of one name, sorted by version, are
-the forms of the ABI (cuMemAlloc, cuMemAlloc_v2), sorted by number.
+`python shim/simgpu/names.py CUDA_INCLUDE_FOLDER` at development time; the output is committed. cudaTypedefs.h gives
+the version with which every form of an entry point came (PFN_cuMemAlloc_v3020); the forms of one name, sorted by
+version, are the forms of the ABI (cuMemAlloc, cuMemAlloc_v2), sorted by number.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def rows(include: Path) -> list[tuple[str, int, bool, str]]:
         numbers = known.get((base, suffix), [])
         if len(numbers) != len(names):  # a name that the typedefs lack: there from the beginning
             numbers = [2000 + i for i in range(len(names))]
-        result += [(base, number, bool(suffix), name) for number, name in zip(numbers, names)]
+        result += [(base, number, bool(suffix), name) for number, name in zip(numbers, names, strict=True)]
     return sorted(result)
 
 

@@ -24,7 +24,7 @@ int main(int argc, char **argv) {
   getrusage(RUSAGE_SELF, &used);
   double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-  printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"cpu_seconds\": %.3f}\n", launches, first, now_ns(),
-         cpu);
+  printf("{\"launches\": %llu, \"begin_ns\": %llu, \"end_ns\": %llu, \"cpu_seconds\": %.3f}\n", launches, first,
+         now_ns(), cpu);
   return 0;
 }

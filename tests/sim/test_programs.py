@@ -1,0 +1,109 @@
+"""One process on the simulated device: memory, order and time, copies, states; devices it sees; the library itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from vgpud.errors import ConfigError, DriverError
+
+from .conftest import LIB, MakeDevice, MakeProgram, run
+
+
+def test_memory_is_exact(device: MakeDevice, program: MakeProgram) -> None:
+    made = device(memory_bytes="1G", context_bytes="64M")
+    assert run(program("memory"), made) == "ok\n"
+
+
+@pytest.mark.parametrize("name", ["order", "copies", "states"])
+def test_program(device: MakeDevice, program: MakeProgram, name: str) -> None:
+    assert run(program(name), device()) == "ok\n"
+
+
+UUIDS = [f"GPU-{i:08x}-1111-2222-3333-44444444444{i}" for i in range(1, 6)]
+
+
+@pytest.mark.parametrize(
+    ("visible", "seen"),
+    [
+        (None, [0, 1, 2, 3, 4]),
+        ("1,3,4", [1, 3, 4]),
+        ("4, 0", [4, 0]),
+        (f"{UUIDS[2]},{UUIDS[0]}", [2, 0]),
+        ("GPU-00000004,GPU-00000002-1111", [3, 1]),
+        ("GPU-0000000", []),  # names five
+        ("0,9,1", [0]),
+        ("0,-1,1", [0]),
+        ("1,1", []),
+        ("2,nonsense,3", [2]),
+        ("", []),
+    ],
+)
+def test_visible_devices(device: MakeDevice, program: MakeProgram, visible: str | None, seen: list[int]) -> None:
+    config: dict[str, object] = {"devices": 5}
+    for index, uuid in enumerate(UUIDS):
+        config[f"device__{index}__uuid"] = uuid
+        config[f"device__{index}__name"] = f"SIMULATED card {index}"
+        config[f"device__{index}__memory_bytes"] = (index + 1) << 30
+        config[f"device__{index}__sm_count"] = 10 + index
+    environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    said = json.loads(run(program("devices"), device(**config), **environment))
+    assert said["init"] == (0 if seen else 100)
+    assert [one["name"] for one in said["devices"]] == [f"SIMULATED card {index}" for index in seen]
+    assert [one["uuid"] for one in said["devices"]] == [UUIDS[i].removeprefix("GPU-").replace("-", "") for i in seen]
+    assert [one["bytes"] for one in said["devices"]] == [(index + 1) << 30 for index in seen]
+    assert [one["sms"] for one in said["devices"]] == [10 + index for index in seen]
+
+
+def test_every_name_says_simulated(device: MakeDevice, program: MakeProgram) -> None:
+    said = json.loads(run(program("devices"), device(devices=2, device__1__name="NVIDIA H200")))
+    assert [one["name"] for one in said["devices"]] == ["SIMULATED H200", "SIMULATED NVIDIA H200"]
+
+
+def test_without_a_server_there_is_no_device(device: MakeDevice, program: MakeProgram) -> None:
+    made = device()
+    made.stop()
+    assert json.loads(run(program("devices"), made)) == {"init": 100, "devices": []}
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ({"devices": 0}, '"0" is no value for devices'),
+        ({"devices": 17}, '"17" is no value for devices'),
+        ({"slice_us": "fast"}, '"fast" is no value for slice_us'),
+        ({"device__3__uuid": "GPU-12"}, '"GPU-12" is no value for device.3.uuid'),
+        ({"device__99__sm_count": 1}, 'unknown key "device.99.sm_count"'),
+        ({"memory": 1}, 'unknown key "memory"'),
+    ],
+)
+def test_bad_configuration(device: MakeDevice, line: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(complaint)):
+        device(**line)
+
+
+def test_one_server_per_directory(device: MakeDevice) -> None:
+    made = device()
+    with pytest.raises(DriverError, match="another vgpu-simd runs there"):
+        type(made)(made.directory).start()
+
+
+def _dynamic() -> str:
+    return subprocess.run(
+        ["readelf", "-dW", str(LIB / "libcuda.so.1")], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_library_is_bound_to_itself() -> None:
+    """Or its own calls would pass through a preloaded hook and be counted twice."""
+    assert "(SYMBOLIC)" in _dynamic() or re.search(r"FLAGS\).*SYMBOLIC", _dynamic())
+
+
+def test_library_starts_nothing_by_itself() -> None:
+    """One entry of .init_array is the compiler's own (frame_dummy); a constructor of ours would be a second."""
+    found = re.search(r"INIT_ARRAYSZ\)\s+(\d+)", _dynamic())
+    assert found and int(found[1]) == 8
+    assert set(re.findall(r"NEEDED.*\[(.*)\]", _dynamic())) <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}

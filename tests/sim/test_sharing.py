@@ -1,0 +1,206 @@
+"""Several processes on one simulated device: shares from its own busy log, memory across processes, sudden death."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable
+
+from vgpud.busylog import Span, mean_share
+from vgpud.sim import SimulatedDevice
+
+from .conftest import MakeDevice, MakeProgram, Running, run
+
+Start = Callable[..., Running]
+GIB = 1 << 30
+MIB = 1 << 20
+
+
+def _saturate(start: Start, made: SimulatedDevice, *arguments: tuple[object, ...]) -> tuple[list[Running], int, int]:
+    """Starts saturating programs together; the time in which all of them were at work."""
+    running = [start(made, "saturate", *each) for each in arguments]
+    for one in running:
+        one.line()
+    for one in running:
+        one.go()
+    said = [one.line() for one in running]
+    assert [one.end() for one in running] == [0] * len(running)
+    return running, max(one["begin_ns"] for one in said) + 50_000_000, min(one["end_ns"] for one in said)
+
+
+def _total(spans: list[Span], begin_ns: int, end_ns: int) -> float:
+    return sum(mean_share(spans, pid, begin_ns, end_ns) for pid in {span.pid for span in spans})
+
+
+def test_two_processes_get_equal_shares(device: MakeDevice, start: Start) -> None:
+    """Round robin in slices, kernels longer than a slice included; the switches cost 20 us in 1024."""
+    made = device()
+    running, begin_ns, end_ns = _saturate(start, made, (1000, 1.5), (250, 1.5))
+    spans = made.busy_log()
+    shares = [mean_share(spans, one.process.pid, begin_ns, end_ns) for one in running]
+    assert abs(shares[0] - shares[1]) < 0.02
+    assert 0.96 < sum(shares) <= 1
+
+
+def test_one_process_has_the_whole_device(device: MakeDevice, start: Start) -> None:
+    made = device()
+    running, begin_ns, end_ns = _saturate(start, made, (1000, 1.0))
+    assert mean_share(made.busy_log(), running[0].process.pid, begin_ns, end_ns) > 0.99
+
+
+def test_slices_take_turns(device: MakeDevice, start: Start) -> None:
+    """While both have work nobody is served for longer than a slice, and spans never overlap."""
+    made = device(slice_us=2000, switch_us=100)
+    _, begin_ns, end_ns = _saturate(start, made, (10000, 1.0), (1000, 1.0))
+    spans = sorted(
+        (s for s in made.busy_log() if begin_ns < s.begin_ns < end_ns - 50_000_000), key=lambda s: s.begin_ns
+    )
+    served_ns = 0
+    for before, after in itertools.pairwise(spans):
+        assert after.begin_ns >= before.end_ns
+        served_ns = served_ns + before.end_ns - before.begin_ns
+        assert served_ns <= 2_000_000
+        if after.pid != before.pid:
+            assert after.begin_ns - before.end_ns >= 100_000
+            served_ns = 0
+    assert _total(spans, spans[0].begin_ns, spans[-1].end_ns) > 0.9
+
+
+def test_a_program_that_waits_each_time_is_served_beside_one_that_never_does(device: MakeDevice, start: Start) -> None:
+    made = device()
+    running, begin_ns, end_ns = _saturate(start, made, (1000, 1.5), (100, 1.5, "sync"))
+    spans = made.busy_log()
+    assert mean_share(spans, running[1].process.pid, begin_ns, end_ns) > 0.02
+    assert _total(spans, begin_ns, end_ns) > 0.9
+
+
+def test_a_stopped_process_stops_nobody(device: MakeDevice, start: Start) -> None:
+    made = device()
+    first, second = start(made, "saturate", 1000, 30), start(made, "saturate", 1000, 2)
+    for one in (first, second):
+        one.line()
+        one.go()
+    time.sleep(0.3)
+    first.process.send_signal(signal.SIGSTOP)
+    said = second.line()
+    assert second.end() == 0
+    assert _total(made.busy_log(), said["begin_ns"], said["end_ns"]) > 0.95
+    first.process.send_signal(signal.SIGCONT)
+    time.sleep(0.1)
+    assert first.process.poll() is None
+
+
+def test_memory_is_counted_over_processes(device: MakeDevice, start: Start) -> None:
+    made = device(memory_bytes="1G", context_bytes="100M")
+    first = start(made, "hold", 700 * MIB)
+    assert first.line()["code"] == 0
+    second = start(made, "hold", 124 * MIB + 1)
+    assert second.line()["code"] == 2  # 124 MiB are left beside two contexts
+    third_bytes = GIB - 700 * MIB - 3 * 100 * MIB
+    third = start(made, "hold", third_bytes - third_bytes % (2 * MIB))
+    assert third.line()["code"] == 0
+    assert first.end() == 0  # a normal end gives all back as well
+    fourth = start(made, "hold", 600 * MIB)
+    assert fourth.line()["code"] == 0
+
+
+def test_kill_gives_everything_back(device: MakeDevice, start: Start) -> None:
+    made = device(memory_bytes="1G", context_bytes="100M")
+    holder = start(made, "hold", 800 * MIB, 10000)
+    assert holder.line()["code"] == 0
+    watcher = start(made, "watch", 924 * MIB)
+    assert watcher.line()["free"] == 24 * MIB
+    killed_ns = time.monotonic_ns()
+    holder.process.kill()
+    back = watcher.line()
+    assert back["free"] == 924 * MIB
+    assert back["time_ns"] - killed_ns < 2_000_000_000  # benchmarks/ measures how long it takes
+    last_ns = max(span.end_ns for span in made.busy_log())
+    assert last_ns < killed_ns + 500_000_000  # of the second of work that was queued most was dropped
+
+
+def test_a_forked_child_does_not_hold_the_device(device: MakeDevice, start: Start) -> None:
+    """The child keeps the socket open; the parent's end is seen all the same."""
+    made = device(memory_bytes="1G", context_bytes="100M")
+    holder = start(made, "hold", 800 * MIB, 10, "fork")
+    assert holder.line()["code"] == 0
+    watcher = start(made, "watch", 924 * MIB)
+    watcher.line()
+    holder.process.kill()
+    assert watcher.line()["free"] == 924 * MIB
+
+
+def test_waiters_are_let_go_when_the_server_ends(device: MakeDevice, start: Start) -> None:
+    made = device()
+    holder = start(made, "saturate", 40000, 60)
+    holder.line()
+    holder.go()
+    time.sleep(0.5)  # a thousand launches of 40 ms: it waits
+    os.kill(made.pid, signal.SIGKILL)
+    assert holder.process.wait(60) == 1  # and says which call answered what
+
+
+def _hello(made: SimulatedDevice) -> tuple[socket.socket, list[int]]:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link.connect(str(made.directory / "sock"))
+    link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 1, 1, 0, 0, 0, 0, b"garbage"))
+    _, fds, _, _ = socket.recv_fds(link, 64, 4)
+    return link, list(fds)
+
+
+def test_a_process_that_writes_garbage_is_thrown_out(device: MakeDevice, program: MakeProgram) -> None:
+    made = device()
+    link, fds = _hello(made)
+    with mmap.mmap(fds[0], 0) as ring:
+        ring[4096 : 4096 + 64 * 100] = os.urandom(64 * 100)
+        ring[0:8] = struct.pack("=Q", 100)
+        os.eventfd_write(fds[2], 1)
+        link.settimeout(20)
+        assert link.recv(64) == b""
+    other, other_fds = _hello(made)
+    other.send(b"not a request")
+    other.settimeout(20)
+    assert other.recv(64) == b""
+    for fd in [*fds, *other_fds]:
+        os.close(fd)
+    link.close()
+    other.close()
+    assert run(program("copies"), made) == "ok\n"  # the server is unharmed
+
+
+def test_nobody_writes_completions_but_the_server(device: MakeDevice) -> None:
+    link, fds = _hello(device())
+    try:
+        mmap.mmap(fds[1], 4096)
+    except PermissionError:
+        pass
+    else:
+        raise AssertionError("the completion area can be mapped for writing")
+    finally:
+        for fd in fds:
+            os.close(fd)
+        link.close()
+
+
+def test_the_server_sleeps_when_nothing_is_to_be_done(device: MakeDevice, start: Start) -> None:
+    made = device()
+    holder = start(made, "hold", MIB, 10)
+    holder.line()
+    time.sleep(0.3)
+    before = made.cpu_seconds()
+    time.sleep(1)
+    assert made.cpu_seconds() - before <= 0.02
+
+
+def test_kernels_of_20_us_saturate_the_device_for_little_of_a_core(device: MakeDevice, start: Start) -> None:
+    """The wide form of what benchmarks/ measures: this machine may be busy with other tests."""
+    made = device()
+    before = made.cpu_seconds()
+    running, begin_ns, end_ns = _saturate(start, made, (20, 2.0))
+    assert mean_share(made.busy_log(), running[0].process.pid, begin_ns, end_ns) > 0.7
+    assert made.cpu_seconds() - before < 0.5
