@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from vgpud.core.machine import owner_refusal, step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats
 from vgpud.devices import Devices, Reading
-from vgpud.errors import ConfigError, StoreError
+from vgpud.errors import ConfigError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.store import Store
 from vgpud.tenants import ABI_VERSION, Admission, Greeting, Tenants
@@ -34,6 +35,11 @@ log = logging.getLogger("vgpud")
 
 SAMPLE_S = 0.1
 HOUSEKEEPING_S = 1.0
+#: changes that come close together wake the watchers once
+COALESCE_S = 0.02
+#: how often and how long the driver is asked whether it still lists a process that has ended
+LISTED_EVERY_S = 0.05
+LISTED_MAX_S = 5.0
 _SOCKET_PATH_MAX = 107  # sun_path without its end
 
 
@@ -60,6 +66,9 @@ class Daemon:
         self.on_housekeeping: Callable[[], None] = lambda: None  # the service manager's watchdog
         self._devices = devices
         self._readings: dict[str, Reading] = {}
+        self._stopping = threading.Event()
+        self._reader = threading.Thread(target=self._read_devices, name="nvml", daemon=True)
+        self._leaving: set[asyncio.Task[None]] = set()
         self._store = store
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
@@ -67,7 +76,6 @@ class Daemon:
         self._tenants = Tenants(paths.slices_dir(config.runtime), self.node, config.mode, self)
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
-        self.metrics_port = 0
         private = paths.make_private_dir(config.runtime / "private")
         self._api = api.Server(self, private / paths.SOCKET_NAME)
         self._started_wall_ns = time.time_ns()
@@ -82,10 +90,10 @@ class Daemon:
     # ---- life ----
 
     async def start(self, gid: int, metrics_address: tuple[str, int] | None) -> None:
-        """Serves the API and the metrics. Raises OSError."""
+        """Serves the API and the metrics. Raises OSError, VgpudError."""
         if metrics_address:
-            self._metrics_server, self.metrics_port = self._metrics.serve(*metrics_address)
-        await self._read_devices()
+            self._serve_metrics(*metrics_address)
+        self._reader.start()
         self._put_metrics()
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
         self._tasks = [
@@ -95,8 +103,9 @@ class Daemon:
 
     async def stop(self) -> None:
         """Ends the API, then every connection: the tenants coast. Slices stay in the store."""
-        for task in self._tasks:
+        for task in (*self._tasks, *self._leaving):
             task.cancel()
+        await asyncio.gather(*self._tasks, *self._leaving, return_exceptions=True)
         await self._api.stop(1.0)
         if self._metrics_server:
             self._metrics_server.shutdown()
@@ -105,7 +114,18 @@ class Daemon:
         self._arbiters.close()
         self._flush_events()
         self._store.close()
-        self._devices.close()
+        self._stopping.set()
+        if self._reader.is_alive():
+            await asyncio.to_thread(self._reader.join, 1.0)
+        if not self._reader.is_alive():
+            self._devices.close()
+
+    def _serve_metrics(self, host: str, port: int) -> None:
+        try:
+            self._metrics_server = self._metrics.serve(host, port)
+        except OSError as error:
+            text = f"metrics address {host}:{port}: {error.strerror}; choose another (--metrics ADDRESS:PORT) or off"
+            raise VgpudError(text) from error
 
     async def _every(self, period_s: float, work: Callable[[], Any]) -> None:
         while True:
@@ -127,15 +147,15 @@ class Daemon:
             self._note(ev.Log("socket.repaired", f"the attach socket of {name} was removed and is back", name))
         if self._api.repair():
             self._note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
-        await self._read_devices()
         self._put_metrics()
         self.on_housekeeping()
 
-    async def _read_devices(self) -> None:
-        """NVML may take its time: it is asked in a thread."""
-        uuids = list(self.state.devices)
-        readings = await asyncio.to_thread(lambda: {uuid: self._devices.read(uuid) for uuid in uuids})
-        self._readings = readings
+    def _read_devices(self) -> None:
+        """A thread of its own: a driver that hangs must not stop the loop, nor its end."""
+        while True:
+            self._readings = {uuid: self._devices.read(uuid) for uuid in list(self.state.devices)}
+            if self._stopping.wait(HOUSEKEEPING_S):
+                return
 
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""
@@ -282,7 +302,29 @@ class Daemon:
         return [self._arbiters.slice_stats(made.serial, s.device_uuid).mem_used_bytes for s in made.shares]
 
     def gone(self, process_id: int) -> None:
+        """A process is no tenant any more, at once."""
         self._run(ev.ProcessGone(process_id))
+
+    def ended(self, process_id: int) -> None:
+        """A process has ended. A real driver may take a moment to give its memory back: it is asked first (D7)."""
+        process = self.state.processes.get(process_id)
+        real = any(not d.simulated for d in self.state.devices.values())
+        if process is None or process.holder or not real:
+            self.gone(process_id)
+            return
+        task = asyncio.create_task(self._leave(process))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, process: Process) -> None:
+        deadline_ns = time.monotonic_ns() + int(LISTED_MAX_S * 1e9)
+        while await asyncio.to_thread(self._devices.lists, process.pid):
+            if time.monotonic_ns() > deadline_ns:
+                text = f"pid {process.pid} has ended, but the driver still lists it: its memory may not be free yet"
+                self._note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
+                break
+            await asyncio.sleep(LISTED_EVERY_S)
+        self.gone(process.process_id)
 
     def refused(self, slice_name: str, pid: int, why: str) -> None:
         if not self._log.too_noisy(slice_name, time.monotonic_ns()):
@@ -354,6 +396,7 @@ class Daemon:
         """Returns at the next change, or after the timeout."""
         try:
             await asyncio.wait_for(self._changed.wait(), timeout_s)
+            await asyncio.sleep(COALESCE_S)
         except asyncio.TimeoutError:
             return
 

@@ -177,6 +177,14 @@ class Devices:
         busy = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         return Reading(memory, None if busy is None else busy / 100)
 
+    def lists(self, pid: int) -> bool:
+        """Whether the driver still counts a process among a device's clients. False when NVML does not say."""
+        for handle in self._handles.values():
+            running = _or_none(lambda h=handle: pynvml.nvmlDeviceGetComputeRunningProcesses(h)) or ()
+            if any(process.pid == pid for process in running):
+                return True
+        return False
+
     def close(self) -> None:
         _or_none(pynvml.nvmlShutdown)
 

@@ -91,10 +91,10 @@ class Metrics(Collector):
         times.counts[next((i for i, end in enumerate(RPC_BUCKETS_S) if seconds <= end), len(RPC_BUCKETS_S))] += 1
         times.total_s += seconds
 
-    def serve(self, host: str, port: int) -> tuple[Any, int]:
-        """Starts the endpoint in a thread; (its server, the port it got). Raises OSError."""
+    def serve(self, host: str, port: int) -> Any:
+        """Starts the endpoint in a thread and returns its server. Raises OSError."""
         server, _thread = start_http_server(port, host, self.registry)
-        return server, int(server.server_port)
+        return server
 
     def collect(self) -> Iterator[Metric]:
         now = self._snapshot

@@ -75,6 +75,7 @@ class Backend(Protocol):
     def look(self, slice_name: str, uid: int) -> Admission | Denied: ...
     def used_bytes(self, found: Admission) -> list[int]: ...
     def gone(self, process_id: int) -> None: ...
+    def ended(self, process_id: int) -> None: ...
     def refused(self, slice_name: str, pid: int, why: str) -> None: ...
     def join(
         self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
@@ -459,7 +460,7 @@ class Tenants:
 
     def _check_gone(self, peer: Peer) -> None:
         if peer.at_end and (peer.dead or peer.holder):
-            self._backend.gone(peer.process_id)
+            self._backend.ended(peer.process_id)
 
     def drop(self, process_id: int) -> None:
         """Takes a process from the arbiters and closes its connection; its pages are freed. Unknown: no effect."""

@@ -266,6 +266,40 @@ def test_killed_program_frees_its_memory(node: Node) -> None:
     report.close()
 
 
+def test_memory_is_free_when_the_driver_has_let_go(node: Node) -> None:
+    listed = node.directory / "listed"
+    node.env = {"FAKE_LISTED": str(listed)}
+    node.start()
+    node.create()
+    program = spawn(node)
+    listed.write_text(str(program.pid))
+    program.kill()
+    program.wait()
+    time.sleep(0.3)
+    assert len(node.processes()) == 1, "the driver still lists it"
+    listed.unlink()
+    eventually(lambda: node.processes() == [], "the end of the process")
+
+
+def test_descriptors_do_not_pile_up(node: Node) -> None:
+    node.start()
+    node.create()
+    assert node.process
+    table = f"/proc/{node.process.pid}/fd"
+
+    def cycle() -> int:
+        for message in (client.request(), client.request(magic=1), client.request(client.QUERY)):
+            tenant = client.attach(node.socket(), message)
+            tenant.close()
+        client.connect(node.socket()).close()
+        return len(os.listdir(table))
+
+    warm = max(cycle() for _ in range(5))
+    for _ in range(100):
+        cycle()
+    eventually(lambda: cycle() <= warm + 3, "the descriptors of those who left")
+
+
 def test_forked_child_keeps_what_its_parent_had(node: Node) -> None:
     """It has the driver's files open, so the memory is not free before it ends as well."""
     node.start()

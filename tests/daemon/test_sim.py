@@ -1,0 +1,64 @@
+"""The daemon on the simulated device: found through its NVML, said to be simulated everywhere, never by accident."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vgpud import paths
+from vgpud.errors import ExitCode
+from vgpud.sim import SimulatedDevice
+from vgpud.v1 import vgpud_pb2 as pb
+
+from . import client
+from .conftest import Node
+
+pytestmark = pytest.mark.skipif(
+    not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"
+)
+
+
+@pytest.fixture
+def device(node: Node) -> Iterator[SimulatedDevice]:
+    config = {"devices": 2, "memory_bytes": 8 << 30, "context_bytes": 256 << 20}
+    with SimulatedDevice(node.directory / "sim", config) as started:
+        yield started
+
+
+def test_simulated_devices_are_found_and_named(node: Node, device: SimulatedDevice) -> None:
+    node.start("--device", "sim", "--sim-dir", str(device.directory))
+    told = node.nodes.GetNode(pb.GetNodeRequest()).node
+    assert told.simulated
+    assert told.sim_dir == str(device.directory)
+    assert told.driver == str(paths.sim_lib_dir() / "libcuda.so.1")
+    devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
+    assert [(d.index, d.simulated, d.context_bytes) for d in devices] == [(0, True, 256 << 20), (1, True, 256 << 20)]
+    assert all(d.name.startswith("SIMULATED") for d in devices)
+    assert devices[0].memory_total_bytes == 8 << 30
+    node.create(milli=1500)
+    answer = client.attach(node.socket())
+    assert [row[1] for row in answer.devices] == [1000, 500]
+    assert answer.devices[0][5:] == (256 << 20, devices[0].granule_bytes)
+
+
+def test_simulated_driver_is_not_taken_by_accident(node: Node, device: SimulatedDevice) -> None:
+    """A shell set up for the simulated device does not lead the daemon to it; naming the library does not, either."""
+    library = paths.sim_lib_dir()
+    node.env = {k: v for k, v in device.environment({}).items() if k != "LD_LIBRARY_PATH"}
+    node.settings |= {"driver": f'"{library}/libcuda.so.1"', "nvml": f'"{library}/libnvidia-ml.so.1"'}
+    done = node.run()
+    assert done.returncode in (ExitCode.USAGE, ExitCode.UNREACHABLE)
+    assert "sim" in done.stderr
+    assert not node.runtime.exists()
+
+
+def test_server_that_has_gone_is_no_fault(node: Node, device: SimulatedDevice) -> None:
+    node.start("--device", "sim", "--sim-dir", str(device.directory))
+    node.create()
+    os.kill(device.pid, 9)
+    assert node.names() == ["a"]
+    assert client.attach(node.socket()).status == client.OK
+    assert Path(node.socket()).exists()
