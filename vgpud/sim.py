@@ -98,19 +98,26 @@ class SimulatedDevice:
 
     def stop(self) -> None:
         """Stops the server; programs on it get CUDA_ERROR_DEVICE_UNAVAILABLE from then on. Twice does no harm."""
+        self.finish()
+
+    def finish(self) -> tuple[int, str]:
+        """Stops the server; its exit code and what it complained about. (0, "") when it did not run."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return 0, ""
         assert process.stdin
+        assert process.stderr
         process.stdin.close()  # its lifeline
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        said = process.stderr.read().decode(errors="replace")
         for stream in (process.stdout, process.stderr):
             if stream:
                 stream.close()
+        return process.returncode, said
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment for programs on this device."""

@@ -155,3 +155,19 @@ SIM_PUBLIC CUresult cuCtxDisablePeerAccess(CUcontext handle) {
   uint64_t before = __atomic_fetch_and(&sim_current->peers, ~peer_bit(handle), __ATOMIC_RELAXED);
   return before & peer_bit(handle) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
+
+SIM_PUBLIC CUresult cuCtxGetExecAffinity(CUexecAffinityParam *ret_affinity, CUexecAffinityType type) {
+  struct sim_context *context;
+  CUresult result = sim_enter(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_affinity) return CUDA_ERROR_INVALID_VALUE;
+  (void)type;
+  return CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY; /* without MPS */
+}
+
+SIM_PUBLIC CUresult cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
+                                               CUflushGPUDirectRDMAWritesScope scope) {
+  struct sim_context *context;
+  (void)target, (void)scope; /* host-backed memory has one order for all */
+  return sim_enter(&context);
+}

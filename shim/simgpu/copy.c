@@ -49,7 +49,9 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
                           .Depth = 1};
     return sim_capture_copy(stream, &node);
   }
-  if (waits && (result = sim_capture_unsafe()) != CUDA_SUCCESS) return result;
+  result = waits ? sim_capture_unsafe() : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = sim_capture_implicit(stream);
+  if (result != CUDA_SUCCESS) return result;
   enum sim_copy kind = sim_copy_kind(copy->to, copy->from);
   memmove((void *)copy->to, (void *)copy->from, copy->bytes);
   result = sim_submit_copy(stream, kind, copy->bytes);
@@ -134,3 +136,34 @@ SIM_PUBLIC CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context,
                                            CUcontext from_context, size_t bytes, CUstream stream) {
   return peer(to, to_context, from, from_context, bytes, stream, true);
 }
+
+static CUresult batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t count,
+                      size_t *ret_failed, CUstream handle, bool is_per_thread) {
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  if (!to || !from || !bytes || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == NULL || handle == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE; /* as the driver says */
+  for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    result = linear(handle, is_per_thread, LINEAR(to[i], from[i], bytes[i], SIDE_ANY, SIDE_ANY), false);
+    if (result != CUDA_SUCCESS && ret_failed) *ret_failed = i;
+  }
+  return result;
+}
+
+/* Attributes say how far the source may be read early: here every source is read at once. */
+#define BATCH(name, is_per_thread)                                                                                     \
+  SIM_PUBLIC CUresult name##_v2##is_per_thread(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,        \
+                                               CUmemcpyAttributes *attributes, size_t *indices,                        \
+                                               size_t attribute_count, CUstream stream) {                              \
+    (void)attributes, (void)indices, (void)attribute_count;                                                            \
+    return batch(to, from, bytes, count, NULL, stream, sizeof #is_per_thread > 1);                                     \
+  }                                                                                                                    \
+  SIM_PUBLIC CUresult name##is_per_thread(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,             \
+                                          CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count,     \
+                                          size_t *ret_failed, CUstream stream) {                                       \
+    (void)attributes, (void)indices, (void)attribute_count;                                                            \
+    return batch(to, from, bytes, count, ret_failed, stream, sizeof #is_per_thread > 1);                               \
+  }
+
+BATCH(cuMemcpyBatchAsync, )
+BATCH(cuMemcpyBatchAsync, _ptsz)

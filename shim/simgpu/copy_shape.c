@@ -49,7 +49,9 @@ static CUresult shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D 
   if (result != CUDA_SUCCESS) return result;
   if (!copy) return CUDA_ERROR_INVALID_VALUE;
   if (VG_UNLIKELY(stream->capture)) return sim_capture_copy(stream, copy);
-  if (waits && (result = sim_capture_unsafe()) != CUDA_SUCCESS) return result;
+  result = waits ? sim_capture_unsafe() : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS) result = sim_capture_implicit(stream);
+  if (result != CUDA_SUCCESS) return result;
   enum sim_copy kind;
   result = sim_copy_bytes(copy, &kind);
   if (result == CUDA_SUCCESS) result = sim_submit_copy(stream, kind, copy->WidthInBytes * copy->Height * copy->Depth);
@@ -109,4 +111,46 @@ SIM_PUBLIC CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream strea
 }
 SIM_PUBLIC CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream) {
   return shaped(stream, true, copy, false);
+}
+
+static CUresult peer(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D_PEER *copy, bool waits) {
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  if (!copy) return CUDA_ERROR_INVALID_VALUE;
+  if (!sim_context_find(copy->srcContext) || !sim_context_find(copy->dstContext)) return CUDA_ERROR_INVALID_CONTEXT;
+  CUDA_MEMCPY3D whole = {.srcXInBytes = copy->srcXInBytes,
+                         .srcY = copy->srcY,
+                         .srcZ = copy->srcZ,
+                         .srcMemoryType = copy->srcMemoryType,
+                         .srcHost = copy->srcHost,
+                         .srcDevice = copy->srcDevice,
+                         .srcArray = copy->srcArray,
+                         .srcPitch = copy->srcPitch,
+                         .srcHeight = copy->srcHeight,
+                         .dstXInBytes = copy->dstXInBytes,
+                         .dstY = copy->dstY,
+                         .dstZ = copy->dstZ,
+                         .dstMemoryType = copy->dstMemoryType,
+                         .dstHost = copy->dstHost,
+                         .dstDevice = copy->dstDevice,
+                         .dstArray = copy->dstArray,
+                         .dstPitch = copy->dstPitch,
+                         .dstHeight = copy->dstHeight,
+                         .WidthInBytes = copy->WidthInBytes,
+                         .Height = copy->Height,
+                         .Depth = copy->Depth};
+  return shaped(handle, is_per_thread, &whole, waits);
+}
+
+SIM_PUBLIC CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy) {
+  return peer(NULL, false, copy, true);
+}
+SIM_PUBLIC CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *copy) {
+  return peer(NULL, true, copy, true);
+}
+SIM_PUBLIC CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) {
+  return peer(stream, false, copy, false);
+}
+SIM_PUBLIC CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) {
+  return peer(stream, true, copy, false);
 }

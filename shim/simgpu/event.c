@@ -57,7 +57,8 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, b
   if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   event->capture = NULL;
   if (VG_UNLIKELY(stream->capture)) return sim_capture_record(stream, event);
-  return sim_submit_record(stream, event);
+  result = sim_capture_implicit(stream);
+  return result == CUDA_SUCCESS ? sim_submit_record(stream, event) : result;
 }
 
 SIM_PUBLIC CUresult cuEventRecord(CUevent event, CUstream stream) {

@@ -25,7 +25,8 @@ static CUresult set(CUstream handle, bool is_per_thread, CUDA_MEMSET_NODE_PARAMS
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (VG_UNLIKELY(stream->capture)) return sim_capture_memset(stream, &what);
-  result = sim_set_bytes(&what);
+  result = sim_capture_implicit(stream);
+  if (result == CUDA_SUCCESS) result = sim_set_bytes(&what);
   if (result != CUDA_SUCCESS || what.width == 0 || what.height == 0) return result;
   return sim_submit_memset(stream, (uint64_t)what.width * what.height * what.elementSize);
 }

@@ -167,8 +167,8 @@ CUresult sim_memory_charge(int device, uint64_t bytes);
 void sim_memory_refund(int device, uint64_t bytes);
 bool sim_memory_find(CUdeviceptr address, struct sim_allocation *ret_allocation); /* the allocation that holds it */
 
-/* ---- capture hooks: called by the core when stream->capture is set, written in cuda/ (weak refusals in capture.c:
- * CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED). They make a node instead of doing the work. ---- */
+/* ---- capture hooks: called by the core when stream->capture is set, written in cuda/. They make a node instead of
+ * doing the work. ---- */
 
 CUresult sim_capture_copy(struct sim_stream *stream, const CUDA_MEMCPY3D *copy);
 CUresult sim_capture_memset(struct sim_stream *stream, const CUDA_MEMSET_NODE_PARAMS *set);
@@ -178,6 +178,8 @@ CUresult sim_capture_wait(struct sim_stream *stream,
                           struct sim_event *event); /* also when only event->capture is set */
 /* A call that may not be made while a stream captures (synchronise, allocate): CUDA_SUCCESS, or the code to answer. */
 CUresult sim_capture_unsafe(void);
+/* Work is given to a stream that does not capture: refused when that is the legacy stream beside a blocking capture. */
+CUresult sim_capture_implicit(struct sim_stream *stream);
 CUresult sim_capture_stream_unsafe(struct sim_stream *stream); /* synchronise or query that stream itself */
 void sim_wide_context_destroy(struct sim_context *context);    /* frees what cuda/ keeps in context->wide */
 

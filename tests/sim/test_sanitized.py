@@ -1,0 +1,75 @@
+"""The server under AddressSanitizer and UndefinedBehaviorSanitizer: the same programs, and what goes wrong on purpose."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import LIB, ROOT, MakeDevice, MakeProgram, Running, run
+
+FLAGS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+
+
+@pytest.fixture(scope="session")
+def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the usual client library and a server that is watched."""
+    folder = tmp_path_factory.mktemp("sanitized")
+    sys.path.insert(0, str(ROOT / "shim"))
+    try:
+        import build_shim  # type: ignore[import-not-found, unused-ignore]
+    finally:
+        sys.path.pop(0)
+    try:
+        build_shim.build_target("sim/vgpu-simd", folder, FLAGS)
+    except subprocess.CalledProcessError:
+        pytest.skip("this compiler has no sanitizer libraries")
+    for name in ("libcuda.so.1", "kernels.model"):
+        shutil.copy(LIB / name, folder / "sim" / name)
+    return folder / "sim"
+
+
+@pytest.mark.parametrize("name", ["memory", "order", "copies", "states"])
+def test_programs(device: MakeDevice, program: MakeProgram, sanitized: Path, name: str) -> None:
+    made = device(sanitized, memory_bytes="1G", context_bytes="64M")
+    assert run(program(name), made) == "ok\n"
+    assert made.finish() == (0, "")
+
+
+def test_death_and_garbage(
+    device: MakeDevice, start: Callable[..., Running], program: MakeProgram, sanitized: Path
+) -> None:
+    made = device(sanitized, devices=2)
+    running = [start(made, "saturate", us, 5) for us in (20, 1000, 40000)]
+    for one in running:
+        one.line()
+        one.go()
+    for seed in range(20):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+            link.connect(str(made.directory / "sock"))
+            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 1, 1, 0, 0, 0, 0, b"garbage"))
+            _, fds, _, _ = socket.recv_fds(link, 64, 4)
+            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 1, 4, seed % 3, 0, 0, 0, b""))
+            # plausible commands with wild operands: operation below 10, a few streams
+            wild = bytearray(os.urandom(64 * 200))
+            for at in range(0, len(wild), 64):
+                wild[at + 24 : at + 28] = struct.pack("=I", wild[at + 24] % 4)
+                wild[at + 36 : at + 38] = struct.pack("=H", wild[at + 36] % 10)
+            os.pwrite(fds[0], wild, 4096)
+            os.pwrite(fds[0], struct.pack("=Q", 200), 0)
+            os.eventfd_write(fds[2], 1)
+            for fd in fds:
+                os.close(fd)
+    for one in running:
+        one.process.kill()
+    assert run(program("copies"), made) == "ok\n"
+    code, said = made.finish()
+    assert code == 0
+    assert all("is thrown out" in line for line in said.splitlines())
