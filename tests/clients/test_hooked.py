@@ -1,7 +1,7 @@
 """Unmodified client programs in a slice, under the hook: they run as without it.
 
-`test_runs_in_slice` runs them as a user does (`vgpu run`). `test_same_calls` puts a recorder of driver calls between the
-program and the library: names, codes and output bytes have to be the same whether the library is the driver or the hook.
+`test_runs_in_slice` runs them as a user does (`vgpu run`). `test_same_calls` puts a recorder of driver calls between
+the program and the library: names, codes and output bytes have to be the same whether that is the driver or the hook.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def test_same_calls(program: str, system: OwnSystem, kernel_cache: Path, tracer_
     env |= {"VGPU_HOST": system.host, "TRACER": str(tracer_dir), "TRACE_FILE": str(under)}
     run_python(path, env, *RUN, "--gpus", "0.5", "--", "sh", "-c", IN_FRONT, "sh")
     expected, got = tracer.calls(without), tracer.calls(under)
-    names = {name for name, _code, _sum in expected}
-    assert len(expected) > 50 and any(name.startswith("cuLaunchKernel") for name in names)
+    work = [name for name, _code, _sum in expected if not name.startswith("cuGetProcAddress")]
+    assert len(work) > 40 and any(name.startswith("cuLaunchKernel") for name in work)
     difference = difflib.unified_diff([str(c) for c in expected], [str(c) for c in got], lineterm="", n=1)
     assert got == expected, "\n".join(difference)

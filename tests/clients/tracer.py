@@ -87,7 +87,8 @@ def _function(entry: cudaspec.EntryPoint, index: int) -> str:
     return (
         f"{entry.prototype} {{\n  pthread_once(&once, open_all);\n"
         f"  if (theirs[0][{index}] == NULL) return CUDA_ERROR_NOT_FOUND;\n"
-        f"  {entry.result} traced_code = ((__typeof__(&{entry.name}))theirs[0][{index}])({entry.argument_list});\n{answer}"
+        f"  {entry.result} traced_code = ((__typeof__(&{entry.name}))theirs[0][{index}])({entry.argument_list});\n"
+        f"{answer}"
         f'  note("{entry.name}", traced_code, {_sum(entry)});\n  return traced_code;\n}}\n'
     )
 
