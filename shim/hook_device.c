@@ -85,7 +85,7 @@ static void map_devices(void) {
   uint8_t uuids[VG_DEVICES_MAX][VG_UUID_BYTES];
   CUdevice handles[VG_DEVICES_MAX];
   int count = driver_uuids(uuids, handles);
-  if (!vg_session.ledger && vg_link_devices(uuids[0], (uint32_t)count)) vg_log("vgpu: out of memory: not accounted");
+  if (!vg_session.ledger && vg_link_devices(uuids[0], (uint32_t)count)) vg_log("out of memory: not accounted");
   uint32_t met = 0;
   for (int i = 0; i < count; i++) {
     for (uint32_t j = 0; j < vg_session.device_count; j++) {
@@ -95,7 +95,7 @@ static void map_devices(void) {
     }
   }
   if (met < vg_session.device_count)
-    vg_log("vgpu: slice %s has %u devices, the driver shows %u of them", vg_session.slice, vg_session.device_count,
+    vg_log("slice %s has %u devices, the driver shows %u of them", vg_session.slice, vg_session.device_count,
            met);
 }
 

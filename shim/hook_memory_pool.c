@@ -104,10 +104,24 @@ static struct vg_device *pool_device(CUmemoryPool handle) {
 
 /* ---- allocation ---- */
 
+typedef CUresult alloc_call(CUdeviceptr *address, size_t bytes, CUstream stream);
+typedef CUresult pool_call(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream);
+typedef CUresult free_call(CUdeviceptr address, CUstream stream);
+typedef CUresult status_call(CUstream stream, CUstreamCaptureStatus *status);
+
 struct order {              /* one allocation from a pool */
   struct vg_device *device; /* NULL: pass on */
   CUmemoryPool handle;
+  CUstream stream;
+  free_call *undo;     /* of the caller's kind of default stream */
+  status_call *status; /* the same */
 };
+
+/* The allocation becomes a node of a graph and takes nothing now. */
+static bool captures(const struct order *order) {
+  CUstreamCaptureStatus status;
+  return order->status(order->stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
 
 /* Whether the pool may serve bytes without growing. */
 static bool has_room(const struct pool *pool, uint64_t bytes) {
@@ -117,14 +131,14 @@ static bool has_room(const struct pool *pool, uint64_t bytes) {
 }
 
 /* False: over the limit. Without credit the driver is asked only if the pool has room, and the outcome looked at. */
-static bool begin(struct order *order, CUmemoryPool handle, struct vg_device *device, uint64_t bytes) {
-  *order = (struct order){.handle = handle};
+static bool begin(struct order *order, struct vg_device *device, uint64_t bytes) {
+  CUmemoryPool handle = order->handle;
   if (!device || !bytes) return true;
   uint64_t reserved = vg_charge_round(bytes, vg_charge_granule(device));
   if (vg_memory_reserve(device, reserved)) reserved = 0;
   pthread_mutex_lock(&lock);
   struct pool *pool = add(handle, device);
-  bool go_on = pool && (reserved || has_room(pool, bytes));
+  bool go_on = pool && (reserved || has_room(pool, bytes) || captures(order));
   if (go_on) {
     pool->pot_bytes += reserved;
     pool->under_way++;
@@ -155,59 +169,56 @@ static CUmemoryPool current_pool(struct vg_device *device) {
   return handle;
 }
 
-typedef CUresult alloc_call(CUdeviceptr *address, size_t bytes, CUstream stream);
-typedef CUresult pool_call(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, CUstream stream);
-typedef CUresult free_call(CUdeviceptr address, CUstream stream);
-
-static CUresult settle(struct order *order, CUresult result, CUdeviceptr address, CUdeviceptr *out, CUstream stream,
-                       free_call *undo) {
+static CUresult settle(struct order *order, CUresult result, CUdeviceptr address, CUdeviceptr *out) {
   bool paid = end(order);
   if (result != CUDA_SUCCESS) return result;
   if (!paid) {
-    undo(address, stream); /* what the pool grew by goes back at a synchronisation, and is charged until then */
+    order->undo(address,
+                order->stream); /* what the pool grew by goes back at a synchronisation, and is charged until then */
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *out = address;
   return CUDA_SUCCESS;
 }
 
-static CUresult allocate(CUdeviceptr *dptr, size_t bytes, CUstream stream, alloc_call *call, free_call *undo) {
-  struct order order;
-  struct vg_device *device = dptr ? stream_device(stream) : NULL;
-  CUmemoryPool handle = device ? current_pool(device) : NULL;
-  if (!handle) return call(dptr, bytes, stream);
-  if (!begin(&order, handle, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!order.device) return call(dptr, bytes, stream);
+static CUresult allocate(struct order order, CUdeviceptr *dptr, size_t bytes, alloc_call *call) {
+  struct vg_device *device = dptr ? stream_device(order.stream) : NULL;
+  order.handle = device ? current_pool(device) : NULL;
+  if (!order.handle) return call(dptr, bytes, order.stream);
+  if (!begin(&order, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!order.device) return call(dptr, bytes, order.stream);
   CUdeviceptr address = 0;
-  CUresult result = call(&address, bytes, stream);
-  return settle(&order, result, address, dptr, stream, undo);
+  CUresult result = call(&address, bytes, order.stream);
+  return settle(&order, result, address, dptr);
 }
 
-static CUresult allocate_from(CUdeviceptr *dptr, size_t bytes, CUmemoryPool pool, CUstream stream, pool_call *call,
-                              free_call *undo) {
-  struct order order;
-  struct vg_device *device = dptr && pool ? pool_device(pool) : NULL;
-  if (!begin(&order, pool, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!order.device) return call(dptr, bytes, pool, stream);
+static CUresult allocate_from(struct order order, CUdeviceptr *dptr, size_t bytes, pool_call *call) {
+  struct vg_device *device = dptr && order.handle ? pool_device(order.handle) : NULL;
+  if (!begin(&order, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!order.device) return call(dptr, bytes, order.handle, order.stream);
   CUdeviceptr address = 0;
-  CUresult result = call(&address, bytes, pool, stream);
-  return settle(&order, result, address, dptr, stream, undo);
+  CUresult result = call(&address, bytes, order.handle, order.stream);
+  return settle(&order, result, address, dptr);
 }
+
+#define LEGACY(stream_, pool_) ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync), REAL(cuStreamIsCapturing)})
+#define PER_THREAD(stream_, pool_)                                                                                     \
+  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync_ptsz), REAL(cuStreamIsCapturing_ptsz)})
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
-  return allocate(dptr, bytesize, hStream, REAL(cuMemAllocAsync), REAL(cuMemFreeAsync));
+  return allocate(LEGACY(hStream, NULL), dptr, bytesize, REAL(cuMemAllocAsync));
 }
 
 CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
-  return allocate(dptr, bytesize, hStream, REAL(cuMemAllocAsync_ptsz), REAL(cuMemFreeAsync_ptsz));
+  return allocate(PER_THREAD(hStream, NULL), dptr, bytesize, REAL(cuMemAllocAsync_ptsz));
 }
 
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
-  return allocate_from(dptr, bytesize, pool, hStream, REAL(cuMemAllocFromPoolAsync), REAL(cuMemFreeAsync));
+  return allocate_from(LEGACY(hStream, pool), dptr, bytesize, REAL(cuMemAllocFromPoolAsync));
 }
 
 CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream) {
-  return allocate_from(dptr, bytesize, pool, hStream, REAL(cuMemAllocFromPoolAsync_ptsz), REAL(cuMemFreeAsync_ptsz));
+  return allocate_from(PER_THREAD(hStream, pool), dptr, bytesize, REAL(cuMemAllocFromPoolAsync_ptsz));
 }
 
 /* ---- pools ---- */

@@ -109,7 +109,7 @@ int vg_link_refusal(const struct vg_attach_reply *reply) {
                                [VG_ATTACH_NO_SLICE] = EACCES};
   if (reply->status == VG_ATTACH_OK) return 0;
   memcpy(refusal_text, reply->text, sizeof refusal_text);
-  VG_LOG_ONCE("vgpu: refused by the daemon at %s: %s", vg_link.path, reply->text);
+  VG_LOG_ONCE("refused by the daemon at %s: %s", vg_link.path, reply->text);
   return reply->status < sizeof errors / sizeof errors[0] ? -errors[reply->status] : -EPROTO;
 }
 
@@ -129,7 +129,7 @@ static void bind_device(struct vg_device *device, const struct vg_wire_answer *a
   vg_memory_rebind(device, control, vg_wire_report(answer->report, index));
   vg_context_charge_late(device);
   if (fresh) {
-    if (vg_gate_attach(device)) vg_log("vgpu: out of memory: launches on %s are not gated", vg_session.slice);
+    if (vg_gate_attach(device)) vg_log("out of memory: launches on %s are not gated", vg_session.slice);
   } else {
     vg_gate_daemon_back(device);
   }
@@ -170,6 +170,8 @@ void vg_link_adopt(const struct vg_wire_answer *answer, int socket_fd) {
     bind_device(&vg_session.devices[index], answer, i);
     vg_link.gone[index] = false;
   }
+  for (uint32_t i = 0; i < vg_session.device_count; i++)
+    if (!vg_session.devices[i].control) vg_log("device %u is not in slice %s: not limited", i, vg_session.slice);
   publish_session();
 }
 
@@ -254,10 +256,10 @@ int vg_link_attach(void) {
   int result = attach_first();
   if (result == 0 || final(result)) return result;
   if (vg_session.mode == VG_MODE_CLOSED) {
-    VG_LOG_ONCE("vgpu: no daemon at %s (%s) and the mode is closed", vg_link.path, strerror(-result));
+    VG_LOG_ONCE("no daemon at %s (%s) and the mode is closed", vg_link.path, strerror(-result));
     return -ECONNREFUSED;
   }
-  VG_LOG_ONCE("vgpu: no daemon at %s (%s): running without limits until one is there", vg_link.path, strerror(-result));
+  VG_LOG_ONCE("no daemon at %s (%s): running without limits until one is there", vg_link.path, strerror(-result));
   return 0;
 }
 

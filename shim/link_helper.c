@@ -62,7 +62,7 @@ static void lose(uint64_t now_ns) {
   helper.next_try_ns = now_ns;
   for (uint32_t i = 0; i < vg_session.device_count; i++)
     if (vg_session.devices[i].control) set_gone(i, true);
-  vg_log("vgpu: the daemon at %s is gone; going on in mode %s", vg_link.path,
+  vg_log("the daemon at %s is gone; going on in mode %s", vg_link.path,
          (const char *[]){"coast", "open", "closed"}[vg_session.mode % 3]);
 }
 
@@ -98,7 +98,7 @@ static void take_answer(uint64_t now_ns) {
     try_later(now_ns);
   } else {
     vg_link_adopt(&answer, helper.asked_fd);
-    vg_log("vgpu: attached to the daemon at %s again, slice %s", vg_link.path, vg_session.slice);
+    vg_log("attached to the daemon at %s again, slice %s", vg_link.path, vg_session.slice);
   }
   helper.asked_fd = -1;
 }
@@ -173,7 +173,7 @@ int vg_link_helper_start(void) {
   int error = pthread_create(&thread, &attributes, helper_main, NULL);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   pthread_attr_destroy(&attributes);
-  if (error) vg_log("vgpu: cannot start the helper thread (%s)", strerror(error));
+  if (error) vg_log("cannot start the helper thread (%s)", strerror(error));
   vg_link.helper_runs = error == 0;
   return error ? -ENOMEM : 0;
 }

@@ -100,6 +100,10 @@ SEEN unsigned long long ledger_used(int device) {
 SEEN void ledger_fail(const char *function) {
   snprintf(failing, sizeof failing, "%s", function);
 }
+static int capturing;
+SEEN void ledger_capture(int on) { /* from now on streams capture: allocations become nodes and take nothing */
+  capturing = on;
+}
 SEEN int ledger_failed(void) {
   return !failing[0];
 }
@@ -333,7 +337,13 @@ static void shrink(struct pool *pool) {
   used[pool->device] -= pool->reserved - keep;
   pool->reserved = keep;
 }
+SEEN CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *status) {
+  (void)stream;
+  *status = capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 static CUresult from_pool(CUdeviceptr *out, size_t bytes, struct pool *pool) {
+  if (capturing) return CUDA_SUCCESS;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&lock);
   size_t needed = up(pool->used + up(bytes, 512), POOL_BLOCK);

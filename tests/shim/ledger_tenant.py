@@ -207,6 +207,29 @@ def follows() -> dict[str, Any]:
     return {"steps": steps}
 
 
+def edges() -> dict[str, Any]:
+    """At the limit: what fits into memory that is taken already is given, what does not is refused and undone."""
+    cuda = Cuda()
+    assert cuda.start() == 0 and cuda.alloc(1000) == 0
+    first = cuda.out.value
+    assert cuda.make("cuMemAllocAsync", ctypes.c_size_t(MIB), None) == 0
+    full = cuda.alloc(cuda.info()[0])
+    told: dict[str, Any] = {"full": full, "packed": cuda.alloc(1000)}
+    told["unpacked"] = cuda.alloc(GRANULE - 512)
+    told["untouched"] = cuda.out.value
+    told["in pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
+    told["beyond pool"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(20 * MIB), None)
+    told["pool untouched"] = cuda.out.value
+    driver.ledger_capture(1)
+    told["captured"] = cuda.make("cuMemAllocAsync", ctypes.c_size_t(500 * MIB), None)
+    driver.ledger_capture(0)
+    told["exact"] = cuda.charged() - taken()
+    told["limit"] = cuda.info()[0]
+    cuda.free(first)
+    told["still exact"] = cuda.charged() - taken()
+    return told
+
+
 def graphs() -> dict[str, Any]:
     """Allocation nodes are charged with their graph, launched or not, until the device takes the memory back."""
     cuda = Cuda()

@@ -99,6 +99,14 @@ def test_the_ledger_follows_the_device_through_every_family(start: Start) -> Non
         assert charged == used, name
 
 
+def test_what_fits_into_taken_memory_is_given_at_the_limit(start: Start) -> None:
+    told = start("edges").answer()
+    assert (told["full"], told["packed"], told["in pool"], told["captured"]) == (0, 0, 0, 0)
+    assert (told["unpacked"], told["beyond pool"]) == (2, 2)
+    assert (told["untouched"], told["pool untouched"]) == (0xDEADBEEF, 0xDEADBEEF)
+    assert (told["exact"], told["limit"], told["still exact"]) == (0, 0, 0)
+
+
 def test_graphs_are_charged_for_their_allocation_nodes(start: Start) -> None:
     told = start("graphs").answer()
     assert told["promised"] == 10 * MIB  # two nodes, in granules; nothing is taken from the device yet
