@@ -36,7 +36,7 @@ OWNERS = {
     "grpc": ("vgpud/api", "vgpud/cli/", "vgpud/serve.py", "vgpud/daemon.py"),
     "sqlite3": ("vgpud/store.py",),
     "pynvml": ("vgpud/devices.py",),
-    "vgpud._shim": ("vgpud/tenants.py", "vgpud/arbiter.py"),
+    "vgpud._shim": ("vgpud/tenants_wire.py", "vgpud/arbiter.py"),
     "prometheus_client": ("vgpud/metrics.py",),
 }
 #: C source -> headers of ours it may not include (DESIGN: hooks -> gate, memory, link -> abi, prim)

@@ -23,12 +23,14 @@ from vgpud.config import Config, arbiter_items, check_arbiter
 from vgpud.core import events as ev
 from vgpud.core.machine import owner_refusal, step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
-from vgpud.core.observed import Entry, ProcessStats, SliceStats
-from vgpud.devices import Devices, Reading
+from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
+from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
+from vgpud.snapshot import take_snapshot
 from vgpud.store import Store
-from vgpud.tenants import ABI_VERSION, Admission, Greeting, Tenants
+from vgpud.tenants import Admission, Greeting, Tenants
+from vgpud.tenants_wire import ABI_VERSION
 from vgpud.v1 import vgpud_pb2 as pb
 
 log = logging.getLogger("vgpud")
@@ -94,7 +96,7 @@ class Daemon:
         if metrics_address:
             self._serve_metrics(*metrics_address)
         self._reader.start()
-        self._put_metrics()
+        self._metrics.put(self._snapshot())
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
         self._tasks = [
             asyncio.create_task(self._every(SAMPLE_S, self._sample)),
@@ -147,7 +149,7 @@ class Daemon:
             self._note(ev.Log("socket.repaired", f"the attach socket of {name} was removed and is back", name))
         if self._api.repair():
             self._note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
-        self._put_metrics()
+        self._metrics.put(self._snapshot())
         self.on_housekeeping()
 
     def _read_devices(self) -> None:
@@ -168,6 +170,9 @@ class Daemon:
         self.config = config
         self._run(ev.PolicyChanged(policy_of(config)))
         return [name for name in changed if name not in live]
+
+    def _snapshot(self) -> Snapshot:
+        return take_snapshot(self.state, self.node, __version__, self._readings, self._arbiters.slice_stats)
 
     # ---- events in, commands out ----
 
@@ -399,54 +404,6 @@ class Daemon:
             await asyncio.sleep(COALESCE_S)
         except asyncio.TimeoutError:
             return
-
-    # ---- metrics ----
-
-    def _put_metrics(self) -> None:
-        state = self.state
-        slices = [self._slice_sample(made, i) for made in state.slices.values() for i in range(len(made.shares))]
-        self._metrics.put(
-            metrics.Snapshot(
-                node=self.node,
-                version=__version__,
-                devices=tuple(self._device_sample(d) for d in state.devices.values()),
-                slices=tuple(slices),
-                slice_count=len(state.slices),
-                client_count=sum(not p.holder for p in state.processes.values()),
-            )
-        )
-
-    def _device_sample(self, device: Device) -> metrics.DeviceSample:
-        used, busy = self.reading(device.uuid)
-        return metrics.DeviceSample(
-            uuid=device.uuid,
-            index=device.index,
-            name=device.name,
-            simulated=device.simulated,
-            memory_total_bytes=device.memory_bytes,
-            memory_used_bytes=used,
-            utilization_ratio=busy,
-            allocated_gpus=self.state.reserved(device.uuid)[0] / 1000,
-        )
-
-    def _slice_sample(self, made: Slice, index: int) -> metrics.SliceSample:
-        share = made.shares[index]
-        now = self._arbiters.slice_stats(made.serial, share.device_uuid)
-        device = self.state.devices.get(share.device_uuid)
-        return metrics.SliceSample(
-            slice_name=made.name,
-            uuid=share.device_uuid,
-            index=device.index if device else -1,
-            min_gpus=share.min_milli / 1000,
-            max_gpus=share.max_milli / 1000,
-            memory_limit_bytes=share.mem_max_bytes,
-            memory_used_bytes=now.mem_used_bytes,
-            share_ratio=now.share_ratio,
-            charged_s=now.charged_ns / 1e9,
-            throttled_s=now.throttled_ns / 1e9,
-            denied=now.mem_denied,
-            overruns=now.overruns,
-        )
 
 
 def prepare_runtime(config: Config) -> Path:

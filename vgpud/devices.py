@@ -13,13 +13,13 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pynvml
 
 from vgpud.core.model import Device
+from vgpud.core.observed import Reading
 from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
 
 #: a context of CUDA 12/13 on Hopper, until `make qualify` has measured this node's (configuration: context_bytes)
@@ -54,14 +54,6 @@ _SIM_MAGIC, _SIM_VERSION = 0x4D495356, 1
 _SIM_HEADER = struct.Struct("<IIiIIIQQQQ256s")
 _SIM_DEVICE = struct.Struct("<II64s16sIIQQ")
 _SIM_DEVICES_MAX = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What a device does now; None where NVML does not say."""
-
-    used_bytes: int | None
-    utilization_ratio: float | None  # 0..1
 
 
 def driver_version(driver: str, sim_dir: str = "") -> int:

@@ -19,50 +19,10 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from vgpud.core.observed import DeviceSample, SliceSample, Snapshot
+
 #: upper ends of the RPC latency histogram, in seconds
 RPC_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSample:
-    uuid: str
-    index: int
-    name: str
-    simulated: bool
-    memory_total_bytes: int
-    memory_used_bytes: int | None
-    utilization_ratio: float | None
-    allocated_gpus: float  # sum of the minima
-
-
-@dataclass(frozen=True, slots=True)
-class SliceSample:
-    """One slice on one device."""
-
-    slice_name: str
-    uuid: str
-    index: int
-    min_gpus: float
-    max_gpus: float
-    memory_limit_bytes: int
-    memory_used_bytes: int
-    share_ratio: float
-    charged_s: float
-    throttled_s: float
-    denied: int
-    overruns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Everything a scrape shows, taken at one moment."""
-
-    node: str = ""
-    version: str = ""
-    devices: tuple[DeviceSample, ...] = ()
-    slices: tuple[SliceSample, ...] = ()
-    slice_count: int = 0
-    client_count: int = 0
 
 
 @dataclass(slots=True)

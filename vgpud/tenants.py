@@ -10,39 +10,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
-import mmap
 import os
 import socket
 import struct
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import vgpud._shim as _shim
-from vgpud.core.model import Denied, Device, Process, Reason, Slice
-
-ffi, lib = _shim.ffi, _shim.lib
+from vgpud.core.model import Denied, Device, Process, Slice
+from vgpud.tenants_wire import (
+    MODES,
+    REQUEST_BYTES,
+    Pages,
+    Refusal,
+    clean_text,
+    ffi,
+    held_of,
+    lib,
+    parse_request,
+    reply_bytes,
+    slice_reply_bytes,
+)
 
 #: a peer that has connected must have said what it wants by then
 GREETING_S = 2.0
 #: peers of one slice that have connected and said nothing yet
 PENDING_MAX = 256
 BACKLOG = 1024
-ABI_VERSION: int = lib.VG_ABI_VERSION
-REQUEST_BYTES: int = ffi.sizeof("struct vg_attach_request")
-_PAGE: int = lib.VG_PAGE_BYTES
 _SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
-_F_SEAL_FUTURE_WRITE = 0x10  # not in the fcntl module before Python 3.13
-_CONTROL_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | _F_SEAL_FUTURE_WRITE
-_REPORT_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-_MODES = {"coast": lib.VG_MODE_COAST, "open": lib.VG_MODE_OPEN, "closed": lib.VG_MODE_CLOSED}
-_STATUS = {
-    Reason.NOT_FOUND: lib.VG_ATTACH_NO_SLICE,
-    Reason.NO_CAPACITY: lib.VG_ATTACH_FULL,
-    Reason.INVALID: lib.VG_ATTACH_BAD_MESSAGE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,119 +78,6 @@ class Backend(Protocol):
     def leave(self, process_id: int, device: str) -> None: ...
 
 
-class Refusal(Exception):
-    """An attach message that is answered with a status and one line of text."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-def uuid_bytes(text: str) -> bytes:
-    """The driver's 16 bytes of "GPU-xxxxxxxx-...". Raises ValueError."""
-    return uuid.UUID(text.removeprefix("GPU-")).bytes
-
-
-def uuid_text(raw: bytes) -> str:
-    return f"GPU-{uuid.UUID(bytes=raw)}"
-
-
-def _text(raw: bytes) -> str:
-    """A C string from a stranger as something that can be printed."""
-    decoded = raw.split(b"\0", 1)[0].decode("utf-8", "replace")
-    return "".join(c if c.isprintable() else "?" for c in decoded)
-
-
-def parse_request(raw: bytes) -> Any:
-    """The message as a copied struct, every field checked. Raises Refusal."""
-    if len(raw) >= 8:
-        magic, version = struct.unpack_from("<II", raw)
-        if magic == lib.VG_ABI_MAGIC and version != lib.VG_ABI_VERSION:
-            text = (
-                f"attach: this program's libvgpu speaks ABI {version}, the daemon {lib.VG_ABI_VERSION}: use libvgpu.so"
-            )
-            raise Refusal(lib.VG_ATTACH_BAD_VERSION, text + " and vgpud of one release")
-    if len(raw) != REQUEST_BYTES:
-        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, f"attach: message of {len(raw)} bytes, {REQUEST_BYTES} are needed")
-    request = ffi.new("struct vg_attach_request *")
-    ffi.buffer(request)[:] = raw
-    for name, value, wanted in (("magic", request.magic, lib.VG_ABI_MAGIC), ("bytes", request.bytes, REQUEST_BYTES)):
-        if value != wanted:
-            raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, f"attach: {name} is {value:#x}, {wanted:#x} is needed")
-    if request.resume > lib.VG_ATTACH_HOLD:
-        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, f"attach: resume is {request.resume}, {lib.VG_ATTACH_HOLD} at most")
-    if request.device_count > lib.VG_DEVICES_MAX:
-        text = f"attach: device_count is {request.device_count}, {lib.VG_DEVICES_MAX} at most"
-        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, text)
-    return request
-
-
-def held_of(request: Any) -> tuple[tuple[str, int], ...]:
-    """What a resuming process says it holds, by UUID. Raises Refusal when a device is named twice."""
-    if request.resume != lib.VG_ATTACH_RESUME:
-        return ()
-    entries = [request.devices[i] for i in range(request.device_count)]
-    held = {uuid_text(bytes(ffi.buffer(entry.uuid))): int(entry.held_bytes) for entry in entries}
-    if len(held) != len(entries):
-        raise Refusal(lib.VG_ATTACH_BAD_MESSAGE, "attach: devices[] names a device twice")
-    return tuple(held.items())
-
-
-class Pages:
-    """A process's control and report pages (one of each per device, after a header page) and its doorbells.
-
-    The control memfd is mapped writable first and then sealed, so that nobody can ever map it writable again.
-    """
-
-    def __init__(self, device_count: int, mode: int) -> None:
-        self.fds: list[int] = []
-        self.bells: list[int] = []
-        self._maps: list[mmap.mmap] = []
-        try:
-            self._control = self._memory("vgpu-control", device_count, mmap.PROT_READ | mmap.PROT_WRITE, _CONTROL_SEALS)
-            self._report = self._memory("vgpu-report", device_count, mmap.PROT_READ, _REPORT_SEALS)
-            for _ in range(device_count):
-                self.bells.append(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
-        except OSError:
-            self.close()
-            raise
-        self.header = ffi.cast("struct vg_control_header *", self._control)
-        self.header.magic, self.header.abi_version = lib.VG_ABI_MAGIC, lib.VG_ABI_VERSION
-        self.header.device_count, self.header.mode = device_count, mode
-
-    def _memory(self, name: str, device_count: int, protection: int, seals: int) -> Any:
-        size = (1 + device_count) * _PAGE
-        fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        self.fds.append(fd)
-        os.ftruncate(fd, size)
-        self._maps.append(mmap.mmap(fd, size, mmap.MAP_SHARED, protection))
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
-        return ffi.cast("char *", ffi.from_buffer(self._maps[-1]))  # good for as long as the map is open
-
-    def of(self, index: int) -> tuple[Any, Any, Any]:
-        """(header, control, report) of device `index`, as the arbiter takes them."""
-        offset = (1 + index) * _PAGE
-        control = ffi.cast("struct vg_control_device *", self._control + offset)
-        return self.header, control, ffi.cast("struct vg_report_device *", self._report + offset)
-
-    def close_sent(self) -> None:
-        """The memfds have gone to the process: our mappings suffice."""
-        for fd in self.fds:
-            os.close(fd)
-        self.fds.clear()
-
-    def close(self) -> None:
-        """Unmaps everything; no arbiter may know the pages any more."""
-        self.close_sent()
-        for bell in self.bells:
-            os.close(bell)
-        self.bells.clear()
-        self.header = self._control = self._report = None
-        for memory in self._maps:
-            memory.close()
-        self._maps.clear()
-
-
 @dataclass(eq=False, slots=True)
 class Peer:
     """One connection: silent at first, then attached (process_id set) until it is gone."""
@@ -226,7 +108,7 @@ class Tenants:
 
     def __init__(self, directory: Path, node: str, mode: str, backend: Backend) -> None:
         self._directory = directory
-        self._node = node.encode()[: lib.VG_NAME_BYTES - 1]
+        self._node = node
         self.mode = mode
         self._backend = backend
         self._loop = asyncio.get_running_loop()
@@ -238,7 +120,7 @@ class Tenants:
         self.mode = mode
         for peer in self._peers.values():
             if peer.pages:
-                peer.pages.header.mode = _MODES[mode]
+                peer.pages.header.mode = MODES[mode]
 
     # ---- sockets ----
 
@@ -351,14 +233,14 @@ class Tenants:
                 self._admit(peer, request)
         except Refusal as refusal:
             self._backend.refused(peer.slice_name, peer.pid, str(refusal))
-            self._send(peer, self._reply(refusal.status, str(refusal)), [])
+            self._send(peer, reply_bytes(self._node, self.mode, refusal.status, str(refusal)), [])
             self._close_peer(peer)
 
     def _answer_query(self, peer: Peer) -> None:
         found = self._backend.look(peer.slice_name, peer.uid)
         if isinstance(found, Denied):
-            raise Refusal(_STATUS.get(found.reason, lib.VG_ATTACH_DENIED), found.message)
-        self._send(peer, self._reply(lib.VG_ATTACH_OK, "", found), [])
+            raise Refusal.of(found)
+        self._send(peer, self._yes(found), [])
         self._send(peer, self._usage(found), [])
         self._close_peer(peer)
 
@@ -379,10 +261,10 @@ class Tenants:
         held = held_of(request)
         resumed, holder = request.resume == lib.VG_ATTACH_RESUME, request.resume == lib.VG_ATTACH_HOLD
         self._replace_old(peer, resumed)
-        program = _text(bytes(ffi.buffer(request.program)))
+        program = clean_text(bytes(ffi.buffer(request.program)))
         answer = self._backend.attach(Greeting(peer.slice_name, peer.pid, peer.uid, program, resumed, holder, held))
         if isinstance(answer, Denied):
-            raise Refusal(_STATUS.get(answer.reason, lib.VG_ATTACH_DENIED), answer.message)
+            raise Refusal.of(answer)
         peer.process_id, peer.holder = answer.process.process_id, holder
         self._peers[peer.process_id] = peer
         try:
@@ -390,10 +272,10 @@ class Tenants:
         except OSError as error:
             text = f"attach: the daemon is out of resources ({error.strerror}): see its log and LimitNOFILE"
             self._backend.refused(peer.slice_name, peer.pid, text)
-            self._send(peer, self._reply(lib.VG_ATTACH_FULL, text), [])
+            self._send(peer, reply_bytes(self._node, self.mode, lib.VG_ATTACH_FULL, text), [])
             self._backend.gone(peer.process_id)
             return
-        if not self._send(peer, self._reply(lib.VG_ATTACH_OK, "", answer), fds):
+        if not self._send(peer, self._yes(answer), fds):
             self._backend.gone(peer.process_id)
             return
         if peer.pages:
@@ -409,7 +291,7 @@ class Tenants:
 
     def _give_pages(self, peer: Peer, answer: Admission) -> list[int]:
         shares = answer.slice.shares
-        peer.pages = pages = Pages(len(shares), _MODES[self.mode])
+        peer.pages = pages = Pages(len(shares), MODES[self.mode])
         for index, share in enumerate(shares):
             device = share.device_uuid
             held = answer.held.get(device, 0)
@@ -417,23 +299,8 @@ class Tenants:
             peer.devices += (device,)
         return [*pages.fds, *pages.bells]
 
-    def _reply(self, status: int, text: str, answer: Admission | None = None) -> bytes:
-        reply = ffi.new("struct vg_attach_reply *")
-        reply.magic, reply.abi_version = lib.VG_ABI_MAGIC, lib.VG_ABI_VERSION
-        reply.bytes, reply.status, reply.mode = ffi.sizeof(reply[0]), status, _MODES[self.mode]
-        reply.node = self._node
-        reply.text = text.encode()[: lib.VG_TEXT_BYTES - 1]
-        if answer:
-            reply.process_id = answer.process.process_id
-            reply.slice = answer.slice.name.encode()[: lib.VG_NAME_BYTES - 1]
-            reply.device_count = len(answer.slice.shares)
-            for entry, share in zip(reply.devices, answer.slice.shares, strict=False):
-                device = answer.devices[share.device_uuid]
-                ffi.buffer(entry.uuid)[:] = uuid_bytes(share.device_uuid)
-                entry.min_milli, entry.max_milli = share.min_milli, share.max_milli
-                entry.mem_min_bytes, entry.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
-                entry.context_bytes, entry.granule_bytes = device.context_bytes, device.granule_bytes
-        return bytes(ffi.buffer(reply))
+    def _yes(self, answer: Admission) -> bytes:
+        return slice_reply_bytes(self._node, self.mode, answer.process.process_id, answer.slice, answer.devices)
 
     def _send(self, peer: Peer, message: bytes, fds: list[int]) -> bool:
         try:

@@ -1,0 +1,60 @@
+"""What a scrape of the metrics shows, put together from the state and the shells' readings. No decisions, no IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from vgpud.core.model import Device, Share, Slice, State
+from vgpud.core.observed import DeviceSample, Reading, SliceSample, SliceStats, Snapshot
+from vgpud.core.units import MILLI_PER_DEVICE
+
+_NS_PER_S = 1e9
+
+
+def take_snapshot(
+    state: State,
+    node: str,
+    version: str,
+    readings: Mapping[str, Reading],
+    stats: Callable[[int, str], SliceStats],
+) -> Snapshot:
+    """Everything at one moment. `stats`: counters of a slice's serial number on a device."""
+    nothing = Reading(None, None)
+    devices = [_device(d, readings.get(d.uuid, nothing), state) for d in state.devices.values()]
+    slices = [
+        _slice(made, share, state.devices.get(share.device_uuid), stats(made.serial, share.device_uuid))
+        for made in state.slices.values()
+        for share in made.shares
+    ]
+    clients = sum(not p.holder for p in state.processes.values())
+    return Snapshot(node, version, tuple(devices), tuple(slices), len(state.slices), clients)
+
+
+def _device(device: Device, reading: Reading, state: State) -> DeviceSample:
+    return DeviceSample(
+        uuid=device.uuid,
+        index=device.index,
+        name=device.name,
+        simulated=device.simulated,
+        memory_total_bytes=device.memory_bytes,
+        memory_used_bytes=reading.used_bytes,
+        utilization_ratio=reading.utilization_ratio,
+        allocated_gpus=state.reserved(device.uuid)[0] / MILLI_PER_DEVICE,
+    )
+
+
+def _slice(made: Slice, share: Share, device: Device | None, now: SliceStats) -> SliceSample:
+    return SliceSample(
+        slice_name=made.name,
+        uuid=share.device_uuid,
+        index=device.index if device else -1,
+        min_gpus=share.min_milli / MILLI_PER_DEVICE,
+        max_gpus=share.max_milli / MILLI_PER_DEVICE,
+        memory_limit_bytes=share.mem_max_bytes,
+        memory_used_bytes=now.mem_used_bytes,
+        share_ratio=now.share_ratio,
+        charged_s=now.charged_ns / _NS_PER_S,
+        throttled_s=now.throttled_ns / _NS_PER_S,
+        denied=now.mem_denied,
+        overruns=now.overruns,
+    )
