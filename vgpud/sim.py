@@ -6,19 +6,22 @@ Used by tests, benchmarks and the demo. The simulated driver is chosen only by a
 from __future__ import annotations
 
 import os
+import re
 import select
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
-from vgpud import paths
+from vgpud import elf, paths
 from vgpud.busylog import Span, read_busy_log
 from vgpud.errors import ConfigError, DriverError, VgpudError
 
 READY_SECONDS = 20.0
 STOP_SECONDS = 5.0
 CONFIG_NAME = "sim.conf"
+COMPLAINTS_NAME = "stderr"
 
 
 def environment(directory: Path, base: Mapping[str, str] | None = None, lib_dir: Path | None = None) -> dict[str, str]:
@@ -31,6 +34,17 @@ def environment(directory: Path, base: Mapping[str, str] | None = None, lib_dir:
     env["LD_LIBRARY_PATH"] = f"{found}:{env['LD_LIBRARY_PATH']}" if env.get("LD_LIBRARY_PATH") else found
     env["VGPU_SIM_DIR"] = str(directory)
     return env
+
+
+def coverage(lib_dir: Path | None = None) -> dict[str, bool]:
+    """Every entry point of the simulated driver, by name, and whether it does something.
+
+    False: it answers CUDA_ERROR_NOT_SUPPORTED. The generated stubs are weak symbols; what is written replaces them.
+    Raises ElfError or OSError when the library cannot be read.
+    """
+    library = elf.Elf((lib_dir or paths.sim_lib_dir()) / "libcuda.so.1")
+    names = (symbol for symbol in library.symbols() if symbol.exported and re.match("cu[A-Z]", symbol.name))
+    return {symbol.name: symbol.binding != elf.STB_WEAK for symbol in sorted(names, key=lambda symbol: symbol.name)}
 
 
 class SimulatedDevice:
@@ -72,29 +86,32 @@ class SimulatedDevice:
         config = self.directory / CONFIG_NAME
         config.write_text("".join(f"{key} = {value}\n" for key, value in self._config.items()))
         command = [str(server), "--dir", str(self.directory), "--config", str(config)]
-        self._process = subprocess.Popen(
-            [*command, "--foreground", "--exit-on-stdin-eof"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        with (self.directory / COMPLAINTS_NAME).open("wb") as complaints:
+            self._process = self._popen(command, complaints)
         try:
             self._wait_ready(self._process)
         except VgpudError:
             self.stop()
             raise
 
+    @staticmethod
+    def _popen(command: list[str], complaints: BinaryIO) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*command, "--foreground", "--exit-on-stdin-eof"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+        )
+
     def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
-        assert process.stderr
         readable, _, _ = select.select([process.stdout], [], [], READY_SECONDS)
         if not readable:
             raise DriverError(f"{self.directory}: vgpu-simd is not ready after {READY_SECONDS:.0f} s")
         if process.stdout.readline():
             return
         code = process.wait()
-        said = process.stderr.read().decode(errors="replace").strip()
-        raise (ConfigError if code == 2 else DriverError)(said or f"vgpu-simd ended with {code}")
+        raise (ConfigError if code == 2 else DriverError)(self.complaints().strip() or f"vgpu-simd ended with {code}")
 
     def stop(self) -> None:
         """Stops the server; programs on it get CUDA_ERROR_DEVICE_UNAVAILABLE from then on. Twice does no harm."""
@@ -106,18 +123,19 @@ class SimulatedDevice:
         if process is None:
             return 0, ""
         assert process.stdin
-        assert process.stderr
+        assert process.stdout
         process.stdin.close()  # its lifeline
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        said = process.stderr.read().decode(errors="replace")
-        for stream in (process.stdout, process.stderr):
-            if stream:
-                stream.close()
-        return process.returncode, said
+        process.stdout.close()
+        return process.returncode, self.complaints()
+
+    def complaints(self) -> str:
+        """What the server has written to its standard error."""
+        return (self.directory / COMPLAINTS_NAME).read_text(errors="replace")
 
     def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
         """The environment for programs on this device."""

@@ -1,7 +1,7 @@
 """Writes shim/gen/simgpu_names.c: which entry point answers to which name and version, and the names of error codes.
 
-`python shim/simgpu/names.py CUDA_INCLUDE_FOLDER` at development time; the output is committed. cudaTypedefs.h gives
-the version with which every form of an entry point came (PFN_cuMemAlloc_v3020); the forms of one name, sorted by
+`python shim/simgpu/names.py CUDA_INCLUDE_FOLDER [OUTPUT]` at development time; the output is committed. cudaTypedefs.h
+gives the version with which every form of an entry point came (PFN_cuMemAlloc_v3020); the forms of one name, sorted by
 version, are the forms of the ABI (cuMemAlloc, cuMemAlloc_v2), sorted by number.
 """
 
@@ -97,9 +97,10 @@ def render(include: Path) -> str:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
-        sys.exit("usage: names.py CUDA_INCLUDE_FOLDER (where cudaTypedefs.h lies)")
-    OUTPUT.write_text(render(Path(sys.argv[1])))
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: names.py CUDA_INCLUDE_FOLDER [OUTPUT]: the folder is where cudaTypedefs.h of CUDA 13.0 lies")
+    output = Path(sys.argv[2]) if len(sys.argv) == 3 else OUTPUT
+    output.write_text(render(Path(sys.argv[1])))
 
 
 if __name__ == "__main__":

@@ -5,17 +5,26 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from vgpud.errors import ConfigError, DriverError
+from vgpud.sim import coverage
 
-from .conftest import LIB, MakeDevice, MakeProgram, run
+from .conftest import LIB, ROOT, MakeDevice, MakeProgram, run
+
+TOOLKITS = [Path("/usr/local/cuda-13.0/include")]
 
 
 def test_memory_is_exact(device: MakeDevice, program: MakeProgram) -> None:
     made = device(memory_bytes="1G", context_bytes="64M")
     assert run(program("memory"), made) == "ok\n"
+
+
+def test_two_devices(device: MakeDevice, program: MakeProgram) -> None:
+    assert run(program("two_devices"), device(devices=2)) == "ok\n"
 
 
 @pytest.mark.parametrize("name", ["order", "copies", "states"])
@@ -107,3 +116,22 @@ def test_library_starts_nothing_by_itself() -> None:
     found = re.search(r"INIT_ARRAYSZ\)\s+(\d+)", _dynamic())
     assert found and int(found[1]) == 8
     assert set(re.findall(r"NEEDED.*\[(.*)\]", _dynamic())) <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+
+
+def test_coverage_tells_stubs_from_what_is_written() -> None:
+    known = coverage()
+    assert len(known) > 600
+    assert known["cuMemAlloc_v2"]
+    assert known["cuLaunchKernel"]
+    assert not known["cuTexRefCreate"]
+
+
+def test_generated_names_are_current(tmp_path: Path) -> None:
+    include = next((p for p in TOOLKITS if (p / "cudaTypedefs.h").exists()), None)
+    if include is None:
+        pytest.skip("no CUDA 13.0 toolkit here: its cudaTypedefs.h is what the table is made of")
+    committed = ROOT / "shim" / "gen" / "simgpu_names.c"
+    made = tmp_path / "names.c"
+    script = ROOT / "shim" / "simgpu" / "names.py"
+    subprocess.run([sys.executable, str(script), str(include), str(made)], check=True)
+    assert made.read_text() == committed.read_text()

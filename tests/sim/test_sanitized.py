@@ -1,4 +1,4 @@
-"""The server under AddressSanitizer and UndefinedBehaviorSanitizer: the same programs, and what goes wrong on purpose."""
+"""The server under AddressSanitizer and UndefinedBehaviorSanitizer: the same programs, and faults on purpose."""
 
 from __future__ import annotations
 

@@ -21,15 +21,28 @@ static int page_open(int directory) {
   return server.page == MAP_FAILED || server.page_fd_readonly < 0 ? -errno : 0;
 }
 
+static int log_open(int directory, struct device *device) {
+  char name[32];
+  snprintf(name, sizeof name, "busy-%u.log", device->index);
+  device->log_fd = openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
+  device->log_bytes = 0;
+  return device->log_fd < 0 ? -errno : 0;
+}
+
+/* A device that runs for days: the log goes on in a new file, the last one is kept. */
+static void log_rotate(struct device *device) {
+  char name[32], old[40];
+  snprintf(name, sizeof name, "busy-%u.log", device->index);
+  snprintf(old, sizeof old, "%s.old", name);
+  close(device->log_fd);
+  if (renameat(server.directory, name, server.directory, old) < 0 || log_open(server.directory, device) < 0)
+    fprintf(stderr, "vgpu-simd: busy log of device %u: %s: it ends here\n", device->index, strerror(errno));
+}
+
 static int logs_open(int directory) {
-  for (uint32_t i = 0; i < server.config.device_count; i++) {
-    char name[32];
-    snprintf(name, sizeof name, "busy-%u.log", i);
-    server.devices[i].log_fd =
-        openat(directory, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (server.devices[i].log_fd < 0) return -errno;
-  }
-  return 0;
+  int rc = 0;
+  for (uint32_t i = 0; rc == 0 && i < server.config.device_count; i++) rc = log_open(directory, &server.devices[i]);
+  return rc;
 }
 
 static void page_fill(void) {
@@ -71,6 +84,8 @@ static void buffer_write(struct device *device) {
   if (bytes && write(device->log_fd, device->buffer, bytes) != (ssize_t)bytes)
     fprintf(stderr, "vgpu-simd: busy log of device %u: %s: records are lost\n", device->index, strerror(errno));
   device->buffered = 0;
+  device->log_bytes += bytes;
+  if (device->log_bytes > BUSY_FILE_BYTES) log_rotate(device);
 }
 
 static void open_close(struct device *device) {

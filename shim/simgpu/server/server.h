@@ -20,7 +20,8 @@
 #define BUSY_JOIN_NS 1000000ull /* spans of one context within this become one record of the busy log */
 #define BUSY_GAP_NS 200000ull   /* ... when they are not further apart than this */
 #define BUSY_BUFFER 512
-#define BUSY_WRITE_NS 10000000ull /* records are written at least this often */
+#define BUSY_FILE_BYTES (256ull << 20) /* then a new file begins: three hours of a saturated device */
+#define BUSY_WRITE_NS 10000000ull      /* records are written at least this often */
 
 struct config_device {
   char name[64];
@@ -111,6 +112,7 @@ struct device {
   struct copy_engine engines[SIM_COPY_ENGINES];
   /* report.c */
   int log_fd;
+  uint64_t log_bytes;
   struct sim_busy open; /* record that still grows; pid 0 = none */
   uint64_t open_end_ns;
   struct sim_busy buffer[BUSY_BUFFER];
