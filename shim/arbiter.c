@@ -92,6 +92,7 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
   slice->busy_total_ns += busy_ns - before_ns;
   bool open = (process->published_word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
   uint32_t quiet_word = open ? VG_LOAD(&report->given_up_word) : VG_LOAD(&report->drained_word);
+  if (!open && VG_LOAD(&report->noticed_word) == process->published_word) slice->noticed = true;
   if (quiet_word != process->published_word || process->published_word != slice->word) slice->quiet = false;
   uint64_t drained_ns = VG_LOAD(&report->drained_ns);
   if (!open && drained_ns > slice->drained_ns) slice->drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
@@ -100,7 +101,7 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
 static void read_all(struct vg_arbiter *arbiter, uint64_t now_ns) {
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     struct vg_core_slice *slice = &arbiter->core.slices[i];
-    slice->attached = slice->wants = slice->outstanding = false;
+    slice->attached = slice->wants = slice->outstanding = slice->noticed = false;
     slice->quiet = true;
     slice->drained_ns = slice->close_ns;
   }

@@ -8,6 +8,7 @@
 /* Debt is bounded: a single kernel of a minute must not shut its owner out for an hour. */
 #define DEBT_MAX_NS 1000000000ll
 #define ARREARS_FACTOR 10
+#define STOPPED_NS 50000000ull /* without notice for so long: it does not run */
 /* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
 #define WAKE_GRACE_NS 500000ull
 
@@ -80,8 +81,16 @@ static bool occupies(const struct vg_core_slice *slice) {
   return slice->present && slice->state != VG_CORE_SHUT;
 }
 
+/* Does it run beside others? A process that does not even notice that its gate was shut is a stopped one: what it had
+ * launched is bounded and soon over, so it stops counting. */
+static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (!occupies(slice)) return false;
+  return slice->state != VG_CORE_OVERLAP || slice->noticed || now_ns < slice->close_ns + STOPPED_NS;
+}
+
 static bool waits(const struct vg_core_slice *slice) {
-  return slice->present && slice->wants && slice->state != VG_CORE_OPEN;
+  if (!slice->present || !slice->wants || slice->state == VG_CORE_OPEN) return false;
+  return slice->state == VG_CORE_SHUT || slice->noticed;
 }
 
 static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
@@ -114,7 +123,7 @@ static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice 
 static void charge_all(struct vg_core *core, uint64_t now_ns) {
   uint64_t passed_ns = now_ns - core->last_ns;
   int occupants = 0;
-  for (int i = 0; i < core->slice_count; i++) occupants += occupies(&core->slices[i]);
+  for (int i = 0; i < core->slice_count; i++) occupants += shares_device(&core->slices[i], now_ns);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
@@ -123,7 +132,7 @@ static void charge_all(struct vg_core *core, uint64_t now_ns) {
     slice->cap_ns = min_i64(slice->cap_ns + scaled(passed_ns, slice->params.max_milli), cap_depth(core, slice));
     uint64_t busy_ns = slice->busy_total_ns - slice->busy_seen_ns;
     slice->busy_seen_ns = slice->busy_total_ns;
-    if (!occupies(slice)) continue;
+    if (!shares_device(slice, now_ns)) continue;
     uint64_t used_ns = busy_ns < passed_ns ? busy_ns : passed_ns;
     if (other_waits(core, slice)) {
       used_ns = passed_ns;
@@ -194,7 +203,7 @@ static bool active_holder(const struct vg_core *core, const struct vg_core_slice
 
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!slice->present || !has_cap(core, slice)) return false;
-  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : slice->wants;
+  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : waits(slice);
 }
 
 static bool owed(const struct vg_core_slice *slice) {

@@ -87,6 +87,7 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
   if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->drained_word) == word) return FOREVER;
   if (gate->drain == VG_DRAIN_NONE || gate->drain_word != word) {
     VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+    VG_STORE(&VG_LOAD(&device->report)->noticed_word, word);
     gate->drain = VG_DRAIN_IN_FLIGHT;
     gate->drain_word = word;
     gate->drain_begun_ns = now_ns;

@@ -167,7 +167,9 @@ struct vg_report_device {
   uint64_t want_bytes;     /* further credit asked for by want_seq */
   uint32_t want_seq;
   uint32_t contexts;
-  uint64_t denied; /* allocations refused by the ledger */
+  uint64_t denied;       /* allocations refused by the ledger */
+  uint32_t noticed_word; /* the gate word (closed) that the helper has seen: a stopped process does not */
+  uint32_t padding;
 };
 
 #endif

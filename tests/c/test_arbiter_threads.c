@@ -43,6 +43,7 @@ static void work(struct tenant *tenant) {
   uint32_t word = VG_LOAD(&tenant->control.gate);
   if ((word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED) {
     VG_STORE(&tenant->report.drained_ns, vg_prim_now_ns());
+    VG_STORE(&tenant->report.noticed_word, word);
     VG_STORE(&tenant->report.drained_word, word);
     VG_STORE(&tenant->report.waiting, 1);
     vg_prim_eventfd_ring(tenant->doorbell_fd);

@@ -117,6 +117,7 @@ static void *neighbouring(void *unused) {
     VG_STORE(&neighbour.report.waiting, !open);
     if (!open) {
       VG_STORE(&neighbour.report.drained_ns, now_ns);
+      VG_STORE(&neighbour.report.noticed_word, word);
       VG_STORE(&neighbour.report.drained_word, word);
     }
     vg_prim_eventfd_ring(neighbour_doorbell_fd);

@@ -78,6 +78,7 @@ class Tenant:
     busy_total_ns: int = 0
     drained_ns: int = 0
     quiet: bool = False
+    stopped: bool = False
     word: int = 0
     trace: list[float] = field(default_factory=list)
 
@@ -111,7 +112,7 @@ class World:
 
     def _launch(self, tenant: Tenant) -> None:
         bound_ns = self.row(tenant).bound_ns
-        while tenant.active(self.now_ns) and tenant.queue_ns < bound_ns:
+        while tenant.active(self.now_ns) and tenant.queue_ns < bound_ns and not tenant.stopped:
             tenant.queue_ns += tenant.kernel_ns
 
     def _run_device(self) -> None:
@@ -132,7 +133,8 @@ class World:
             row.attached = True
             row.wants = tenant.active(self.now_ns) and not is_open
             row.outstanding = tenant.queue_ns > 0
-            row.quiet = tenant.queue_ns == 0 and (not is_open or not tenant.active(self.now_ns))
+            row.quiet = tenant.queue_ns == 0 and (not is_open or not tenant.active(self.now_ns)) and not tenant.stopped
+            row.noticed = not tenant.stopped
             row.drained_ns = tenant.drained_ns
             row.busy_total_ns = tenant.busy_total_ns
         self.deadline_ns = self.lib.vg_core_step(self.core, self.now_ns)

@@ -79,6 +79,17 @@ def test_nobody_waits_longer_for_a_drain_than_bound_and_overrun() -> None:
     assert world.row(tenants[0]).state == OVERLAP
 
 
+def test_a_stopped_tenant_costs_the_others_next_to_nothing() -> None:
+    tenants = [Tenant(1, 500, 1000), Tenant(2, 500, 500)]
+    world = run(tenants, 2)
+    tenants[0].stopped = True
+    world.run(5 * SECOND)
+    assert world.shares(3 * SECOND, 5 * SECOND) == pytest.approx([0, 0.5], abs=0.01)  # nor may the other exceed its cap
+    tenants[0].stopped = False
+    world.run(8 * SECOND)
+    assert world.shares(7 * SECOND, 8 * SECOND) == pytest.approx([0.5, 0.5], abs=0.02)
+
+
 def test_alone_with_max_of_the_whole_device_the_gate_is_solo_until_a_second_tenant_attaches() -> None:
     world = run([Tenant(1, 500, 1000)], 1)
     assert world.tenants[0].word & 3 == 2

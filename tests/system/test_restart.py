@@ -1,0 +1,42 @@
+"""The daemon may die: tenants go on by the timetable, come back to the next daemon and are held to their slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vgpud.cli.own_system import OwnSystem, Part, wait_for
+
+from .conftest import shares, started
+
+MEMORY = ("--mem", "1G")
+
+
+def test_tenants_survive_a_killed_daemon_and_return(system: OwnSystem, tenant: Callable[..., Part]) -> None:
+    system.vgpu("slice", "create", "quarter", "--gpus", "0.25", *MEMORY)
+    system.vgpu("slice", "create", "rest", "--gpus", "0.75", *MEMORY)
+    parts = [tenant("quarter"), tenant("rest")]
+    pids = [started(part)["pid"] for part in parts]
+    assert system.daemon
+    system.daemon.kill()
+    small, big = shares(system, pids, 3)
+    assert small > 0.08 and big > 0.35 and 1.5 < big / small < 6
+    system.start_daemon()
+    with system.client() as client:
+        wait_for("the tenants' return", lambda: {p.pid for p in client.processes()} == set(pids))
+        assert all(p.resumed for p in client.processes())
+    small, big = shares(system, pids, 4)
+    assert small + big > 0.7 and 2 < big / small < 4.5
+    for part in parts:
+        part.check()
+
+
+def test_a_stopped_daemon_is_coasted_over_and_believed_again(system: OwnSystem, tenant: Callable[..., Part]) -> None:
+    part = tenant("alone", "--gpus", "0.5", "--max", "1", *MEMORY)
+    pid = started(part)["pid"]
+    assert system.daemon
+    system.daemon.stop()  # an orderly end
+    assert shares(system, [pid], 2)[0] > 0.6  # alone with max 1: coasting is free
+    system.start_daemon()
+    with system.client() as client:
+        wait_for("the tenant's return", lambda: [p.pid for p in client.processes()] == [pid])
+    assert shares(system, [pid], 2)[0] > 0.6

@@ -1,0 +1,84 @@
+"""Two tenants through daemon, arbiter and shim on one simulated device. Shares come from the device's own log; limits
+are wide, since test machines are busy: the exact figures are in benchmarks/.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+from vgpud.cli.own_system import OwnSystem, Part, wait_for
+
+from .conftest import shares, started
+
+Tenant = Callable[..., Part]
+MEMORY = ("--mem", "1G")
+
+
+def test_two_saturating_tenants_share_as_their_slices_say(system: OwnSystem, tenant: Tenant) -> None:
+    pair = [tenant("quarter", "--gpus", "0.25", *MEMORY), tenant("rest", "--gpus", "0.75", *MEMORY)]
+    small, big = shares(system, [started(part)["pid"] for part in pair], 4)
+    assert small + big > 0.7
+    assert 2 < big / small < 4.5
+
+
+def test_a_cap_holds_alone_and_a_live_change_moves_it(system: OwnSystem, tenant: Tenant) -> None:
+    pid = started(tenant("capped", "--gpus", "0.3", *MEMORY))["pid"]
+    assert 0.2 < shares(system, [pid], 3)[0] < 0.36
+    system.vgpu("slice", "set", "capped", "--min", "0.6", "--max", "0.6")
+    assert 0.45 < shares(system, [pid], 3)[0] < 0.68
+
+
+def test_idle_time_is_borrowed_and_given_back(system: OwnSystem, tenant: Tenant) -> None:
+    borrower = started(tenant("borrower", "--gpus", "0.25", "--max", "1.0", *MEMORY))["pid"]
+    assert shares(system, [borrower], 2)[0] > 0.8
+    owner = started(tenant("owner", "--gpus", "0.75", *MEMORY))["pid"]
+    borrowed, owned = shares(system, [borrower, owner], 4)
+    assert owned > 0.55 and borrowed < 0.45
+
+
+def test_a_stopped_holder_does_not_stop_the_other(system: OwnSystem, tenant: Tenant) -> None:
+    stopped, other = (
+        tenant("stopped", "--gpus", "0.5", *MEMORY),
+        tenant("other", "--gpus", "0.5", "--max", "1", *MEMORY),
+    )
+    stopped_pid, other_pid = started(stopped)["pid"], started(other)["pid"]
+    os.kill(stopped_pid, signal.SIGSTOP)
+    try:
+        assert shares(system, [other_pid], 3)[0] > 0.6
+    finally:
+        os.kill(stopped_pid, signal.SIGCONT)
+    before = started(stopped)["completed"]
+    wait_for("the stopped tenant", lambda: started(stopped)["completed"] > before)
+
+
+def test_a_killed_tenant_leaves_everything_to_the_others(system: OwnSystem, tenant: Tenant) -> None:
+    killed, other = tenant("killed", "--gpus", "0.5", *MEMORY), tenant("other", "--gpus", "0.5", "--max", "1", *MEMORY)
+    killed_pid, other_pid = started(killed)["pid"], started(other)["pid"]
+    os.kill(killed_pid, signal.SIGKILL)
+    assert killed.process.wait(20) == 128 + signal.SIGKILL
+    assert shares(system, [other_pid], 2)[0] > 0.75
+    with system.client() as client:
+        wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["other"])
+
+
+def test_two_processes_of_a_slice_count_as_one_tenant(system: OwnSystem, tenant: Tenant) -> None:
+    system.vgpu("slice", "create", "pair", "--gpus", "0.5", "--mem", "2G")
+    parts = [tenant("pair"), tenant("pair"), tenant("single", "--gpus", "0.5", *MEMORY)]
+    one, two, single = shares(system, [started(part)["pid"] for part in parts], 4)
+    assert 0.5 < (one + two) / single < 1.7
+
+
+def test_streams_that_wait_for_each_other_end_hooked_as_unhooked(
+    system: OwnSystem, tenant: Tenant, programs: dict[str, str]
+) -> None:
+    unhooked = [sys.executable, "-m", "vgpud.cli.main", "sim", "run", "--dir", str(system.sim_dir), "--"]
+    subprocess.run([*unhooked, programs["wait_value"]], env=system.env, check=True, timeout=60)
+    alone = system.run("alone", ("--gpus", "0.5", *MEMORY), [programs["wait_value"]])
+    assert alone.process.wait(60) == 0
+    started(tenant("neighbour", "--gpus", "0.5", *MEMORY))
+    beside = system.run("beside", ("--gpus", "0.5", *MEMORY), [programs["wait_value"]])
+    assert beside.process.wait(60) == 0
