@@ -15,6 +15,7 @@ from tests.clients.conftest import PROGRAMS, SIM, client_environment, run_python
 from vgpud.cli.own_system import OwnSystem
 
 pytest.importorskip("pynvml", reason="needs the package nvidia-ml-py")
+RUN = (sys.executable, "-m", "vgpud.cli.main", "run")
 VIEW = PROGRAMS / "nvml_view.py"
 MIB = 1 << 20
 INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 2, 4, 6, 9
@@ -27,7 +28,7 @@ def view(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> di
 
 
 def in_slice(*options: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "vgpud.cli.main", "run", *options, "--")
+    return (*RUN, *options, "--")
 
 
 def test_without_a_server(tmp_path: Path) -> None:
@@ -56,6 +57,18 @@ def test_slice_shows_only_its_own(system: OwnSystem) -> None:
     assert seen["beyond"] == INVALID_ARGUMENT
     assert seen["set_mode"] == NO_PERMISSION
     assert sorted(seen["foreign"]) == [0, NOT_FOUND]
+
+
+def test_slice_of_several_devices(make_system: Callable[..., OwnSystem]) -> None:
+    """2.5 of five devices: NVML and CUDA number the same three devices alike, whatever else the machine has."""
+    system = make_system({"devices": "5", "memory_bytes": "2G"})
+    everything = view(system)
+    system.vgpu("slice", "create", "first", "--gpus", "0.7")  # so that the next slice does not begin at device 0
+    seen = view(system, *in_slice("--gpus", "2.5"), arguments=("--cuda", *everything["uuids"]))
+    assert len(seen["uuids"]) == 3 and seen["cuda_uuids"] == seen["uuids"]
+    assert seen["indices"] == [0, 1, 2]
+    assert sorted(seen["totals"]) == [everything["totals"][0] // 2, *[everything["totals"][0]] * 2]
+    assert sorted(seen["foreign"]) == [0, 0, 0, NOT_FOUND, NOT_FOUND]
 
 
 def test_looking_makes_no_tenant(system: OwnSystem) -> None:

@@ -10,6 +10,17 @@ import time
 import pynvml
 
 
+def cuda_uuids() -> list[str]:
+    """The devices as CUDA shows them, in its order."""
+    import uuid
+
+    from cuda.bindings import driver
+
+    assert int(driver.cuInit(0)[0]) == 0
+    count = driver.cuDeviceGetCount()[1]
+    return [f"GPU-{uuid.UUID(bytes=bytes(driver.cuDeviceGetUuid(i)[1].bytes))}" for i in range(count)]
+
+
 def code(function, *arguments) -> int:
     """The NVML code of a call, 0 for success."""
     try:
@@ -57,8 +68,10 @@ def main() -> None:
         "pids": [[p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(h)] for h in handles],
         "beyond": code(pynvml.nvmlDeviceGetHandleByIndex, len(handles)),
         "set_mode": code(pynvml.nvmlDeviceSetComputeMode, handles[0], 0),
-        "foreign": [code(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in sys.argv[1:] if uuid != "--use"],
+        "foreign": [code(pynvml.nvmlDeviceGetHandleByUUID, uuid) for uuid in sys.argv[1:] if uuid.startswith("GPU-")],
     }
+    if "--cuda" in sys.argv:
+        view["cuda_uuids"] = cuda_uuids()
     pynvml.nvmlShutdown()
     print(json.dumps(view))
 
