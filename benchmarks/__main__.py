@@ -5,7 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("preload_startup", "launch_overhead", "alloc_overhead", "memory_exact", "daemon_restart", "clients", "shares")
+NAMES = (
+    "preload_startup",
+    "launch_overhead",
+    "alloc_overhead",
+    "memory_exact",
+    "daemon_control",
+    "daemon_restart",
+    "clients",
+    "shares",
+)
 
 
 def main() -> int:

@@ -90,12 +90,12 @@ class Progress:
             values["loss"] = loss
         self.line("progress", **values)
 
-    def more(self) -> bool:
-        """Whether another step is wanted."""
+    def more(self, queued: int = 0) -> bool:
+        """Whether another step is wanted. queued: steps begun, where some are not counted as done yet."""
         seconds = (time.monotonic_ns() - self.begin_ns) / 1e9
         if self.stopped or (self.args.seconds > 0 and seconds >= self.args.seconds):
             return False
-        return bool(self.args.steps <= 0 or self.steps < self.args.steps)
+        return bool(self.args.steps <= 0 or max(queued, self.steps) < self.args.steps)
 
     def end(self, **values: object) -> None:
         """The last line: everything that was queued has completed."""

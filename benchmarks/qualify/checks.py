@@ -109,7 +109,9 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
     module = [python, "-m", f"benchmarks.cifar.train_{framework}"]
     cache = paths.make_private_dir(paths.cache_dir()) / "tinygrad.db"
     model = harness.ROOT / "benchmarks" / "cifar" / "kernels.model"
-    extra = {"PYTHONPATH": str(harness.ROOT), "CACHEDB": str(cache), "VGPU_SIM_KERNELS": str(model)}
+    extra = {"PYTHONPATH": str(harness.ROOT), "CACHEDB": str(cache)}
+    if own.simulated:
+        extra |= {"VGPU_SIM_KERNELS": str(model), "NOOPT": "1", "PARALLEL": "0"}
     fixed = [*module, "--steps", str(TRAIN_STEPS), "--report-every", "5"]
     plain = subprocess.run(
         fixed, env={**unhooked(own), **extra}, capture_output=True, text=True, timeout=180, check=False

@@ -95,5 +95,5 @@ def test_the_table_names_phase_share_and_memory() -> None:
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(demo_view.final_table("SIMULATED thing", [row(EXACT, 0.21)], 3.0))
     text = console.export_text()
-    for part in ("SIMULATED thing", "0.25..0.25", "21.0%", "50%", units.format_bytes(1 << 30)):
+    for part in ("SIMULATED thing", "0.25..0.25", "25%", "21.0%", "50%", units.format_bytes(1 << 30)):
         assert part in text

@@ -59,24 +59,24 @@ def live_frame(
 
 def final_table(title: str, rows: Sequence[Row], limit_pp: float) -> RenderableType:
     """The result, a line per phase and tenant; a share that is off by more than limit_pp is red."""
+    from rich import box
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("phase", "tenant"):
-        table.add_column(column)
-    columns = ("SM time min..max", "share wanted", "share got", "samples/s", "of alone", "memory limit", "memory peak")
-    for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, no_wrap=True)
+    for column in ("SM min..max", "wanted", "got", "samples/s", "of alone", "mem limit", "peak"):
+        table.add_column(column, justify="right", no_wrap=True)
     for index, row in enumerate(rows):
         style = "red" if row.off_pp() > limit_pp else ""
         low, high = row.wanted.least, row.wanted.most
-        wanted = f"{low:.0%}" if low == high else f">= {low:.0%}"
+        wanted = f"{low:.0%}" if low == high else f">={low:.0%}" if low > 0 else "-"
         first = index == 0 or rows[index - 1].phase != row.phase
         last = index + 1 == len(rows) or rows[index + 1].phase != row.phase
         table.add_row(
             row.phase if first else "",
             row.tenant,
-            f"{row.wanted.minimum:.2f}..{row.wanted.maximum:.2f}",
+            f"{row.wanted.minimum:g}..{row.wanted.maximum:g}",
             wanted,
             f"{row.got:.1%}",
             f"{row.rate:,.0f}",
@@ -111,12 +111,15 @@ def plot(
     for index, (name, begin_s, end_s) in enumerate(phases):
         axes.axvspan(begin_s, end_s, color="#000000", alpha=0.05 if index % 2 else 0.09, linewidth=0)
         axes.text((begin_s + end_s) / 2, 108, name, ha="center", va="center", fontsize=8.5)
+        if index and begin_s - phases[index - 1][2] > 8:
+            middle_s = (begin_s + phases[index - 1][2]) / 2
+            axes.text(middle_s, 50, "both\nstart", ha="center", va="center", fontsize=8.5, color="#777777")
     axes.set(xlabel="seconds", ylabel="share of the device's SM time (%)", ylim=(0, 114))
     axes.set_yticks(range(0, 101, 25))
     axes.set_xlim(left=0, right=max((end_s for _, _, end_s in phases), default=1))
     axes.grid(axis="y", alpha=0.3)
     axes.set_title(title, fontsize=11)
-    axes.legend(loc="center right", fontsize=9, framealpha=0.9)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=len(series), fontsize=9, frameon=False)
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)

@@ -1,0 +1,219 @@
+"""What the daemon costs beside the launches: attach, death, a call of the API, its start, its memory, its idle CPU.
+
+The programs that attach here are bare connections that speak the attach protocol and map nothing, so these are the
+daemon's figures alone; what a whole program costs to start is in preload_startup and clients.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks import harness, results
+from vgpud.cli.own_system import OwnSystem
+
+SLICE = "crowd"
+#: struct vg_attach_request (shim/vg_abi.h): magic, abi_version, bytes, resume, pid, device_count, program, devices[]
+REQUEST = struct.Struct("<6I64s384x")
+MESSAGE = REQUEST.pack(0x55504756, 1, REQUEST.size, 0, 0, 0, b"bench")
+STATUS_AT = 12
+GOAL_ATTACH_P99_MS = 50.0
+GOAL_DEATH_MS = 100.0
+GOAL_START_S = 1.0
+GOAL_MEMORY_MIB = 200.0
+GOAL_IDLE_PERCENT = 10.0
+
+
+def attach(path: str) -> tuple[socket.socket, list[int], float]:
+    """A connection to the slice, its descriptors, and how long the answer took, in ms."""
+    begin_ns = time.perf_counter_ns()
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(30)
+    sock.connect(path)
+    sock.send(MESSAGE)
+    raw, fds, _flags, _address = socket.recv_fds(sock, 4096, 64)
+    took_ms = (time.perf_counter_ns() - begin_ns) / 1e6
+    if struct.unpack_from("<I", raw, STATUS_AT)[0]:
+        raise SystemExit(f"refused: {raw[280:].split(bytes(1), 1)[0].decode(errors='replace')}")
+    return sock, fds, took_ms
+
+
+def leave(peers: list[tuple[socket.socket, list[int], float]]) -> None:
+    for sock, fds, _took in peers:
+        sock.close()
+        for fd in fds:
+            os.close(fd)
+
+
+def quantiles(values: list[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100], "max": ordered[-1]}
+
+
+def one_after_another(path: str, count: int) -> list[float]:
+    peers = [attach(path) for _ in range(count)]
+    leave(peers)
+    return [took for _, _, took in peers]
+
+
+def all_at_once(path: str, count: int) -> list[float]:
+    """From threads that wait for each other, so the daemon meets them as one crowd."""
+    peers: list[tuple[socket.socket, list[int], float]] = []
+    barrier = threading.Barrier(count)
+
+    def one() -> None:
+        barrier.wait()
+        peers.append(attach(path))
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    leave(peers)
+    return [took for _, _, took in peers]
+
+
+def death(own: OwnSystem, path: str, rounds: int) -> list[float]:
+    """From kill -9 of an attached process until the daemon does not list it any more, in ms."""
+    took: list[float] = []
+    with own.client() as client:
+        for _ in range(rounds):
+            command = [sys.executable, "-m", "benchmarks.daemon_control", "--peer", path]
+            peer = subprocess.Popen(command, cwd=results.ROOT, stdout=subprocess.PIPE)
+            assert peer.stdout
+            peer.stdout.readline()
+            begin_ns = time.perf_counter_ns()
+            peer.kill()
+            while any(p.pid == peer.pid for p in client.processes(SLICE)):
+                pass
+            took.append((time.perf_counter_ns() - begin_ns) / 1e6)
+            peer.wait()
+    return took
+
+
+def calls(own: OwnSystem, count: int) -> list[float]:
+    """GetSlice over one connection, in ms."""
+    took: list[float] = []
+    with own.client() as client:
+        for _ in range(count):
+            begin_ns = time.perf_counter_ns()
+            client.get_slice(SLICE)
+            took.append((time.perf_counter_ns() - begin_ns) / 1e6)
+    return took
+
+
+def pid_of(own: OwnSystem) -> int:
+    assert own.daemon
+    return own.daemon.process.pid
+
+
+def memory_mib(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def restart_seconds(own: OwnSystem, path: str, rounds: int) -> list[float]:
+    """kill -9, then from the start of the next daemon until a program can attach."""
+    took: list[float] = []
+    for _ in range(rounds):
+        assert own.daemon
+        own.daemon.process.send_signal(signal.SIGKILL)
+        own.daemon.process.wait()
+        begin = time.perf_counter()
+
+        def probe(begin: float = begin) -> None:
+            while True:
+                try:
+                    leave([attach(path)])
+                    break
+                except OSError:
+                    time.sleep(0.002)
+            took.append(time.perf_counter() - begin)
+
+        prober = threading.Thread(target=probe)
+        prober.start()
+        own.start_daemon()  # not in the other thread: a part ends with the thread that started it
+        prober.join()
+    return took
+
+
+def measure(own: OwnSystem, crowd: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    own.vgpu("slice", "create", SLICE, "--gpus", "0.5")
+    path = str(own.folder / "run" / "slices" / SLICE / "attach.sock")
+    raw: dict[str, Any] = {"attach_ms": one_after_another(path, crowd), "crowd_ms": all_at_once(path, crowd)}
+    peers = [attach(path) for _ in range(crowd)]
+    crowded_mib = memory_mib(pid_of(own))
+    leave(peers)
+    raw["death_ms"], raw["call_ms"] = death(own, path, 20), calls(own, 300)
+    raw["restart_s"] = restart_seconds(own, path, 5)
+    idle_mib, before = memory_mib(pid_of(own)), cpu_seconds(pid_of(own))
+    time.sleep(10)
+    figures: dict[str, Any] = {name: quantiles(values) for name, values in raw.items()}
+    figures |= {"idle_mib": idle_mib, "crowded_mib": crowded_mib}
+    figures["idle_percent_of_a_core"] = (cpu_seconds(pid_of(own)) - before) * 10
+    return figures, raw
+
+
+def report(figures: dict[str, Any]) -> bool:
+    rows = [
+        ("attach, one after another, p99 ms", figures["attach_ms"]["p99"], GOAL_ATTACH_P99_MS),
+        ("attach, a crowd at once, p99 ms", figures["crowd_ms"]["p99"], GOAL_ATTACH_P99_MS),
+        ("kill -9 until not listed, max ms", figures["death_ms"]["max"], GOAL_DEATH_MS),
+        ("restart until a program attaches, max s", figures["restart_s"]["max"], GOAL_START_S),
+        ("memory with a crowd attached, MiB", figures["crowded_mib"], GOAL_MEMORY_MIB),
+        ("CPU when idle, percent of a core", figures["idle_percent_of_a_core"], GOAL_IDLE_PERCENT),
+    ]
+    print(f"  GetSlice p50 {figures['call_ms']['p50']:.2f} ms, p99 {figures['call_ms']['p99']:.2f} ms")
+    return not [name for name, value, goal in rows if not harness.verdict(name, value, f"<= {goal:g}", value <= goal)]
+
+
+def main() -> int:
+    parser = harness.parser(__doc__)
+    parser.add_argument("--crowd", type=int, default=200, help="how many attach (default: %(default)s)")
+    parser.add_argument("--peer", metavar="SOCKET", help="only attach and wait: used by this benchmark itself")
+    arguments = parser.parse_args()
+    if arguments.peer:
+        attach(arguments.peer)
+        print("attached", flush=True)
+        signal.pause()
+    with harness.system(None if arguments.real else harness.one_device()) as own:
+        figures, raw = measure(own, arguments.crowd)
+        device = own.device_name()
+    met = report(figures)
+    goals = {
+        "attach_p99_ms": GOAL_ATTACH_P99_MS,
+        "death_ms": GOAL_DEATH_MS,
+        "restart_s": GOAL_START_S,
+        "memory_mib": GOAL_MEMORY_MIB,
+        "idle_percent_of_a_core": GOAL_IDLE_PERCENT,
+    }
+    parameters = {"crowd": arguments.crowd}
+    path = results.write(
+        "daemon_control",
+        simulated=not arguments.real,
+        device=device,
+        parameters=parameters,
+        goals=goals,
+        figures=figures,
+        raw=raw,
+        folder=arguments.results,
+    )
+    print(path)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
