@@ -143,7 +143,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         count = -(-spec.gpus_milli // 1000)
         if count > len(self.devices):
             hint = f"ask for {len(self.devices)} or less"
-            refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{spec.gpus_milli / 1000:g} GPUs do not fit", hint)
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"{spec.gpus_milli / 1000:g} GPUs do not fit", hint)
         low = spec.min_milli if spec.HasField("min_milli") else spec.gpus_milli
         high = spec.max_milli if spec.HasField("max_milli") else max(low, spec.gpus_milli)
         if low > high:
@@ -151,7 +151,9 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         memory = spec.mem_max_bytes if spec.HasField("mem_max_bytes") else DEVICE_BYTES * spec.gpus_milli // 1000
         floor = spec.mem_min_bytes if spec.HasField("mem_min_bytes") else memory
         if memory > DEVICE_BYTES * count:
-            refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"{memory} bytes are more than the device has")
+            refuse(context, grpc.StatusCode.INVALID_ARGUMENT, f"{memory} bytes are more than the device has")
+        if sum(d.min_milli for s in self.slices.values() for d in s.devices) + low > 1000 * len(self.devices):
+            refuse(context, grpc.StatusCode.RESOURCE_EXHAUSTED, f"min {low} is not left", "ask for less")
         del item.devices[:]
         for index in range(count):
             item.devices.add(

@@ -20,10 +20,10 @@ BAD_AMOUNTS = [
     (("--gpus", "abc"), "abc", USAGE),
     (("--gpus", "1e9999"), "1e9999", USAGE),
     (("--gpus", "nan"), "nan", USAGE),
-    (("--gpus", "2.5"), "2.5", NO_CAPACITY),
+    (("--gpus", "2.5"), "2.5", USAGE),
     (("--gpus", "0.5", "--min", "0.8", "--max", "0.3"), "0.8", USAGE),
     (("--gpus", "0.5", "--min", "abc"), "abc", USAGE),
-    (("--gpus", "0.5", "--mem", "999G"), "", NO_CAPACITY),
+    (("--gpus", "0.5", "--mem", "999G"), str(999 << 30), USAGE),
     (("--gpus", "0.5", "--mem", "0"), "0", USAGE),
     (("--gpus", "0.5", "--mem", "8Q"), "8Q", USAGE),
     (("--gpus", "0.5", "--mem", "8G", "--mem-max", "9G"), "--mem", USAGE),
@@ -77,6 +77,14 @@ def test_unknown_slice_of_run_is_125(vgpu: Any, daemon: Any) -> None:
     result = vgpu("run", "--slice", "nobody", "--", "true", host=daemon.host)
     assert result.code == 125
     assert "nobody" in one_line(result.stderr)
+
+
+def test_minima_that_are_not_left_are_no_capacity(vgpu: Any, daemon: Any) -> None:
+    vgpu("slice", "create", "a", "--gpus", "0.7", host=daemon.host)
+    result = vgpu("slice", "create", "b", "--gpus", "0.4", host=daemon.host)
+    assert result.code == NO_CAPACITY
+    assert "ask for less" in one_line(result.stderr)
+    assert set(daemon.slices) == {"a"}
 
 
 def test_a_name_that_is_taken_is_a_conflict(vgpu: Any, daemon: Any) -> None:

@@ -18,6 +18,10 @@ def by_check(findings: Any) -> dict[str, checks.Finding]:
     return {f.check: f for f in findings}
 
 
+def look(daemon: Any) -> checks.Look:
+    return checks.Look(Settings(host=daemon.host))
+
+
 def test_every_problem_has_a_mend_and_fail_is_exit_1(vgpu: Any, tmp_path: Path) -> None:
     result = vgpu("doctor", "-o", "json", host=f"unix://{tmp_path}/none.sock")
     assert result.code == 1
@@ -37,7 +41,7 @@ def test_names_are_the_checks_that_are_not_ok(vgpu: Any, tmp_path: Path) -> None
 
 
 def test_a_daemon_that_answers_is_ok_and_its_device_says_simulated(daemon: Any) -> None:
-    found = by_check(checks.daemon(Settings(host=daemon.host)))
+    found = by_check(checks.daemon(look(daemon)))
     assert found["daemon"].level == "ok"
     assert "SIMULATED" in found["devices"].text
     assert (found["daemon-version"].level, found["sim"].level) == ("warn", "fail")
@@ -49,25 +53,25 @@ def test_the_simulated_devices_server_is_tried(daemon: Any) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(daemon.runtime / "sim" / "sock"))
         server.listen()
-        assert by_check(checks.daemon(Settings(host=daemon.host)))["sim"].level == "ok"
+        assert by_check(checks.daemon(look(daemon)))["sim"].level == "ok"
 
 
 def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
     vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
-    found = by_check(checks.daemon(Settings(host=daemon.host)))["attach-socket"]
+    found = by_check(checks.daemon(look(daemon)))["attach-socket"]
     assert found.level == "fail"
     assert "slice a" in found.text
 
 
 def test_a_foreign_abi_is_a_failure(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vgpud.cli.hold.ABI_VERSION", 2)
-    assert by_check(checks.daemon(Settings(host=daemon.host)))["abi-version"].level == "fail"
+    assert by_check(checks.daemon(look(daemon)))["abi-version"].level == "fail"
 
 
 def test_libraries_that_are_missing_closed_or_split(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def levels(folder: Path) -> list[str]:
         monkeypatch.setattr(paths, "lib_dir", lambda: folder)
-        return [f.level for f in checks.libraries(Settings())]
+        return [f.level for f in checks.libraries(checks.Look(Settings()))]
 
     assert levels(tmp_path / "none") == ["fail", "fail"]
     for name in ("open", "with blank"):
@@ -83,13 +87,13 @@ def test_the_environment_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("LD_PRELOAD", "libfine.so /no/such.so")
     monkeypatch.setenv("VGPU_SOCKET", str(tmp_path / "gone.sock"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    found = by_check(checks.environment(Settings()))
+    found = by_check(checks.environment(checks.Look(Settings())))
     assert "/no/such.so" in found["ld-preload"].text
     assert {f.level for f in found.values()} == {"warn"}
     assert set(found) == {"ld-preload", "in-slice", "visible-devices"}
     for name in ("LD_PRELOAD", "VGPU_SOCKET", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name)
-    assert list(checks.environment(Settings())) == []
+    assert list(checks.environment(checks.Look(Settings()))) == []
 
 
 def test_the_kernel_module_must_be_of_the_librarys_version(tmp_path: Path) -> None:
@@ -122,11 +126,11 @@ def test_device_nodes_that_are_missing_or_fine(tmp_path: Path) -> None:
 
 
 def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(settings: Settings) -> Any:
+    def broken(look: checks.Look) -> Any:
         raise OSError("it broke")
         yield
 
-    def fine(settings: Settings) -> Any:
+    def fine(look: checks.Look) -> Any:
         yield checks.Finding("fine", "ok", "all well")
 
     monkeypatch.setattr(checks, "CHECKS", (broken, fine))

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,20 @@ def run(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def start(daemon: Any) -> Any:
-    """`vgpu run --gpus 0.5 ARGS` as a process of its own."""
+def start(daemon: Any) -> Iterator[Any]:
+    """`vgpu run --gpus 0.5 ARGS` as a process of its own; killed at the end of the test."""
+    started: list[subprocess.Popen[str]] = []
 
     def call(*args: str, **popen: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", UNHOOKED, "--host", daemon.host, "run", "--gpus", "0.5", *args]
-        return subprocess.Popen(command, text=True, **popen)
+        process = subprocess.Popen(command, text=True, **popen)
+        started.append(process)
+        return process
 
-    return call
+    yield call
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.parametrize(
@@ -142,22 +148,22 @@ def test_a_failure_before_the_start_leaves_no_slice(vgpu: Any, daemon: Any, monk
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP])
 def test_signals_sent_to_us_reach_the_command_once(start: Any, daemon: Any, tmp_path: Path, number: int) -> None:
     log = tmp_path / "log"
-    trap = f"trap 'echo got >> {log}; n=1' {int(number)}; echo ready >> {log}; "
-    loop = "n=0; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.2; exit 5"
-    with start("-q", "--", "bash", "-c", trap + loop) as process:
-        wait_until(lambda: log.exists())
-        process.send_signal(number)
-        assert process.wait(30) == 5
+    trap = f"n=0; trap 'echo got >> {log}; n=1' {int(number)}; echo ready >> {log}; "
+    loop = "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.2; exit 5"
+    process = start("-q", "--", "bash", "-c", trap + loop)
+    wait_until(lambda: log.exists())
+    process.send_signal(number)
+    assert process.wait(30) == 5
     assert log.read_text().split() == ["ready", "got"]
     assert daemon.slices == {}
 
 
 def test_a_signal_that_ends_the_command_ends_the_slice(start: Any, daemon: Any) -> None:
-    with start("-q", "--", "sleep", "60") as process:
-        wait_until(lambda: bool(daemon.slices))
-        time.sleep(0.1)
-        process.terminate()
-        assert process.wait(30) == 128 + signal.SIGTERM
+    process = start("-q", "--", "sleep", "60")
+    wait_until(lambda: bool(daemon.slices))
+    time.sleep(0.1)
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
     assert daemon.slices == {}
 
 
@@ -175,8 +181,8 @@ def test_the_command_gets_signals_as_the_shell_left_them(run: Any) -> None:
 def test_nohup_stays_nohup(start: Any) -> None:
     ignoring = lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)  # noqa: E731
     options = {"stdout": subprocess.PIPE, "preexec_fn": ignoring}
-    with start("-q", "--", "sh", "-c", "grep SigIgn /proc/self/status", **options) as process:
-        out, _ = process.communicate(timeout=30)
+    process = start("-q", "--", "sh", "-c", "grep SigIgn /proc/self/status", **options)
+    out, _ = process.communicate(timeout=30)
     assert signal_masks(out) == {"SigIgn": 1 << (signal.SIGHUP - 1)}
 
 
@@ -189,8 +195,8 @@ def read_until(fd: int, text: bytes) -> bytes:
 
 def test_ctrl_c_of_the_terminal_reaches_the_command_once(daemon: Any, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    loop = "n=0; while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; exit 6"
-    script = f"trap 'echo got >> {log}; n=1' INT; echo ready; {loop}"
+    loop = "while [ $n = 0 ]; do sleep 0.02; done; sleep 0.3; exit 6"
+    script = f"n=0; trap 'echo got >> {log}; n=1' INT; echo ready; {loop}"
     arguments = ["--host", daemon.host, "run", "-q", "--gpus", "0.5", "--", "bash", "-c", script]
     pid, terminal = pty.fork()
     if pid == 0:
@@ -220,8 +226,8 @@ def test_the_command_reads_the_terminal(daemon: Any) -> None:
 
 def test_a_run_that_is_killed_leaves_its_command(start: Any, daemon: Any, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    with start("-q", "--", "sh", "-c", f"echo $$ > {mark}; sleep 1; echo done >> {mark}") as process:
-        wait_until(lambda: mark.exists() and "\n" in mark.read_text())
-        process.kill()
+    process = start("-q", "--", "sh", "-c", f"echo $$ > {mark}; sleep 1; echo done >> {mark}")
+    wait_until(lambda: mark.exists() and "\n" in mark.read_text())
+    process.kill()
     wait_until(lambda: "done" in mark.read_text())
     assert len(daemon.slices) == 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,19 +34,29 @@ class Finding:
     mend: str = ""
 
 
-Check = Callable[[Settings], Iterator[Finding]]
+@dataclass
+class Look:
+    """What the checks know: the options, and what the daemon said of itself once it has been asked."""
+
+    settings: Settings
+    node: pb.Node | None = None
+    device_uuids: tuple[str, ...] = ()
+
+
+Check = Callable[[Look], Iterator[Finding]]
 
 
 def all_findings(settings: Settings) -> Iterator[Finding]:
     """Runs every check; one that breaks is a finding itself and does not hide the others."""
+    look = Look(settings)
     for check in CHECKS:
         try:
-            yield from check(settings)
+            yield from check(look)
         except (VgpudError, CliError, OSError) as error:
             yield Finding(check.__name__.strip("_"), "fail", str(error))
 
 
-def kernel(settings: Settings) -> Iterator[Finding]:
+def kernel(look: Look) -> Iterator[Finding]:
     """memfd seals (a slice cannot raise its own limits) and pidfd (a process's end is seen at once)."""
     release = os.uname().release
     try:
@@ -65,7 +77,7 @@ def kernel(settings: Settings) -> Iterator[Finding]:
         yield Finding("kernel-pidfd", "fail", text, "use Linux 5.3 or later")
 
 
-def libraries(settings: Settings) -> Iterator[Finding]:
+def libraries(look: Look) -> Iterator[Finding]:
     """The native libraries are built, and every user can load them."""
     for name in ("libvgpu.so", "libvgpu-ml.so"):
         path = paths.lib_dir() / name
@@ -91,7 +103,7 @@ def _preloadable(check: str, path: Path) -> Iterator[Finding]:
         yield Finding(check, "ok", str(path))
 
 
-def environment(settings: Settings) -> Iterator[Finding]:
+def environment(look: Look) -> Iterator[Finding]:
     """What this shell's environment would do to programs."""
     for entry in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
         if "/" in entry and not os.access(entry, os.R_OK):
@@ -108,18 +120,19 @@ def environment(settings: Settings) -> Iterator[Finding]:
         yield Finding("visible-devices", "warn", text, "unset CUDA_VISIBLE_DEVICES unless it is meant")
 
 
-def daemon(settings: Settings) -> Iterator[Finding]:
+def daemon(look: Look) -> Iterator[Finding]:
     """The daemon answers, is of our version, and has its devices and its slices' sockets."""
     from vgpud.cli.client import Client
 
     try:
-        with Client(settings) as client:
+        with Client(look.settings) as client:
             node, devices, slices = client.node(), client.devices(), client.slices()
             target = client.target
     except CliError as error:
         problem, _, mend = error.message.partition(": ")
         yield Finding("daemon", "fail", problem, mend or "see `vgpud serve --help`")
         return
+    look.node, look.device_uuids = node, tuple(d.uuid for d in devices)
     yield Finding("daemon", "ok", f"{target} answers: vgpud {node.version} on {node.name}, mode {node.mode}")
     yield from _versions(node)
     if not devices:
@@ -160,22 +173,44 @@ def _sim_server(folder: Path) -> Iterator[Finding]:
         yield Finding("sim", "fail", text, f"start it with `vgpu sim start --dir {folder}`, then restart vgpud")
 
 
-def driver(settings: Settings) -> Iterator[Finding]:
-    """The real driver: found, of the kernel module's version, its device nodes usable, its names all exported."""
+def driver(look: Look) -> Iterator[Finding]:
+    """The driver behind the shim: found, of the kernel module's version, its nodes usable, its names exported."""
     from vgpud import driver as drivers
+    from vgpud.cli.environment import real_drivers
+    from vgpud.errors import DriverError
 
-    found, nvml = drivers.find_driver(), drivers.find_nvml()
-    if found is None:
-        mend = "install the NVIDIA driver; without a GPU use a simulated device: `vgpu sim start`"
-        yield Finding("driver", "warn", "no CUDA driver (libcuda.so.1) on this machine", mend)
-        yield from fitting(paths.sim_lib_dir() / drivers.DRIVER_SONAME, paths.sim_lib_dir() / drivers.NVML_SONAME)
+    node = look.node
+    if node and node.simulated:
+        yield from fitting(*real_drivers({}, ("", ""), simulated=True))
+        return
+    try:
+        found, nvml = real_drivers(os.environ, (node.driver, node.nvml) if node else ("", ""), simulated=False)
+    except DriverError as error:
+        problem = str(error).partition("; ")[0]
+        mend = "install the NVIDIA driver; without a GPU: `vgpu demo --sim`, `vgpu sim start`"
+        yield Finding("driver", "fail", problem, mend)
         return
     yield Finding("driver", "ok", f"{found} ({found.resolve().name})")
     yield from _module_version(found, Path("/sys/module/nvidia/version"))
     yield from _device_nodes(Path("/dev"))
     if nvml is None:
-        yield Finding("nvml", "warn", "no NVML (libnvidia-ml.so.1): nvidia-smi does not work", "install it")
+        yield Finding("nvml", "warn", f"no NVML ({drivers.NVML_SONAME}): nvidia-smi does not work", "install it")
+    yield from _shareable(look, found, nvml)
     yield from fitting(found, nvml)
+
+
+def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding]:
+    """The daemon's own look at the devices: cuInit, MPS, exclusive-process mode, MIG. In a process of its own."""
+    command = [sys.executable, "-m", "vgpud.serve", "check-devices", "--driver", str(library)]
+    command += ["--nvml", str(nvml)] if nvml else []
+    command += [word for uuid in look.device_uuids for word in ("--device", uuid)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG")
+        return
+    said = done.stderr.strip().splitlines()
+    problem, _, mend = (said[-1] if said else f"exit code {done.returncode}").removeprefix("vgpud: ").rpartition(": ")
+    yield Finding("shareable", "fail", problem or mend, mend)
 
 
 def _module_version(library: Path, version_file: Path) -> Iterator[Finding]:
@@ -221,4 +256,4 @@ def fitting(library: Path, nvml: Path | None) -> Iterator[Finding]:
         yield Finding("fit", "fail", str(error), "reinstall the driver, or vgpud")
 
 
-CHECKS: tuple[Check, ...] = (kernel, libraries, driver, environment, daemon)
+CHECKS: tuple[Check, ...] = (kernel, libraries, daemon, driver, environment)
