@@ -9,7 +9,7 @@ enum sim_copy sim_copy_kind(CUdeviceptr destination, CUdeviceptr source) {
   struct sim_allocation to, from;
   bool to_device = sim_memory_find(destination, &to) && to.kind == CU_MEMORYTYPE_DEVICE;
   bool from_device = sim_memory_find(source, &from) && from.kind == CU_MEMORYTYPE_DEVICE;
-  if (to_device && from_device) return to.context->device == from.context->device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER;
+  if (to_device && from_device) return to.device == from.device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER;
   return to_device ? SIM_COPY_TO_DEVICE : from_device ? SIM_COPY_FROM_DEVICE : SIM_COPY_ON_HOST;
 }
 

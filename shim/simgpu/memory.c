@@ -97,10 +97,21 @@ bool sim_memory_find(CUdeviceptr address, struct sim_allocation *ret_allocation)
 bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocation *ret_allocation) {
   pthread_mutex_lock(&lock);
   size_t index = place_of(address);
-  const struct sim_allocation *allocation = index > 0 ? &list[index - 1] : NULL;
-  bool inside = allocation && address - allocation->base < allocation->bytes &&
-                bytes <= allocation->bytes - (address - allocation->base);
-  if (inside) *ret_allocation = *allocation;
+  bool inside = index > 0 && address - list[index - 1].base < list[index - 1].bytes;
+  uint64_t left = bytes;
+  if (inside) {
+    const struct sim_allocation *part = &list[index - 1];
+    uint64_t room = part->bytes - (address - part->base);
+    *ret_allocation = *part;
+    /* Neighbouring maps are one range. */
+    while (left > room && part->mapped && index < list_count && list[index].mapped &&
+           list[index].base == part->base + part->bytes) {
+      left -= room;
+      part = &list[index++];
+      room = part->bytes;
+    }
+    inside = left <= room;
+  }
   pthread_mutex_unlock(&lock);
   return inside;
 }
@@ -135,7 +146,7 @@ static CUresult allocate(struct sim_context *context, uint64_t bytes, bool manag
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > UINT64_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
   struct sim_allocation allocation = {
-      .bytes = bytes, .context = context, .kind = CU_MEMORYTYPE_DEVICE, .managed = managed};
+      .bytes = bytes, .context = context, .device = context->device, .kind = CU_MEMORYTYPE_DEVICE, .managed = managed};
   char *map = NULL;
   CUresult result = is_small(bytes) ? sim_small_alloc(context, context->device, bytes, &allocation.base)
                                     : sim_map_charged(context->device, sim_round_up(bytes, SIM_GRANULE_BYTES), &map);
@@ -162,13 +173,14 @@ static void give_back(const struct sim_allocation *allocation) {
     return;
   }
   sim_unmap_bytes((void *)allocation->base, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
-  sim_memory_refund(allocation->context->device, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
+  sim_memory_refund(allocation->device, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
 }
 
 /* Freeing waits for everything the context has been given, as the driver does. */
 CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer) {
   struct sim_allocation allocation;
-  if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer || allocation.kind != CU_MEMORYTYPE_DEVICE)
+  if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer || allocation.kind != CU_MEMORYTYPE_DEVICE ||
+      allocation.mapped)
     return CUDA_ERROR_INVALID_VALUE;
   sim_context_wait(allocation.context ? allocation.context : context);
   if (!sim_memory_remove(pointer, &allocation)) return CUDA_ERROR_INVALID_VALUE; /* another thread was faster */

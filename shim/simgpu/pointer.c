@@ -5,6 +5,14 @@
 #include "core.h"
 #include <string.h>
 
+/* What this process calls the device of an allocation; -2 for none, as the driver says of plain host memory. */
+static int ordinal_of(const struct sim_allocation *allocation) {
+  if (allocation->context) return allocation->context->ordinal;
+  for (int i = 0; allocation->mapped && i < sim_device_count(); i++)
+    if (sim_device(i)->index == allocation->device) return i;
+  return -2;
+}
+
 /* The value of one attribute; its size is returned, 0: not an attribute that is known here. */
 static size_t attribute_of(const struct sim_allocation *allocation, CUpointer_attribute attribute, CUdeviceptr address,
                            uint64_t *ret_value) {
@@ -25,7 +33,7 @@ static size_t attribute_of(const struct sim_allocation *allocation, CUpointer_at
   case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     return *ret_value = allocation->managed, sizeof(unsigned);
   case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-    return *ret_value = allocation->context ? (uint64_t)allocation->context->ordinal : (uint64_t)-2, sizeof(int);
+    return *ret_value = (uint64_t)ordinal_of(allocation), sizeof(int);
   case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     return *ret_value = allocation->base, sizeof(CUdeviceptr);
   case CU_POINTER_ATTRIBUTE_RANGE_SIZE:

@@ -125,6 +125,7 @@ static CUresult alloc(struct sim_pool *pool, struct sim_context *context, uint64
   struct sim_allocation allocation = {.base = *ret_pointer,
                                       .bytes = bytes,
                                       .context = context,
+                                      .device = pool->device,
                                       .kind = CU_MEMORYTYPE_DEVICE,
                                       .pool = (CUmemoryPool)pool};
   return sim_memory_add(&allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

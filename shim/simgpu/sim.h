@@ -152,11 +152,13 @@ struct sim_allocation {
   CUdeviceptr base;
   uint64_t bytes; /* as asked for */
   uint64_t id;
-  struct sim_context *context; /* NULL for registered host memory of no context */
+  struct sim_context *context; /* NULL: of no context (cuMemMap) */
+  int device;                  /* of device memory: the server's index */
   unsigned kind;               /* CUmemorytype: CU_MEMORYTYPE_DEVICE or _HOST */
   bool managed;
   bool owned;        /* host memory that the driver allocated, not registered */
   unsigned flags;    /* of cuMemHostAlloc or cuMemHostRegister */
+  bool mapped;       /* by cuMemMap: not to be freed, and ranges may go over neighbours */
   CUmemoryPool pool; /* it came from this pool, else NULL */
 };
 CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);

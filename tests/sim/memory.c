@@ -155,6 +155,49 @@ static void pointers(void) {
   CHECK(cuMemFree_v2(device));
 }
 
+/* Physical memory is charged when it is made, and free when it is released and mapped nowhere. */
+static void virtual_memory(void) {
+  CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  CUmemGenericAllocationHandle first, second, same;
+  CUdeviceptr base;
+  size_t granule, before = free_bytes();
+  char text[8] = "";
+  CHECK(cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+  TRUE(granule == GRANULE);
+  CHECK(cuMemAddressReserve(&base, 8 * granule, 0, 0, 0));
+  TRUE(free_bytes() == before);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&first, granule + 1, &prop, 0));
+  EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemCreate(&first, 2 * TOTAL, &prop, 0));
+  CHECK(cuMemCreate(&first, 2 * granule, &prop, 0));
+  CHECK(cuMemCreate(&second, granule, &prop, 0));
+  TRUE(free_bytes() == before - 3 * granule);
+  CHECK(cuMemMap(base, 2 * granule, 0, first, 0));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMap(base + granule, granule, 0, second, 0)); /* taken */
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(base, "text", 5));                /* no access yet */
+  CHECK(cuMemMap(base + 2 * granule, granule, 0, second, 0));
+  CHECK(cuMemSetAccess(base, 3 * granule, &access, 1));
+  CHECK(cuMemcpyHtoD_v2(base + 2 * granule - 2, "text", 5));  /* over the border of two maps */
+  CHECK(cuMemMap(base + 4 * granule, granule, 0, second, 0)); /* the same memory at another address */
+  CHECK(cuMemSetAccess(base + 4 * granule, granule, &access, 1));
+  CHECK(cuMemcpyDtoH_v2(text, base + 4 * granule, 3));
+  TRUE(strcmp(text, "xt") == 0);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(base));
+  CHECK(cuMemRetainAllocationHandle(&same, (void *)base));
+  TRUE(same == first);
+  CHECK(cuMemRelease(same));
+  CHECK(cuMemRelease(first));
+  CHECK(cuMemRelease(second));
+  TRUE(free_bytes() == before - 3 * granule); /* still mapped */
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemAddressFree(base, 8 * granule));
+  CHECK(cuMemUnmap(base, 3 * granule));
+  TRUE(free_bytes() == before - granule);
+  CHECK(cuMemUnmap(base + 4 * granule, granule));
+  TRUE(free_bytes() == before);
+  CHECK(cuMemAddressFree(base, 8 * granule));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemRelease(first));
+}
+
 int main(void) {
   CUcontext context = begin();
   granules();
@@ -163,6 +206,7 @@ int main(void) {
   contexts(context);
   pools();
   pointers();
+  virtual_memory();
   CHECK(cuCtxDestroy_v2(context));
   puts("ok");
   return 0;
