@@ -19,6 +19,7 @@ MODEL = Path(__file__).with_name("kernels.model")
 #: program -> the packages without which it cannot run
 NEEDS = {
     "cuda_python": ("cuda.bindings", "numpy"),
+    "cuda_rules": ("cuda.bindings", "numpy"),
     "cuda_core": ("cuda.core", "cuda.bindings", "numpy"),
     "numba_saxpy": ("numba_cuda", "numpy"),
     "tinygrad_train": ("tinygrad",),
