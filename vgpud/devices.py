@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import struct
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -18,6 +17,7 @@ from typing import Any
 
 import pynvml
 
+from vgpud import simpage
 from vgpud.core.model import Device
 from vgpud.core.observed import Reading
 from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
@@ -48,12 +48,6 @@ driver.cuDriverGetVersion(ctypes.byref(version))
 print(name.value.decode() if name.value else f"error {code}" if code else version.value)
 sys.exit(1 if code else 0)
 """
-
-# struct sim_page of shim/simgpu/wire.h: where context_bytes of the first device lies and how far apart devices are
-_SIM_MAGIC, _SIM_VERSION = 0x4D495356, 1
-_SIM_HEADER = struct.Struct("<IIiIIIQQQQ256s")
-_SIM_DEVICE = struct.Struct("<II64s16sIIQQ")
-_SIM_DEVICES_MAX = 16
 
 
 def driver_version(driver: str, sim_dir: str = "") -> int:
@@ -217,14 +211,7 @@ def mps_pid(proc: Path) -> int:
 
 def sim_context_bytes(page: Path, index: int) -> int:
     """What one context costs on a simulated device, from its server's state page. Raises DriverError."""
-    try:
-        raw = page.read_bytes()
-        magic, version, _pid, count, *_rest = _SIM_HEADER.unpack_from(raw)
-        stride, left = divmod(len(raw) - _SIM_HEADER.size, _SIM_DEVICES_MAX)
-        if (magic, version, left) != (_SIM_MAGIC, _SIM_VERSION, 0) or index >= count:
-            raise DriverError(
-                f"{page} is of another version of the simulated device: start it with this release's vgpu"
-            )
-        return int(_SIM_DEVICE.unpack_from(raw, _SIM_HEADER.size + index * stride)[7])
-    except (OSError, struct.error) as error:
-        raise DriverError(f"cannot read the simulated device's page {page}: {error}") from error
+    devices = simpage.read(page).devices
+    if index >= len(devices):
+        raise DriverError(f"{page} is of another version of the simulated device: it has {len(devices)} devices")
+    return devices[index].context_bytes

@@ -25,8 +25,20 @@ def preload(libraries: Sequence[Path], before: str) -> str:
         if any(c in str(path) for c in _SEPARATORS):
             text = f"cannot preload {str(path)!r}: the loader splits LD_PRELOAD at blanks and colons"
             raise CliError(f"{text}; set XDG_CACHE_HOME to a path without them", ExitCode.ENGINE)
-    others = [e for e in before.replace(":", " ").split() if not Path(e).name.startswith("libvgpu")]
-    return ":".join([*map(str, libraries), *others])
+    return ":".join([*map(str, libraries), *_foreign(before)])
+
+
+def _foreign(before: str) -> list[str]:
+    """What LD_PRELOAD names besides our shims."""
+    return [entry for entry in before.replace(":", " ").split() if not Path(entry).name.startswith("libvgpu")]
+
+
+def unhooked(before: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the shim and the slice of an outer `vgpu run`."""
+    made = {name: value for name, value in before.items() if name not in ("LD_PRELOAD", "VGPU_SOCKET")}
+    if others := _foreign(before.get("LD_PRELOAD", "")):
+        made["LD_PRELOAD"] = ":".join(others)
+    return made
 
 
 def real_drivers(before: Mapping[str, str], named: tuple[str, str], simulated: bool) -> tuple[Path, Path | None]:

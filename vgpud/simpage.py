@@ -1,0 +1,72 @@
+"""Reads the state page of the simulated devices' server (struct sim_page of shim/simgpu/wire.h, the file D/state).
+
+Used by the daemon (what a context costs) and by `vgpu sim status`. Only reads; the server is its one writer.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpud.errors import DriverError
+
+PAGE_NAME = "state"
+SOCKET_NAME = "sock"
+MAGIC, VERSION = 0x4D495356, 1
+DEVICES_MAX = 16
+#: magic, version, server_pid, device_count, asleep, reserved, started_ns, launch_cost_ns, slice_ns, switch_ns, model
+HEADER = struct.Struct("<IIiIIIQQQQ256s")
+#: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided; processes
+DEVICE = struct.Struct("<II64s16sIIQQQQQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class PageDevice:
+    """One simulated device as its server shows it."""
+
+    name: str
+    uuid: str
+    sm_count: int
+    processes: int
+    memory_bytes: int
+    context_bytes: int
+    used_bytes: int
+    busy_ns: int  # SM time since the server started
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The server's pid and its devices, by index."""
+
+    server_pid: int
+    devices: tuple[PageDevice, ...]
+
+
+def read(page: Path) -> Page:
+    """Reads a state page. Raises DriverError when it cannot be read or is of another version."""
+    try:
+        raw = page.read_bytes()
+        magic, version, pid, count, *_rest = HEADER.unpack_from(raw)
+        stride, left = divmod(len(raw) - HEADER.size, DEVICES_MAX)
+        if (magic, version, left) != (MAGIC, VERSION, 0) or count > DEVICES_MAX:
+            text = "is of another version of the simulated device: start it with this release's vgpu"
+            raise DriverError(f"{page} {text}")
+        return Page(pid, tuple(_device(raw, HEADER.size + index * stride) for index in range(count)))
+    except (OSError, struct.error) as error:
+        raise DriverError(f"cannot read the simulated device's page {page}: {error}") from error
+
+
+def _device(raw: bytes, offset: int) -> PageDevice:
+    _, sm_count, name, raw_uuid, _, processes, memory, context, used, busy, _, _ = DEVICE.unpack_from(raw, offset)
+    return PageDevice(
+        name=name.split(b"\0", 1)[0].decode("utf-8", "replace"),
+        uuid=f"GPU-{uuid.UUID(bytes=raw_uuid)}",
+        sm_count=sm_count,
+        processes=processes,
+        memory_bytes=memory,
+        context_bytes=context,
+        used_bytes=used,
+        busy_ns=busy,
+    )
