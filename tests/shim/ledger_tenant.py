@@ -469,6 +469,52 @@ def forks(kind: str) -> dict[str, Any]:
     return {"child": 0, "parent": started or cuda.alloc(20 * MIB)}
 
 
+def fork_storm(children: str) -> dict[str, Any]:
+    """Forks while other threads are inside the ledger: no child may hang on a lock that nobody there will open."""
+    cuda = Cuda()
+    assert cuda.start() == 0
+    context, busy, codes = cuda.out.value, True, set()
+
+    def work() -> None:
+        mine = Cuda()
+        mine.call("cuCtxSetCurrent", ctypes.c_void_p(context))
+        while busy:
+            codes.add(mine.alloc(1000) or mine.free(mine.out.value))
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    ends = set()
+    for number in range(int(children)):
+        pid = os.fork()
+        if pid == 0:
+            mine = Cuda()
+            code = mine.start() or mine.alloc(1000) if number % 4 == 0 else mine.alloc(1000)
+            os._exit(0 if code in (0, OUT_OF_MEMORY) else 1)
+        ends.add(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    busy = False
+    for worker in workers:
+        worker.join()
+    return {"codes": sorted(codes), "ends": sorted(ends)}
+
+
+def init_together(count: str) -> dict[str, Any]:
+    """Many threads call cuInit at once: one attach, the same answer for all."""
+    barrier, codes = threading.Barrier(int(count)), []
+
+    def work() -> None:
+        mine = Cuda()
+        barrier.wait()
+        codes.append(mine.start() or mine.alloc(MIB))
+
+    workers = [threading.Thread(target=work) for _ in range(int(count))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return {"codes": codes}
+
+
 def exit_with_init() -> dict[str, Any]:
     sys.exit(Cuda().start())
 

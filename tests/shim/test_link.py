@@ -19,6 +19,7 @@ from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice, Script, driver_u
 
 TENANT = Path(__file__).with_name("ledger_tenant.py")
 NOT_PERMITTED, MISMATCH, OUT_OF_MEMORY, NO_DEVICE = 800, 803, 2, 100
+CONTEXT = 300 * MIB
 
 
 @pytest.fixture
@@ -324,6 +325,22 @@ def test_a_child_of_an_attached_process_does_not_touch_its_ledger(tell: Run, tmp
         assert told["charged"] == 320 * MIB
         assert len(daemon.processes) == 2  # the child attached for itself
         assert int(daemon.processes[0].report(0).used_bytes) == 320 * MIB
+
+
+def test_forks_amid_allocations_hang_nobody(tell: Run, tmp_path: Path) -> None:
+    with _daemon(tmp_path) as daemon:
+        told, _ = tell("fork_storm", "60")
+        assert told == {"codes": [0], "ends": [0]}
+        assert int(daemon.processes[0].report(0).used_bytes) == CONTEXT
+        assert len(daemon.processes) == 1 + 15  # every fourth child was a CUDA program of its own
+
+
+def test_threads_that_start_together_attach_once(tell: Run, tmp_path: Path) -> None:
+    with _daemon(tmp_path) as daemon:
+        told, _ = tell("init_together", "16")
+        assert told["codes"] == [0] * 16
+        assert len(daemon.processes) == 1
+        assert int(daemon.processes[0].report(0).used_bytes) == CONTEXT + 16 // 2 * 2 * MIB
 
 
 def test_a_program_that_closes_what_it_does_not_know(tell: Run, tmp_path: Path) -> None:
