@@ -40,6 +40,7 @@ static void put_node(struct sim_node *node) {
 void sim_graph_free(struct sim_graph *graph) {
   for (uint32_t i = 0; i < graph->count; i++) put_node(graph->nodes[i]);
   free(graph->nodes);
+  sim_graph_drop_held(graph);
   sim_slab_put(&graphs, graph);
 }
 
@@ -135,7 +136,7 @@ CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy) {
   struct sim_graph *copy = sim_graph_make();
   if (copy == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   copy->original = graph;
-  CUresult result = CUDA_SUCCESS;
+  CUresult result = sim_graph_copy_held(copy, graph);
   for (uint32_t i = 0; i < graph->count && result == CUDA_SUCCESS; i++) {
     struct sim_node *node;
     result = sim_node_make(copy, graph->nodes[i]->type, NULL, 0, &node);

@@ -34,12 +34,20 @@ struct sim_node {
   struct sim_context *context; /* of kernels, copies and memsets */
 };
 
+/* A graph's references to a thing of the program. */
+struct sim_held {
+  struct sim_user *user;
+  uint32_t count;
+  struct sim_held *next;
+};
+
 struct sim_graph {
   struct sim_object object;
   struct sim_node **nodes;
   uint32_t count;
   struct sim_graph *original; /* of a clone */
-  bool owned;                 /* by a child node or an executable: not the program's to destroy */
+  struct sim_held *held;
+  bool owned; /* by a child node or an executable: not the program's to destroy */
 };
 
 struct sim_exec {
@@ -62,6 +70,10 @@ CUresult sim_node_depend(struct sim_node *node, struct sim_node *on);
 /* Copies what the node does (not where it stands) from one of the same type. */
 CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from);
 void sim_node_drop_work(struct sim_node *node);
+
+/* user_object.c */
+CUresult sim_graph_copy_held(struct sim_graph *graph, const struct sim_graph *from);
+void sim_graph_drop_held(struct sim_graph *graph);
 
 /* graph_nodes.c: what nodes are made from */
 CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS *params);

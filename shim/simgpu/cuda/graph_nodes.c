@@ -16,6 +16,9 @@ CUresult sim_node_set_launch(struct sim_node *node, const struct sim_launch *lau
   const struct sim_image_kernel *kernel = &launch->function->kernel;
   uint8_t *params = NULL;
   void **pointers = NULL;
+  /* A node may outlive its module; the place of its function may then have been given to another one. */
+  if (sim_function_find((CUfunction)launch->function) == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  if (launch->params != NULL && launch->param_bytes != kernel->param_bytes) return CUDA_ERROR_INVALID_HANDLE;
   if (launch->params != NULL) {
     params = malloc(kernel->param_bytes);
     pointers = calloc(kernel->param_count + 1, sizeof *pointers);
@@ -53,10 +56,18 @@ CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAM
   return result;
 }
 
+/* Device memory that a node names must be there when it is named. Unified addresses may be plain host memory. */
+static bool is_there(CUmemorytype type, CUdeviceptr address) {
+  struct sim_allocation allocation;
+  return type != CU_MEMORYTYPE_DEVICE || sim_memory_find(address, &allocation);
+}
+
 CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUcontext context) {
   if (copy == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || copy->dstMemoryType == CU_MEMORYTYPE_ARRAY)
     return CUDA_ERROR_NOT_SUPPORTED; /* the simulated device has no arrays */
+  if (!is_there(copy->srcMemoryType, copy->srcDevice) || !is_there(copy->dstMemoryType, copy->dstDevice))
+    return CUDA_ERROR_INVALID_VALUE;
   CUresult result = node_context(context, &node->context);
   if (result == CUDA_SUCCESS) node->copy = *copy;
   return result;
@@ -65,6 +76,7 @@ CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUc
 CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context) {
   if (set == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
+  if (!is_there(CU_MEMORYTYPE_DEVICE, set->dst)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = node_context(context, &node->context);
   if (result == CUDA_SUCCESS) node->set = *set;
   return result;

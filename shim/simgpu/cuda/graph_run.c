@@ -46,6 +46,11 @@ static uint8_t *address_of(CUmemorytype type, const void *host, CUdeviceptr devi
 static CUresult run_copy(const CUDA_MEMCPY3D *copy, struct sim_stream *stream) {
   uint8_t *to = address_of(copy->dstMemoryType, copy->dstHost, copy->dstDevice);
   uint8_t *from = address_of(copy->srcMemoryType, copy->srcHost, copy->srcDevice);
+  struct sim_allocation allocation; /* memory may have been freed since the node was made */
+  if (copy->dstMemoryType == CU_MEMORYTYPE_DEVICE && !sim_memory_find(copy->dstDevice, &allocation))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (copy->srcMemoryType == CU_MEMORYTYPE_DEVICE && !sim_memory_find(copy->srcDevice, &allocation))
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
   if (to == NULL || from == NULL) return CUDA_ERROR_INVALID_VALUE;
   size_t to_row = copy->dstPitch != 0 ? copy->dstPitch : copy->WidthInBytes;
   size_t from_row = copy->srcPitch != 0 ? copy->srcPitch : copy->WidthInBytes;
@@ -61,6 +66,8 @@ static CUresult run_copy(const CUDA_MEMCPY3D *copy, struct sim_stream *stream) {
 }
 
 static CUresult run_memset(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_stream *stream) {
+  struct sim_allocation allocation;
+  if (!sim_memory_find(set->dst, &allocation)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   for (size_t y = 0; y < set->height; y++) {
     uint8_t *row = (uint8_t *)(uintptr_t)(set->dst + y * set->pitch);
     for (size_t x = 0; x < set->width; x++) memcpy(row + x * set->elementSize, &set->value, set->elementSize);
@@ -69,6 +76,7 @@ static CUresult run_memset(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_stream
 }
 
 static CUresult run_kernel(const struct sim_node *node, struct sim_stream *stream) {
+  if (sim_function_find((CUfunction)node->kernel.launch.function) == NULL) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = sim_launch_compute(&node->kernel.launch);
   if (result != CUDA_SUCCESS) return result;
   return sim_submit_node(stream, sim_launch_cost_of(&node->kernel.launch, stream->context));

@@ -55,6 +55,7 @@ CUresult sim_launch_make(CUfunction handle, const unsigned grid[3], const unsign
   CUresult result = check_shape(function, grid, block, shared_bytes);
   if (result != CUDA_SUCCESS) return result;
   struct sim_launch launch = {.function = function, .shared_bytes = shared_bytes};
+  launch.param_bytes = function->kernel.param_bytes;
   memcpy(launch.grid, grid, sizeof launch.grid);
   memcpy(launch.block, block, sizeof launch.block);
   result = copy_params(function, params, extra, &launch.params);

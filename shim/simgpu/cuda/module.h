@@ -68,7 +68,8 @@ struct sim_launch {
   unsigned grid[3];
   unsigned block[3];
   unsigned shared_bytes;
-  uint8_t *params; /* kernel.param_bytes, malloc'ed; NULL when there are none or the layout is unknown */
+  uint8_t *params; /* malloc'ed; NULL when there are none or the layout is unknown */
+  uint32_t param_bytes;
 };
 
 /* The lock of modules, libraries and their lists; short. */
