@@ -154,3 +154,14 @@ def test_context_cost_comes_from_the_simulated_page(tmp_path: Path) -> None:
     page.write_bytes(b"")
     with pytest.raises(DriverError, match="state"):
         sim_context_bytes(page, 0)
+
+
+def test_example_configuration_shows_every_key_with_its_default(tmp_path: Path) -> None:
+    example = Path(__file__).parent.parent.parent / "docker" / "vgpud.toml"
+    lines = [line[1:] if line.startswith("#") and "=" in line.split(" ")[1:2] else line for line in example.open()]
+    shown = tmp_path / "shown.toml"
+    shown.write_text("".join(lines))
+    assert config.load(shown) == config.load(example) == config.Config()
+    keys = {line.split(" ")[0] for line in lines if " = " in line and not line.startswith("#")}
+    arbiter = {name for name, _ in config.arbiter_items(config.ArbiterConfig())}
+    assert keys == {*config.Config.__dataclass_fields__, *arbiter} - {"arbiter"}
