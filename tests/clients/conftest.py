@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SIM = ROOT / "vgpud" / "lib" / "sim"
+LIB = ROOT / "vgpud" / "lib"
+SIM = LIB / "sim"
 PROGRAMS = Path(__file__).with_name("programs")
 MODEL = Path(__file__).with_name("kernels.model")
 #: program -> the packages without which it cannot run

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import PROGRAMS, SIM, client_environment, run_python
+from tests.clients.conftest import LIB, PROGRAMS, SIM, client_environment, run_python
+from vgpud import elf, fit
 from vgpud.cli.own_system import OwnSystem
 
 pytest.importorskip("pynvml", reason="needs the package nvidia-ml-py")
@@ -75,6 +76,38 @@ def test_looking_makes_no_tenant(system: OwnSystem) -> None:
     """A program that only asks NVML has no process in the slice, and sees those of its slice alone."""
     seen = view(system, *in_slice("--gpus", "0.5"))
     assert seen["pids"] == [[]] and seen["used"] == [0]
+
+
+def test_fitted_to_the_library_behind_it(system: OwnSystem, tmp_path: Path) -> None:
+    """A fitted copy has the names of the real library, no more and no fewer; without a slice it shows everything."""
+    fitted = fit.fit(LIB / "libvgpu-ml.so", SIM / "libnvidia-ml.so.1", tmp_path / "libvgpu-ml.so")
+    real = {name for name, symbol in elf.Elf(SIM / "libnvidia-ml.so.1").exports().items() if symbol.function}
+    assert fitted.left_out == () and set(elf.Elf(fitted.path).exports()) - {"vg_shim_marker"} == real - {
+        "_init",
+        "_fini",
+    }
+    env = client_environment(system.sim_dir) | {
+        "LD_PRELOAD": str(fitted.path),
+        "VGPU_NVML": str(SIM / "libnvidia-ml.so.1"),
+        "VGPU_SOCKET": "",
+    }
+    everything = view(system)
+    shimmed = json.loads(run_python(VIEW, env))
+    assert {**shimmed, "pid": 0} == {**everything, "pid": 0}
+
+
+def test_daemon_away(system: OwnSystem, tmp_path: Path) -> None:
+    """A slice whose daemon does not answer: the tools go on, and the log says once why they see everything."""
+    log = tmp_path / "log"
+    env = client_environment(system.sim_dir) | {
+        "LD_PRELOAD": str(LIB / "libvgpu-ml.so"),
+        "VGPU_NVML": str(SIM / "libnvidia-ml.so.1"),
+        "VGPU_SOCKET": str(tmp_path / "nobody.sock"),
+        "VGPU_LOG": str(log),
+    }
+    assert len(json.loads(run_python(VIEW, env))["uuids"]) == 2
+    lines = [line for line in log.read_text().splitlines() if "NVML shows the whole device" in line]
+    assert len(lines) == 1 and "nobody.sock" in lines[0]
 
 
 def test_exports_nothing_else() -> None:
