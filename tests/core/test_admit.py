@@ -105,6 +105,12 @@ def test_named_devices_are_used_in_device_order() -> None:
         ({"gpus_milli": 500, "device_uuids": ("GPU-9",)}, ("'GPU-9'", "GPU-0")),
         ({"gpus_milli": 500, "device_uuids": ("GPU-0", "GPU-0")}, ("name 1 or none",)),
         ({"gpus_milli": 500, "weight": 1_000_000}, ("weight 1000000",)),
+        ({"gpus_milli": 500, "priority": 1_000_000}, ("priority 1000000",)),
+        ({"gpus_milli": 500, "min_milli": -1}, ("min -0.001", "write 0")),
+        ({"gpus_milli": 500, "max_milli": 0}, ("max 0", "0.001 or more")),
+        ({"gpus_milli": 500, "mem_max_bytes": 0}, ("mem_max_bytes 0",)),
+        ({"gpus_milli": 500, "mem_min_bytes": -1}, ("mem_min_bytes -1",)),
+        ({"gpus_milli": 2500, "min_milli": 0, "max_milli": 2}, ("max 0.002", "raise the maximum")),
     ],
 )
 def test_what_can_never_be_is_invalid(spec: dict[str, int], words: tuple[str, ...]) -> None:
