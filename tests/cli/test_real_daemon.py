@@ -1,0 +1,247 @@
+"""The command line with the real daemon, the real shim and a simulated device: the whole path."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpud import paths
+from vgpud.cli.own_system import OwnSystem
+
+GIB = 1 << 30
+BUILT = all((paths.sim_lib_dir() / name).exists() for name in ("vgpu-simd", "libcuda.so.1", "libnvidia-ml.so.1"))
+pytestmark = pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py")
+
+#: attaches, makes a context, says what it sees, and waits for a file
+PROGRAM = """
+import ctypes, sys, time, os
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *args):
+    code = getattr(cuda, name)(*args)
+    assert code == 0, (name, code)
+call("cuInit", 0)
+context, free, total, count = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_int()
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+call("cuDeviceGetCount", ctypes.byref(count))
+print(count.value, total.value, flush=True)
+if len(sys.argv) > 1:
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.01)
+"""
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[OwnSystem]:
+    folder = Path(tempfile.mkdtemp(prefix="vgc-", dir="/tmp"))
+    try:
+        with OwnSystem(folder, {"devices": "1", "memory_bytes": "64G"}) as made:
+            yield made
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def real(system: OwnSystem, vgpu: Any) -> Iterator[Any]:
+    """`vgpu ARGS` in this process, with the real daemon; the node is empty again after the test."""
+    yield lambda *args: vgpu(*args, host=system.host)
+    for name in vgpu("slice", "ls", "-o", "name", host=system.host).stdout.split():
+        vgpu("slice", "rm", "--force", name, host=system.host)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> list[str]:
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    return [sys.executable, str(file)]
+
+
+@pytest.fixture
+def start(system: OwnSystem) -> Iterator[Any]:
+    """`vgpu run ARGS` in the background; whatever is left of it is killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def call(*args: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "vgpud.cli.main", "run", "-q", *args]
+        process = subprocess.Popen(
+            command, env=system.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+        started.append(process)
+        return process
+
+    yield call
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):  # all of it has ended
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def names(real: Any) -> list[str]:
+    found: list[str] = real("slice", "ls", "-o", "name").stdout.split()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "code"),
+    [
+        (("--gpus", "0"), "0 GPUs", 2),
+        (("--gpus", "-1"), "-1", 2),
+        (("--gpus", "0.0001"), "0.0001", 2),
+        (("--gpus", "abc"), "abc", 2),
+        (("--gpus", "2.5"), "2.5 GPUs", 2),
+        (("--gpus", "0.5", "--min", "0.8", "--max", "0.3"), "0.8", 2),
+        (("--gpus", "0.5", "--min", "0.9"), "0.9", 0),
+        (("--gpus", "0.5", "--max", "0.3"), "0.3", 2),
+        (("--gpus", "0.5", "--mem", "65G"), "65GiB", 2),
+        (("--gpus", "0.5", "--mem", "1M"), "1MiB", 2),
+        (("--gpus", "0.5", "--mem-min", "9G", "--mem-max", "8G"), "9GiB", 2),
+        (("--gpus", "0.5", "--device", "GPU-nonsense"), "GPU-nonsense", 2),
+    ],
+)
+def test_amounts_that_cannot_be_meant(real: Any, args: tuple[str, ...], named: str, code: int) -> None:
+    result = real("slice", "create", "a", *args)
+    assert result.code == code, result
+    if code:
+        assert named in result.stderr
+        assert result.stderr.count("\n") == 1
+        assert names(real) == []
+        assert real("run", *[a for a in args if a not in ("--device", "GPU-nonsense")], "--", "false").code in (125, 1)
+        assert names(real) == []
+
+
+def test_what_is_reserved_is_no_capacity(real: Any) -> None:
+    assert real("slice", "create", "a", "--gpus", "0.75").code == 0
+    result = real("slice", "create", "b", "--gpus", "0.5")
+    assert result.code == 6
+    assert "0.25" in result.stderr
+    assert real("run", "--gpus", "0.5", "--", "true").code == 125
+    assert names(real) == ["a"]
+
+
+def test_names_that_are_taken_unknown_or_wrong(real: Any) -> None:
+    real("slice", "create", "a", "--gpus", "0.25")
+    assert real("slice", "create", "a", "--gpus", "0.25").code == 8
+    assert real("slice", "create", "a/b", "--gpus", "0.25").code == 2
+    for command in (("show", "b"), ("set", "b", "--max", "1"), ("rm", "b")):
+        assert real("slice", *command).code == 4
+    assert real("run", "--slice", "b", "--", "true").code == 125
+    assert real("ps", "--slice", "b").code == 4
+
+
+def test_a_program_sees_its_slice(real: Any, program: list[str]) -> None:
+    result = real("run", "--gpus", "0.5", "--mem", "8G", "--", *program)
+    assert result.code == 0, result
+    assert result.stdout.split() == ["1", str(8 * GIB)]
+    assert "device 0-SIMULATED: SM time min 0.5 max 0.5, memory min 8GiB max 8GiB" in result.stderr
+    assert names(real) == []
+
+
+def test_programs_of_one_command_have_one_slice(real: Any, program: list[str]) -> None:
+    """The slice does not end between two programs of a command."""
+    both = f"{' '.join(program)} && sleep 0.3 && {' '.join(program)}"
+    result = real("run", "--gpus", "0.5", "--mem", "8G", "--name", "two", "--", "sh", "-c", both)
+    assert result.code == 0, result
+    assert result.stdout.split() == ["1", str(8 * GIB)] * 2
+    kinds = [e["kind"] for e in real("events", "--slice", "two", "-o", "json").json["events"]]
+    assert kinds.count("process.attached") == 2
+    assert kinds[-1] == "slice.deleted"
+
+
+def test_ps_shows_the_program_and_its_numbers(real: Any, start: Any, program: list[str], tmp_path: Path) -> None:
+    process = start("--gpus", "0.5", "--max", "1", "--name", "mine", "--", *program, str(tmp_path / "end"))
+    assert process.stdout.readline().startswith("1 ")
+    wait_until(lambda: real("ps", "-o", "json").json["processes"][0]["devices"][0]["mem_used_bytes"] > 0)
+    rows = real("ps", "-o", "json").json["processes"]
+    assert [row["slice"] for row in rows] == ["mine"]
+    assert rows[0]["program"].startswith("python")
+    row = real("ps", "--no-headers").stdout.split()
+    assert row[0] == str(rows[0]["pid"])
+    assert row[2:8] == ["mine", "0-SIMULATED", "0.5", "1", "32GiB", "32GiB"]
+    assert real("slice", "rm", "mine").code == 8
+    (tmp_path / "end").touch()
+    assert process.wait(30) == 0
+    wait_until(lambda: names(real) == [])
+
+
+def test_a_joined_slice_stays_and_is_changed_live(real: Any, start: Any, program: list[str], tmp_path: Path) -> None:
+    real("slice", "create", "team", "--gpus", "0.5", "--mem", "8G")
+    process = start("--slice", "team", "--", *program, str(tmp_path / "end"))
+    assert process.stdout.readline() == f"1 {8 * GIB}\n"
+    shown = real("slice", "set", "team", "--max", "0.9", "--mem-max", "16G", "-o", "json").json["slice"]["devices"][0]
+    assert (shown["max_milli"], shown["mem_min_bytes"], shown["mem_max_bytes"]) == (900, 8 * GIB, 16 * GIB)
+    (tmp_path / "end").touch()
+    assert process.wait(30) == 0
+    assert names(real) == ["team"]
+
+
+def test_a_killed_run_leaves_the_slice_to_its_last_program(
+    real: Any, start: Any, program: list[str], tmp_path: Path
+) -> None:
+    process = start("--gpus", "0.5", "--name", "left", "--", *program, str(tmp_path / "end"))
+    assert process.stdout.readline().startswith("1 ")
+    process.kill()
+    process.wait()
+    time.sleep(0.3)
+    assert names(real) == ["left"]
+    (tmp_path / "end").touch()
+    wait_until(lambda: names(real) == [])
+
+
+def test_a_killed_run_without_a_program_leaves_nothing(real: Any, start: Any) -> None:
+    process = start("--gpus", "0.5", "--name", "empty", "--", "sleep", "60")
+    wait_until(lambda: names(real) == ["empty"])
+    process.kill()
+    wait_until(lambda: names(real) == [])
+
+
+def test_a_restarted_daemon_keeps_a_running_command(
+    system: OwnSystem, real: Any, start: Any, program: list[str], tmp_path: Path
+) -> None:
+    process = start("--gpus", "0.5", "--name", "through", "--", *program, str(tmp_path / "end"))
+    assert process.stdout.readline().startswith("1 ")
+    assert system.daemon is not None
+    system.daemon.kill()
+    assert real("ps").code == 3
+    system.start_daemon()
+    wait_until(lambda: real("ps", "-o", "json").json["processes"])
+    (tmp_path / "end").touch()
+    assert process.wait(30) == 0
+    wait_until(lambda: names(real) == [])
+
+
+def test_doctor_top_and_version_agree_with_the_daemon(system: OwnSystem, real: Any) -> None:
+    report = real("doctor", "-o", "json")
+    assert report.code == 0, report
+    assert {c["check"]: c["level"] for c in report.json["checks"]}["sim"] == "ok"
+    assert real("top", "-n", "2", "-d", "0.1").code == 0
+    data = real("version", "-o", "json").json
+    assert data["client_abi_version"] == data["daemon_abi_version"]
+    assert data["simulated"] is True
+
+
+def test_another_users_slice_is_refused_before_the_program_starts(real: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real("slice", "create", "theirs", "--gpus", "0.25", "--owner", "65533")
+    monkeypatch.setattr(os, "getuid", lambda: 65534)
+    result = real("run", "--slice", "theirs", "--", "echo", "started")
+    assert result.code == 125
+    assert result.stdout == ""
+    assert "belongs to 65533" in result.stderr

@@ -1,0 +1,87 @@
+"""`vgpu sim`: a server in the background, its devices, programs on it without a slice."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpud import paths
+
+#: prints how many devices an unmodified program sees
+COUNT = """
+import ctypes
+cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+assert cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0
+print(count.value)
+"""
+BUILT = (paths.sim_lib_dir() / "vgpu-simd").exists()
+needs_server = pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py")
+
+
+@pytest.fixture
+def folder(vgpu: Any) -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="vgs-", dir="/tmp"))
+    yield made / "sim"
+    vgpu("sim", "stop", "--dir", str(made / "sim"))
+    shutil.rmtree(made)
+
+
+@needs_server
+def test_start_status_run_stop(vgpu: Any, folder: Path) -> None:
+    where = ("--dir", str(folder))
+    begun = vgpu("sim", "start", *where, "--devices", "2", "--memory", "8G")
+    assert begun.code == 0, begun
+    assert [line.split()[0] for line in begun.stdout.splitlines()[1:]] == ["0-SIMULATED", "1-SIMULATED"]
+    data = vgpu("sim", "status", *where, "-o", "json").json
+    assert [d["memory_bytes"] for d in data["devices"]] == [8 << 30] * 2
+    assert all("SIMULATED" in d["name"] for d in data["devices"])
+    assert vgpu("sim", "run", *where, "--", sys.executable, "-c", COUNT).stdout == "2\n"
+    assert vgpu("sim", "run", *where, "--", "sh", "-c", "exit 9").code == 9
+    again = vgpu("sim", "start", *where)
+    assert again.code == 8
+    assert "already" in again.stderr
+    assert vgpu("sim", "stop", *where).code == 0
+    assert vgpu("sim", "status", *where).code == 4
+
+
+@pytest.mark.parametrize(("command", "code"), [(("status",), 4), (("stop",), 4), (("run", "--", "true"), 125)])
+def test_no_server_is_said_with_the_mend(vgpu: Any, tmp_path: Path, command: tuple[str, ...], code: int) -> None:
+    result = vgpu("sim", command[0], "--dir", str(tmp_path), *command[1:])
+    assert result.code == code
+    assert result.stderr.startswith(f"vgpu: no simulated device runs in {tmp_path}: start it with `vgpu sim start")
+
+
+@needs_server
+def test_a_wrong_configuration_is_usage_and_names_the_line(vgpu: Any, folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.conf"
+    config.write_text("devices = 1\nnonsense = 2\n")
+    result = vgpu("sim", "start", "--dir", str(folder), "--config", str(config))
+    assert result.code == 2
+    assert f"{config}:2" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert vgpu("sim", "status", "--dir", str(folder)).code == 4
+
+
+def test_the_simulated_program_is_not_hooked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vgpud.cli.environment import unhooked
+
+    before = {"LD_PRELOAD": "/x/libvgpu.so:/y/lib.so", "VGPU_SOCKET": "/s", "A": "b"}
+    assert unhooked(before) == {"LD_PRELOAD": "/y/lib.so", "A": "b"}
+    assert unhooked({"LD_PRELOAD": "/x/libvgpu.so"}) == {}
+
+
+@needs_server
+def test_coverage_counts_what_it_lists(vgpu: Any) -> None:
+    data = vgpu("sim", "coverage", "-o", "json").json
+    assert data["entry_points"]["cuInit"] is True
+    assert data["implemented"] == sum(data["entry_points"].values())
+    assert data["total"] == len(data["entry_points"]) > data["implemented"]
+    missing = vgpu("sim", "coverage", "--missing", "-o", "name").stdout.split()
+    assert len(missing) == data["total"] - data["implemented"]
+    assert "cuInit" not in missing
