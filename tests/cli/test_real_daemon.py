@@ -207,8 +207,9 @@ def test_a_killed_run_leaves_the_slice_to_its_last_program(
 
 
 def test_a_killed_run_without_a_program_leaves_nothing(real: Any, start: Any) -> None:
-    process = start("--gpus", "0.5", "--name", "empty", "--", "sleep", "60")
-    wait_until(lambda: names(real) == ["empty"])
+    process = start("--gpus", "0.5", "--name", "empty", "--", "sh", "-c", "echo ready; exec sleep 60")
+    assert process.stdout.readline() == "ready\n"
+    assert names(real) == ["empty"]
     process.kill()
     wait_until(lambda: names(real) == [])
 
