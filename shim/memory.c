@@ -180,14 +180,24 @@ static void set_asking(struct vg_memory_state *state, uint64_t bytes) {
   pthread_mutex_unlock(&state->lock);
 }
 
+static void give_back_unused(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  pthread_mutex_lock(&state->lock);
+  state->asking_bytes = 0;
+  give_back(device, 0);
+  pthread_mutex_unlock(&state->lock);
+}
+
 static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
   if (vg_memory_refresh) vg_memory_refresh(device);
   pthread_mutex_lock(&state->ask_lock);
   set_asking(state, bytes);
   bool done = try_take_asked(device, bytes);
-  /* Twice: somewhat more first, then exactly what is missing; once more after a re-attach swapped the pages. */
+  /* Somewhat more first, then exactly what is missing. Refused: two processes may each hold a part of what is left and
+   * ask for the other's, so what is unused goes back before the last try. */
   for (int attempt = 0; !done && attempt < 3 && within_limit(device, bytes); attempt++) {
+    if (attempt == 2) give_back_unused(device);
     if (ask(device, bytes, attempt > 0)) attempt = 2;
     done = try_take_asked(device, bytes);
   }

@@ -114,9 +114,13 @@ static void uuid_text(int device, char *text) {
   for (int i = 0; i < 16; i++)
     out += sprintf(out, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", device + 1);
 }
+static void forked(void) { /* this driver goes on working in children; a real one refuses them */
+  pthread_mutex_init(&lock, NULL);
+}
 SEEN CUresult cuInit(unsigned int flags) {
   MAY_FAIL;
   if (started) return CUDA_SUCCESS;
+  pthread_atfork(NULL, NULL, forked);
   const char *list = getenv("CUDA_VISIBLE_DEVICES"), *count = getenv("LEDGER_DEVICES");
   int devices = count ? atoi(count) : 1;
   visible_count = 0;
