@@ -40,6 +40,8 @@ class _Formatter(logging.Formatter):
         self._journal = "JOURNAL_STREAM" in os.environ
 
     def format(self, record: logging.LogRecord) -> str:
+        if record.name.startswith("grpc"):  # requests that cannot be decoded: one line, our own code logs its faults
+            record.exc_info = record.exc_text = None
         text = super().format(record)
         return f"<{_LEVELS.get(record.levelno, 6)}>{text}" if self._journal else text
 

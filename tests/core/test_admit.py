@@ -96,6 +96,7 @@ def test_named_devices_are_used_in_device_order() -> None:
         ({"gpus_milli": 0}, ("0 GPUs", "ask for")),
         ({"gpus_milli": -1000}, ("-1 GPUs", "ask for")),
         ({"gpus_milli": 2500}, ("2.5 GPUs need 3 devices", "has 1", "ask for 1 or less")),
+        ({"gpus_milli": 2**63 - 1}, ("GPUs is more than any node has", "16 or less")),
         ({"gpus_milli": 500, "min_milli": 800, "max_milli": 600}, ("min 0.8", "max 0.6", "lower")),
         ({"gpus_milli": 500, "max_milli": 1500}, ("max 1.5", "at most 1")),
         ({"gpus_milli": 500, "mem_max_bytes": 81 * GIB, "mem_min_bytes": 81 * GIB}, ("81GiB", "80GiB or less")),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpud.core.model import Denied, Device, Policy, Reason, Share, Spec, State, whole_devices
-from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 WEIGHT_MAX = 10_000
 PRIORITY_MAX = 1_000
@@ -104,6 +104,10 @@ def _check_numbers(spec: Spec) -> Denied | None:
     if spec.gpus_milli <= 0:
         return _invalid(
             f"{format_gpus(spec.gpus_milli)} GPUs is nothing: ask for 0.001 or more, for example 0.5", "gpus_milli"
+        )
+    if spec.gpus_milli > GPUS_MAX * MILLI_PER_DEVICE:
+        return _invalid(
+            f"{format_gpus(spec.gpus_milli)} GPUs is more than any node has: ask for {GPUS_MAX} or less", "gpus_milli"
         )
     if spec.min_milli is not None and spec.min_milli < 0:
         return _invalid(f"min {format_gpus(spec.min_milli)} is negative: write 0 for no guarantee", "min_milli")

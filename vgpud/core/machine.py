@@ -205,6 +205,9 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     if old is None:
         return _unknown(event.name)
     spec = admit.merge(old.spec, event.patch)
+    parts = admit.parts_of(spec, state.policy)
+    if isinstance(parts, Denied):
+        return [Answer(parts)]
     busy = bool(state.processes_of(old.name))
     shares = _resized(state, old, spec, busy)
     if isinstance(shares, Denied):
@@ -226,7 +229,7 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
 
 def _resized(state: State, old: Slice, spec: Spec, busy: bool) -> tuple[Share, ...] | Denied:
     here = tuple(s.device_uuid for s in old.shares)
-    same_count = len(whole_devices(spec.gpus_milli)) == len(here)
+    same_count = len(whole_devices(spec.gpus_milli)) == len(here)  # the spec has been checked: this is short
     same_names = not spec.device_uuids or set(spec.device_uuids) == set(here)
     if busy and not (same_count and same_names):
         text = f"slice {old.name} has programs on {len(here)} device(s) and cannot move:"
