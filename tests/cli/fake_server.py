@@ -78,6 +78,10 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends the daemon; twice does no harm."""
         assert self._server is not None
         self._server.stop(None).wait()
 

@@ -53,7 +53,15 @@ def test_set_sends_only_what_was_given(vgpu: Any, slices: Any) -> None:
 
 
 def test_every_row_of_a_simulated_device_says_so(vgpu: Any, slices: Any) -> None:
-    for command in (("ps",), ("gpu", "ls"), ("slice", "ls"), ("slice", "show", "train"), ("status",), ("version",)):
+    for command in (
+        ("ps",),
+        ("gpu", "ls"),
+        ("slice", "ls"),
+        ("slice", "show", "train"),
+        ("status",),
+        ("version",),
+        ("events",),
+    ):
         result = vgpu(*command, host=slices.host)
         assert result.code == 0
         assert "SIMULATED" in result.stdout, command

@@ -17,6 +17,7 @@ from vgpud.cli.exits import EXIT_CODES
 from vgpud.cli.main import COMMANDS, cli
 from vgpud.cli.options import LazyGroup, VgpuCommand
 
+ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("grpc", "google", "rich", "yaml", "asyncio", "pynvml", "vgpud._shim", "vgpud.cli.client")
 
 
@@ -177,3 +178,8 @@ def test_completion_without_a_daemon_is_silent(run_vgpu: Any, tmp_path: Path) ->
     env = {"_VGPU_COMPLETE": "bash_complete", "COMP_WORDS": "vgpu slice show x", "COMP_CWORD": "3"}
     result = run_vgpu(**env, VGPU_HOST=f"unix://{tmp_path}/none.sock")
     assert (result.stdout.strip(), result.stderr) == ("", "")
+
+
+def test_the_readme_has_the_same_exit_codes() -> None:
+    rows = re.findall(r"^\| `(\d+)` \| (.*) \|$", (ROOT / "README.md").read_text(), re.M)
+    assert {int(code): text for code, text in rows} == {int(code): text for code, text in EXIT_CODES.items()}

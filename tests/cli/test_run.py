@@ -224,6 +224,21 @@ def test_the_command_reads_the_terminal(daemon: Any) -> None:
     assert os.waitstatus_to_exitcode(status) == 4
 
 
+def test_a_daemon_that_has_gone_at_the_end_does_not_change_the_exit_code(
+    start: Any, daemon: Any, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    script = f"touch {mark}; while [ -e {mark} ]; do sleep 0.02; done; exit 3"
+    process = start("-q", "--", "sh", "-c", script, stderr=subprocess.PIPE)
+    wait_until(mark.exists)
+    daemon.stop()
+    mark.unlink()
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert err.count("\n") == 1
+    assert "it ends with its last process" in err
+
+
 def test_a_run_that_is_killed_leaves_its_command(start: Any, daemon: Any, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     process = start("-q", "--", "sh", "-c", f"echo $$ > {mark}; sleep 1; echo done >> {mark}")

@@ -38,10 +38,10 @@ _WAITED = FORWARDED | {signal.SIGCHLD}
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def block_signals() -> set[signal.Signals]:
+def block_signals() -> set[int]:
     """Blocks what run_child() waits for and returns the mask before, which the child gets back."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited "ignore" would swallow the exit status
-    return {signal.Signals(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED)}
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED))
 
 
 def ended_early() -> int:
@@ -50,7 +50,7 @@ def ended_early() -> int:
     return 128 + min(came) if came else 0
 
 
-def start_child(command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals]) -> int:
+def start_child(command: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
     """Starts the command and returns its pid. Raises CliError: 127 not found, 126 cannot be executed."""
     name = command[0]
     try:

@@ -19,22 +19,23 @@ def events(settings: Settings, follow: bool, last: int | None, slice_name: str |
     from vgpud.cli.output import emit
 
     with Client(settings) as client:
+        label = grids.node_label(client.node()) if settings.output == "table" else ""
         past = client.events()
         after = max((event.sequence for event in past), default=0)
         rows = [views.event_view(e) for e in past if slice_name in (None, e.slice)]
         if last is not None:
             rows = rows[len(rows) - min(last, len(rows)) :]
         if not follow:
-            emit(settings, {"events": rows}, [row["sequence"] for row in rows], lambda: grids.events_grid(rows))
+            emit(settings, {"events": rows}, [row["sequence"] for row in rows], lambda: grids.events_grid(rows, label))
             return
         for row in rows:
-            _line(settings, row)
+            _line(settings, row, label)
         for event in client.watch_events(after):
             if slice_name in (None, event.slice):
-                _line(settings, views.event_view(event))
+                _line(settings, views.event_view(event), label)
 
 
-def _line(settings: Settings, row: dict[str, object]) -> None:
+def _line(settings: Settings, row: dict[str, object], label: str) -> None:
     """One event of a stream: a line of text, a line of json or a yaml document."""
     from vgpud.cli import grids
     from vgpud.cli.output import dump
@@ -45,4 +46,4 @@ def _line(settings: Settings, row: dict[str, object]) -> None:
     elif settings.output == "name":
         print(row["sequence"], flush=True)
     else:
-        print("  ".join(plain(cell) for cell in grids.event_row(row)[1:]), flush=True)
+        print("  ".join(plain(cell) for cell in grids.event_row(row, label)[1:]), flush=True)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vgpud.cli.output import Cell, Grid
 from vgpud.cli.text import duration
 from vgpud.cli.views import View
 from vgpud.core.units import format_bytes, format_gpus
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
 
 
 def percent(ratio: float) -> str:
@@ -141,15 +145,20 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-def events_grid(events: Sequence[View]) -> Grid:
-    grid = Grid((">SEQ", "TIME", "KIND", "SLICE", "MESSAGE"))
-    grid.rows.extend(event_row(e) for e in events)
+def node_label(node: pb.Node) -> str:
+    """One word; a node with simulated devices says so."""
+    return f"{node.name}-SIMULATED" if node.simulated else node.name
+
+
+def events_grid(events: Sequence[View], node: str) -> Grid:
+    grid = Grid((">SEQ", "TIME", "NODE", "KIND", "SLICE", "MESSAGE"))
+    grid.rows.extend(event_row(e, node) for e in events)
     return grid
 
 
-def event_row(event: View) -> tuple[str, ...]:
+def event_row(event: View, node: str) -> tuple[str, ...]:
     at = parse_time(event["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if event["at"] else "-"
-    return (str(event["sequence"]), at, event["kind"], event["slice"] or "-", event["message"])
+    return (str(event["sequence"]), at, node, event["kind"], event["slice"] or "-", event["message"])
 
 
 def fields_grid(pairs: Sequence[tuple[str, str]]) -> Grid:

@@ -150,7 +150,7 @@ def _run_in(
     item: pb.Slice,
     simulated: frozenset[str],
     command: Sequence[str],
-    mask: set[Any],
+    mask: set[int],
     quiet: bool,
 ) -> int:
     from contextlib import nullcontext
