@@ -33,6 +33,7 @@ void sim_node_drop_work(struct sim_node *node) {
 
 static void put_node(struct sim_node *node) {
   sim_node_drop_work(node);
+  sim_node_drop_attributes(node);
   free(node->dependencies);
   sim_slab_put(&nodes, node);
 }
@@ -144,6 +145,7 @@ CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy) {
     node->original = graph->nodes[i];
     node->enabled = graph->nodes[i]->enabled;
     result = sim_node_copy_work(node, graph->nodes[i]);
+    if (result == CUDA_SUCCESS) result = sim_node_copy_attributes(node, graph->nodes[i]);
   }
   for (uint32_t i = 0; i < copy->count && result == CUDA_SUCCESS; i++)
     for (uint32_t j = 0; j < graph->nodes[i]->dependency_count && result == CUDA_SUCCESS; j++)

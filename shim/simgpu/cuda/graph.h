@@ -31,7 +31,8 @@ struct sim_node {
     struct sim_graph *child;
     CUevent event;
   };
-  struct sim_context *context; /* of kernels, copies and memsets */
+  struct sim_context *context;      /* of kernels, copies and memsets */
+  struct sim_attribute *attributes; /* of kernels */
 };
 
 /* A graph's references to a thing of the program. */
@@ -81,6 +82,10 @@ CUresult sim_node_set_launch(struct sim_node *node, const struct sim_launch *lau
 CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUcontext context);
 CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context);
 CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params);
+
+/* graph_extra.c */
+void sim_node_drop_attributes(struct sim_node *node);
+CUresult sim_node_copy_attributes(struct sim_node *node, const struct sim_node *from);
 
 /* graph_run.c */
 CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***ret_order); /* INVALID_VALUE: it has a cycle */

@@ -6,6 +6,7 @@ It checks every number itself; any failure ends it with a traceback. Runs on a r
 from __future__ import annotations
 
 import ctypes
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -136,8 +137,25 @@ def check_graph(module, stream) -> None:
     ok(driver.cuGraphLaunch(executable, stream))
     ok(driver.cuStreamSynchronize(stream))
     np.testing.assert_array_equal(read(dz, N), 5 * x + 1)
+    check_attributes(graph, first)
     ok(driver.cuGraphExecDestroy(executable))
     ok(driver.cuGraphDestroy(graph))
+
+
+def check_attributes(graph, node) -> None:
+    """What is set on a kernel node is there again, also in a copy of the graph; a graph can be drawn."""
+    priority = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PRIORITY
+    value = driver.CUkernelNodeAttrValue()
+    value.priority = -1
+    ok(driver.cuGraphKernelNodeSetAttribute(node, priority, value))
+    clone = ok(driver.cuGraphClone(graph))
+    copied = ok(driver.cuGraphNodeFindInClone(node, clone))
+    assert ok(driver.cuGraphKernelNodeGetAttribute(copied, priority)).priority == -1
+    ok(driver.cuGraphDestroy(clone))
+    with tempfile.TemporaryDirectory() as folder:
+        drawing = Path(folder) / "graph.dot"
+        ok(driver.cuGraphDebugDotPrint(graph, str(drawing).encode(), 0))
+        assert "saxpy" in drawing.read_text() and "->" in drawing.read_text()
 
 
 def check_capture(kernels: Kernels) -> None:
