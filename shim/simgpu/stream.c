@@ -3,6 +3,7 @@
  * has a slot in the completion area; a slot goes to a new stream only when everything given to the old one is done.
  */
 #include "core.h"
+#include <pthread.h>
 #include <string.h>
 
 #define PRIORITY_LEAST 0
@@ -13,10 +14,12 @@ static struct sim_slab streams = SIM_SLAB(sizeof(struct sim_stream), SIM_STREAMS
 static uint32_t free_slots[SIM_STREAMS_MAX]; /* a queue, so that slots rest before they are used again */
 static uint32_t free_first, free_count, slots_used;
 
-static __thread struct {
-  uint64_t context_id;
+static __thread struct thread_stream {
+  uint64_t context_id; /* 0: free */
   struct sim_stream *stream;
 } thread_streams[THREAD_STREAMS];
+static pthread_key_t thread_key; /* its destructor gives the thread's streams back */
+static pthread_once_t thread_key_once = PTHREAD_ONCE_INIT;
 
 uint32_t sim_slot_take(void) {
   uint32_t slot = UINT32_MAX;
@@ -68,15 +71,53 @@ CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priori
   return CUDA_SUCCESS;
 }
 
+static void stream_free(struct sim_stream *stream) {
+  sim_slot_give(stream->slot);
+  sim_slab_put(&streams, stream);
+}
+
+/* Out of its context's list, if the context is still there (else its streams are freed already). */
+static void thread_stream_end(struct thread_stream *ended) {
+  struct sim_stream *stream = sim_slab_find(&streams, ended->stream, SIM_STREAM_MAGIC);
+  bool mine = stream && stream->builtin && stream->context->id == ended->context_id;
+  ended->context_id = 0;
+  if (!mine) return;
+  sim_lock();
+  struct sim_stream **link = &stream->context->streams;
+  while (*link && *link != stream) link = &(*link)->next;
+  mine = *link == stream;
+  if (mine) *link = stream->next;
+  sim_unlock();
+  if (mine) stream_free(stream);
+}
+
+static void thread_end(void *unused) {
+  (void)unused;
+  if (sim_ready() != CUDA_SUCCESS) return; /* a forked child */
+  for (int i = 0; i < THREAD_STREAMS; i++)
+    if (thread_streams[i].context_id) thread_stream_end(&thread_streams[i]);
+}
+
+static void thread_key_make(void) {
+  pthread_key_create(&thread_key, thread_end);
+}
+
 static CUresult per_thread(struct sim_context *context, struct sim_stream **ret_stream) {
-  int place = (int)(context->server_id % THREAD_STREAMS);
-  if (thread_streams[place].context_id != context->id) {
-    CUresult result = sim_stream_make(context, CU_STREAM_DEFAULT, 0, &thread_streams[place].stream);
-    if (result != CUDA_SUCCESS) return result;
-    thread_streams[place].stream->builtin = true;
-    thread_streams[place].context_id = context->id;
+  struct thread_stream *place = &thread_streams[0]; /* of more contexts than places one loses its stream */
+  for (int i = THREAD_STREAMS - 1; i >= 0; i--) {
+    if (thread_streams[i].context_id == 0) place = &thread_streams[i];
+    if (thread_streams[i].context_id != context->id) continue;
+    *ret_stream = thread_streams[i].stream;
+    return CUDA_SUCCESS;
   }
-  *ret_stream = thread_streams[place].stream;
+  if (place->context_id) thread_stream_end(place);
+  CUresult result = sim_stream_make(context, CU_STREAM_DEFAULT, 0, &place->stream);
+  if (result != CUDA_SUCCESS) return result;
+  pthread_once(&thread_key_once, thread_key_make);
+  pthread_setspecific(thread_key, thread_streams);
+  place->stream->builtin = true;
+  place->context_id = context->id;
+  *ret_stream = place->stream;
   return CUDA_SUCCESS;
 }
 
@@ -93,11 +134,6 @@ CUresult sim_stream_find(CUstream handle, bool is_per_thread, struct sim_stream 
   if (VG_UNLIKELY(!stream)) return CUDA_ERROR_INVALID_HANDLE;
   *ret_stream = stream;
   return CUDA_SUCCESS;
-}
-
-static void stream_free(struct sim_stream *stream) {
-  sim_slot_give(stream->slot);
-  sim_slab_put(&streams, stream);
 }
 
 void sim_streams_destroy(struct sim_context *context) {

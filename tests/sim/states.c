@@ -95,6 +95,10 @@ static void threads(void) {
   pthread_create(&thread, NULL, other_thread, argument);
   pthread_join(thread, NULL);
   TRUE(theirs != 0 && theirs != mine && theirs != legacy);
+  for (int i = 0; i < 5000; i++) { /* a thread's stream ends with it: there are not so many at a time */
+    pthread_create(&thread, NULL, other_thread, argument);
+    pthread_join(thread, NULL);
+  }
 }
 
 static void by_name(void) {

@@ -115,7 +115,8 @@ def test_library_starts_nothing_by_itself() -> None:
     """One entry of .init_array is the compiler's own (frame_dummy); a constructor of ours would be a second."""
     found = re.search(r"INIT_ARRAYSZ\)\s+(\d+)", _dynamic())
     assert found and int(found[1]) == 8
-    assert set(re.findall(r"NEEDED.*\[(.*)\]", _dynamic())) <= {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"}
+    needed = re.findall(r"NEEDED.*\[(.*)\]", _dynamic())
+    assert all(re.fullmatch(r"(libc|libm|ld-linux.*)\.so\.\d+", name) for name in needed), needed
 
 
 def test_coverage_tells_stubs_from_what_is_written() -> None:

@@ -218,7 +218,9 @@ bool queue_take(struct process *process) {
   uint64_t now_ns = vg_prim_now_ns();
   while (rc == 0 && process->taken < head) {
     struct sim_command command = process->ring->commands[process->taken % SIM_RING_COMMANDS];
-    if (command.submit_ns > now_ns) command.submit_ns = now_ns; /* nobody submits in the future */
+    if (command.submit_ns > now_ns) command.submit_ns = now_ns; /* nobody submits in the future, or long ago */
+    if (command.submit_ns + LATE_MAX_NS < now_ns) command.submit_ns = now_ns - LATE_MAX_NS;
+    if (command.cost_ns > COST_MAX_NS) command.cost_ns = COST_MAX_NS;
     process->taken++;
     rc = take(process, &command);
     work_all();

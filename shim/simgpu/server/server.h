@@ -13,12 +13,14 @@
 #include <sys/types.h>
 
 #define NEVER UINT64_MAX
-#define LOOK_AHEAD_NS 50000ull  /* decisions are taken this much early, so that waiters sleep to the exact time */
-#define ROUND_NS 1000000ull     /* longest time between rounds while there is work */
-#define ROUND_MIN_NS 20000ull   /* shortest, while somebody waits for something undecided */
-#define LINGER_NS 4000000ull    /* rounds go on so long after the last command before the server sleeps */
-#define BUSY_JOIN_NS 1000000ull /* spans of one context within this become one record of the busy log */
-#define BUSY_GAP_NS 200000ull   /* ... when they are not further apart than this */
+#define LOOK_AHEAD_NS 50000ull        /* decisions are taken this much early, so that waiters sleep to the exact time */
+#define ROUND_NS 1000000ull           /* longest time between rounds while there is work */
+#define ROUND_MIN_NS 20000ull         /* shortest, while somebody waits for something undecided */
+#define LATE_MAX_NS 2000000000ull     /* how far back a time stamp is believed: this process may have been stopped */
+#define COST_MAX_NS 86400000000000ull /* a day */
+#define LINGER_NS 4000000ull          /* rounds go on so long after the last command before the server sleeps */
+#define BUSY_JOIN_NS 1000000ull       /* spans of one context within this become one record of the busy log */
+#define BUSY_GAP_NS 200000ull         /* ... when they are not further apart than this */
 #define BUSY_BUFFER 512
 #define BUSY_FILE_BYTES (256ull << 20) /* then a new file begins: three hours of a saturated device */
 #define BUSY_WRITE_NS 10000000ull      /* records are written at least this often */
