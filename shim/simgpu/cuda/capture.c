@@ -157,6 +157,18 @@ static void end_list(struct sim_capture *capture) {
   }
 }
 
+void sim_capture_context_destroy(struct sim_context *context) {
+  struct sim_capture *found;
+  do {
+    sim_capture_lock();
+    for (found = captures; found != NULL && found->origin->context != context;) found = found->next;
+    if (found != NULL) end_list(found);
+    sim_capture_unlock();
+    if (found != NULL && !found->foreign_graph) sim_graph_free(found->graph);
+    free(found);
+  } while (found != NULL);
+}
+
 static CUresult end(CUstream handle, bool per_thread, CUgraph *ret_graph) {
   struct sim_context *context;
   struct sim_stream *stream;

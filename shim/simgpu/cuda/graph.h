@@ -94,6 +94,7 @@ CUresult sim_graph_run(struct sim_node *const *order, uint32_t count, struct sim
 /* capture.c */
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
 CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
+void sim_capture_context_destroy(struct sim_context *context); /* ends the captures that were begun in it */
 /* Work in the legacy stream while a stream that waits for it captures: refused, and ends that capture. */
 CUresult sim_capture_implicit(struct sim_stream *stream);
 

@@ -4,6 +4,7 @@
  * are checked by their slab, so a stale one is refused and never followed.
  */
 #include "module.h"
+#include "graph.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -116,6 +117,7 @@ void sim_module_unlink(struct sim_module *module) {
 }
 
 void sim_wide_context_destroy(struct sim_context *context) {
+  sim_capture_context_destroy(context);
   sim_module_lock();
   while (context->wide != NULL) {
     struct sim_module *module = context->wide;

@@ -119,6 +119,16 @@ def check_launches(kernels: Kernels, data) -> None:
     assert ok(driver.cuFuncGetAttribute(attribute, function)) == 100_000
 
 
+def check_context_of_a_capture() -> None:
+    """A context that goes away in the middle of a capture takes it along: other contexts are not held up by it."""
+    before = ok(driver.cuCtxGetCurrent())
+    context = ok(driver.cuCtxCreate(None, 0, 0))
+    ok(driver.cuStreamBeginCapture(new_stream(), GLOBAL))
+    ok(driver.cuCtxDestroy(context))
+    ok(driver.cuCtxSetCurrent(before))
+    ok(driver.cuMemFree(ok(driver.cuMemAlloc(1 << 20))))
+
+
 def main() -> None:
     ok(driver.cuInit(0))
     device = ok(driver.cuDeviceGet(0))
@@ -137,6 +147,7 @@ def main() -> None:
         check_launches,
     ):
         check(kernels, data)
+    check_context_of_a_capture()
     ok(driver.cuCtxSynchronize())
     print("ok")
 
