@@ -80,7 +80,10 @@ def test_libraries_that_are_missing_closed_or_split(monkeypatch: pytest.MonkeyPa
             (tmp_path / name / library).write_text("")
     assert levels(tmp_path / "with blank") == ["fail", "fail"]
     (tmp_path / "open").chmod(0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert levels(tmp_path / "open") == ["warn", "warn"]
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert levels(tmp_path / "open") == ["ok", "ok"]
 
 
 def test_the_environment_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
