@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,37 @@ def test_device_nodes_that_are_missing_or_fine(tmp_path: Path) -> None:
     assert [f.level for f in checks._device_nodes(tmp_path)] == ["fail"]
     (tmp_path / "nvidiactl").write_text("")
     assert list(checks._device_nodes(tmp_path)) == []
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A driver and NVML that can be told how to be."""
+    if shutil.which("gcc") is None:
+        pytest.skip("needs gcc")
+    made = tmp_path_factory.mktemp("driver") / "fake_driver.so"
+    source = Path(__file__).resolve().parents[1] / "daemon" / "fake_driver.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", made, source], check=True)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "found", "mend"),
+    [
+        ("FAKE_COMPUTE_MODE", "3", "exclusive-process", "nvidia-smi -i 0 -c DEFAULT"),
+        ("FAKE_MIG", "1", "MIG mode", "-mig 0"),
+        ("FAKE_CUINIT", "100", "cuInit says", "nvidia-smi"),
+    ],
+)
+def test_devices_that_cannot_be_shared(
+    library: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, found: str, mend: str
+) -> None:
+    monkeypatch.delenv("VGPU_SIM_DIR", raising=False)
+    assert [f.level for f in checks._shareable(checks.Look(Settings()), library, library)] == ["ok"]
+    monkeypatch.setenv(variable, value)
+    finding = next(checks._shareable(checks.Look(Settings()), library, library))
+    assert (finding.check, finding.level) == ("shareable", "fail")
+    assert found in finding.text
+    assert mend in finding.mend
 
 
 def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,8 @@ def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding
         yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG")
         return
     said = done.stderr.strip().splitlines()
-    problem, _, mend = (said[-1] if said else f"exit code {done.returncode}").removeprefix("vgpud: ").rpartition(": ")
+    line = (said[-1] if said else f"check-devices ended with {done.returncode}: see its log").removeprefix("vgpud: ")
+    problem, _, mend = line.partition("; ") if "; " in line else line.rpartition(": ")
     yield Finding("shareable", "fail", problem or mend, mend)
 
 
