@@ -24,6 +24,7 @@ from vgpud.core import events as ev
 from vgpud.core.machine import owner_refusal, step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
+from vgpud.core.watch import Watch
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
@@ -68,6 +69,8 @@ class Daemon:
         self.on_housekeeping: Callable[[], None] = lambda: None  # the service manager's watchdog
         self._devices = devices
         self._readings: dict[str, Reading] = {}
+        self._running: dict[str, dict[int, int]] = {}
+        self._watch = Watch()
         self._stopping = threading.Event()
         self._reader = threading.Thread(target=self._read_devices, name="nvml", daemon=True)
         self._leaving: set[asyncio.Task[None]] = set()
@@ -149,13 +152,17 @@ class Daemon:
             self._note(ev.Log("socket.repaired", f"the attach socket of {name} was removed and is back", name))
         if self._api.repair():
             self._note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
+        for entry in self._watch.look(self.state, self._running):
+            self._note(entry)
         self._metrics.put(self._snapshot())
         self.on_housekeeping()
 
     def _read_devices(self) -> None:
         """A thread of its own: a driver that hangs must not stop the loop, nor its end."""
         while True:
-            self._readings = {uuid: self._devices.read(uuid) for uuid in list(self.state.devices)}
+            uuids = list(self.state.devices)
+            self._readings = {uuid: self._devices.read(uuid) for uuid in uuids}
+            self._running = {uuid: self._devices.running(uuid) for uuid in uuids}
             if self._stopping.wait(HOUSEKEEPING_S):
                 return
 

@@ -165,11 +165,13 @@ class Devices:
 
     def lists(self, pid: int) -> bool:
         """Whether the driver still counts a process among a device's clients. False when NVML does not say."""
-        for handle in self._handles.values():
-            running = _or_none(lambda h=handle: pynvml.nvmlDeviceGetComputeRunningProcesses(h)) or ()
-            if any(process.pid == pid for process in running):
-                return True
-        return False
+        return any(pid in self.running(uuid) for uuid in self._handles)
+
+    def running(self, uuid: str) -> dict[int, int]:
+        """The pids that use the device and how many bytes (0 when NVML does not say); empty when it lists nobody."""
+        handle = self._handles.get(uuid)
+        found = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
+        return {int(process.pid): int(process.usedGpuMemory or 0) for process in found}
 
     def close(self) -> None:
         _or_none(pynvml.nvmlShutdown)

@@ -281,6 +281,21 @@ def test_memory_is_free_when_the_driver_has_let_go(node: Node) -> None:
     eventually(lambda: node.processes() == [], "the end of the process")
 
 
+def test_program_without_a_slice_is_noticed(node: Node) -> None:
+    listed = node.directory / "listed"
+    node.env = {"FAKE_LISTED": str(listed)}
+    node.start()
+    node.create()
+    ours = spawn(node)
+    listed.write_text(str(ours.pid))
+    time.sleep(3.5)
+    assert "device.stranger" not in node.kinds()
+    listed.write_text("4242")
+    eventually(lambda: "device.stranger" in node.kinds(), "the notice")
+    ours.kill()
+    ours.wait()
+
+
 def test_descriptors_do_not_pile_up(node: Node) -> None:
     node.start()
     node.create()
