@@ -437,6 +437,13 @@ SEEN CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   drop_handle(known);
   return CUDA_SUCCESS;
 }
+SEEN CUresult cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t alignment, CUdeviceptr address,
+                                  unsigned long long flags) {
+  (void)alignment, (void)address, (void)flags;
+  *out = next_address;
+  next_address += up(bytes, GRANULE);
+  return CUDA_SUCCESS;
+}
 static struct handle *mapped[256];
 SEEN CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                        unsigned long long flags) {

@@ -121,6 +121,12 @@ def vmm(cuda: Cuda, size: int, kind: int = DEVICE_LOCATION) -> int:
     return cuda.make("cuMemCreate", ctypes.c_size_t(size), ctypes.byref(prop), u64(0))
 
 
+def reserve(cuda: Cuda, size: int) -> int:
+    """Addresses to map memory at, or 0."""
+    code = cuda.make("cuMemAddressReserve", ctypes.c_size_t(size), ctypes.c_size_t(0), u64(0), u64(0))
+    return 0 if code else cuda.out.value
+
+
 def graph_exec(cuda: Cuda, sizes: list[int]) -> int:
     assert cuda.make("cuGraphCreate", 0) == 0
     graph = u64(cuda.out.value)
@@ -182,12 +188,15 @@ def follows() -> dict[str, Any]:
         step("free", cuda.free(address))
     handle = step("create", vmm(cuda, 6 * MIB))
     host = step("create on host", vmm(cuda, 6 * MIB, kind=2))
-    step("map", cuda.call("cuMemMap", u64(1 << 36), ctypes.c_size_t(6 * MIB), ctypes.c_size_t(0), u64(handle), u64(0)))
-    step("retain", cuda.make("cuMemRetainAllocationHandle", ctypes.c_void_p(1 << 36)))
+    at = reserve(cuda, 6 * MIB)
+    sizes = (ctypes.c_size_t(6 * MIB), ctypes.c_size_t(0))
+    step("map", cuda.call("cuMemMap", u64(at), *sizes, u64(handle), u64(0)))
+    step("retain", cuda.make("cuMemRetainAllocationHandle", ctypes.c_void_p(at)))
     step("release", cuda.call("cuMemRelease", u64(handle)))
     step("release", cuda.call("cuMemRelease", u64(handle)))
-    step("unmap", cuda.call("cuMemUnmap", u64(1 << 36), ctypes.c_size_t(6 * MIB)))
-    step("release host", cuda.call("cuMemRelease", u64(host)))
+    step("unmap", cuda.call("cuMemUnmap", u64(at), ctypes.c_size_t(6 * MIB)))
+    if host:
+        step("release host", cuda.call("cuMemRelease", u64(host)))
     first = step("async", cuda.make("cuMemAllocAsync", ctypes.c_size_t(3 * MIB), None))
     second = step("async", cuda.make("cuMemAllocAsync", ctypes.c_size_t(40 * MIB), None))
     step("free async", cuda.call("cuMemFreeAsync", u64(first), None))
@@ -203,7 +212,8 @@ def follows() -> dict[str, Any]:
     step("from pool", cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(50 * MIB), u64(pool), None))
     step("destroy", cuda.call("cuMemPoolDestroy", u64(pool)))
     arr = step("array", array(cuda, 4096, 1000))
-    step("array destroy", cuda.call("cuArrayDestroy", u64(arr)))
+    if arr:
+        step("array destroy", cuda.call("cuArrayDestroy", u64(arr)))
     return {"steps": steps}
 
 
@@ -281,7 +291,7 @@ def fails() -> dict[str, Any]:
     once("cuMemCreate", lambda: vmm(cuda, 4 * MIB), lambda h: cuda.call("cuMemRelease", u64(h)))
     assert vmm(cuda, 4 * MIB) == 0
     handle = cuda.out.value
-    where = (u64(1 << 36), ctypes.c_size_t(4 * MIB))
+    where = (u64(reserve(cuda, 4 * MIB)), ctypes.c_size_t(4 * MIB))
     once("cuMemMap", lambda: cuda.call("cuMemMap", *where, ctypes.c_size_t(0), u64(handle), u64(0)))
     once("cuMemRelease", lambda: cuda.call("cuMemRelease", u64(handle)))
     once("cuMemUnmap", lambda: cuda.call("cuMemUnmap", *where))
