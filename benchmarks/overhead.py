@@ -19,13 +19,16 @@ from benchmarks import harness
 from shim import build_shim
 from vgpud.cli.own_system import OwnSystem, PartError
 
-#: gate state -> (slice of the measured program, whether a neighbour is attached)
-STATES = {"solo": (["--gpus", "1"], False), "count": (["--gpus", "0.9", "--max", "0.9"], False)}
+#: gate state -> the slice in which a program that is alone finds it
+STATES = {"solo": ("--gpus", "1"), "count": ("--gpus", "0.9", "--max", "0.9")}
 PAIRS = 201
 
 
-def build_stub(folder: Path) -> Path:
-    """Builds the stub driver beside a copy of the simulated driver that goes by another SONAME."""
+def build_stub(folder: Path, events: bool = False) -> Path:
+    """Builds the stub driver beside a copy of the simulated driver that goes by another SONAME.
+
+    events: the stub's events cost nothing either, else they are the simulated driver's (0.25 us, 2.5 us with timing).
+    """
     sources, flags = build_shim.targets()["sim/libcuda.so.1"]
     under = "libvgpu-bench-sim.so"
     renamed = [f"-Wl,-soname,{under}" if flag.startswith("-Wl,-soname") else flag for flag in flags]
@@ -33,7 +36,9 @@ def build_stub(folder: Path) -> Path:
     subprocess.run(command, cwd=harness.ROOT, check=True)
     shutil.copy(harness.SHIPPED_MODEL, folder)
     flags = [f"-L{folder}", "-Wl,--no-as-needed", "-l:" + under, f"-Wl,-rpath,{folder}", "-Wl,-soname,libvgpu-stub.so"]
-    stub = harness.build("tenants/stub_driver.c", "-shared", "-fPIC", *flags, output="libvgpu-stub.so")
+    flags += ["-DSTUB_EVENTS"] if events else []
+    name = f"libvgpu-stub{'-events' if events else ''}.so"
+    stub = harness.build("tenants/stub_driver.c", "-shared", "-fPIC", *flags, output=name)
     shutil.copy(stub, folder)
     return folder / stub.name
 
@@ -46,19 +51,18 @@ def gate_of(own: OwnSystem, name: str) -> str:
 
 def measure(own: OwnSystem, stub: Path, state: str, mode: str, threads: int, calls: int, *more: str) -> dict[str, Any]:
     """Runs the C program in a slice. Raises PartError when it fails or when the gate was not in the wanted state."""
-    amounts, _ = STATES[state]
     program = str(harness.build("tenants/overhead.c"))
     # `vgpu run` names the simulated driver itself; the stub takes its place only here
     command = ["env", f"VGPU_DRIVER={stub}", program, mode, str(stub), str(threads), str(PAIRS), str(calls), *more]
     name = f"{state}-{mode}-{threads}"
-    part = own.run(name, amounts, command)
+    part = own.run(name, STATES[state], command)
     gates = set()
     while part.running:
         gates.add(gate_of(own, name))
         time.sleep(0.05)
     if part.process.returncode:
         part.check()
-    seen = gates - {""}
+    seen = gates - {"", "closed"}  # closed: until the arbiter has seen the new process
     if mode == "launch" and seen != {state}:
         raise PartError(f"the gate was {' and '.join(sorted(seen)) or 'never seen'}, not {state}: nothing was measured")
     rows = json.loads(part.out.read_text())

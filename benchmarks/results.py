@@ -29,7 +29,7 @@ REQUIRED: dict[str, type] = {
     "figures": dict,
     "raw": dict,
 }
-MACHINE_REQUIRED = ("cpu", "cores", "kernel", "memory_bytes", "load_1min")
+MACHINE_REQUIRED = ("cpu", "cores", "kernel", "memory_bytes", "load_1min", "scheduler")
 
 
 def _cpu_model() -> str:
@@ -40,13 +40,16 @@ def _cpu_model() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """The machine that runs this: CPU model, usable cores, kernel, memory, and how loaded it is right now."""
+    """The machine that runs this: CPU model, usable cores, kernel, memory, how loaded it is right now, our scheduling class."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "kernel": platform.release(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "load_1min": round(os.getloadavg()[0], 2),
+        "scheduler": {os.SCHED_OTHER: "other", os.SCHED_FIFO: "fifo", os.SCHED_RR: "round robin"}.get(
+            os.sched_getscheduler(0), "unknown"
+        ),
     }
 
 

@@ -12,6 +12,9 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { LOOK_US = 300000 }; /* time for the caller to look at the gate, before and after */
 
 typedef int (*launch_call)(handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, handle,
                            void **, void **);
@@ -133,6 +136,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "overhead: not hooked: libcuda.so.1 is the driver itself\n");
     return 1;
   }
+  usleep(LOOK_US);
   struct measurement all[64];
   pthread_t ids[64];
   pthread_barrier_init(&together, NULL, (unsigned)threads);
@@ -144,6 +148,7 @@ int main(int argc, char **argv) {
     pthread_create(&ids[i], NULL, thread, &all[i]);
   }
   for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+  usleep(LOOK_US);
   print(all, threads);
   return 0;
 }
