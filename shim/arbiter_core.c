@@ -93,6 +93,13 @@ static bool waits(const struct vg_core_slice *slice) {
   return slice->state == VG_CORE_SHUT || slice->noticed;
 }
 
+/* Nobody else occupies the device. */
+static bool alone_now(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (&core->slices[i] != self && occupies(&core->slices[i])) return false;
+  return true;
+}
+
 static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++)
     if (&core->slices[i] != self && waits(&core->slices[i])) return true;
@@ -188,12 +195,17 @@ static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_
 
 /* ---- policy ---- */
 
+/* A gate that was shut for its cap opens again when a lease worth granting has come together: half a quantum when
+ * somebody else runs, so that hand-overs stay rare. */
+static int64_t cap_needed(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (slice->state == VG_CORE_OPEN) return 0;
+  uint64_t worth_ns = alone_now(core, slice) ? core->params.quantum_min_ns : core->params.quantum_ns / 2;
+  return min_i64((int64_t)worth_ns, cap_depth(core, slice) / 2);
+}
+
 static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (uncapped(slice)) return true;
-  /* A gate that has just been shut for its cap opens again when a lease worth granting has come together. */
-  int64_t need_ns = slice->state == VG_CORE_OPEN ? 0 : (int64_t)core->params.quantum_min_ns;
-  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
-  return slice->cap_ns > min_i64(need_ns, depth_ns / 2);
+  return slice->cap_ns > cap_needed(core, slice);
 }
 
 static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
@@ -346,8 +358,7 @@ static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_sl
     return now_ns + left_ns * MILLI / (MILLI - slice->params.max_milli) + 1000;
   }
   if (!slice->wants || has_cap(core, slice) || !slice->params.max_milli) return VG_CORE_NEVER;
-  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
-  int64_t need_ns = min_i64((int64_t)core->params.quantum_min_ns, depth_ns / 2) - slice->cap_ns;
+  int64_t need_ns = cap_needed(core, slice) - slice->cap_ns;
   return now_ns + (uint64_t)need_ns * MILLI / slice->params.max_milli + 1000;
 }
 

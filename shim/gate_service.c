@@ -76,7 +76,8 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
     }
   }
   uint64_t done_ns;
-  if (!vg_work_probe_done(&gate->work, &done_ns)) return next_poll(device, now_ns);
+  bool calm = !VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits);
+  if (!vg_work_probe_done(&gate->work, calm, &done_ns)) return next_poll(device, now_ns);
   vg_work_clear(&gate->work);
   report_drained(device, done_ns);
   return FOREVER;
@@ -118,7 +119,7 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
     gate->idle_probe_sequence = gate->work.sequence;
   }
   uint64_t done_ns;
-  if (!gate->idle_probe || !vg_work_probe_done(&gate->work, &done_ns)) return now_ns + pause_ns;
+  if (!gate->idle_probe || !vg_work_probe_done(&gate->work, !neighbour, &done_ns)) return now_ns + pause_ns;
   gate->idle_probe = false;
   vg_work_clear(&gate->work);
   vg_gate_become_idle(device, done_ns);

@@ -13,6 +13,7 @@
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
 #define REFERENCE_AGE_NS (5 * VG_NS_PER_S)
+#define WATCH_NS 100000ull
 #define DRIFT_ALLOWED 20000 /* one part in: 50 ppm, more than two good clocks drift apart */
 
 static uint32_t grid_class_of(uint64_t threads) {
@@ -272,36 +273,56 @@ static bool streams_done(const struct vg_work *work) {
   return done;
 }
 
-static void make_reference(struct vg_probe *probe, uint64_t done_ns, uint64_t now_ns) {
+static void set_reference(struct vg_probe *probe, CUevent *event, uint64_t done_ns, uint64_t now_ns) {
   CUevent unused = probe->reference ? probe->reference : probe->spare;
-  probe->reference = probe->event;
-  probe->event = unused;
+  probe->reference = *event;
+  *event = unused;
   probe->spare = NULL;
   probe->reference_ns = done_ns;
   probe->made_ns = now_ns;
   probe->observed_ns = now_ns;
 }
 
+/* The best reference is an event that completes while we look: tried for a moment when nobody waits for the device. */
+static bool watch_reference(struct vg_probe *probe) {
+  CUevent event = NULL;
+  if (REAL(cuCtxPushCurrent_v2)(probe->context) != CUDA_SUCCESS) return false;
+  CUresult result = REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT);
+  CUcontext popped;
+  REAL(cuCtxPopCurrent_v2)(&popped);
+  if (result != CUDA_SUCCESS) return false;
+  uint64_t now_ns = 0, limit_ns = vg_prim_now_ns() + WATCH_NS;
+  if (REAL(cuCtxRecordEvent)(probe->context, event) == CUDA_SUCCESS) {
+    do {
+      result = REAL(cuEventQuery)(event);
+      now_ns = vg_prim_now_ns();
+    } while (result == CUDA_ERROR_NOT_READY && now_ns < limit_ns);
+    if (result == CUDA_SUCCESS) set_reference(probe, &event, now_ns, now_ns);
+  }
+  if (event) REAL(cuEventDestroy_v2)(event);
+  return result == CUDA_SUCCESS;
+}
+
 /* When did a probe that has just been seen complete really complete? What is seen is late by the poll and the wake-up,
  * never early: the least of (seen - elapsed since the reference) places the reference best. The clocks drift, so that
  * least is let rise a little with time, and the reference is renewed before a float of milliseconds gets coarse. */
-static uint64_t completed_at(struct vg_probe *probe, uint64_t now_ns) {
-  float elapsed_ms = 0;
-  if (!probe->reference || REAL(cuEventElapsedTime)(&elapsed_ms, probe->reference, probe->event) != CUDA_SUCCESS ||
-      elapsed_ms < 0) {
-    make_reference(probe, now_ns, now_ns);
-    return now_ns;
+static uint64_t completed_at(struct vg_probe *probe, uint64_t now_ns, bool calm) {
+  float elapsed_ms = -1;
+  if (probe->reference) REAL(cuEventElapsedTime)(&elapsed_ms, probe->reference, probe->event);
+  uint64_t done_ns = now_ns;
+  if (elapsed_ms >= 0) {
+    uint64_t elapsed_ns = (uint64_t)(elapsed_ms * 1e6F);
+    probe->reference_ns += (now_ns - probe->observed_ns) / DRIFT_ALLOWED;
+    probe->observed_ns = now_ns;
+    if (probe->reference_ns + elapsed_ns > now_ns) probe->reference_ns = now_ns - elapsed_ns;
+    done_ns = probe->reference_ns + elapsed_ns;
   }
-  probe->reference_ns += (now_ns - probe->observed_ns) / DRIFT_ALLOWED;
-  probe->observed_ns = now_ns;
-  uint64_t elapsed_ns = (uint64_t)(elapsed_ms * 1e6F);
-  if (probe->reference_ns + elapsed_ns > now_ns) probe->reference_ns = now_ns - elapsed_ns;
-  uint64_t done_ns = probe->reference_ns + elapsed_ns;
-  if (now_ns > probe->made_ns + REFERENCE_AGE_NS) make_reference(probe, done_ns, now_ns);
+  bool due = elapsed_ms < 0 || now_ns > probe->made_ns + REFERENCE_AGE_NS;
+  if (due && !(calm && watch_reference(probe))) set_reference(probe, &probe->event, done_ns, now_ns);
   return done_ns;
 }
 
-bool vg_work_probe_done(struct vg_work *work, uint64_t *ret_done_ns) {
+bool vg_work_probe_done(struct vg_work *work, bool calm, uint64_t *ret_done_ns) {
   uint64_t last_ns = 0;
   for (int i = 0; i < VG_WORK_CONTEXTS; i++) {
     struct vg_probe *probe = &work->probes[i];
@@ -311,7 +332,7 @@ bool vg_work_probe_done(struct vg_work *work, uint64_t *ret_done_ns) {
     }
     if (REAL(cuEventQuery)(probe->event) == CUDA_ERROR_NOT_READY) return false;
     probe->pending = false;
-    probe->done_ns = completed_at(probe, vg_prim_now_ns());
+    probe->done_ns = completed_at(probe, vg_prim_now_ns(), calm);
     if (probe->done_ns > last_ns) last_ns = probe->done_ns;
   }
   if (work->probe_streams && !streams_done(work)) return false;

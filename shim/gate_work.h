@@ -85,7 +85,8 @@ void vg_work_clear(struct vg_work *work);                             /* everyth
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
 /* Records a probe in every context of the device. */
 void vg_work_probe_start(struct vg_work *work, const struct vg_device *device);
-/* Has everything before the probes completed? Then *ret_done_ns says when, as well as it is known. */
-bool vg_work_probe_done(struct vg_work *work, uint64_t *ret_done_ns);
+/* Has everything before the probes completed? Then *ret_done_ns says when, as well as it is known. calm: nobody waits,
+ * so a moment may be spent on tying the device's clock to ours. */
+bool vg_work_probe_done(struct vg_work *work, bool calm, uint64_t *ret_done_ns);
 
 #endif
