@@ -112,7 +112,7 @@ class Surface:
 
 
 def find_toolkit() -> Path | None:
-    """The include directory of a CUDA toolkit: CUDA_HOME, next to nvcc, or the nvidia-cuda-runtime wheel; else None."""
+    """The include directory of a CUDA toolkit that has all HEADERS: CUDA_HOME, next to nvcc, or a wheel's; else None."""
     candidates: list[Path] = []
     if home := os.environ.get("CUDA_HOME"):
         candidates.append(Path(home) / "include")
@@ -122,7 +122,7 @@ def find_toolkit() -> Path | None:
     candidates += sorted(Path("/usr/local").glob("cuda-*/include"), reverse=True)
     site = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     candidates += sorted(site.glob("cu*/include"), reverse=True)
-    return next((path for path in candidates if (path / "cuda.h").is_file()), None)
+    return next((path for path in candidates if all((path / header).is_file() for header in HEADERS)), None)
 
 
 def _preprocess(include: Path, arguments: list[str], source: str) -> str:

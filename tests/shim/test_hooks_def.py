@@ -86,7 +86,7 @@ def test_drift_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys:
 
 def test_the_committed_header_says_what_the_toolkit_says(surface: cudaspec.Surface) -> None:
     include = cudaspec.find_toolkit()
-    if include is None or any(not (include / h).is_file() for h in cudaspec.HEADERS):
+    if include is None:
         pytest.skip("no CUDA toolkit with development headers here")
     toolkit = cudaspec.read_toolkit(include)
     if toolkit.version != surface.version:
