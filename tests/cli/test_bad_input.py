@@ -173,8 +173,25 @@ def test_wrong_use_is_2_in_one_line(vgpu: Any, command: tuple[str, ...]) -> None
     assert "--help" in one_line(result.stderr)
 
 
-def test_no_such_user_as_owner(vgpu: Any, daemon: Any) -> None:
-    result = vgpu("slice", "create", "a", "--gpus", "0.5", "--owner", "nobody-of-that-name", host=daemon.host)
+@pytest.mark.parametrize("owner", ["nobody-of-that-name", "-2", str(1 << 70)])
+def test_no_such_user_as_owner(vgpu: Any, daemon: Any, owner: str) -> None:
+    result = vgpu("slice", "create", "a", "--gpus", "0.5", "--owner", owner, host=daemon.host)
     assert result.code == USAGE
-    assert "nobody-of-that-name" in one_line(result.stderr)
+    assert owner in one_line(result.stderr)
     assert daemon.slices == {}
+
+
+@pytest.mark.parametrize("option", ["--weight", "--priority"])
+@pytest.mark.parametrize("value", ["-1", "abc", str(1 << 40)])
+def test_weights_and_priorities_that_cannot_be(vgpu: Any, daemon: Any, option: str, value: str) -> None:
+    result = vgpu("slice", "create", "a", "--gpus", "0.5", option, value, host=daemon.host)
+    assert result.code == USAGE
+    assert value in one_line(result.stderr)
+    assert daemon.slices == {}
+
+
+@pytest.mark.parametrize("command", [("slice", "show"), ("slice", "rm"), ("ps", "--slice")])
+def test_a_name_that_is_no_text(vgpu: Any, daemon: Any, command: tuple[str, ...]) -> None:
+    result = vgpu(*command, os.fsdecode(b"caf\xe9"), host=daemon.host)
+    assert result.code == USAGE
+    assert "xe9" in one_line(result.stderr)

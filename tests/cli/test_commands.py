@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -151,9 +154,6 @@ def test_events_of_one_slice_and_the_last(vgpu: Any, slices: Any) -> None:
 
 
 def test_events_follow_prints_each_as_it_comes(slices: Any) -> None:
-    import subprocess
-    import sys
-
     command = [sys.executable, "-m", "vgpud.cli.main", "--host", slices.host, "events", "-f", "-o", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -185,3 +185,18 @@ def test_a_slow_daemon_is_a_timeout(vgpu: Any, daemon: Any) -> None:
     assert "0.2 s" in result.stderr
     assert time.monotonic() - begin < 3
     daemon.slow_s = 0
+
+
+@pytest.mark.parametrize("command", [["events", "-f"], ["top", "-d", "0.2"]])
+def test_ctrl_c_ends_what_goes_on_without_a_traceback(slices: Any, command: list[str]) -> None:
+    whole = [sys.executable, "-m", "vgpud.cli.main", "--host", slices.host, *command]
+    process = subprocess.Popen(whole, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == (0 if command[0] == "top" else 130)
+    assert err.strip() == ""

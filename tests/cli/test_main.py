@@ -183,3 +183,18 @@ def test_completion_without_a_daemon_is_silent(run_vgpu: Any, tmp_path: Path) ->
 def test_the_readme_has_the_same_exit_codes() -> None:
     rows = re.findall(r"^\| `(\d+)` \| (.*) \|$", (ROOT / "README.md").read_text(), re.M)
     assert {int(code): text for code, text in rows} == {int(code): text for code, text in EXIT_CODES.items()}
+
+
+def test_a_fault_of_ours_is_one_line_and_can_be_looked_at(vgpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(settings: object) -> None:
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr("vgpud.cli.checks.all_findings", broken)
+    result = vgpu("doctor")
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "vgpu: fault in vgpu: ZeroDivisionError: of ours; VGPU_DEBUG=1 shows where, please report it\n"
+    )
+    monkeypatch.setenv("VGPU_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        vgpu("doctor")

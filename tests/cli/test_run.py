@@ -246,3 +246,27 @@ def test_a_run_that_is_killed_leaves_its_command(start: Any, daemon: Any, tmp_pa
     process.kill()
     wait_until(lambda: "done" in mark.read_text())
     assert len(daemon.slices) == 1
+
+
+def test_ctrl_z_stops_both_and_fg_goes_on(daemon: Any) -> None:
+    """A shell with job control stops and continues `vgpu run` with its command as it does any program."""
+    run_command = f'"$PY" -c "$UNHOOKED" --host {daemon.host} run -q --gpus 0.5 -- sh -c "echo ready; read a; exit 4"'
+    environment = os.environ | {"PY": sys.executable, "UNHOOKED": UNHOOKED, "PS1": "", "HISTFILE": ""}
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve("/bin/bash", ["bash", "--norc", "--noediting", "-i"], environment)
+    os.write(terminal, f"stty -echo; {run_command}\n".encode())
+    read_until(terminal, b"ready\r\n")
+    os.write(terminal, b"\x1a")
+    read_until(terminal, b"Stopped")
+    os.write(terminal, b"echo at-the-$((1+1))-prompt\n")
+    read_until(terminal, b"at-the-2-prompt")
+    os.write(terminal, b"fg\n")
+    time.sleep(0.2)
+    os.write(terminal, b"go\n")
+    os.write(terminal, b"echo code-$?\n")
+    read_until(terminal, b"code-4")
+    os.write(terminal, b"exit\n")
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    wait_until(lambda: daemon.slices == {})

@@ -38,6 +38,15 @@ _SERVICE_CONFIG = (
 )
 
 
+def _utf8(name: str) -> str:
+    """A name as the API takes it. Raises CliError (usage) for bytes that are no UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise CliError(f"name {os.fsencode(name)!r} is not UTF-8: use letters, digits and -", ExitCode.USAGE) from error
+    return name
+
+
 def _hint(error: grpc.RpcError) -> str:
     """What the status details add to the message: violated fields and help, shortest form."""
     from google.rpc import error_details_pb2 as details  # type: ignore[import-untyped]
@@ -132,26 +141,26 @@ class Client:
         return self._pages(self._slices.ListSlices, pb.ListSlicesRequest(), "slices")
 
     def processes(self, slice_name: str = "") -> list[pb.Process]:
-        return self._pages(self._slices.ListProcesses, pb.ListProcessesRequest(slice=slice_name), "processes")
+        return self._pages(self._slices.ListProcesses, pb.ListProcessesRequest(slice=_utf8(slice_name)), "processes")
 
     def events(self) -> list[pb.Event]:
         return self._pages(self._events.ListEvents, pb.ListEventsRequest(), "events")
 
     def get_slice(self, name: str) -> pb.Slice:
-        return self._call(self._slices.GetSlice, pb.GetSliceRequest(name=name)).slice
+        return self._call(self._slices.GetSlice, pb.GetSliceRequest(name=_utf8(name))).slice
 
     def create_slice(self, name: str, spec: pb.SliceSpec, *, ephemeral: bool, owner_uid: int) -> pb.Slice:
         request = pb.CreateSliceRequest(
-            request_id=str(uuid.uuid4()), name=name, spec=spec, ephemeral=ephemeral, owner_uid=owner_uid
+            request_id=str(uuid.uuid4()), name=_utf8(name), spec=spec, ephemeral=ephemeral, owner_uid=owner_uid
         )
         return self._call(self._slices.CreateSlice, request).slice
 
     def update_slice(self, name: str, spec: pb.SliceSpec) -> pb.Slice:
-        request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=name, spec=spec)
+        request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), spec=spec)
         return self._call(self._slices.UpdateSlice, request).slice
 
     def delete_slice(self, name: str, force: bool = False) -> None:
-        request = pb.DeleteSliceRequest(request_id=str(uuid.uuid4()), name=name, force=force)
+        request = pb.DeleteSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), force=force)
         self._call(self._slices.DeleteSlice, request)
 
     def watch_slices(self, interval_ms: int) -> Iterator[pb.WatchSlicesResponse]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+import vgpud
 from vgpud.cli.exits import epilog
 from vgpud.cli.options import LazyGroup
 from vgpud.errors import ExitCode, VgpudError
@@ -30,6 +31,7 @@ COMMANDS = {
 
 
 @click.group("vgpu", cls=LazyGroup, lazy=COMMANDS, epilog=epilog())
+@click.version_option(vgpud.__version__, prog_name="vgpu")
 def cli() -> None:
     """One GPU shared by several programs, each held to its own slice of SM time and memory.
 
@@ -75,6 +77,11 @@ def invoke(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone: `vgpu ps | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return int(ExitCode.OTHER)  # as click says when it meets this first
+    except Exception as error:
+        if os.environ.get("VGPU_DEBUG"):
+            raise
+        complain(f"fault in vgpu: {type(error).__name__}: {error}; VGPU_DEBUG=1 shows where, please report it")
+        return int(ExitCode.OTHER)
     return result if isinstance(result, int) else int(ExitCode.OK)
 
 

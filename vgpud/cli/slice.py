@@ -11,10 +11,14 @@ from vgpud.cli.asking import amount_options, build_spec
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.quantities import IntParam
+from vgpud.core.admit import PRIORITY_MAX, WEIGHT_MAX
 
 if TYPE_CHECKING:
     from vgpud.cli.client import Client
     from vgpud.v1 import vgpud_pb2 as pb
+
+
+UID_MAX = (1 << 32) - 2
 
 
 @click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
@@ -33,7 +37,7 @@ class Owner(IntParam):
         text = str(value)
         if text in ("any", "-1"):
             return -1
-        if text.isascii() and text.isdigit():
+        if text.isascii() and text.isdigit() and int(text) <= UID_MAX:
             return int(text)
         try:
             return pwd.getpwnam(text).pw_uid
@@ -54,8 +58,10 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
 @slice_group.command("create", short_help="Create a slice that stays until it is removed.")
 @click.argument("name")
 @amount_options
-@click.option("--weight", type=click.IntRange(0, 10000), default=0, help="Of borrowed time (default: by the minimum).")
-@click.option("--priority", type=click.IntRange(0, 100), default=0, help="Priority class.")
+@click.option(
+    "--weight", type=click.IntRange(0, WEIGHT_MAX), default=0, help="Of borrowed time (default: by the minimum)."
+)
+@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=0, help="Priority class.")
 @click.option("--device", "devices", multiple=True, metavar="UUID", help="On this device; may be repeated.")
 @click.option("--owner", type=Owner(), default=None, help="Who may join: user name, uid or any (default: you).")
 @pass_settings
@@ -113,8 +119,8 @@ def show(settings: Settings, name: str) -> None:
 @slice_group.command("set", short_help="Change a slice while its programs run.")
 @click.argument("name", shell_complete=complete_slice)
 @amount_options
-@click.option("--weight", type=click.IntRange(1, 10000), default=None, help="Of borrowed time.")
-@click.option("--priority", type=click.IntRange(1, 100), default=None, help="Priority class.")
+@click.option("--weight", type=click.IntRange(1, WEIGHT_MAX), default=None, help="Of borrowed time.")
+@click.option("--priority", type=click.IntRange(1, PRIORITY_MAX), default=None, help="Priority class.")
 @pass_settings
 def set_(settings: Settings, /, name: str, weight: int | None, priority: int | None, **amounts: int | None) -> None:
     """Change slice NAME while its programs run; what is not given stays as it is."""
