@@ -24,11 +24,13 @@ test-c: $(VENV)/.test ## the C unit tests, under ASan + UBSan and under TSan
 
 lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, generated files current
 	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	cd shim && "$(abspath $(VENV))/bin/mypy" --config-file ../pyproject.toml build_shim.py generate.py
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
 
-format: $(VENV)/.dev ## put the C sources in the one format
+format: $(VENV)/.dev ## put Python and C in the one format
+	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
 gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/hooks.def, vgpud/v1 from protos)

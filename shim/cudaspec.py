@@ -112,7 +112,7 @@ class Surface:
 
 
 def find_toolkit() -> Path | None:
-    """The include directory of a CUDA toolkit that has all HEADERS: CUDA_HOME, next to nvcc, or a wheel's; else None."""
+    """The include directory of a toolkit that has all HEADERS: CUDA_HOME, next to nvcc, or a wheel's; else None."""
     candidates: list[Path] = []
     if home := os.environ.get("CUDA_HOME"):
         candidates.append(Path(home) / "include")

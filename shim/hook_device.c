@@ -95,8 +95,7 @@ static void map_devices(void) {
     }
   }
   if (met < vg_session.device_count)
-    vg_log("slice %s has %u devices, the driver shows %u of them", vg_session.slice, vg_session.device_count,
-           met);
+    vg_log("slice %s has %u devices, the driver shows %u of them", vg_session.slice, vg_session.device_count, met);
 }
 
 /* ---- cuInit ---- */
