@@ -16,8 +16,10 @@
 #include "prim.h"
 
 #define ASK_DEADLINE_NS (50 * VG_NS_PER_MS)
-/* While the arbiter has not run (its heartbeat stands still, its socket is open) there is nobody to decide: wait on. */
+/* While the arbiter does not run (its heartbeat stands still, its socket is open) nobody decides: wait on, then coast.
+ */
 #define ASK_DEADLINE_STALLED_NS (1000 * VG_NS_PER_MS)
+#define SETTLE_NS (1000 * VG_NS_PER_MS) /* between questions for credit that is used already */
 #define ASK_POLL_NS (2 * VG_NS_PER_MS)
 #define SLACK_BYTES_MIN (64ull << 20)
 
@@ -30,8 +32,10 @@ struct vg_memory_state {
   uint64_t coast_bytes;  /* while the daemon is gone: the ceiling; whatever its page says afterwards */
   uint64_t asking_bytes; /* set aside for the thread that asks the daemon */
   uint64_t denied;
+  uint64_t settle_ns; /* no further question for what is used already before then */
   uint32_t want_seq;
   uint32_t contexts;
+  bool stalled; /* the arbiter did not answer and did not run: as if the daemon were gone, until it runs again */
 };
 
 void (*vg_memory_refresh)(struct vg_device *device);
@@ -62,7 +66,14 @@ static uint64_t held_bytes(const struct vg_device *device) {
 /* How much this process may use. Without pages there is no limit yet (never attached, or a device of no slice). */
 static uint64_t ceiling_bytes(const struct vg_device *device) {
   if (!device->control) return UINT64_MAX;
-  return vg_link_lost() ? device->memory->coast_bytes : held_bytes(device);
+  if (vg_link_lost()) return device->memory->coast_bytes;
+  uint64_t held = held_bytes(device);
+  uint64_t coast = VG_LOAD_RELAXED(&device->memory->stalled) ? VG_LOAD_RELAXED(&device->control->coast_bytes) : 0;
+  return held > coast ? held : coast;
+}
+
+static bool runs(const struct vg_control_device *control, uint64_t now_ns) {
+  return now_ns <= VG_LOAD_RELAXED(&control->heartbeat_ns) + ASK_DEADLINE_NS;
 }
 
 uint64_t vg_memory_limit_bytes(const struct vg_device *device) {
@@ -113,6 +124,14 @@ static void count_denied(struct vg_device *device) {
 
 /* ---- asking the daemon ---- */
 
+/* Puts a question on the report page. Under state->lock; ring afterwards, without it. */
+static uint32_t post_want(struct vg_device *device, uint64_t bytes) {
+  uint32_t seq = ++device->memory->want_seq;
+  VG_STORE_RELAXED(&device->report->want_bytes, bytes);
+  VG_STORE(&device->report->want_seq, seq);
+  return seq;
+}
+
 /* Waits for the answer to want_seq. False: nobody answered in time. */
 static bool answered(struct vg_device *device, const struct vg_control_device *control, uint32_t seq) {
   uint64_t begin_ns = vg_prim_now_ns();
@@ -120,8 +139,9 @@ static bool answered(struct vg_device *device, const struct vg_control_device *c
     uint32_t word = VG_LOAD(&control->want_answered);
     if ((int32_t)(word - seq) >= 0) return true;
     uint64_t now_ns = vg_prim_now_ns();
-    bool stalled = now_ns > VG_LOAD_RELAXED(&control->heartbeat_ns) + ASK_DEADLINE_NS;
-    uint64_t deadline_ns = begin_ns + (stalled ? ASK_DEADLINE_STALLED_NS : ASK_DEADLINE_NS);
+    bool running = runs(control, now_ns);
+    uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
+    if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
     if (now_ns >= deadline_ns || vg_link_lost() || VG_LOAD(&device->control) != control) return false;
     vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));
   }
@@ -140,16 +160,13 @@ static int ask(struct vg_device *device, uint64_t bytes, bool modest) {
   struct vg_memory_state *state = device->memory;
   pthread_mutex_lock(&state->lock);
   const struct vg_control_device *control = device->control;
-  struct vg_report_device *report = device->report;
   uint64_t missing = minus(state->used_bytes + bytes, held_bytes(device));
   if (!control || vg_link_lost() || !missing) {
     pthread_mutex_unlock(&state->lock);
     return missing && control ? -ENOMEM : 0;
   }
   if (!modest) missing += extra_bytes(device, state->used_bytes + bytes);
-  uint32_t seq = ++state->want_seq;
-  VG_STORE_RELAXED(&report->want_bytes, missing);
-  VG_STORE(&report->want_seq, seq);
+  uint32_t seq = post_want(device, missing);
   int doorbell_fd = device->doorbell_fd;
   pthread_mutex_unlock(&state->lock);
   vg_prim_eventfd_ring(doorbell_fd);
@@ -290,14 +307,29 @@ void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *
   pthread_mutex_unlock(&state->lock);
 }
 
+/* The arbiter runs. What is used beyond the credit (taken while it did not run, or before we were attached) is asked
+ * for afterwards, without waiting: the daemon shall know of it. Under state->lock; true: ring. */
+static bool settle(struct vg_device *device, uint64_t now_ns) {
+  struct vg_memory_state *state = device->memory;
+  if (vg_link_lost() || !runs(device->control, now_ns)) return false;
+  VG_STORE_RELAXED(&state->stalled, false);
+  uint64_t missing = minus(state->used_bytes, held_bytes(device));
+  bool useless = state->used_bytes > vg_memory_limit_bytes(device) || state->asking_bytes;
+  if (!missing || useless || now_ns < state->settle_ns) return false;
+  state->settle_ns = now_ns + SETTLE_NS;
+  post_want(device, missing);
+  return true;
+}
+
 uint64_t vg_memory_service(uint64_t now_ns) {
-  (void)now_ns;
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     struct vg_device *device = &vg_session.devices[i];
-    if (!device->control || !VG_LOAD(&device->control->memory_pressure)) continue;
-    if (vg_memory_refresh) vg_memory_refresh(device);
+    if (!device->control) continue;
+    bool pressed = VG_LOAD(&device->control->memory_pressure);
+    if (pressed && vg_memory_refresh) vg_memory_refresh(device);
     pthread_mutex_lock(&device->memory->lock);
-    bool ring = give_back(device, 0);
+    bool ring = settle(device, now_ns);
+    if (pressed) ring |= give_back(device, 0);
     pthread_mutex_unlock(&device->memory->lock);
     if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
   }

@@ -99,6 +99,12 @@ class FakeDaemon:
         for process in self.processes:
             process.sock.close()
 
+    def freeze(self) -> None:
+        """As a daemon that is stopped: sockets stay open, nobody decides any more."""
+        for arbiter in self._arbiters:
+            lib.vg_arbiter_free(arbiter)
+        self._arbiters = []
+
     def _new_arbiter(self, device: FakeDevice) -> Any:
         params = ffi.new("struct vg_arbiter_params *")
         params.quantum_ns, params.quantum_min_ns, params.bound_ns = 8_000_000, 1_000_000, 2_000_000

@@ -259,6 +259,7 @@ def test_attaches_late_with_what_it_holds(holder: Any, tmp_path: Path) -> None:
         assert attached.held[driver_uuid(0)] == 100 * MIB
         assert wait_until(lambda: int(attached.report(0).used_bytes) == 400 * MIB)
         assert ask("i")["info"] == [624 * MIB, 1024 * MIB]
+        assert wait_until(lambda: int(attached.control(0).granted_bytes) >= 400 * MIB)  # the daemon knows of all of it
         assert ask(f"a {625 * MIB}")["code"] == 2
         assert ask(f"a {624 * MIB}")["code"] == 0
 

@@ -204,6 +204,17 @@ def test_memory_stays_exact_without_the_daemon_and_after_it(start: Start, daemon
     assert tenant.order(f"a {GRANULE}")["code"] == 2
 
 
+def test_a_daemon_that_stands_still_is_waited_for_and_then_coasted_over(start: Start, daemon: FakeDaemon) -> None:
+    tenant = start("hold", str(100 * MIB))
+    assert tenant.answer()["code"] == 0
+    daemon.freeze()
+    told = tenant.order(f"a {500 * MIB}")
+    assert told["code"] == 0
+    assert told["seconds"] > 0.5  # it could have come to itself: an answer of the daemon is better than a guess
+    assert tenant.order(f"a {LIMIT}")["code"] == 2
+    assert tenant.order("i")["info"] == [LIMIT - CONTEXT - 600 * MIB, LIMIT]
+
+
 def test_many_processes_allocate_at_once(start: Start, daemon: FakeDaemon) -> None:
     tenants = [start("hold", "0", LEDGER_CONTEXT_MIB="300") for _ in range(3)]
     assert [t.answer()["code"] for t in tenants] == [0, 0, 0]
