@@ -171,7 +171,7 @@ static CUresult alloc_async(CUdeviceptr *ret_pointer, size_t bytes, struct sim_p
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_pointer) return CUDA_ERROR_INVALID_VALUE;
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture) return sim_capture_alloc(stream, bytes, ret_pointer);
   int device = stream->context->device;
   if (!pool) pool = current[device] ? current[device] : default_of(device);
   return pool ? alloc(pool, stream->context, bytes, ret_pointer) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -200,7 +200,7 @@ static CUresult free_async(CUdeviceptr pointer, CUstream handle, bool is_per_thr
   struct sim_allocation allocation;
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture) return sim_capture_free(stream, pointer);
   if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer) return CUDA_ERROR_INVALID_VALUE;
   if (allocation.pool) return sim_pool_free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return sim_memory_free(stream->context, pointer); /* from cuMemAlloc: legal, and waits as cuMemFree does */

@@ -175,6 +175,8 @@ bool sim_memory_find(CUdeviceptr address, struct sim_allocation *ret_allocation)
 CUresult sim_capture_copy(struct sim_stream *stream, const CUDA_MEMCPY3D *copy);
 CUresult sim_capture_memset(struct sim_stream *stream, const CUDA_MEMSET_NODE_PARAMS *set);
 CUresult sim_capture_callback(struct sim_stream *stream, CUhostFn callback, void *argument);
+CUresult sim_capture_alloc(struct sim_stream *stream, uint64_t bytes, CUdeviceptr *ret_pointer);
+CUresult sim_capture_free(struct sim_stream *stream, CUdeviceptr pointer);
 CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event);
 CUresult sim_capture_wait(struct sim_stream *stream,
                           struct sim_event *event); /* also when only event->capture is set */

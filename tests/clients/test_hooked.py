@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,14 @@ def tracer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("program", NEEDS)
-def test_same_calls(program: str, system: OwnSystem, kernel_cache: Path, tracer_dir: Path, tmp_path: Path) -> None:
+def test_same_calls(
+    program: str,
+    system: OwnSystem,
+    kernel_cache: Path,
+    tracer_dir: Path,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
     skip_without(program)
     driver, path = SIM / "libcuda.so.1", PROGRAMS / f"{program}.py"
     env = client_environment(system.sim_dir, tracer_dir, kernel_cache) | {"CUDA_VISIBLE_DEVICES": "0"}
@@ -49,6 +57,7 @@ def test_same_calls(program: str, system: OwnSystem, kernel_cache: Path, tracer_
     env |= {"VGPU_HOST": system.host, "TRACER": str(tracer_dir), "TRACE_FILE": str(under)}
     run_python(path, env, *RUN, "--gpus", "0.5", "--", "sh", "-c", IN_FRONT, "sh")
     expected, got = tracer.calls(without), tracer.calls(under)
+    record_property("calls", len(expected))
     work = [name for name, _code, _sum in expected if not name.startswith("cuGetProcAddress")]
     assert len(work) > 40 and any(name.startswith("cuLaunchKernel") for name in work)
     difference = difflib.unified_diff([str(c) for c in expected], [str(c) for c in got], lineterm="", n=1)

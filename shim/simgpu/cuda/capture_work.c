@@ -48,6 +48,14 @@ static CUresult work_child(struct sim_node *node, const void *graph) {
   return CUDA_SUCCESS;
 }
 
+static CUresult work_alloc(struct sim_node *node, const void *params) {
+  return sim_node_set_alloc(node, (CUDA_MEM_ALLOC_NODE_PARAMS *)params);
+}
+static CUresult work_free(struct sim_node *node, const void *address) {
+  node->address = *(const CUdeviceptr *)address;
+  return CUDA_SUCCESS;
+}
+
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch) {
   return append(stream, CU_GRAPH_NODE_TYPE_KERNEL, work_kernel, launch);
 }
@@ -63,6 +71,19 @@ CUresult sim_capture_callback(struct sim_stream *stream, CUhostFn callback, void
 }
 CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph) {
   return append(stream, CU_GRAPH_NODE_TYPE_GRAPH, work_child, graph);
+}
+
+CUresult sim_capture_alloc(struct sim_stream *stream, uint64_t bytes, CUdeviceptr *ret_pointer) {
+  CUDA_MEM_ALLOC_NODE_PARAMS params = {.bytesize = bytes};
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  params.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  params.poolProps.location.id = stream->context->ordinal;
+  CUresult result = append(stream, CU_GRAPH_NODE_TYPE_MEM_ALLOC, work_alloc, &params);
+  if (result == CUDA_SUCCESS) *ret_pointer = params.dptr;
+  return result;
+}
+CUresult sim_capture_free(struct sim_stream *stream, CUdeviceptr pointer) {
+  return append(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, work_free, &pointer);
 }
 
 CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event) {

@@ -28,6 +28,8 @@ void sim_node_drop_work(struct sim_node *node) {
   } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child != NULL) {
     sim_graph_free(node->child);
     node->child = NULL;
+  } else if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    sim_node_drop_alloc(node);
   }
 }
 
@@ -127,6 +129,12 @@ CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from) 
   case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
   case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     node->event = from->event;
+    return CUDA_SUCCESS;
+  case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    sim_node_share_alloc(node, from);
+    return CUDA_SUCCESS;
+  case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    node->address = from->address;
     return CUDA_SUCCESS;
   default:
     return CUDA_SUCCESS;

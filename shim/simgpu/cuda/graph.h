@@ -30,6 +30,11 @@ struct sim_node {
     CUDA_HOST_NODE_PARAMS host;
     struct sim_graph *child;
     CUevent event;
+    struct {
+      CUDA_MEM_ALLOC_NODE_PARAMS params;
+      struct sim_block *block;
+    } memory;            /* of allocation nodes */
+    CUdeviceptr address; /* of free nodes */
   };
   struct sim_context *context;      /* of kernels, copies and memsets */
   struct sim_attribute *attributes; /* of kernels */
@@ -86,6 +91,15 @@ CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params);
 /* graph_extra.c */
 void sim_node_drop_attributes(struct sim_node *node);
 CUresult sim_node_copy_attributes(struct sim_node *node, const struct sim_node *from);
+
+/* graph_memory.c */
+CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *params); /* answers params->dptr */
+void sim_node_share_alloc(struct sim_node *node, const struct sim_node *from);
+void sim_node_drop_alloc(struct sim_node *node);
+CUresult sim_graph_reserve(const struct sim_graph *graph); /* memory for its allocation nodes */
+CUresult sim_node_run_alloc(const struct sim_node *node);
+CUresult sim_node_run_free(const struct sim_node *node);
+void sim_graph_memory_context_destroy(struct sim_context *context);
 
 /* graph_run.c */
 CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***ret_order); /* INVALID_VALUE: it has a cycle */

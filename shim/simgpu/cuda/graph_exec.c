@@ -98,7 +98,8 @@ static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thre
   CUresult result = sim_enter(&context);
   if (result == CUDA_SUCCESS) result = sim_stream_find(stream_handle, per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
-  return exec_find(handle) == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+  struct sim_exec *exec = exec_find(handle);
+  return exec == NULL ? CUDA_ERROR_INVALID_VALUE : sim_graph_reserve(exec->graph);
 }
 
 static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thread) {
@@ -113,7 +114,8 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
   result = sim_capture_implicit(stream);
   if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&launch_lock);
-  result = sim_submit_launch_begin(stream);
+  result = sim_graph_reserve(exec->graph); /* before anything runs: a launch that is refused has done nothing */
+  if (result == CUDA_SUCCESS) result = sim_submit_launch_begin(stream);
   if (result == CUDA_SUCCESS) result = sim_graph_run(exec->order, exec->graph->count, stream);
   pthread_mutex_unlock(&launch_lock);
   if (result != CUDA_ERROR_ILLEGAL_ADDRESS) return result;

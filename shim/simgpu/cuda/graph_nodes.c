@@ -105,6 +105,12 @@ static CUresult set_event(struct sim_node *node, CUevent event) {
   return CUDA_SUCCESS;
 }
 
+static CUresult set_free(struct sim_node *node, CUdeviceptr address) {
+  if (address == 0) return CUDA_ERROR_INVALID_VALUE;
+  node->address = address;
+  return CUDA_SUCCESS;
+}
+
 CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params) {
   switch (node->type) {
   case CU_GRAPH_NODE_TYPE_KERNEL: /* v2 and v3 of the parameters have the same layout */
@@ -121,6 +127,10 @@ CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params) {
     return set_event(node, params->eventWait.event);
   case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
     return set_event(node, params->eventRecord.event);
+  case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* v1 and v2 have the same layout */
+    return sim_node_set_alloc(node, (CUDA_MEM_ALLOC_NODE_PARAMS *)&params->alloc);
+  case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    return set_free(node, params->free.dptr);
   case CU_GRAPH_NODE_TYPE_EMPTY:
     return CUDA_SUCCESS;
   default:
@@ -180,6 +190,10 @@ ADD(cuGraphAddHostNode, CU_GRAPH_NODE_TYPE_HOST, set_host(node, host), const CUD
 ADD(cuGraphAddChildGraphNode, CU_GRAPH_NODE_TYPE_GRAPH, set_child(node, child), CUgraph child)
 ADD(cuGraphAddEventRecordNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, set_event(node, event), CUevent event)
 ADD(cuGraphAddEventWaitNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, set_event(node, event), CUevent event)
+
+ADD(cuGraphAddMemAllocNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, sim_node_set_alloc(node, params),
+    CUDA_MEM_ALLOC_NODE_PARAMS *params)
+ADD(cuGraphAddMemFreeNode, CU_GRAPH_NODE_TYPE_MEM_FREE, set_free(node, address), CUdeviceptr address)
 
 SIM_PUBLIC CUresult cuGraphAddNode_v2(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies,
                                       const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params) {
@@ -262,3 +276,5 @@ GET(cuGraphEventRecordNodeGetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, no
 SET(cuGraphEventRecordNodeSetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, set_event(node, value))
 GET(cuGraphEventWaitNodeGetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, node->event)
 SET(cuGraphEventWaitNodeSetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, set_event(node, value))
+GET(cuGraphMemAllocNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_ALLOC, CUDA_MEM_ALLOC_NODE_PARAMS, node->memory.params)
+GET(cuGraphMemFreeNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_FREE, CUdeviceptr, node->address)

@@ -39,40 +39,16 @@ CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***ret_order) 
   return CUDA_SUCCESS;
 }
 
-static uint8_t *address_of(CUmemorytype type, const void *host, CUdeviceptr device) {
-  return type == CU_MEMORYTYPE_HOST ? (uint8_t *)(uintptr_t)host : (uint8_t *)(uintptr_t)device;
-}
-
 static CUresult run_copy(const CUDA_MEMCPY3D *copy, struct sim_stream *stream) {
-  uint8_t *to = address_of(copy->dstMemoryType, copy->dstHost, copy->dstDevice);
-  uint8_t *from = address_of(copy->srcMemoryType, copy->srcHost, copy->srcDevice);
-  struct sim_allocation allocation; /* memory may have been freed since the node was made */
-  if (copy->dstMemoryType == CU_MEMORYTYPE_DEVICE && !sim_memory_find(copy->dstDevice, &allocation))
-    return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (copy->srcMemoryType == CU_MEMORYTYPE_DEVICE && !sim_memory_find(copy->srcDevice, &allocation))
-    return CUDA_ERROR_ILLEGAL_ADDRESS;
-  if (to == NULL || from == NULL) return CUDA_ERROR_INVALID_VALUE;
-  size_t to_row = copy->dstPitch != 0 ? copy->dstPitch : copy->WidthInBytes;
-  size_t from_row = copy->srcPitch != 0 ? copy->srcPitch : copy->WidthInBytes;
-  size_t to_plane = to_row * (copy->dstHeight != 0 ? copy->dstHeight : copy->Height);
-  size_t from_plane = from_row * (copy->srcHeight != 0 ? copy->srcHeight : copy->Height);
-  to += copy->dstXInBytes + copy->dstY * to_row + copy->dstZ * to_plane;
-  from += copy->srcXInBytes + copy->srcY * from_row + copy->srcZ * from_plane;
-  for (size_t z = 0; z < copy->Depth; z++)
-    for (size_t y = 0; y < copy->Height; y++)
-      memmove(to + z * to_plane + y * to_row, from + z * from_plane + y * from_row, copy->WidthInBytes);
-  enum sim_copy kind = sim_copy_kind((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from);
-  return sim_submit_copy(stream, kind, copy->WidthInBytes * copy->Height * copy->Depth);
+  enum sim_copy kind;
+  CUresult result = sim_copy_bytes(copy, &kind);
+  return result == CUDA_SUCCESS ? sim_submit_copy(stream, kind, copy->WidthInBytes * copy->Height * copy->Depth)
+                                : result;
 }
 
 static CUresult run_memset(const CUDA_MEMSET_NODE_PARAMS *set, struct sim_stream *stream) {
-  struct sim_allocation allocation;
-  if (!sim_memory_find(set->dst, &allocation)) return CUDA_ERROR_ILLEGAL_ADDRESS;
-  for (size_t y = 0; y < set->height; y++) {
-    uint8_t *row = (uint8_t *)(uintptr_t)(set->dst + y * set->pitch);
-    for (size_t x = 0; x < set->width; x++) memcpy(row + x * set->elementSize, &set->value, set->elementSize);
-  }
-  return sim_submit_memset(stream, set->width * set->height * set->elementSize);
+  CUresult result = sim_set_bytes(set);
+  return result == CUDA_SUCCESS ? sim_submit_memset(stream, set->width * set->height * set->elementSize) : result;
 }
 
 static CUresult run_kernel(const struct sim_node *node, struct sim_stream *stream) {
@@ -113,6 +89,10 @@ static CUresult run_node(const struct sim_node *node, struct sim_stream *stream)
     struct sim_event *event = sim_event_find(node->event);
     return event == NULL ? CUDA_ERROR_INVALID_HANDLE : sim_submit_record(stream, event);
   }
+  case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
+    return sim_node_run_alloc(node);
+  case CU_GRAPH_NODE_TYPE_MEM_FREE:
+    return sim_node_run_free(node);
   case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     return run_event_wait(node->event, stream);
   default:

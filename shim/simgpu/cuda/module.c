@@ -118,6 +118,7 @@ void sim_module_unlink(struct sim_module *module) {
 
 void sim_wide_context_destroy(struct sim_context *context) {
   sim_capture_context_destroy(context);
+  sim_graph_memory_context_destroy(context);
   sim_module_lock();
   while (context->wide != NULL) {
     struct sim_module *module = context->wide;

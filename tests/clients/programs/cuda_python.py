@@ -183,6 +183,36 @@ def check_capture(kernels: Kernels) -> None:
     ok(driver.cuStreamDestroy(side))
 
 
+def check_graph_memory(kernels: Kernels) -> None:
+    """Memory that a graph allocates: taken at the first launch, kept for graphs until it is trimmed."""
+    stream, x, bytes_ = kernels.stream, np.arange(N, dtype=np.float32), 8 << 20
+    dx, dy, device = upload(x), upload(np.zeros(N, dtype=np.float32)), ok(driver.cuCtxGetDevice())
+
+    def reserved() -> int:
+        attribute = driver.CUgraphMem_attribute.CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
+        return int(ok(driver.cuDeviceGetGraphMemAttribute(device, attribute)))
+
+    ok(driver.cuDeviceGraphMemTrim(device))
+    ok(driver.cuStreamBeginCapture(stream, driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+    between = ok(driver.cuMemAllocAsync(bytes_, stream))
+    kernels.fill(N, 1.0, between)
+    kernels.saxpy(N, 2.0, dx, between)
+    ok(driver.cuMemcpyDtoDAsync(dy, between, x.nbytes, stream))
+    ok(driver.cuMemFreeAsync(between, stream))
+    graph = ok(driver.cuStreamEndCapture(stream))
+    executable = ok(driver.cuGraphInstantiate(graph, 0))
+    assert reserved() == 0
+    for _ in range(2):
+        ok(driver.cuGraphLaunch(executable, stream))
+    ok(driver.cuStreamSynchronize(stream))
+    np.testing.assert_array_equal(read(dy, N), 2 * x + 1)
+    assert reserved() >= bytes_
+    ok(driver.cuGraphExecDestroy(executable))
+    ok(driver.cuGraphDestroy(graph))
+    ok(driver.cuDeviceGraphMemTrim(device))
+    assert reserved() == 0
+
+
 def check_time(kernels: Kernels) -> None:
     data = upload(np.zeros(N, dtype=np.float32))
     begin, end = (ok(driver.cuEventCreate(0)) for _ in range(2))
@@ -210,6 +240,7 @@ def main() -> None:
     check_names(module, image)
     check_graph(module, kernels.stream)
     check_capture(kernels)
+    check_graph_memory(kernels)
     check_time(kernels)
     ok(driver.cuModuleUnload(module))
     ok(driver.cuDevicePrimaryCtxRelease(device))
