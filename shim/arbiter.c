@@ -81,8 +81,9 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
   raise_counter(&process->denied, &report->denied);
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
   process->waiting = VG_LOAD(&report->waiting);
+  uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
   vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
-                       VG_LOAD(&report->want_bytes), VG_LOAD(&report->want_seq), now_ns);
+                       VG_LOAD(&report->want_bytes), want_seq, now_ns);
   uint64_t before_ns = process->busy_ns;
   uint64_t busy_ns = busy_total(process, now_ns);
   if (!slice) return;
