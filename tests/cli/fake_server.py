@@ -219,6 +219,10 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         found = [p for p in self.processes if request.slice in ("", p.slice)]
         return pb.ListProcessesResponse(processes=found)
 
+    def create(self, name: str) -> None:
+        """A slice of half a device, without a call."""
+        self.slices[name] = pb.Slice(node=NODE, name=name, spec=pb.SliceSpec(gpus_milli=500))
+
     def add_process(self, slice_name: str, pid: int, program: str) -> None:
         """As if a program had attached."""
         process = pb.Process(node=NODE, slice=slice_name, pid=pid, uid=0, program=program, process_id=pid)

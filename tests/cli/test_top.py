@@ -6,10 +6,13 @@ import io
 import json
 import os
 import pty
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import FakeDaemon
 
 from vgpud.cli.top import BAR_CELLS, bar, frame
 
@@ -75,3 +78,23 @@ def test_on_a_terminal_it_draws_and_leaves_the_screen(daemon: Any) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     assert b"no slices" in text
     assert text.count(b"\x1b[?1049h") == text.count(b"\x1b[?1049l") == 1
+
+
+def test_it_waits_for_a_daemon_that_is_restarted(tmp_path: Path) -> None:
+    first = FakeDaemon(tmp_path)
+    command = [sys.executable, "-m", "vgpud.cli.main", "--host", first.host, "top", "-d", "0.1", "-o", "name"]
+    with first:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == "\n"
+            first.stop()
+            assert "daemon" in process.stderr.readline()
+            with FakeDaemon(tmp_path) as second:
+                second.create("back")
+                while process.stdout.readline() != "back\n":
+                    pass
+        finally:
+            process.kill()
+            process.communicate()

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
     from vgpud.cli.views import View
+
+    Sample = dict[str, list[View]]
 
 BAR_CELLS = 30
 
@@ -29,37 +34,49 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
     In a share's bar `[` is the guaranteed minimum and `]` the maximum. Not to a terminal, or with -o json, each view is
     printed below the last.
     """
+    samples = _samples(settings, interval, count)
+    try:
+        if settings.output == "table" and sys.stdout.isatty():
+            _live(settings, samples)
+        else:
+            _plain(settings, samples)
+    except KeyboardInterrupt:
+        pass  # the way to end it
+
+
+def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[Sample | str]:
+    """A view per sample; while the daemon is away (it may be restarted) what is wrong, in words."""
     from vgpud.cli import views
     from vgpud.cli.client import Client
 
-    with Client(settings) as client:
-        samples = _samples(client.watch_slices(int(interval * 1000)), count, views)
+    number, problem = 0, ""
+    while True:
         try:
-            if settings.output == "table" and sys.stdout.isatty():
-                _live(settings, samples)
-            else:
-                _plain(settings, samples)
-        except KeyboardInterrupt:
-            pass  # the way to end it
+            with Client(settings) as client:
+                for answer in client.watch_slices(int(interval_s * 1000)):
+                    simulated = views.simulated_uuids(list(answer.devices))
+                    devices = [views.device_view(d) for d in answer.devices]
+                    yield {"devices": devices, "slices": [views.slice_view(s, simulated) for s in answer.slices]}
+                    number, problem = number + 1, ""
+                    if number == count:
+                        return
+        except CliError as error:
+            if not number or error.exit_code != ExitCode.UNREACHABLE:
+                raise
+            if error.message != problem:  # said once
+                yield error.message
+            problem = error.message
+        time.sleep(interval_s)
 
 
-def _samples(stream: Iterator[Any], count: int | None, views: Any) -> Iterator[dict[str, list[View]]]:
-    for number, answer in enumerate(stream, 1):
-        simulated = views.simulated_uuids(list(answer.devices))
-        yield {
-            "devices": [views.device_view(d) for d in answer.devices],
-            "slices": [views.slice_view(s, simulated) for s in answer.slices],
-        }
-        if number == count:
-            return
-
-
-def _plain(settings: Settings, samples: Iterator[dict[str, list[View]]]) -> None:
+def _plain(settings: Settings, samples: Iterator[Sample | str]) -> None:
     from vgpud.cli import grids
-    from vgpud.cli.output import dump, print_grid
+    from vgpud.cli.output import dump, print_grid, say
 
     for sample in samples:
-        if settings.output in ("json", "yaml"):
+        if isinstance(sample, str):
+            say(sample)
+        elif settings.output in ("json", "yaml"):
             dump(settings, {"at": _now(), **sample}, line=True)
         elif settings.output == "name":
             print(" ".join(item["name"] for item in sample["slices"]), flush=True)
@@ -74,21 +91,30 @@ def _now() -> str:
     return grids.now_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _live(settings: Settings, samples: Iterator[dict[str, list[View]]]) -> None:
+def _live(settings: Settings, samples: Iterator[Sample | str]) -> None:
     from rich.live import Live
 
     from vgpud.cli.output import console
 
     out = console(settings)
-    with Live(console=out, screen=True, auto_refresh=False) as live:
+    first = next(samples)
+    assert not isinstance(first, str)  # only after a view
+    with Live(frame(out, first), console=out, screen=True, auto_refresh=False) as live:
+        shown = first
         for sample in samples:
-            live.update(frame(out, sample), refresh=True)
+            if isinstance(sample, str):
+                live.update(frame(out, shown, sample), refresh=True)
+            else:
+                shown = sample
+                live.update(frame(out, shown), refresh=True)
 
 
-def frame(out: Console, sample: dict[str, list[View]]) -> RenderableType:
-    """One view: a block per device, a line per slice on it."""
+def frame(out: Console, sample: Sample, problem: str = "") -> RenderableType:
+    """One view: a block per device, a line per slice on it; and why it is an old one."""
     from rich.console import Group
     from rich.text import Text
+
+    from vgpud.cli.text import plain
 
     parts: list[RenderableType] = []
     for device in sample["devices"]:
@@ -99,7 +125,7 @@ def frame(out: Console, sample: dict[str, list[View]]) -> RenderableType:
         if not rows:
             parts.append(Text("  no slices", style="dim"))
         parts.append(Text(""))
-    parts.append(Text("Ctrl-C ends", style="dim"))
+    parts.append(Text(plain(problem), style="bold red") if problem else Text("Ctrl-C ends", style="dim"))
     return Group(*parts)
 
 
