@@ -29,7 +29,7 @@ REQUIRED: dict[str, type] = {
     "figures": dict,
     "raw": dict,
 }
-MACHINE_REQUIRED = ("cpu", "cores", "kernel", "memory_bytes", "load_1min", "scheduler")
+MACHINE_REQUIRED = ("cpu", "cores", "kernel", "memory_bytes", "load_1min")
 
 
 def _cpu_model() -> str:
@@ -40,7 +40,7 @@ def _cpu_model() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """The machine that runs this: CPU model, usable cores, kernel, memory, how loaded it is right now, our scheduling class."""
+    """The machine that runs this: CPU model, usable cores, kernel, memory, load, our scheduling class."""
     return {
         "cpu": _cpu_model(),
         "cores": len(os.sched_getaffinity(0)),

@@ -113,7 +113,7 @@ static double wake_up_ns(struct bench *b, handle function, uint64_t rounds, bool
 static int queue_depth(struct bench *b, handle long_kernel, uint64_t long_rounds, handle function) {
   CHECK(b->driver.cuCtxSynchronize());
   launch(b, long_kernel, long_rounds);
-  int depth = 0;
+  int depth = 1; /* the long kernel itself */
   for (; depth < QUEUE_TRIES; depth++) {
     uint64_t begin_ns = now_ns();
     launch(b, function, 1);
