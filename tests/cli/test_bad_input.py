@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 import socket
 import subprocess
@@ -141,11 +142,12 @@ def test_socket_of_a_dead_daemon(vgpu: Any, tmp_path: Path) -> None:
 
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
-@pytest.mark.parametrize(("mode", "named"), [(0o600, "owner root"), (0o660, "group")])
+@pytest.mark.parametrize(("mode", "named"), [(0o600, "to set group in"), (0o660, "into group tty")])
 def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, named: str) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if str(folder) != "/":
             folder.chmod(folder.stat().st_mode | 0o111)
+    os.chown(daemon.socket, 0, grp.getgrnam("tty").gr_gid)
     daemon.socket.chmod(mode)
     imports = "import os, grp, pwd; import vgpud.cli.client, vgpud.cli.slice; from vgpud.cli.main import main"
     become_nobody = f"{imports}; os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"

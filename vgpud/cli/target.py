@@ -83,5 +83,8 @@ def _owner(path: str) -> str:
         group = grp.getgrgid(info.st_gid).gr_name
     except KeyError:
         group = str(info.st_gid)
-    mend = f"ask to be put into group {group}" if info.st_mode & stat.S_IWGRP else f"ask {user} to open it"
+    if info.st_gid and info.st_mode & stat.S_IWGRP:
+        mend = f"ask to be put into group {group}"
+    else:
+        mend = f"ask {user} to set group in the configuration of vgpud"
     return f" (owner {user}:{group}, mode {info.st_mode & 0o777:04o}): {mend}, or start your own `vgpud serve`"
