@@ -116,7 +116,7 @@ class _Demo:
         self.simulated = simulated
         self.seconds = seconds
         self.output = output
-        self.console = Console()
+        self.console = Console() if sys.stdout.isatty() else Console(width=100)
         self.trainers: dict[str, Trainer] = {}
         self.parts: dict[str, Part] = {}
         self.wanted: dict[str, Wanted] = {}
