@@ -60,20 +60,19 @@ def notify(message: str) -> None:
         log.warning("sd_notify: %s", error)
 
 
-def take_lock(runtime: Path) -> int:
-    """Makes sure that we are alone on this runtime directory; keep the descriptor open. Raises ConflictError."""
-    path = runtime / LOCK_NAME
+def take_lock(directory: Path, mend: str) -> int:
+    """Makes sure that we are alone on this directory; keep the descriptor open. Raises ConflictError, DeniedError."""
+    path = directory / LOCK_NAME
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise DeniedError(f"cannot open {path}: {error.strerror}; run as its owner or choose --runtime-dir") from error
+        raise DeniedError(f"cannot open {path}: {error.strerror}; run as its owner or choose another {mend}") from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         pid = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
         os.close(fd)
-        text = f"another vgpud (pid {pid}) serves {paths.grpc_socket(runtime)}: stop it or choose another --runtime-dir"
-        raise ConflictError(text) from error
+        raise ConflictError(f"another vgpud (pid {pid}) uses {directory}: stop it or choose another {mend}") from error
     os.ftruncate(fd, 0)
     os.write(fd, f"{os.getpid()}\n".encode())
     return fd
@@ -160,15 +159,18 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
     from vgpud.store import Store
 
     runtime = prepare_runtime(config)
-    lock = take_lock(runtime)
-    raise_file_limit()
-    store = Store(paths.make_private_dir(config.state))
+    locks = [take_lock(runtime, "--runtime-dir")]
     try:
-        asyncio.run(run(config, config_path, overrides, opened, store))
+        state = paths.make_private_dir(config.state)
+        if not state.samefile(runtime):
+            locks.append(take_lock(state, "--state-dir"))
+        raise_file_limit()
+        asyncio.run(run(config, config_path, overrides, opened, Store(state)))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error
     finally:
-        os.close(lock)
+        for lock in locks:
+            os.close(lock)
 
 
 def _device_override(device: tuple[str, ...]) -> dict[str, Any]:

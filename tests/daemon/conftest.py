@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -131,8 +132,11 @@ class Node:
     def processes(self) -> list[pb.Process]:
         return list(self.slices.ListProcesses(pb.ListProcessesRequest()).processes)
 
+    def kinds_and_slices(self) -> list[tuple[str, str]]:
+        return [(e.kind, e.slice) for e in self.events.ListEvents(pb.ListEventsRequest()).events]
+
     def kinds(self) -> list[str]:
-        return [e.kind for e in self.events.ListEvents(pb.ListEventsRequest()).events]
+        return [kind for kind, _slice in self.kinds_and_slices()]
 
     def socket(self, name: str = "a") -> str:
         return str(self.runtime / "slices" / name / "attach.sock")
@@ -147,12 +151,30 @@ class Node:
         return code
 
 
+@contextmanager
+def own_node(library: Path) -> Iterator[Node]:
+    directory = Path(tempfile.mkdtemp(prefix="vgd-", dir="/tmp"))
+    made = Node(directory, library)
+    try:
+        yield made
+    finally:
+        if made.process:
+            made.stop(signal.SIGKILL)
+        made.hang_up()
+        shutil.rmtree(directory)
+
+
 @pytest.fixture
 def node(fake_driver: Path) -> Iterator[Node]:
-    directory = Path(tempfile.mkdtemp(prefix="vgd-", dir="/tmp"))
-    made = Node(directory, fake_driver)
-    yield made
-    if made.process:
-        made.stop(signal.SIGKILL)
-    made.hang_up()
-    shutil.rmtree(directory)
+    """A node of the test's own, not started yet."""
+    with own_node(fake_driver) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(fake_driver: Path) -> Iterator[Node]:
+    """A running daemon for tests that leave it as it was. It must end well, and its log hold no traceback."""
+    with own_node(fake_driver) as made:
+        yield made.start()
+        assert made.stop() == 0
+        assert "Traceback" not in made.log.read_text()

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -217,45 +213,36 @@ EXTREME = st.sampled_from([-(2**63), -1, 0, 1, 500, 1000, 2**31, 2**40, 2**63 - 
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_extreme_numbers_are_answered(fuzzed: Node, data: st.DataObject) -> None:
+def test_extreme_numbers_are_answered(shared: Node, data: st.DataObject) -> None:
     spec = pb.SliceSpec(gpus_milli=data.draw(EXTREME), weight=data.draw(st.sampled_from([0, 7, 2**32 - 1])))
     for field in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes"):
         if data.draw(st.booleans()):
             setattr(spec, field, data.draw(EXTREME))
     create = pb.CreateSliceRequest(spec=spec, owner_uid=data.draw(EXTREME), name=data.draw(st.text(max_size=50)))
+    if "a" not in shared.names():
+        shared.create("a", 100)
     update = pb.UpdateSliceRequest(name="a", spec=spec)
     refused_as: set[grpc.StatusCode] = set()
-    for method, request in ((fuzzed.slices.CreateSlice, create), (fuzzed.slices.UpdateSlice, update)):
+    for method, request in ((shared.slices.CreateSlice, create), (shared.slices.UpdateSlice, update)):
         try:
             made = method(request, timeout=10).slice
         except grpc.RpcError as error:
             refused_as.add(error.code())
             continue
         if made.name != "a":
-            fuzzed.slices.DeleteSlice(pb.DeleteSliceRequest(name=made.name))
+            shared.slices.DeleteSlice(pb.DeleteSliceRequest(name=made.name))
     assert refused_as <= {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED}
 
 
 @settings(max_examples=100, deadline=None)
 @given(raw=st.binary(max_size=200), method=st.sampled_from(["Create", "Update", "Delete", "List", "Get"]))
-def test_garbage_is_answered(fuzzed: Node, raw: bytes, method: str) -> None:
+def test_garbage_is_answered(shared: Node, raw: bytes, method: str) -> None:
     name = f"/vgpud.v1.SliceService/{method}Slice{'s' if method == 'List' else ''}"
-    call = fuzzed.channel().unary_unary(name)
+    before = shared.names()
+    call = shared.channel().unary_unary(name)
     with contextlib.suppress(grpc.RpcError):
         call(raw, timeout=10)
-    assert "a" in fuzzed.names()
-
-
-@pytest.fixture(scope="module")
-def fuzzed(fake_driver: Path) -> Iterator[Node]:
-    """One daemon for all examples."""
-    directory = Path(tempfile.mkdtemp(prefix="vgd-", dir="/tmp"))
-    made = Node(directory, fake_driver).start()
-    made.create("a", 100)
-    yield made
-    assert made.stop() == 0
-    assert "Traceback" not in made.log.read_text()
-    shutil.rmtree(directory)
+    assert shared.names() == before
 
 
 def test_oversized_request_is_refused(node: Node) -> None:

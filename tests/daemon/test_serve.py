@@ -136,6 +136,20 @@ def test_second_daemon_is_refused_and_the_first_unharmed(node: Node) -> None:
     assert client.attach(node.socket()).status == client.OK
 
 
+def test_second_daemon_on_the_same_state_is_refused(node: Node) -> None:
+    node.start()
+    done = node.run("--runtime-dir", str(node.directory / "other"))
+    assert done.returncode == ExitCode.CONFLICT
+    assert f"uses {node.state}: stop it or choose another --state-dir" in done.stderr
+    assert node.create().name == "a"
+
+
+def test_one_directory_for_everything(node: Node) -> None:
+    node.state = node.runtime
+    node.start()
+    assert node.create().name == "a"
+
+
 def test_socket_rights(node: Node) -> None:
     group = os.getgroups()[0] if os.getgroups() else os.getgid()
     import grp

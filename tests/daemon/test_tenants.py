@@ -137,23 +137,25 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_message_is_answered_and_nothing_comes_of_it(node: Node, name: str) -> None:
+def test_wrong_message_is_answered_and_nothing_comes_of_it(shared: Node, name: str) -> None:
     message, status = WRONG[name]
-    node.start()
-    node.create()
+    made = f"wrong-{list(WRONG).index(name)}"
+    shared.create(made, 10, spec={"mem_min_bytes": 0, "mem_max_bytes": GIB})
+    path = shared.socket(made)
     if status is None:
-        sock = client.connect(node.socket())
-        sock.close()
+        client.connect(path).close()
     else:
-        answer = client.attach(node.socket(), message)
+        answer = client.attach(path, message)
         assert answer.status == status
         assert answer.text
         assert "\n" not in answer.text
         assert not answer.fds
         assert answer.sock.recv(1) == b"", "the daemon hangs up"
-        assert "attach.refused" in node.kinds()
-    assert node.processes() == []
-    assert client.attach(node.socket()).status == client.OK
+        assert ("attach.refused", made) in shared.kinds_and_slices()
+    assert shared.get(made).processes == 0
+    tenant = client.attach(path)
+    assert tenant.status == client.OK
+    tenant.close()
 
 
 def test_garbage_does_not_harm(node: Node) -> None:
