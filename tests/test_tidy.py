@@ -282,6 +282,17 @@ def test_readme_exit_codes() -> None:
     assert rows == {str(int(code)): text for code, text in EXIT_CODES.items()}
 
 
+@pytest.mark.parametrize("name", [n for n in tracked(".md") if "/" not in n])
+def test_documents_name_what_exists(name: str) -> None:
+    """Links, and paths in backticks that begin with a folder of ours, lead somewhere."""
+    text = (ROOT / name).read_text()
+    links = {link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("http")}
+    folders = "vgpud|shim|tests|benchmarks|docker|protos|tools|docs"
+    paths = {path for path in re.findall(r"`([\w./-]+)`", text) if re.match(rf"({folders})/", path)}
+    missing = sorted(path for path in links | paths if not (ROOT / path).exists() and not path.startswith("vgpud/lib/"))
+    assert not missing, f"{name} names {missing}"
+
+
 def test_no_unfinished_words() -> None:
     words = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK|NotImplemented" + r"Error)\b")
     names = tracked(".py", ".c", ".h", ".S", ".md", ".toml", ".def")
