@@ -120,7 +120,7 @@ static void publish_gate(struct process *process, const struct vg_core_slice *sl
   struct vg_control_device *control = process->control;
   VG_STORE_RELAXED(&control->lease_end_ns, slice->lease_end_ns);
   VG_STORE_RELAXED(&control->bound_ns, slice->bound_ns);
-  bool helper = VG_LOAD_RELAXED(&control->neighbour_waits) != (uint32_t)slice->neighbour_waits;
+  bool helper = VG_LOAD_RELAXED(&control->neighbour_waits) != slice->neighbour_waits;
   VG_STORE(&control->neighbour_waits, slice->neighbour_waits);
   if (process->published_word != slice->word) {
     process->published_word = slice->word;

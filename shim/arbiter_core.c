@@ -188,6 +188,7 @@ static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_
   slice->state = VG_CORE_OPEN;
   slice->quiet = false;
   slice->wants = false;
+  slice->idle_since_ns = 0;
   slice->grant_ns = now_ns;
   slice->served = ++core->served;
   slice->stats.grants++;
@@ -208,16 +209,6 @@ static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slic
   return slice->cap_ns > cap_needed(core, slice);
 }
 
-static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
-  if (holder->quiet) return false;
-  return holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + WAKE_GRACE_NS;
-}
-
-static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!slice->present || !has_cap(core, slice)) return false;
-  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : waits(slice);
-}
-
 static bool owed(const struct vg_core_slice *slice) {
   return slice->params.min_milli && slice->guarantee_ns > 0;
 }
@@ -234,6 +225,33 @@ static bool before(const struct vg_core_slice *a, const struct vg_core_slice *b)
     return a->virtual_ns < b->virtual_ns;
   }
   return a->served < b->served;
+}
+
+static bool most_owed_waiter_is_behind(const struct vg_core *core, const struct vg_core_slice *holder) {
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other != holder && waits(other) && has_cap(core, other) && before(other, holder)) return false;
+  }
+  return true;
+}
+
+/* A holder with nothing to run that is owed more than those who wait keeps the device for a moment: a program that
+ * waits for each step and then launches the next would otherwise lose a whole lease at every step. It is charged for
+ * it. */
+static bool is_patient(const struct vg_core *core, const struct vg_core_slice *holder) {
+  bool fresh = holder->idle_since_ns && core->last_ns < holder->idle_since_ns + core->params.patience_ns;
+  return fresh && owed(holder) && most_owed_waiter_is_behind(core, holder);
+}
+
+static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
+  if (holder->quiet) return false;
+  if (holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + WAKE_GRACE_NS) return true;
+  return is_patient(core, holder);
+}
+
+static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (!slice->present || !has_cap(core, slice)) return false;
+  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : waits(slice);
 }
 
 static struct vg_core_slice *pick(struct vg_core *core) {
@@ -298,6 +316,16 @@ static void set_lease(struct vg_core *core, struct vg_core_slice *slice, uint64_
   }
 }
 
+/* Somebody who has used much less than his guarantee has come back, and the holder runs on borrowed time: the lease is
+ * cut short. Saturating tenants never get there: a turn costs them less than two quanta. */
+static bool must_return(const struct vg_core *core, const struct vg_core_slice *holder,
+                        const struct vg_core_slice *next) {
+  if (next == holder || !owed(next) || owed(holder)) return false;
+  int64_t arrears_ns = next->guarantee_ns * MILLI / next->params.min_milli;
+  int64_t much_ns = min_i64(2 * (int64_t)core->params.quantum_ns, (int64_t)core->params.guarantee_depth_ns / 2);
+  return arrears_ns >= much_ns && core->last_ns >= holder->grant_ns + core->params.quantum_min_ns;
+}
+
 /* The holder: its lease goes on, is extended, or ends. */
 static void review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
   if (holder->quiet && holder->wants) { /* gave the device up and thought better of it: a word can be given up once */
@@ -322,7 +350,7 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     set_lease(core, holder, now_ns, true);
     if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
   }
-  if (now_ns < holder->lease_end_ns) return;
+  if (now_ns < holder->lease_end_ns && !must_return(core, holder, next)) return;
   if (next == holder)
     set_lease(core, holder, now_ns, true);
   else
@@ -371,12 +399,27 @@ static uint64_t next_deadline(const struct vg_core *core, uint64_t now_ns) {
       deadline_ns = earlier(deadline_ns, slice->lease_end_ns);
       if (!slice->outstanding && now_ns < slice->grant_ns + WAKE_GRACE_NS)
         deadline_ns = earlier(deadline_ns, slice->grant_ns + WAKE_GRACE_NS);
+      if (slice->idle_since_ns && now_ns < slice->idle_since_ns + core->params.patience_ns)
+        deadline_ns = earlier(deadline_ns, slice->idle_since_ns + core->params.patience_ns);
     }
     if (slice->state == VG_CORE_DRAINING)
       deadline_ns = earlier(deadline_ns, slice->close_ns + core->params.bound_ns + core->params.overrun_ns);
     deadline_ns = earlier(deadline_ns, cap_deadline(core, slice, now_ns));
   }
   return deadline_ns;
+}
+
+static void note_idle(struct vg_core_slice *holder, uint64_t now_ns) {
+  if (holder->outstanding || holder->wants)
+    holder->idle_since_ns = 0;
+  else if (!holder->idle_since_ns)
+    holder->idle_since_ns = now_ns;
+}
+
+static uint32_t waiting_sign(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (!other_waits(core, slice)) return VG_NOBODY_WAITS;
+  bool keeps = owed(slice) && most_owed_waiter_is_behind(core, slice);
+  return keeps ? VG_NEIGHBOUR_MAY_WAIT : VG_NEIGHBOUR_WAITS;
 }
 
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
@@ -386,13 +429,16 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   note_drains(core, now_ns);
   raise_virtual_time(core);
   struct vg_core_slice *holder = find_state(core, VG_CORE_OPEN);
+  if (holder) note_idle(holder, now_ns);
   if (holder) review_holder(core, holder, now_ns);
   grant(core, now_ns);
   review_solo(core);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    slice->neighbour_waits = slice->present && other_waits(core, slice);
-    slice->bound_ns = slice->neighbour_waits || !uncapped(slice) ? core->params.bound_ns : core->params.open_bound_ns;
+    if (!slice->present) continue;
+    slice->neighbour_waits = waiting_sign(core, slice);
+    slice->bound_ns = slice->neighbour_waits != VG_NOBODY_WAITS || !uncapped(slice) ? core->params.bound_ns
+                                                                                    : core->params.open_bound_ns;
   }
   return next_deadline(core, now_ns);
 }

@@ -43,7 +43,7 @@ struct vg_core_slice {
   uint32_t word;         /* the gate word */
   uint64_t lease_end_ns; /* 0 = open end */
   uint64_t bound_ns;
-  bool neighbour_waits;
+  uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. */
   /* state */
   enum vg_core_state state;
   bool owed_class;  /* the present lease was granted from the guarantee */
@@ -52,6 +52,7 @@ struct vg_core_slice {
   int64_t cap_ns;
   uint64_t virtual_ns;
   uint64_t grant_ns;
+  uint64_t idle_since_ns; /* the holder: nothing outstanding since then; 0 = it has */
   uint64_t close_ns;
   uint64_t busy_seen_ns;
   uint64_t served;             /* order of grants, for ties */

@@ -76,7 +76,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
     }
   }
   uint64_t done_ns;
-  bool calm = !VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits);
+  bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NOBODY_WAITS;
   if (!vg_work_probe_done(&gate->work, calm, &done_ns)) return next_poll(device, now_ns);
   vg_work_clear(&gate->work);
   report_drained(device, done_ns);
@@ -101,12 +101,12 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
 static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   const struct vg_control_device *control = VG_LOAD(&device->control);
-  bool neighbour = VG_LOAD_RELAXED(&control->neighbour_waits);
+  bool neighbour = VG_LOAD_RELAXED(&control->neighbour_waits) != VG_NOBODY_WAITS;
   bool capped = VG_LOAD_RELAXED(&control->max_milli) < 1000;
   gate->drain = VG_DRAIN_NONE;
   if (!neighbour && !capped) return FOREVER;
   if (!gate->busy_since_ns && !gate->solo_dirty) {
-    if (neighbour) vg_gate_give_up(device);
+    if (VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NEIGHBOUR_WAITS) vg_gate_give_up(device);
     return now_ns + CAPPED_POLL_NS;
   }
   uint64_t pause_ns = neighbour ? IDLE_POLL_NS : CAPPED_POLL_NS;

@@ -27,6 +27,12 @@
 #define VG_GATE_STATE_MASK 3
 #define VG_GATE_EPOCH_SHIFT 2
 
+/* Who else wants the device, for the holder of a lease that has run dry: give it up at once, or keep it for a moment,
+ * since it is owed more than those who wait. */
+#define VG_NOBODY_WAITS 0
+#define VG_NEIGHBOUR_WAITS 1
+#define VG_NEIGHBOUR_MAY_WAIT 2
+
 /* What a tenant does when no daemon answers (site configuration, DESIGN D9). */
 #define VG_MODE_COAST 0
 #define VG_MODE_OPEN 1
@@ -122,7 +128,7 @@ struct vg_coast_slot {
 
 struct vg_control_device {
   uint32_t gate;            /* futex of launching threads: epoch << 2 | VG_GATE_* */
-  uint32_t neighbour_waits; /* 1: somebody else waits for the device, so give it up when idle */
+  uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. VG_NEIGHBOUR_MAY_WAIT */
   uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
   uint64_t lease_end_ns;    /* CLOCK_MONOTONIC; 0 = open end */
   uint64_t bound_ns;        /* bound on outstanding work */

@@ -310,7 +310,7 @@ class Daemon:
         return Admission(asking, found, {}, self.state.devices)
 
     def _stats(self, serial: int, device: str) -> SliceStats:
-        """Counters of a slice on a device. Alone at an open gate (solo) nothing is counted: what the device does is its."""
+        """Counters of a slice on a device. At a solo gate nothing is counted: what the device does is the slice's."""
         stats = self._arbiters.slice_stats(serial, device)
         if stats.gate != "solo":
             return stats

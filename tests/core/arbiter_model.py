@@ -22,6 +22,7 @@ SOURCES = ("arbiter_core.c", "arbiter_memory.c")
 MS = 1_000_000
 NEVER = 2**64 - 1
 CLOSED, OPEN, DRAINING, OVERLAP = range(4)
+MAY_WAIT = 2  # VG_NEIGHBOUR_MAY_WAIT
 
 
 def _cdef() -> str:
@@ -49,11 +50,12 @@ def load() -> tuple[Any, Any]:
 
 def default_params(**changes: int) -> dict[str, int]:
     params = {
-        "quantum_ns": 5 * MS,
+        "quantum_ns": 10 * MS,
         "quantum_min_ns": 1 * MS,
         "bound_ns": 2 * MS,
         "open_bound_ns": 20 * MS,
         "overrun_ns": 2 * MS,
+        "patience_ns": 2 * MS,
         "guarantee_depth_ns": 50 * MS,
         "cap_depth_ns": 15 * MS,
         "heartbeat_ns": 20 * MS,
@@ -64,7 +66,8 @@ def default_params(**changes: int) -> dict[str, int]:
 
 @dataclass
 class Tenant:
-    """min/max in milli; every kernel takes kernel_ns; works duty of every period (1.0: always backlogged)."""
+    """min/max in milli; every kernel takes kernel_ns. With burst_ns it is launch-bound: after each burst of so much
+    work it waits for the device and then thinks for pause_ns before it launches again."""
 
     ident: int
     min_milli: int
@@ -73,6 +76,10 @@ class Tenant:
     begin_ns: int = 0
     end_ns: int = NEVER
     weight: int = 0
+    burst_ns: int = 0
+    pause_ns: int = 0
+    burst_left_ns: int = 0
+    thinks_until_ns: int = 0
     queue_ns: float = 0.0
     got_ns: float = 0.0
     busy_total_ns: int = 0
@@ -83,7 +90,9 @@ class Tenant:
     trace: list[float] = field(default_factory=list)
 
     def active(self, now_ns: int) -> bool:
-        return self.begin_ns <= now_ns < self.end_ns
+        if not self.begin_ns <= now_ns < self.end_ns or now_ns < self.thinks_until_ns:
+            return False
+        return not self.burst_ns or self.burst_left_ns > 0 or self.queue_ns == 0
 
 
 class World:
@@ -113,7 +122,10 @@ class World:
     def _launch(self, tenant: Tenant) -> None:
         bound_ns = self.row(tenant).bound_ns
         while tenant.active(self.now_ns) and tenant.queue_ns < bound_ns and not tenant.stopped:
+            if tenant.burst_ns and tenant.burst_left_ns <= 0:
+                tenant.burst_left_ns = tenant.burst_ns
             tenant.queue_ns += tenant.kernel_ns
+            tenant.burst_left_ns -= tenant.kernel_ns
 
     def _run_device(self) -> None:
         busy = [t for t in self.tenants if t.queue_ns > 0]
@@ -124,6 +136,8 @@ class World:
             tenant.busy_total_ns += self.tick_ns
             if tenant.queue_ns < 1:
                 tenant.queue_ns = 0
+                if tenant.burst_ns and tenant.burst_left_ns <= 0:
+                    tenant.thinks_until_ns = self.now_ns + self.tick_ns + tenant.pause_ns
                 tenant.drained_ns = self.now_ns + self.tick_ns
 
     def _step(self) -> None:
@@ -133,7 +147,8 @@ class World:
             row.attached = True
             row.wants = tenant.active(self.now_ns) and not is_open
             row.outstanding = tenant.queue_ns > 0
-            row.quiet = tenant.queue_ns == 0 and (not is_open or not tenant.active(self.now_ns)) and not tenant.stopped
+            gives_up = not tenant.active(self.now_ns) and row.neighbour_waits != MAY_WAIT
+            row.quiet = tenant.queue_ns == 0 and (not is_open or gives_up) and not tenant.stopped
             row.noticed = not tenant.stopped
             row.drained_ns = tenant.drained_ns
             row.busy_total_ns = tenant.busy_total_ns
