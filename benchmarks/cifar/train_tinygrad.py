@@ -20,7 +20,7 @@ from benchmarks.cifar.progress import Progress, arguments
 
 SETUP_STEPS = 3  # tinygrad's jit: run, record, and the first replay
 LEARNING_RATE = 0.02
-IN_FLIGHT = 2  # steps queued behind the one that the device works on, so that it never waits for Python
+IN_FLIGHT = 3  # steps queued behind the one that the device works on, so that it never waits for Python
 #: tinygrad keeps the host buffers of copies until it waits for the whole device
 SYNCHRONIZE_EVERY = 64
 BLOCKING_SYNC_NO_TIMING = 3

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
+#: a unix socket's path has 107 bytes: what remains is /run/slices/NAME/attach.sock with a name of 20 letters
+FOLDER_BYTES_MAX = 62
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -135,6 +137,8 @@ class OwnSystem:
         self.tenants: list[Part] = []
 
     def __enter__(self) -> OwnSystem:
+        if len(os.fsencode(self.folder)) > FOLDER_BYTES_MAX:
+            raise PartError(f"{self.folder} is too long a path for sockets: set TMPDIR to a shorter one")
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             if self.simulated:
