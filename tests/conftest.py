@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in list(os.environ):
         if name.startswith("VGPU") or name in ("LD_PRELOAD", "CUDA_VISIBLE_DEVICES"):
             del os.environ[name]
+    # A shell's background job ignores Ctrl-C, and programs inherit that; ours are to be as a user starts them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not (LIB / "libvgpu.so").exists():
         raise pytest.UsageError("the libraries are not built: run `make test`, or python shim/build_shim.py")
 
