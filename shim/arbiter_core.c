@@ -8,6 +8,7 @@
 /* Debt is bounded: a single kernel of a minute must not shut its owner out for an hour. */
 #define DEBT_MAX_NS 1000000000ll
 #define ARREARS_FACTOR 10
+#define RESCUE_NS 50000000ull
 #define STOPPED_NS 50000000ull /* without notice for so long: it does not run */
 /* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
 #define WAKE_GRACE_NS 500000ull
@@ -287,7 +288,10 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
     bool draining = slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
-    if (draining && (slice->quiet || !slice->attached)) shut(slice);
+    if (draining && (slice->quiet || !slice->attached)) {
+      if ((slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED) set_word(slice, VG_GATE_CLOSED);
+      shut(slice);
+    }
     if (slice->state == VG_CORE_OPEN && !slice->attached) {
       set_word(slice, VG_GATE_CLOSED);
       shut(slice);
@@ -295,6 +299,7 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
     uint64_t patience_ns = core->params.bound_ns + core->params.overrun_ns;
     if (slice->state == VG_CORE_DRAINING && now_ns >= slice->close_ns + patience_ns) {
       slice->state = VG_CORE_OVERLAP;
+      slice->rescue_ns = now_ns + RESCUE_NS;
       slice->stats.overruns++;
     }
   }
@@ -365,6 +370,21 @@ static void grant(struct vg_core *core, uint64_t now_ns) {
   set_lease(core, next, now_ns, other_waits(core, next));
 }
 
+/* Work that does not end because it waits for something that a thread at our gate has yet to launch would wait for
+ * ever, and be charged for it until no bucket is left. So the gate of whoever has not drained for so long is opened for
+ * a moment now and then, beside the holder's and whatever is owed. Long kernels gain nothing by it: the bound on
+ * outstanding work holds their next launch back. */
+static void rescue(struct vg_core *core, uint64_t now_ns) {
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
+    bool open = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+    if (open || waits(slice)) set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
+    bool opened = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+    slice->rescue_ns = now_ns + (opened ? core->params.quantum_min_ns : RESCUE_NS);
+  }
+}
+
 /* Solo and counting differ only in what the shim does at the gate; a second tenant turns the one into the other. */
 static void review_solo(struct vg_core *core) {
   struct vg_core_slice *holder = find_state(core, VG_CORE_OPEN);
@@ -404,6 +424,7 @@ static uint64_t next_deadline(const struct vg_core *core, uint64_t now_ns) {
     }
     if (slice->state == VG_CORE_DRAINING)
       deadline_ns = earlier(deadline_ns, slice->close_ns + core->params.bound_ns + core->params.overrun_ns);
+    if (slice->state == VG_CORE_OVERLAP) deadline_ns = earlier(deadline_ns, slice->rescue_ns);
     deadline_ns = earlier(deadline_ns, cap_deadline(core, slice, now_ns));
   }
   return deadline_ns;
@@ -432,6 +453,7 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   if (holder) note_idle(holder, now_ns);
   if (holder) review_holder(core, holder, now_ns);
   grant(core, now_ns);
+  rescue(core, now_ns);
   review_solo(core);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];

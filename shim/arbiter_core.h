@@ -54,6 +54,7 @@ struct vg_core_slice {
   uint64_t grant_ns;
   uint64_t idle_since_ns; /* the holder: nothing outstanding since then; 0 = it has */
   uint64_t close_ns;
+  uint64_t rescue_ns; /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
   uint64_t busy_seen_ns;
   uint64_t served;             /* order of grants, for ties */
   struct vg_slice_stats stats; /* charged_ns, grants, early_releases, overruns */

@@ -6,6 +6,7 @@ slices do); a tenant launches kernels of one length while its gate is open and l
 
 from __future__ import annotations
 
+import math
 import re
 import subprocess
 import tempfile
@@ -89,6 +90,10 @@ class Tenant:
     word: int = 0
     trace: list[float] = field(default_factory=list)
 
+    def outstanding_ns(self) -> int:
+        """As the shim sees it: a kernel counts in full until it has completed."""
+        return math.ceil(self.queue_ns / self.kernel_ns) * self.kernel_ns
+
     def active(self, now_ns: int) -> bool:
         if not self.begin_ns <= now_ns < self.end_ns or now_ns < self.thinks_until_ns:
             return False
@@ -121,7 +126,7 @@ class World:
 
     def _launch(self, tenant: Tenant) -> None:
         bound_ns = self.row(tenant).bound_ns
-        while tenant.active(self.now_ns) and tenant.queue_ns < bound_ns and not tenant.stopped:
+        while tenant.active(self.now_ns) and tenant.outstanding_ns() < bound_ns and not tenant.stopped:
             if tenant.burst_ns and tenant.burst_left_ns <= 0:
                 tenant.burst_left_ns = tenant.burst_ns
             tenant.queue_ns += tenant.kernel_ns

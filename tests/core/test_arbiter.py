@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -99,6 +101,15 @@ def test_a_stopped_tenant_costs_the_others_next_to_nothing() -> None:
     tenants[0].stopped = False
     world.run(8 * SECOND)
     assert world.shares(7 * SECOND, 8 * SECOND) == pytest.approx([0.5, 0.5], abs=0.02)
+
+
+def test_work_that_waits_for_its_own_thread_is_let_in_now_and_then() -> None:
+    """A stream waits for a word that a thread at the gate would write: endless work, and no bucket left."""
+    stuck, other = Tenant(1, 500, 500, kernel_ns=1000 * SECOND), Tenant(2, 500, 500)
+    world = run([stuck, other], 4)
+    opened = [at for at, ident, state in world.log if ident == 1 and state != 0 and at > 2 * SECOND]
+    assert len(opened) >= 5
+    assert max(b - a for a, b in pairwise(opened)) < 200 * MS
 
 
 def test_alone_with_max_of_the_whole_device_the_gate_is_solo_until_a_second_tenant_attaches() -> None:
