@@ -172,19 +172,20 @@ static const struct vg_memory_slice *memory_slice(const struct vg_arbiter *arbit
   return NULL;
 }
 
+static void publish_process(struct vg_arbiter *arbiter, struct process *process, uint64_t now_ns) {
+  const struct vg_core_slice *slice = vg_core_find(&arbiter->core, process->slice_id);
+  const struct vg_memory_slice *memory = memory_slice(arbiter, process->slice_id);
+  if (!slice || !memory) return;
+  VG_STORE_RELAXED(&process->control->min_milli, slice->params.min_milli);
+  VG_STORE_RELAXED(&process->control->max_milli, slice->params.max_milli);
+  VG_STORE(&process->control->heartbeat_ns, now_ns);
+  if (arbiter->coast_stale) publish_coast(arbiter, process);
+  publish_memory(process, memory);
+  publish_gate(process, slice);
+}
+
 static void publish_all(struct vg_arbiter *arbiter, uint64_t now_ns) {
-  for (int i = 0; i < arbiter->process_count; i++) {
-    struct process *process = arbiter->processes[i];
-    const struct vg_core_slice *slice = vg_core_find(&arbiter->core, process->slice_id);
-    const struct vg_memory_slice *memory = memory_slice(arbiter, process->slice_id);
-    if (!slice || !memory) continue;
-    VG_STORE_RELAXED(&process->control->min_milli, slice->params.min_milli);
-    VG_STORE_RELAXED(&process->control->max_milli, slice->params.max_milli);
-    VG_STORE(&process->control->heartbeat_ns, now_ns);
-    if (arbiter->coast_stale) publish_coast(arbiter, process);
-    publish_memory(process, memory);
-    publish_gate(process, slice);
-  }
+  for (int i = 0; i < arbiter->process_count; i++) publish_process(arbiter, arbiter->processes[i], now_ns);
   arbiter->coast_stale = false;
 }
 
@@ -401,8 +402,10 @@ static int add_locked(struct vg_arbiter *arbiter, struct process *process) {
   process->armed = true;
   arbiter->processes[arbiter->process_count++] = process;
   arbiter->coast_stale = true;
-  uint64_t now_ns = vg_prim_now_ns();
-  one_round(arbiter, now_ns); /* the page is complete before the tenant sees it */
+  /* The page is complete before the tenant sees it; the thread's next round, which is about to come, does the rest. */
+  vg_core_find(&arbiter->core, process->slice_id)->attached = true;
+  memory_round(arbiter, vg_prim_now_ns());
+  publish_process(arbiter, process, vg_prim_now_ns());
   return 0;
 }
 
