@@ -15,8 +15,8 @@ from typing import Any
 from vgpud.busylog import RECORD, SECOND_NS, Span, busy_steps, mean_share, parse_busy_log
 
 #: how far a share may be from what was promised, in percentage points of the device, over a whole phase
-TOLERANCE_SIMULATED_PP = 3.0
-TOLERANCE_REAL_PP = 5.0
+#: (a busy machine delays the trainers themselves; how exact shares are is what benchmarks/shares.py measures)
+TOLERANCE_PP = 5.0
 PLOT_STEP_NS = 250_000_000
 #: a point of the plot is the mean over so many steps
 PLOT_WINDOW_STEPS = 2
@@ -115,11 +115,6 @@ class Row:
     def off_pp(self) -> float:
         """How far the share is outside of what was promised, in percentage points (0 = within)."""
         return 100 * max(0.0, self.wanted.least - self.got, self.got - self.wanted.most)
-
-
-def tolerance_pp(simulated: bool) -> float:
-    """The documented tolerance of the demo's shares."""
-    return TOLERANCE_SIMULATED_PP if simulated else TOLERANCE_REAL_PP
 
 
 def share_of_phase(
