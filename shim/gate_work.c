@@ -108,32 +108,6 @@ static void retire(struct vg_work *work, struct vg_stream *stream, const struct 
     give_event(work, stream->context, marker->event);
 }
 
-/* Puts a marker behind all that the stream has. The ring being full only means fewer markers. */
-static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin) {
-  CUevent event = NULL;
-  bool full = stream->tail - stream->head == VG_WORK_MARKERS;
-  if (!full && timing_begin)
-    REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT);
-  else if (!full)
-    event = take_event(work, stream->context);
-  if (!event || record(event, stream) != CUDA_SUCCESS) {
-    if (event) REAL(cuEventDestroy_v2)(event);
-    if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
-    return;
-  }
-  uint64_t now_ns = vg_prim_now_ns();
-  if (stream->head == stream->tail) stream->moved_ns = now_ns;
-  stream->markers[stream->tail++ % VG_WORK_MARKERS] = (struct vg_marker){
-      .event = event,
-      .timing_begin = timing_begin,
-      .estimate = estimate,
-      .cost_ns = stream->unmarked_ns,
-      .recorded_ns = now_ns,
-  };
-  stream->unmarked_ns = 0;
-  stream->unmarked_count = 0;
-}
-
 /* Read without the lock by those who only want to know roughly. */
 static void set_outstanding(struct vg_work *work, uint64_t cost_ns) {
   VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
@@ -147,24 +121,6 @@ static void add_cost(struct vg_work *work, struct vg_stream *stream, uint64_t co
 static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
   stream->cost_ns -= cost_ns;
   if (!stream->stale) set_outstanding(work, work->outstanding_ns - cost_ns);
-}
-
-void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
-                      CUevent timing_begin, uint64_t bound_ns, bool may_mark) {
-  uint64_t cost_ns = estimate->cost_ns ? estimate->cost_ns : FIRST_GUESS_NS;
-  if (!estimate->countdown) estimate->countdown = estimate->cost_ns ? CALIBRATE_EVERY : CALIBRATE_FIRST;
-  add_cost(work, stream, cost_ns);
-  stream->unmarked_ns += cost_ns;
-  stream->unmarked_count++;
-  stream->last_sequence = work->sequence + 1;
-  VG_STORE(&work->sequence, stream->last_sequence);
-  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
-  bool due =
-      timing_begin || stream->unmarked_ns >= mark_ns || (stream->unmarked_count >= MARK_EVERY && !stream->programmatic);
-  if (may_mark && due)
-    mark(work, stream, estimate, timing_begin);
-  else if (timing_begin)
-    REAL(cuEventDestroy_v2)(timing_begin);
 }
 
 static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale) {
@@ -188,6 +144,51 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
   uint64_t patience_ns = oldest->cost_ns * STALE_FACTOR;
   if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
   if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
+}
+
+/* Puts a marker behind all that the stream has. A ring that stays full only means fewer markers. */
+static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin) {
+  CUevent event = NULL;
+  uint64_t now_ns = vg_prim_now_ns();
+  if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
+  bool full = stream->tail - stream->head == VG_WORK_MARKERS;
+  if (!full && timing_begin)
+    REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT);
+  else if (!full)
+    event = take_event(work, stream->context);
+  if (!event || record(event, stream) != CUDA_SUCCESS) {
+    if (event) REAL(cuEventDestroy_v2)(event);
+    if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
+    return;
+  }
+  if (stream->head == stream->tail) stream->moved_ns = now_ns;
+  stream->markers[stream->tail++ % VG_WORK_MARKERS] = (struct vg_marker){
+      .event = event,
+      .timing_begin = timing_begin,
+      .estimate = estimate,
+      .cost_ns = stream->unmarked_ns,
+      .recorded_ns = now_ns,
+  };
+  stream->unmarked_ns = 0;
+  stream->unmarked_count = 0;
+}
+
+void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+                      CUevent timing_begin, uint64_t bound_ns, bool may_mark) {
+  uint64_t cost_ns = estimate->cost_ns ? estimate->cost_ns : FIRST_GUESS_NS;
+  if (!estimate->countdown) estimate->countdown = estimate->cost_ns ? CALIBRATE_EVERY : CALIBRATE_FIRST;
+  add_cost(work, stream, cost_ns);
+  stream->unmarked_ns += cost_ns;
+  stream->unmarked_count++;
+  stream->last_sequence = work->sequence + 1;
+  VG_STORE(&work->sequence, stream->last_sequence);
+  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
+  bool due =
+      timing_begin || stream->unmarked_ns >= mark_ns || (stream->unmarked_count >= MARK_EVERY && !stream->programmatic);
+  if (may_mark && due)
+    mark(work, stream, estimate, timing_begin);
+  else if (timing_begin)
+    REAL(cuEventDestroy_v2)(timing_begin);
 }
 
 void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
