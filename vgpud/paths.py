@@ -65,6 +65,8 @@ def default_host(env: Mapping[str, str] = os.environ) -> str:
         return env["VGPU_HOST"]
     own = grpc_socket(runtime_dir(env))
     system = grpc_socket(runtime_dir(env, uid=0))
+    if _whats_wrong(own.parent):  # in /tmp anybody can take the name and answer in the daemon's place
+        return f"unix://{system}"
     return f"unix://{own if own.exists() or not system.exists() else system}"
 
 
@@ -95,15 +97,32 @@ def make_private_dir(path: Path, mode: int = 0o700) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=mode, exist_ok=True)
-        info = path.lstat()
     except OSError as error:
         raise DeniedError(
             f"cannot make {path}: {error.strerror}; choose another directory or mend its rights"
         ) from error
-    if not stat.S_ISDIR(info.st_mode):
-        raise DeniedError(f"{path} is not a directory: remove it or choose another one")
-    if info.st_uid not in (os.geteuid(), 0):
-        raise DeniedError(f"{path} belongs to uid {info.st_uid}, not to us: remove it or choose another directory")
-    if info.st_mode & 0o022:
-        raise DeniedError(f"{path} can be written by others (mode {info.st_mode & 0o777:o}): run chmod go-w {path}")
+    check_private_dir(path)
     return path
+
+
+def check_private_dir(path: Path) -> None:
+    """Raises DeniedError, with the mend, for a directory that others own or may write to; a missing one is fine."""
+    wrong = _whats_wrong(path)
+    if wrong:
+        raise DeniedError(wrong)
+
+
+def _whats_wrong(path: Path) -> str:
+    try:
+        info = path.lstat()
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"cannot look at {path}: {error.strerror}; choose another directory or mend its rights"
+    if not stat.S_ISDIR(info.st_mode):
+        return f"{path} is not a directory: remove it or choose another one"
+    if info.st_uid not in (os.geteuid(), 0):
+        return f"{path} belongs to uid {info.st_uid}, not to us: remove it or choose another directory"
+    if info.st_mode & 0o022:
+        return f"{path} can be written by others (mode {info.st_mode & 0o777:o}): run chmod go-w {path}"
+    return ""

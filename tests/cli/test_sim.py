@@ -57,6 +57,23 @@ def test_no_server_is_said_with_the_mend(vgpu: Any, tmp_path: Path, command: tup
     assert result.stderr.startswith(f"vgpu: no simulated device runs in {tmp_path}: start it with `vgpu sim start")
 
 
+@pytest.mark.parametrize("command", [("status",), ("stop",), ("run", "--", "true")])
+def test_a_default_folder_of_strangers_is_refused(
+    vgpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Its page would say which process `stop` ends. A folder that was named is the user's own choice."""
+    monkeypatch.delenv("VGPU_SIM_DIR", raising=False)
+    monkeypatch.setattr(paths, "runtime_dir", lambda *_: tmp_path / "vgpud")
+    (tmp_path / "vgpud").mkdir()
+    (tmp_path / "vgpud").chmod(0o777)
+    result = vgpu("sim", *command)
+    assert result.code == (125 if command[0] == "run" else 5)
+    assert "chmod go-w" in result.stderr
+    monkeypatch.setenv("VGPU_SIM_DIR", str(tmp_path / "vgpud" / "sim"))
+    monkeypatch.setattr(paths, "runtime_dir", lambda *_: tmp_path / "other")
+    assert "no simulated device runs" in vgpu("sim", *command).stderr
+
+
 @needs_server
 def test_a_wrong_configuration_is_usage_and_names_the_line(vgpu: Any, folder: Path, tmp_path: Path) -> None:
     config = tmp_path / "c.conf"

@@ -130,6 +130,21 @@ def test_private_directories_are_really_ours(tmp_path: Path) -> None:
         paths.make_private_dir(tmp_path / "open")
 
 
+def test_a_daemon_in_a_directory_of_strangers_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/tmp/vgpud-UID can be taken by anybody, and the daemon names the libraries that `vgpu run` preloads."""
+    monkeypatch.setattr(paths.os, "geteuid", lambda: 7)
+    own, env = tmp_path / "vgpud", {"XDG_RUNTIME_DIR": str(tmp_path)}
+    assert paths.default_host(env) == f"unix://{own}/vgpud.sock"
+    paths.grpc_socket(paths.make_private_dir(own)).touch()
+    assert paths.default_host(env) == f"unix://{own}/vgpud.sock"
+    own.chmod(0o777)
+    assert paths.default_host(env) == "unix:///run/vgpud/vgpud.sock"
+    own.chmod(0o700)
+    own.rename(tmp_path / "theirs")
+    own.symlink_to(tmp_path / "theirs")
+    assert paths.default_host(env) == "unix:///run/vgpud/vgpud.sock"
+
+
 def test_mps_is_found_by_its_process(tmp_path: Path) -> None:
     for pid, name in ((1, "init"), (77, "nvidia-cuda-mps"), (80, "python")):
         (tmp_path / str(pid)).mkdir()

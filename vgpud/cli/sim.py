@@ -25,9 +25,13 @@ _CONFIG_NAME = "sim.conf"
 _STOP_S = 5.0
 
 
+def _runtime_sim() -> Path:
+    return paths.runtime_dir() / "sim"
+
+
 def default_dir() -> Path:
     """Where the daemon looks, too: $VGPU_SIM_DIR, else `sim` in the runtime directory."""
-    return Path(os.environ.get("VGPU_SIM_DIR") or paths.runtime_dir() / "sim")
+    return Path(os.environ.get("VGPU_SIM_DIR") or _runtime_sim())
 
 
 dir_option = click.option(
@@ -63,6 +67,9 @@ def answers(folder: Path) -> bool:
 
 
 def _require(folder: Path) -> None:
+    if folder == _runtime_sim():  # in /tmp anybody can take the name, and then say which process `stop` ends
+        paths.check_private_dir(folder.parent)
+        paths.check_private_dir(folder)
     if not answers(folder):
         start = "vgpu sim start" if folder == default_dir() else f"vgpu sim start --dir {folder}"
         raise CliError(f"no simulated device runs in {folder}: start it with `{start}`", ExitCode.NOT_FOUND)
@@ -81,7 +88,7 @@ def start(settings: Settings, folder: Path, devices: int, memory: int | None, co
         raise CliError(f"{server} is not there: build it with `pip install .`")
     if answers(folder):
         raise CliError(f"a simulated device runs in {folder} already: use it, or `vgpu sim stop`", ExitCode.CONFLICT)
-    if folder == default_dir():
+    if folder == _runtime_sim():
         paths.make_private_dir(folder.parent, 0o755)
     paths.make_private_dir(folder, 0o755)
     if config is None:
