@@ -202,6 +202,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
+        self._here(request.node)
         fresh = uuid.uuid4()
         event = CreateSlice(
             request_id=request.request_id,
@@ -248,6 +249,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
+        self._here(request.node)
         state = self.backend.state
         if request.slice and request.slice not in state.slices:
             text = f"no slice {request.slice!r} on this node: `vgpu slice ls` lists them"

@@ -267,18 +267,20 @@ class SetArbiterParamsResponse(_message.Message):
     def __init__(self, params: _Optional[_Union[ArbiterParams, _Mapping]] = ...) -> None: ...
 
 class CreateSliceRequest(_message.Message):
-    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid")
+    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid", "node")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
     OWNER_UID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     spec: SliceSpec
     ephemeral: bool
     owner_uid: int
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ...) -> None: ...
+    node: str
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class CreateSliceResponse(_message.Message):
     __slots__ = ("slice",)
@@ -365,14 +367,16 @@ class WatchSlicesResponse(_message.Message):
     def __init__(self, slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ...) -> None: ...
 
 class ListProcessesRequest(_message.Message):
-    __slots__ = ("slice", "page_size", "page_token")
+    __slots__ = ("slice", "page_size", "page_token", "node")
     SLICE_FIELD_NUMBER: _ClassVar[int]
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     slice: str
     page_size: int
     page_token: str
-    def __init__(self, slice: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+    node: str
+    def __init__(self, slice: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., node: _Optional[str] = ...) -> None: ...
 
 class ListProcessesResponse(_message.Message):
     __slots__ = ("processes", "next_page_token")
