@@ -171,12 +171,13 @@ class Daemon:
         """Takes over what can change while running; returns the keys that need a restart."""
         live = {"mode", "default_max", "slices_max", "processes_per_slice_max", "grace_s", "arbiter"}
         changed = [n for n in Config.__dataclass_fields__ if getattr(config, n) != getattr(self.config, n)]
+        # the rest stays as it is in use: sockets do not move because a file says so
+        self.config = replace(self.config, **{name: getattr(config, name) for name in live})
         if "mode" in changed:
             self._tenants.set_mode(config.mode)
         if "arbiter" in changed:
             self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
-        self.config = config
-        self._run(ev.PolicyChanged(policy_of(config)))
+        self._run(ev.PolicyChanged(policy_of(self.config)))
         return [name for name in changed if name not in live]
 
     def _snapshot(self) -> Snapshot:
@@ -199,10 +200,12 @@ class Daemon:
             self._execute(commands)
         except OSError as error:
             log.error("%s: %s", type(event).__name__, error)
+            said = "kept, but not carried out before a restart of vgpud"
             if isinstance(event, ev.CreateSlice) and isinstance(answer, Slice):
                 self.submit(ev.DeleteSlice("", answer.name, True))
                 self._forget_request(event.request_id)
-            return Denied(Reason.UNAVAILABLE, f"nothing was created: {error.strerror or error}; see the daemon's log")
+                said = "nothing was created"
+            return Denied(Reason.UNAVAILABLE, f"{said}: {error.strerror or error}; see the daemon's log")
         return answer
 
     def _forget_request(self, request_id: str) -> None:

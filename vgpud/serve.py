@@ -153,6 +153,7 @@ async def run(config: Config, config_path: Path | None, overrides: dict[str, Any
 
 def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -> None:
     """Checks everything, then serves. Raises VgpudError."""
+    os.umask(0o022)  # rights are chosen where things are made; a strict umask would close the slices to their users
     group_id(config.group)
     opened = open_devices(config)
     from vgpud.daemon import prepare_runtime

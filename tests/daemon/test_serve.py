@@ -161,6 +161,15 @@ def test_socket_rights(node: Node) -> None:
     assert (node.runtime / "private").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_strict_umask_does_not_close_the_slices(node: Node) -> None:
+    node.start(preexec=lambda: os.umask(0o077) and None)
+    node.create()
+    for path in (node.runtime, node.runtime / "slices", Path(node.socket()).parent):
+        assert path.stat().st_mode & 0o777 == 0o755, path
+    assert Path(node.socket()).stat().st_mode & 0o777 == 0o666
+    assert [p.stat().st_mode & 0o077 for p in (node.runtime / "private", node.state)] == [0, 0]
+
+
 def test_runtime_directory_that_others_can_write(node: Node) -> None:
     node.runtime.mkdir()
     node.runtime.chmod(0o777)
@@ -335,6 +344,8 @@ def test_reload(node: Node) -> None:
     assert control[12] == 2, "attached tenants learn the new mode"
     assert node.nodes.GetNode(pb.GetNodeRequest()).node.mode == "closed"
     assert "needs a restart: events_max" in node.log.read_text()
+    node.process.send_signal(signal.SIGHUP)
+    eventually(lambda: node.log.read_text().count("needs a restart: events_max") == 2, "it still does")
     node.settings["nonsense"] = "1"
     node.write_config()
     node.process.send_signal(signal.SIGHUP)
