@@ -6,7 +6,6 @@ Used by tests, benchmarks and the demo. The simulated driver is chosen only by a
 from __future__ import annotations
 
 import os
-import re
 import select
 import subprocess
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
-from vgpud import elf, paths
+from vgpud import paths
 from vgpud.busylog import Span, read_busy_log
 from vgpud.errors import ConfigError, DriverError, VgpudError
 
@@ -34,17 +33,6 @@ def environment(directory: Path, base: Mapping[str, str] | None = None, lib_dir:
     env["LD_LIBRARY_PATH"] = f"{found}:{env['LD_LIBRARY_PATH']}" if env.get("LD_LIBRARY_PATH") else found
     env["VGPU_SIM_DIR"] = str(directory)
     return env
-
-
-def coverage(lib_dir: Path | None = None) -> dict[str, bool]:
-    """Every entry point of the simulated driver, by name, and whether it does something.
-
-    False: it answers CUDA_ERROR_NOT_SUPPORTED. The generated stubs are weak symbols; what is written replaces them.
-    Raises ElfError or OSError when the library cannot be read.
-    """
-    library = elf.Elf((lib_dir or paths.sim_lib_dir()) / "libcuda.so.1")
-    names = (symbol for symbol in library.symbols() if symbol.exported and re.match("cu[A-Z]", symbol.name))
-    return {symbol.name: symbol.binding != elf.STB_WEAK for symbol in sorted(names, key=lambda symbol: symbol.name)}
 
 
 class SimulatedDevice:

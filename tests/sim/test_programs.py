@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from vgpud.errors import ConfigError, DriverError
-from vgpud.sim import coverage
+from vgpud.sim_coverage import coverage
 
 from .conftest import LIB, ROOT, MakeDevice, MakeProgram, run
 
