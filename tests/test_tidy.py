@@ -1,6 +1,6 @@
 """The rules of the house as a test: who may import whom, lengths, banned calls, generated files current.
 
-Each rule names the file, the line and what to do instead. DESIGN section 3 and ARCHITECTURE.md say why they are there.
+Each rule names the file, the line and what to do instead. ARCHITECTURE.md says why they are there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ OWNERS = {
     "vgpud._shim": ("vgpud/tenants_wire.py", "vgpud/arbiter.py"),
     "prometheus_client": ("vgpud/metrics.py",),
 }
-#: C source -> headers of ours it may not include (DESIGN: hooks -> gate, memory, link -> abi, prim)
+#: C source -> headers of ours it may not include (hooks -> gate, memory, link -> abi, prim)
 C_LAYERS = {
     "shim/prim.c": r"(gate|memory|link|context|session|arbiter|resolve)\.h",
     "shim/memory.c": r"(gate|hook_\w+)\.h",
@@ -291,6 +291,13 @@ def test_documents_name_what_exists(name: str) -> None:
     paths = {path for path in re.findall(r"`([\w./-]+)`", text) if re.match(rf"({folders})/", path)}
     missing = sorted(path for path in links | paths if not (ROOT / path).exists() and not path.startswith("vgpud/lib/"))
     assert not missing, f"{name} names {missing}"
+
+
+def test_decisions_that_comments_name_are_listed() -> None:
+    listed = set(re.findall(r"^\| (D\d+) \|", (ROOT / "ARCHITECTURE.md").read_text(), flags=re.M))
+    for name in tracked(".py", ".c", ".h", ".proto"):
+        for words in re.findall(r"\bDESIGN ([\w, ]{2,8})", (ROOT / name).read_text()):
+            assert set(re.findall(r"D\d+", words)) <= listed and words[0] == "D", f"{name}: DESIGN {words}"
 
 
 def test_no_unfinished_words() -> None:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -179,11 +178,9 @@ def test_version_asks_client_and_daemon(vgpu: Any, daemon: Any) -> None:
 
 def test_a_slow_daemon_is_a_timeout(vgpu: Any, daemon: Any) -> None:
     daemon.slow_s = 3
-    begin = time.monotonic()
     result = vgpu("--timeout", "0.2", "gpu", "ls", host=daemon.host)
     assert result.code == 7
     assert "0.2 s" in result.stderr
-    assert time.monotonic() - begin < 3
     daemon.slow_s = 0
 
 

@@ -262,9 +262,7 @@ def test_killed_program_frees_its_memory(node: Node) -> None:
     assert len(node.processes()) == 2
     program.kill()
     program.wait()
-    killed = time.monotonic()
-    eventually(lambda: len(node.processes()) == 1, "the daemon's notice")
-    assert time.monotonic() - killed < 5, "far above the goal of 100 ms: see benchmarks/"
+    eventually(lambda: len(node.processes()) == 1, "the daemon's notice")  # how soon: benchmarks/daemon_control.py
     report.close()
 
 

@@ -1,4 +1,4 @@
-"""Admission: from what was asked to four numbers per device, or a refusal (DESIGN 1). Pure.
+"""Admission: from what was asked to four numbers per device, or a refusal (README.md: minimum, maximum). Pure.
 
 Minima, of time and of memory, never add up to more than a device. Placement is best fit: the fullest device that still
 fits, so that empty ones stay free for slices that need a whole device.
