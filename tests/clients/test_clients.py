@@ -36,6 +36,7 @@ def test_kernels_take_their_time(sim_device: Path, tmp_path: Path) -> None:
     model.write_text(MODEL.read_text() + "^spin_1000$ us=1000 wave_us=0\n")
     env = client_environment(sim_device) | {"VGPU_SIM_KERNELS": str(model)}
     times = json.loads(run_python(PROGRAMS / "cuda_time.py", env))
-    assert 20 <= times["launched_ms"] < 30 and 20 <= times["graph_ms"] < 30, times
+    # single launches may come late on a busy machine, a graph is one
+    assert times["launched_ms"] >= 20 and 20 <= times["graph_ms"] < 30, times
     busy_ns = sum(span.end_ns - span.begin_ns for span in read_busy_log(sim_device / "busy-0.log"))
     assert 40e6 <= busy_ns < 44e6, busy_ns
