@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import harness
 from vgpud import paths
-from vgpud.cli.own_system import OwnSystem, wait_for
+from vgpud.cli.own_system import OwnSystem, Part, wait_for
 
 FRACTION = 0.3
 SHARE_TOLERANCE_PP = 5.0
@@ -130,12 +130,31 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
     found.problems += [f"hooked and unhooked differ: {what}" for what in found.figures.pop("differences")]
     timed = [*module, "--seconds", str(MEASURE_S), "--report-every", "5"]
     held = own.run(f"qualify-{framework}-held", ["--gpus", str(FRACTION), "--max", str(FRACTION)], timed, extra)
-    wait_for(f"the {framework} trainer in its slice", lambda: not held.running, 180)
+    found.figures["launches_at_the_gate"] = launches_until_end(own, held, f"qualify-{framework}-held")
+    if not found.figures["launches_at_the_gate"]:
+        found.problems.append("the program never attached, or its launches do not pass the gate")
     rate = next((line["samples_per_second"] for line in held.lines() if line["event"] == "end"), 0.0)
     alone = after[-1]["samples_per_second"]
     found.figures |= {"samples_per_s_unhooked": before[-1]["samples_per_second"], "samples_per_s_hooked": alone}
     found.figures |= {"samples_per_s_held": rate, "held_of_alone": rate / alone if alone else 0.0}
     return found
+
+
+def launches_until_end(own: OwnSystem, part: Part, slice_name: str) -> int:
+    """Waits for a program in a slice; how many launches the daemon saw at its gate (0: it ran past us)."""
+    seen = 0
+
+    def ended() -> bool:
+        nonlocal seen
+        for process in client.processes():
+            if process.slice == slice_name:
+                seen = max(seen, sum(device.launches for device in process.devices))
+        time.sleep(0.2)
+        return not part.running
+
+    with own.client() as client:
+        wait_for(part.name, ended, 180)
+    return seen
 
 
 def compare(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> dict[str, Any]:
