@@ -107,7 +107,7 @@ def gate_c(own: OwnSystem) -> Found:
 def trainer(own: OwnSystem, framework: str, python: str) -> Found:
     """The CIFAR trainer of a framework: same losses hooked and unhooked, then its speed in a slice of 0.3."""
     module = [python, "-m", f"benchmarks.cifar.train_{framework}"]
-    cache = paths.make_private_dir(paths.cache_dir()) / "tinygrad.db"
+    cache = paths.make_private_dir(paths.cache_dir(), 0o755) / "tinygrad.db"
     model = harness.ROOT / "benchmarks" / "cifar" / "kernels.model"
     extra = {"PYTHONPATH": str(harness.ROOT), "CACHEDB": str(cache)}
     if own.simulated:
@@ -183,7 +183,7 @@ def has_device() -> str:
         "sys.exit(f'cuInit answers {result}' if result else 0)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ), check=False
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, env=dict(os.environ), check=False
     )
     return done.stderr.strip() if done.returncode else ""
 
