@@ -93,7 +93,11 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
   slice->busy_total_ns += busy_ns - before_ns;
   bool open = (process->published_word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
   uint32_t quiet_word = open ? VG_LOAD(&report->given_up_word) : VG_LOAD(&report->drained_word);
-  if (!open && VG_LOAD(&report->noticed_word) == process->published_word) slice->noticed = true;
+  if (!open && VG_LOAD(&report->noticed_word) == process->published_word) {
+    slice->noticed = true;
+    uint64_t expected_ns = VG_LOAD(&report->drain_expected_ns);
+    if (expected_ns > slice->drain_expected_ns) slice->drain_expected_ns = expected_ns;
+  }
   if (quiet_word != process->published_word || process->published_word != slice->word) slice->quiet = false;
   uint64_t drained_ns = VG_LOAD(&report->drained_ns);
   if (!open && drained_ns > slice->drained_ns) slice->drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
@@ -105,6 +109,7 @@ static void read_all(struct vg_arbiter *arbiter, uint64_t now_ns) {
     slice->attached = slice->wants = slice->outstanding = slice->noticed = false;
     slice->quiet = true;
     slice->drained_ns = slice->close_ns;
+    slice->drain_expected_ns = 0;
   }
   for (int i = 0; i < arbiter->process_count; i++) read_process(arbiter, arbiter->processes[i], now_ns);
 }
@@ -241,7 +246,7 @@ static void answer_doorbell(struct vg_arbiter *arbiter, uint64_t process_id, uin
     struct process *process = arbiter->processes[i];
     if (process->id != process_id) continue;
     process->armed = false;
-    vg_prim_eventfd_drain(process->doorbell_fd);
+    vg_prim_eventfd_drain_shared(process->doorbell_fd);
     if (now_ns >= process->ring_window_ns + VG_NS_PER_MS) {
       process->ring_window_ns = now_ns;
       process->rings = 0;

@@ -30,6 +30,9 @@ void vg_prim_membarrier(void); /* every running thread of this process passes a 
 int vg_prim_eventfd(void);     /* a descriptor or -errno; close-on-exec, non-blocking */
 void vg_prim_eventfd_ring(int fd);
 void vg_prim_eventfd_drain(int fd);
+/* The same for one that a stranger holds too: he may have made it blocking and emptied it before us, and we never wait.
+ */
+void vg_prim_eventfd_drain_shared(int fd);
 void vg_prim_close(int fd);
 void vg_prim_timer_slack_ns(uint64_t slack_ns); /* of the calling thread */
 void vg_prim_thread_name(const char *name);     /* of the calling thread, 15 characters */

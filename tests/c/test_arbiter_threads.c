@@ -3,6 +3,8 @@
  * meanwhile, as Python does. What is looked for: data races, lost wake-ups, pages used after they were taken away, and
  * tenants that write rubbish.
  */
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -21,6 +23,7 @@ static const struct vg_arbiter_params params = {
     .open_bound_ns = 20 * VG_NS_PER_MS,
     .overrun_ns = 2 * VG_NS_PER_MS,
     .patience_ns = VG_NS_PER_MS,
+    .lookahead_ns = VG_NS_PER_MS / 4,
     .guarantee_depth_ns = 50 * VG_NS_PER_MS,
     .cap_depth_ns = 15 * VG_NS_PER_MS,
     .heartbeat_ns = 20 * VG_NS_PER_MS,
@@ -167,6 +170,17 @@ static void rubbish_in_one_page_hurts_nobody_else(void) {
   finish(arbiter);
 }
 
+/* A tenant shares the doorbell's file: it may make it blocking and empty it between our waking and our reading. */
+static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
+  int fd = vg_prim_eventfd();
+  CHECK(fcntl(fd, F_SETFL, 0) == 0);
+  vg_prim_eventfd_ring(fd);
+  for (int i = 0; i < 2; i++) vg_prim_eventfd_drain_shared(fd); /* the second finds nothing, and would wait for ever */
+  struct pollfd rung = {.fd = fd, .events = POLLIN};
+  CHECK(poll(&rung, 1, 0) == 0);
+  vg_prim_close(fd);
+}
+
 static void wrong_calls_are_refused(void) {
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
   struct vg_slice_params upside_down = {.min_milli = 500, .max_milli = 400};
@@ -188,5 +202,6 @@ int main(void) {
   RUN(everybody_runs_while_limits_change);
   RUN(processes_come_and_go);
   RUN(rubbish_in_one_page_hurts_nobody_else);
+  RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
 }
