@@ -163,6 +163,8 @@ static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
   bool gave_up = slice->quiet; /* nothing in flight and none can be: no drain to wait for */
   set_word(slice, VG_GATE_CLOSED);
   slice->quiet = false;
+  slice->overran = false;
+  slice->drain_expected_ns = 0;
   slice->close_ns = now_ns;
   if (gave_up) {
     slice->stats.early_releases++;
@@ -283,6 +285,19 @@ static void raise_virtual_time(struct vg_core *core) {
 
 /* ---- one round ---- */
 
+static uint64_t patience_end(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return slice->close_ns + core->params.bound_ns + core->params.overrun_ns;
+}
+
+/* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
+ * waking up costs no device time, or when it is late. */
+static uint64_t overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
+  uint64_t expected_ns = slice->drain_expected_ns;
+  if (expected_ns < slice->close_ns) return patience_end(core, slice);
+  uint64_t early_ns = expected_ns - core->params.lookahead_ns;
+  return early_ns < patience_end(core, slice) ? early_ns : patience_end(core, slice);
+}
+
 static void note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
@@ -296,10 +311,12 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
       set_word(slice, VG_GATE_CLOSED);
       shut(slice);
     }
-    uint64_t patience_ns = core->params.bound_ns + core->params.overrun_ns;
-    if (slice->state == VG_CORE_DRAINING && now_ns >= slice->close_ns + patience_ns) {
+    if (slice->state == VG_CORE_DRAINING && now_ns >= overlap_from(core, slice)) {
       slice->state = VG_CORE_OVERLAP;
       slice->rescue_ns = now_ns + RESCUE_NS;
+    }
+    if (slice->state == VG_CORE_OVERLAP && !slice->overran && now_ns >= patience_end(core, slice)) {
+      slice->overran = true;
       slice->stats.overruns++;
     }
   }
@@ -422,8 +439,7 @@ static uint64_t next_deadline(const struct vg_core *core, uint64_t now_ns) {
       if (slice->idle_since_ns && now_ns < slice->idle_since_ns + core->params.patience_ns)
         deadline_ns = earlier(deadline_ns, slice->idle_since_ns + core->params.patience_ns);
     }
-    if (slice->state == VG_CORE_DRAINING)
-      deadline_ns = earlier(deadline_ns, slice->close_ns + core->params.bound_ns + core->params.overrun_ns);
+    if (slice->state == VG_CORE_DRAINING) deadline_ns = earlier(deadline_ns, overlap_from(core, slice));
     if (slice->state == VG_CORE_OVERLAP) deadline_ns = earlier(deadline_ns, slice->rescue_ns);
     deadline_ns = earlier(deadline_ns, cap_deadline(core, slice, now_ns));
   }

@@ -32,13 +32,14 @@ struct vg_core_slice {
   bool present;
   struct vg_slice_params params;
   /* inputs */
-  bool attached;          /* has at least one process */
-  bool wants;             /* a launching thread waits at the closed gate */
-  bool outstanding;       /* work outstanding */
-  bool quiet;             /* every process has given up the present word (open) or drained it (closed) */
-  bool noticed;           /* some process has noticed the present closed word: not a stopped one */
-  uint64_t drained_ns;    /* when quiet under a closed word: the last process's drain */
-  uint64_t busy_total_ns; /* monotone: device time with work outstanding, as reported */
+  bool attached;              /* has at least one process */
+  bool wants;                 /* a launching thread waits at the closed gate */
+  bool outstanding;           /* work outstanding */
+  bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
+  bool noticed;               /* some process has noticed the present closed word: not a stopped one */
+  uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
+  uint64_t drain_expected_ns; /* under a closed word: the last process\'s own forecast; 0 = none */
+  uint64_t busy_total_ns;     /* monotone: device time with work outstanding, as reported */
   /* outputs */
   uint32_t word;         /* the gate word */
   uint64_t lease_end_ns; /* 0 = open end */
@@ -48,6 +49,7 @@ struct vg_core_slice {
   enum vg_core_state state;
   bool owed_class;  /* the present lease was granted from the guarantee */
   bool was_wanting; /* to see a wake-up from idle */
+  bool overran;     /* has been counted as an overrun since its gate was shut */
   int64_t guarantee_ns;
   int64_t cap_ns;
   uint64_t virtual_ns;

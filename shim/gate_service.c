@@ -14,6 +14,7 @@
 
 #define FOREVER UINT64_MAX
 #define IN_FLIGHT_PATIENCE_NS (5 * VG_NS_PER_MS) /* a thread stopped inside a launch never clears its mark */
+#define POLL_AHEAD_NS 60000ull
 #define POLL_LEAST_NS 30000ull
 #define POLL_MOST_NS 1000000ull
 #define QUIET_NS 200000ull /* no launch for so long: worth a probe */
@@ -39,13 +40,25 @@ static bool start_probe(struct vg_device *device) {
   return allowed;
 }
 
-/* Most of what is left by the estimates, then shorter and shorter; later than expected: the longer, the rarer. */
-static uint64_t next_poll(const struct vg_device *device, uint64_t now_ns) {
-  struct vg_work *work = &device->gate->work;
-  vg_work_reap(work, now_ns);
-  uint64_t late_ns = (now_ns - device->gate->drain_begun_ns) / 64;
-  uint64_t pause_ns = work->outstanding_ns * 3 / 4;
-  if (pause_ns < late_ns) pause_ns = late_ns;
+/* When what is outstanding will be done, by the estimates: the device has worked on it since something was last seen to
+ * complete. 0 when there is nothing to go by. */
+static uint64_t forecast(const struct vg_device *device) {
+  const struct vg_work *work = &device->gate->work;
+  uint64_t since_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    if (stream->used && stream->cost_ns && !stream->stale && stream->moved_ns > since_ns) since_ns = stream->moved_ns;
+  }
+  return since_ns && work->outstanding_ns ? since_ns + work->outstanding_ns : 0;
+}
+
+/* Sleeps until a moment before the forecast, then polls; later than expected: the longer, the rarer. */
+static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
+  vg_work_reap(&device->gate->work, now_ns);
+  uint64_t expected_ns = forecast(device);
+  VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, expected_ns);
+  uint64_t pause_ns = (now_ns - device->gate->drain_begun_ns) / 64;
+  if (expected_ns > now_ns + POLL_AHEAD_NS) pause_ns = expected_ns - now_ns - POLL_AHEAD_NS;
   if (pause_ns < POLL_LEAST_NS) pause_ns = POLL_LEAST_NS;
   if (pause_ns > POLL_MOST_NS) pause_ns = POLL_MOST_NS;
   return now_ns + pause_ns;
@@ -64,7 +77,8 @@ static void report_drained(struct vg_device *device, uint64_t done_ns) {
 /* One step of the drain; returns when the next is due, FOREVER when done. Under the gate's mutex. */
 static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  if (gate->drain == VG_DRAIN_IN_FLIGHT) {
+  bool first = gate->drain == VG_DRAIN_IN_FLIGHT;
+  if (first) {
     if (vg_gate_in_flight(device) && now_ns < gate->drain_begun_ns + IN_FLIGHT_PATIENCE_NS)
       return now_ns + POLL_LEAST_NS;
     bool nothing = !gate->busy_since_ns && !gate->solo_dirty;
@@ -77,7 +91,11 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   }
   uint64_t done_ns;
   bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NOBODY_WAITS;
-  if (!vg_work_probe_done(&gate->work, calm, &done_ns)) return next_poll(device, now_ns);
+  if (!vg_work_probe_done(&gate->work, calm, &done_ns)) {
+    uint64_t due_ns = next_poll(device, now_ns);
+    if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter wants to know the forecast */
+    return due_ns;
+  }
   vg_work_clear(&gate->work);
   report_drained(device, done_ns);
   return FOREVER;
@@ -88,6 +106,7 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
   if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->drained_word) == word) return FOREVER;
   if (gate->drain == VG_DRAIN_NONE || gate->drain_word != word) {
     VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+    VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, 0);
     VG_STORE(&VG_LOAD(&device->report)->noticed_word, word);
     gate->drain = VG_DRAIN_IN_FLIGHT;
     gate->drain_word = word;

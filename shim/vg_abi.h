@@ -176,6 +176,7 @@ struct vg_report_device {
   uint64_t denied;       /* allocations refused by the ledger */
   uint32_t noticed_word; /* the gate word (closed) that the helper has seen: a stopped process does not */
   uint32_t padding;
+  uint64_t drain_expected_ns; /* under a closed word: when it will have drained, by the estimates; 0 = no idea */
 };
 
 #endif

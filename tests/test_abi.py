@@ -34,9 +34,9 @@ LAYOUT = {
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
     "vg_report_device": (
-        "112 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
+        "120 waiting@0 outstanding@4 given_up_word@8 drained_word@12 drained_ns@16 busy_ns@24 "
         "busy_since_ns@32 launches@40 waited_ns@48 used_bytes@56 peak_bytes@64 returned_bytes@72 "
-        "want_bytes@80 want_seq@88 contexts@92 denied@96 noticed_word@104 padding@108"
+        "want_bytes@80 want_seq@88 contexts@92 denied@96 noticed_word@104 padding@108 drain_expected_ns@112"
     ),
 }
 

@@ -37,6 +37,7 @@ static const struct vg_arbiter_params params = {
     .open_bound_ns = 20 * VG_NS_PER_MS,
     .overrun_ns = 2 * VG_NS_PER_MS,
     .patience_ns = VG_NS_PER_MS,
+    .lookahead_ns = VG_NS_PER_MS / 4,
     .guarantee_depth_ns = 50 * VG_NS_PER_MS,
     .cap_depth_ns = 15 * VG_NS_PER_MS,
     .heartbeat_ns = 20 * VG_NS_PER_MS,

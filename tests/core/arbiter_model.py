@@ -57,6 +57,7 @@ def default_params(**changes: int) -> dict[str, int]:
         "open_bound_ns": 20 * MS,
         "overrun_ns": 2 * MS,
         "patience_ns": 2 * MS,
+        "lookahead_ns": MS // 4,
         "guarantee_depth_ns": 50 * MS,
         "cap_depth_ns": 15 * MS,
         "heartbeat_ns": 20 * MS,
