@@ -161,6 +161,17 @@ def test_devices_that_cannot_be_shared(
     assert mend in finding.mend
 
 
+def test_modules_of_the_current_folder_are_not_run(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may stand in /tmp, where anybody can lay a folder called vgpud."""
+    (tmp_path / "vgpud").mkdir()
+    (tmp_path / "vgpud" / "__init__.py").write_text("raise SystemExit('somebody else was run')")
+    monkeypatch.delenv("VGPU_SIM_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert [f.level for f in checks._shareable(checks.Look(Settings()), library, library)] == ["ok"]
+
+
 def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(look: checks.Look) -> Any:
         raise OSError("it broke")

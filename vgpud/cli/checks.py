@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import vgpud
 from vgpud import paths
 from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings
@@ -149,7 +150,6 @@ def daemon(look: Look) -> Iterator[Finding]:
 
 
 def _versions(node: pb.Node) -> Iterator[Finding]:
-    import vgpud
     from vgpud.cli.hold import ABI_VERSION
 
     if node.abi_version != ABI_VERSION:
@@ -201,7 +201,10 @@ def driver(look: Look) -> Iterator[Finding]:
 
 def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding]:
     """The daemon's own look at the devices: cuInit, MPS, exclusive-process mode, MIG. In a process of its own."""
-    command = [sys.executable, "-m", "vgpud.serve", "check-devices", "--driver", str(library)]
+    # not python -m, which imports from where one stands first: that may be a folder of somebody else
+    code = "import sys; sys.path[0] = sys.argv.pop(1); from vgpud.serve import main; main()"
+    command = [sys.executable, "-c", code, str(Path(vgpud.__file__).parents[1])]
+    command += ["check-devices", "--driver", str(library)]
     command += ["--nvml", str(nvml)] if nvml else []
     command += [word for uuid in look.device_uuids for word in ("--device", uuid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
