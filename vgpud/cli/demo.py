@@ -79,7 +79,7 @@ def _no_device() -> str:
         "result = driver.cuDeviceGetCount(ctypes.byref(count))\n"
         "sys.exit(0 if result == 0 and count.value else 'the driver has no device')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
     return done.stderr.strip() if done.returncode else ""
 
 
@@ -173,7 +173,7 @@ class _Demo:
         from vgpud import paths
         from vgpud.cli.demo_measure import Trainer
 
-        cache = paths.make_private_dir(paths.cache_dir()) / "tinygrad.db"
+        cache = paths.make_private_dir(paths.cache_dir(), 0o755) / "tinygrad.db"
         env = {"CACHEDB": str(cache), "PYTHONPATH": str(ROOT)}
         if self.simulated:
             # kernels take what the model file says, so tinygrad need not spend its time on making them fast
