@@ -147,6 +147,19 @@ def test_names_that_are_taken_unknown_or_wrong(real: Any) -> None:
     assert real("ps", "--slice", "b").code == 4
 
 
+def test_what_the_daemon_cannot_do_now_is_said_in_its_words(real: Any, system: OwnSystem) -> None:
+    """Not as if it did not answer: whoever reads that looks for a daemon that is down."""
+    in_the_way = system.folder / "run" / "slices" / "b"
+    in_the_way.touch()
+    try:
+        result = real("slice", "create", "b", "--gpus", "0.25")
+    finally:
+        in_the_way.unlink()
+    assert result.code == 1, result
+    assert result.stderr.startswith("vgpu: nothing was created: ")
+    assert real("slice", "ls", "-o", "name").stdout == ""
+
+
 def test_a_program_sees_its_slice(real: Any, program: list[str]) -> None:
     result = real("run", "--gpus", "0.5", "--mem", "8G", "--", *program)
     assert result.code == 0, result

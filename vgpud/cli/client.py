@@ -63,6 +63,13 @@ def _hint(error: grpc.RpcError) -> str:
     return "; ".join(dict.fromkeys(part for part in parts if part))
 
 
+def _worded_by_daemon(error: grpc.RpcError) -> bool:
+    """Whether the refusal has details, which the daemon's own have and those of the transport have not."""
+    from grpc_status import rpc_status
+
+    return rpc_status.from_call(error) is not None  # type: ignore[arg-type]
+
+
 def _detail_lines(detail: Any) -> list[str]:
     if hasattr(detail, "field_violations"):
         return [v.description for v in detail.field_violations]
@@ -78,6 +85,8 @@ def explain(error: grpc.RpcError, target: str, timeout_s: float) -> CliError:
     exit_code = STATUS_CODES.get(name, ExitCode.OTHER)
     if name == "DEADLINE_EXCEEDED":
         message = f"no answer from {target} within {timeout_s:g} s: try a longer --timeout, or see `vgpu doctor`"
+    elif name == "UNAVAILABLE" and _worded_by_daemon(error):
+        exit_code = ExitCode.OTHER  # it does answer: it cannot do this now, and says why
     elif name == "UNAVAILABLE":
         message = f"the daemon does not answer ({target}: {message}): see `vgpu doctor`"
     elif name == "UNIMPLEMENTED":
