@@ -43,7 +43,7 @@ gen-check: $(VENV)/.dev
 	$(PY) shim/generate_ml.py --check
 	$(PY) protos/generate.py --check
 
-bench: $(VENV)/.demo $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
+bench: $(VENV)/.test $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
 	@$(PY) -m benchmarks $(BENCH)
 
 qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes)

@@ -46,6 +46,7 @@ def main() -> int:
     for name, one in found.items():
         print(f"  {name:<40} {one['result']:<8} {one.get('calls', '')} {one.get('why', '')}")
     bad = [name for name, one in found.items() if one["result"] in ("failure", "error")]
+    skipped = [name for name, one in found.items() if one["result"] == "skipped"]
     with harness.system(harness.one_device()) as own:
         device = own.device_name()
     path = results.write(
@@ -53,13 +54,13 @@ def main() -> int:
         simulated=True,
         device=device,
         parameters={"tests": TESTS},
-        goals={"different": 0},
-        figures={"different": bad, "programs": found},
+        goals={"different": 0, "skipped": 0},
+        figures={"different": bad, "skipped": skipped, "programs": found},
         raw={},
         folder=args.results,
     )
     print(path)
-    return 1 if bad or not found else 0
+    return 1 if bad or skipped or not found else 0
 
 
 if __name__ == "__main__":
