@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 UID_MAX = (1 << 32) - 2
+PRIORITY_HELP = "Priority class: kept and shown, not used yet."
 
 
 @click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
@@ -61,7 +62,7 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
 @click.option(
     "--weight", type=click.IntRange(0, WEIGHT_MAX), default=0, help="Of borrowed time (default: by the minimum)."
 )
-@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=0, help="Priority class.")
+@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=0, help=PRIORITY_HELP)
 @click.option("--device", "devices", multiple=True, metavar="UUID", help="On this device; may be repeated.")
 @click.option("--owner", type=Owner(), default=None, help="Who may join: user name, uid or any (default: you).")
 @pass_settings
@@ -120,7 +121,7 @@ def show(settings: Settings, name: str) -> None:
 @click.argument("name", shell_complete=complete_slice)
 @amount_options
 @click.option("--weight", type=click.IntRange(1, WEIGHT_MAX), default=None, help="Of borrowed time.")
-@click.option("--priority", type=click.IntRange(1, PRIORITY_MAX), default=None, help="Priority class.")
+@click.option("--priority", type=click.IntRange(1, PRIORITY_MAX), default=None, help=PRIORITY_HELP)
 @pass_settings
 def set_(settings: Settings, /, name: str, weight: int | None, priority: int | None, **amounts: int | None) -> None:
     """Change slice NAME while its programs run; what is not given stays as it is."""
