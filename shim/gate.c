@@ -218,23 +218,28 @@ static uint64_t bound_of(const struct vg_device *device) {
   return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
 }
 
-/* Paces and never blocks for ever: after twice the bound the launch goes on whatever is outstanding. */
+static uint64_t reaped_remaining(struct vg_gate_state *gate, uint64_t now_ns) {
+  pthread_mutex_lock(&gate->mutex);
+  vg_work_reap(&gate->work, now_ns);
+  uint64_t remaining_ns = vg_work_remaining(&gate->work, now_ns);
+  pthread_mutex_unlock(&gate->mutex);
+  return remaining_ns;
+}
+
+/* Paces and never blocks for ever: twice the bound later than what is outstanding should have come down to it, the
+ * launch goes on all the same. */
 static void wait_bound(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   uint64_t bound_ns = bound_of(device);
   if (VG_LOAD_RELAXED(&gate->work.outstanding_ns) < bound_ns) return;
-  uint64_t now_ns = vg_prim_now_ns(), deadline_ns = now_ns + 2 * bound_ns;
-  while (now_ns < deadline_ns && !VG_LOAD_RELAXED(&vg_gate_captures)) {
-    pthread_mutex_lock(&gate->mutex);
-    vg_work_reap(&gate->work, now_ns);
-    uint64_t outstanding_ns = gate->work.outstanding_ns;
-    pthread_mutex_unlock(&gate->mutex);
-    if (outstanding_ns < bound_ns) return;
-    uint64_t pause_ns = outstanding_ns - bound_ns / 2;
+  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(gate, now_ns);
+  uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
+  while (remaining_ns >= bound_ns && now_ns < deadline_ns && !VG_LOAD_RELAXED(&vg_gate_captures)) {
+    uint64_t pause_ns = remaining_ns - bound_ns / 2;
     if (pause_ns > bound_ns / 2) pause_ns = bound_ns / 2;
-    uint64_t until_ns = now_ns + pause_ns;
-    vg_prim_sleep_until_ns(until_ns < deadline_ns ? until_ns : deadline_ns);
+    vg_prim_sleep_until_ns(now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns);
     now_ns = vg_prim_now_ns();
+    remaining_ns = reaped_remaining(gate, now_ns);
   }
 }
 

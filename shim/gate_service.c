@@ -40,22 +40,11 @@ static bool start_probe(struct vg_device *device) {
   return allowed;
 }
 
-/* When what is outstanding will be done, by the estimates: the device has worked on it since something was last seen to
- * complete. 0 when there is nothing to go by. */
-static uint64_t forecast(const struct vg_device *device) {
-  const struct vg_work *work = &device->gate->work;
-  uint64_t since_ns = 0;
-  for (int i = 0; i < VG_WORK_STREAMS; i++) {
-    const struct vg_stream *stream = &work->streams[i];
-    if (stream->used && stream->cost_ns && !stream->stale && stream->moved_ns > since_ns) since_ns = stream->moved_ns;
-  }
-  return since_ns && work->outstanding_ns ? since_ns + work->outstanding_ns : 0;
-}
-
 /* Sleeps until a moment before the forecast, then polls; later than expected: the longer, the rarer. */
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   vg_work_reap(&device->gate->work, now_ns);
-  uint64_t expected_ns = forecast(device);
+  uint64_t remaining_ns = vg_work_remaining(&device->gate->work, now_ns);
+  uint64_t expected_ns = remaining_ns ? now_ns + remaining_ns : 0;
   VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, expected_ns);
   uint64_t pause_ns = (now_ns - device->gate->drain_begun_ns) / 64;
   if (expected_ns > now_ns + POLL_AHEAD_NS) pause_ns = expected_ns - now_ns - POLL_AHEAD_NS;

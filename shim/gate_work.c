@@ -196,6 +196,22 @@ void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
     if (work->streams[i].used) reap_stream(work, &work->streams[i], now_ns);
 }
 
+static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {
+  if (!stream->used || stream->stale || stream->head == stream->tail || now_ns < stream->moved_ns) return 0;
+  uint64_t since_ns = now_ns - stream->moved_ns;
+  uint64_t oldest_ns = stream->markers[stream->head % VG_WORK_MARKERS].cost_ns;
+  return since_ns < oldest_ns ? since_ns : oldest_ns;
+}
+
+uint64_t vg_work_remaining(const struct vg_work *work, uint64_t now_ns) {
+  uint64_t most_ns = 0; /* the device works on one piece at a time */
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    uint64_t done_ns = progress(&work->streams[i], now_ns);
+    if (done_ns > most_ns) most_ns = done_ns;
+  }
+  return work->outstanding_ns - most_ns;
+}
+
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {
   set_stale(work, stream, false);
   for (; stream->head != stream->tail; stream->head++)

@@ -80,6 +80,8 @@ CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struc
 void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool may_mark);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
+/* What is left of what is outstanding, by the estimates: less the time that the device has been at the oldest piece. */
+uint64_t vg_work_remaining(const struct vg_work *work, uint64_t now_ns);
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
 void vg_work_clear(struct vg_work *work);                             /* everything has completed */
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
