@@ -98,6 +98,7 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
     uint64_t expected_ns = VG_LOAD(&report->drain_expected_ns);
     if (expected_ns > slice->drain_expected_ns) slice->drain_expected_ns = expected_ns;
   }
+  if (open && quiet_word == process->published_word && process->waiting) slice->regrets = true;
   if (quiet_word != process->published_word || process->published_word != slice->word) slice->quiet = false;
   uint64_t drained_ns = VG_LOAD(&report->drained_ns);
   if (!open && drained_ns > slice->drained_ns) slice->drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
@@ -106,7 +107,7 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
 static void read_all(struct vg_arbiter *arbiter, uint64_t now_ns) {
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     struct vg_core_slice *slice = &arbiter->core.slices[i];
-    slice->attached = slice->wants = slice->outstanding = slice->noticed = false;
+    slice->attached = slice->wants = slice->outstanding = slice->regrets = slice->noticed = false;
     slice->quiet = true;
     slice->drained_ns = slice->close_ns;
     slice->drain_expected_ns = 0;

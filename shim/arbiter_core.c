@@ -86,7 +86,8 @@ static bool occupies(const struct vg_core_slice *slice) {
  * launched is bounded and soon over, so it stops counting. */
 static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
   if (!occupies(slice)) return false;
-  return slice->state != VG_CORE_OVERLAP || slice->noticed || now_ns < slice->close_ns + STOPPED_NS;
+  bool rescued = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+  return slice->state != VG_CORE_OVERLAP || rescued || slice->noticed || now_ns < slice->close_ns + STOPPED_NS;
 }
 
 static bool waits(const struct vg_core_slice *slice) {
@@ -101,9 +102,37 @@ static bool alone_now(const struct vg_core *core, const struct vg_core_slice *se
   return true;
 }
 
+/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that wants to run and is kept from it
+ * (by a neighbour's long kernel) is in arrears instead, and may catch up: it stays under its cap from the time on which
+ * it began to want. */
+static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
+  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
+  return slice->was_wanting ? depth_ns * ARREARS_FACTOR : depth_ns;
+}
+
+/* A gate that was shut for its cap opens again when a lease worth granting has come together: half a quantum when
+ * somebody else runs, so that hand-overs stay rare. */
+static int64_t cap_needed(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (slice->state == VG_CORE_OPEN) return 0;
+  uint64_t worth_ns = alone_now(core, slice) ? core->params.quantum_min_ns : core->params.quantum_ns / 2;
+  return min_i64((int64_t)worth_ns, cap_depth(core, slice) / 2);
+}
+
+static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (uncapped(slice)) return true;
+  return slice->cap_ns > cap_needed(core, slice);
+}
+
 static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++)
     if (&core->slices[i] != self && waits(&core->slices[i])) return true;
+  return false;
+}
+
+/* Somebody waits who might run at once: not one that has used up its cap. */
+static bool keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (&core->slices[i] != self && waits(&core->slices[i]) && has_cap(core, &core->slices[i])) return true;
   return false;
 }
 
@@ -118,16 +147,9 @@ static void charge(struct vg_core_slice *slice, uint64_t used_ns) {
   slice->cap_ns = max_i64(slice->cap_ns - (int64_t)used_ns, -DEBT_MAX_NS);
 }
 
-/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that wants to run and is kept from it
- * (by a neighbour's long kernel) is in arrears instead, and may catch up: it stays under its cap from the time on which
- * it began to want. */
-static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
-  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
-  return slice->was_wanting ? depth_ns * ARREARS_FACTOR : depth_ns;
-}
-
-/* Splits the time since the last step among those that occupied the device. Wall time while somebody else waits, for
- * then the holder keeps the device from him; reported busy time otherwise, so that an idle holder is not charged. */
+/* Splits the time since the last step among those that occupied the device. Wall time while somebody waits for them,
+ * for then the holder keeps the device from him; reported busy time otherwise, so that an idle holder is not charged.
+ */
 static void charge_all(struct vg_core *core, uint64_t now_ns) {
   uint64_t passed_ns = now_ns - core->last_ns;
   int occupants = 0;
@@ -142,7 +164,7 @@ static void charge_all(struct vg_core *core, uint64_t now_ns) {
     slice->busy_seen_ns = slice->busy_total_ns;
     if (!shares_device(slice, now_ns)) continue;
     uint64_t used_ns = busy_ns < passed_ns ? busy_ns : passed_ns;
-    if (other_waits(core, slice)) {
+    if (keeps_others_waiting(core, slice)) {
       used_ns = passed_ns;
       bool over = slice->quiet && slice->state != VG_CORE_OPEN;
       if (over && slice->drained_ns < now_ns) /* the drain was noticed later than it happened */
@@ -198,19 +220,6 @@ static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_
 }
 
 /* ---- policy ---- */
-
-/* A gate that was shut for its cap opens again when a lease worth granting has come together: half a quantum when
- * somebody else runs, so that hand-overs stay rare. */
-static int64_t cap_needed(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (slice->state == VG_CORE_OPEN) return 0;
-  uint64_t worth_ns = alone_now(core, slice) ? core->params.quantum_min_ns : core->params.quantum_ns / 2;
-  return min_i64((int64_t)worth_ns, cap_depth(core, slice) / 2);
-}
-
-static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (uncapped(slice)) return true;
-  return slice->cap_ns > cap_needed(core, slice);
-}
 
 static bool owed(const struct vg_core_slice *slice) {
   return slice->params.min_milli && slice->guarantee_ns > 0;
@@ -268,17 +277,18 @@ static struct vg_core_slice *pick(struct vg_core *core) {
 
 /* A slice that wakes from idle starts at the virtual time of those who run: idleness is not saved up. */
 static void raise_virtual_time(struct vg_core *core) {
-  uint64_t floor_ns = UINT64_MAX;
+  uint64_t floor_ns = UINT64_MAX, highest_ns = 0;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
+    if (slice->present && slice->virtual_ns > highest_ns) highest_ns = slice->virtual_ns;
     bool running = slice->present && slice->was_wanting && (slice->wants || occupies(slice));
     if (running && slice->virtual_ns < floor_ns) floor_ns = slice->virtual_ns;
   }
+  if (floor_ns == UINT64_MAX) floor_ns = highest_ns; /* the device was free: what was borrowed then is nobody's loss */
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     bool wanting = slice->present && (slice->wants || occupies(slice));
-    if (wanting && !slice->was_wanting && floor_ns != UINT64_MAX && slice->virtual_ns < floor_ns)
-      slice->virtual_ns = floor_ns;
+    if (wanting && !slice->was_wanting && slice->virtual_ns < floor_ns) slice->virtual_ns = floor_ns;
     slice->was_wanting = wanting;
   }
 }
@@ -358,12 +368,16 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     close_gate(holder, now_ns);
     return;
   }
+  if (holder->regrets) set_word(holder, open_state(core, holder)); /* its other processes run: a new word lets it in */
   if (!other_waits(core, holder)) {
     set_lease(core, holder, now_ns, false);
     return;
   }
   struct vg_core_slice *next = pick(core);
-  if (!next) return; /* those who wait are over their caps, and the holder is idle: let it be */
+  if (!next) { /* those who wait are over their caps, and the holder is idle: let it be */
+    set_lease(core, holder, now_ns, false);
+    return;
+  }
   if (!active_holder(core, holder)) {
     close_gate(holder, now_ns);
     return;

@@ -36,6 +36,7 @@ struct vg_core_slice {
   bool wants;                 /* a launching thread waits at the closed gate */
   bool outstanding;           /* work outstanding */
   bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
+  bool regrets;               /* a process has given the present word up, and one of its threads waits at the gate */
   bool noticed;               /* some process has noticed the present closed word: not a stopped one */
   uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
   uint64_t drain_expected_ns; /* under a closed word: the last process\'s own forecast; 0 = none */

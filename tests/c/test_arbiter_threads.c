@@ -181,6 +181,43 @@ static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
   vg_prim_close(fd);
 }
 
+static void wait_for_word_after(const struct tenant *tenant, uint32_t word, bool open) {
+  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
+  for (;;) {
+    uint32_t now = VG_LOAD(&tenant->control.gate);
+    if (now != word && ((now & VG_GATE_STATE_MASK) != VG_GATE_CLOSED) == open) return;
+    CHECK(vg_prim_now_ns() < limit_ns);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+  }
+}
+
+/* Two processes of one slice, nobody else wants the device any more: one gave it up, the other one runs and runs. */
+static void who_gave_up_is_let_in_beside_his_own_slice(void) {
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  memset(tenants, 0, sizeof tenants);
+  struct vg_slice_params slice = {.min_milli = 500, .max_milli = 900, .mem_max_bytes = 1 << 28};
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  for (int i = 0; i < 2; i++) {
+    struct tenant *tenant = &tenants[i];
+    tenant->doorbell_fd = vg_prim_eventfd();
+    CHECK(vg_arbiter_process_add(arbiter, 1, 10 + i, &tenant->header, &tenant->control, &tenant->report,
+                                 tenant->doorbell_fd, 0) == 0);
+  }
+  VG_STORE(&tenants[0].report.waiting, 1);
+  vg_prim_eventfd_ring(tenants[0].doorbell_fd);
+  wait_for_word_after(&tenants[0], 0, true);
+  uint32_t word = VG_LOAD(&tenants[0].control.gate);
+  VG_STORE(&tenants[0].report.outstanding, 1);
+  VG_STORE(&tenants[0].report.waiting, 0);
+  VG_STORE(&tenants[1].report.given_up_word, word);
+  VG_STORE(&tenants[1].report.waiting, 1);
+  vg_prim_eventfd_ring(tenants[1].doorbell_fd);
+  wait_for_word_after(&tenants[1], word, true);
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < 2; i++) vg_prim_close(tenants[i].doorbell_fd);
+}
+
 static void wrong_calls_are_refused(void) {
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
   struct vg_slice_params upside_down = {.min_milli = 500, .max_milli = 400};
@@ -202,6 +239,7 @@ int main(void) {
   RUN(everybody_runs_while_limits_change);
   RUN(processes_come_and_go);
   RUN(rubbish_in_one_page_hurts_nobody_else);
+  RUN(who_gave_up_is_let_in_beside_his_own_slice);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
 }

@@ -88,6 +88,7 @@ class Tenant:
     drained_ns: int = 0
     quiet: bool = False
     stopped: bool = False
+    attached: bool = True
     word: int = 0
     trace: list[float] = field(default_factory=list)
 
@@ -150,7 +151,7 @@ class World:
         for tenant in self.tenants:
             row = self.row(tenant)
             is_open = (tenant.word & 3) != 0
-            row.attached = True
+            row.attached = tenant.attached
             row.wants = tenant.active(self.now_ns) and not is_open
             row.outstanding = tenant.queue_ns > 0
             gives_up = not tenant.active(self.now_ns) and row.neighbour_waits != MAY_WAIT

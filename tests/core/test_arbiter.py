@@ -70,6 +70,28 @@ def test_a_launch_bound_tenant_keeps_the_device_over_its_short_pauses_while_it_i
     assert impatient.shares(2 * SECOND, 6 * SECOND)[0] < 0.4  # what it would get otherwise
 
 
+def test_an_idle_holder_pays_nothing_for_a_waiter_over_its_cap_and_the_timer_lies_ahead() -> None:
+    """Kernels of 200 ms at a cap of 0.3 leave long debts: all the while their owner waits, and nobody keeps it."""
+    world = World([Tenant(1, 250, 1000, burst_ns=MS, pause_ns=150 * MS), Tenant(2, 300, 300, 200 * MS)])
+    while world.now_ns < 2 * SECOND:
+        now_ns = world.now_ns
+        world.run(now_ns + world.tick_ns)
+        assert world.deadline_ns > now_ns  # else the arbiter's thread would spin
+    mine = world.row(world.tenants[0]).stats.charged_ns
+    assert mine < 2 * world.tenants[0].got_ns
+
+
+def test_what_was_borrowed_from_a_free_device_is_no_debt_to_those_who_come_later() -> None:
+    early, late = Tenant(1, 0, 1000, end_ns=4 * SECOND), Tenant(2, 0, 1000, begin_ns=4 * SECOND + 200 * MS)
+    world = World([early, late])
+    world.run(4 * SECOND + 100 * MS)
+    early.attached = False  # its program has ended; the next one in the slice starts later
+    world.run(5 * SECOND)
+    early.attached, early.end_ns = True, NEVER
+    world.run(7 * SECOND)
+    assert world.shares(5 * SECOND, 7 * SECOND) == pytest.approx([0.5, 0.5], abs=0.05)
+
+
 def test_excess_goes_by_weight() -> None:
     world = run([Tenant(1, 100, 1000, weight=100), Tenant(2, 100, 1000, weight=300)])
     first, second = world.shares(2 * SECOND, 6 * SECOND)
