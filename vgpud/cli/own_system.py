@@ -25,6 +25,8 @@ from vgpud.errors import VgpudError
 if TYPE_CHECKING:
     from vgpud.cli.client import Client
 
+#: what vgpud is imported from
+ROOT = Path(__file__).resolve().parents[2]
 READY_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 #: a unix socket's path has 107 bytes: what remains is /run/slices/NAME/attach.sock with a name of 20 letters
@@ -65,6 +67,7 @@ class Part:
             self.process = subprocess.Popen(
                 list(command),
                 env=dict(env),
+                cwd=folder,  # python -m imports from where it stands first, and the caller may stand anywhere
                 stdin=subprocess.PIPE if talk else subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -132,6 +135,7 @@ class OwnSystem:
         self.host = f"unix://{folder / 'run' / 'vgpud.sock'}"
         self.env = {**os.environ, "PYTHONUNBUFFERED": "1", "VGPU_HOST": self.host}
         self.env.pop("LD_PRELOAD", None)
+        self.env["PYTHONPATH"] = ":".join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self.device: Part | None = None
         self.daemon: Part | None = None
         self.tenants: list[Part] = []
@@ -214,7 +218,7 @@ class OwnSystem:
     def vgpu(self, *arguments: str) -> None:
         """Runs a `vgpu` command to its end. Raises PartError with its message when it fails."""
         command = [sys.executable, "-m", "vgpud.cli.main", *arguments]
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, check=False)
         if done.returncode:
             raise PartError(f"vgpu {' '.join(arguments)}: {done.stderr.strip()}")
 
