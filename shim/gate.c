@@ -20,6 +20,7 @@
 
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
 #define COAST_BOUND_NS 2000000ull
+#define COAST_LOOK_NS 1000000ull /* in its own slot: how often a waiting thread looks what has completed */
 
 struct vg_device *vg_gate_only_device;
 static struct vg_gate_line *lines; /* all lines ever made; never freed, reused by later threads */
@@ -32,6 +33,7 @@ pthread_mutex_t vg_gate_capture_mutex = PTHREAD_MUTEX_INITIALIZER;
 /* ---- per-thread lines ---- */
 
 static void line_free(void *line) {
+  own_line = NULL; /* another destructor of this thread may launch yet: it gets a line of its own again */
   VG_STORE(&((struct vg_gate_line *)line)->device, NULL);
   VG_STORE(&((struct vg_gate_line *)line)->owned, 0);
 }
@@ -173,8 +175,24 @@ static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *re
     *ret_deadline_ns = until_ns;
     return false;
   }
-  *ret_deadline_ns = until_ns;
-  return now_ns + VG_LOAD_RELAXED(&device->gate->work.outstanding_ns) < until_ns;
+  if (VG_LOAD_RELAXED(&vg_gate_captures)) return true; /* nobody may look what has completed */
+  struct vg_gate_state *gate = device->gate;
+  pthread_mutex_lock(&gate->mutex);
+  vg_work_reap(&gate->work, now_ns); /* nobody else does while we wait */
+  uint64_t seen_ns = vg_work_seen(&gate->work, now_ns);
+  pthread_mutex_unlock(&gate->mutex);
+  *ret_deadline_ns = until_ns < now_ns + COAST_LOOK_NS ? until_ns : now_ns + COAST_LOOK_NS;
+  return now_ns + seen_ns < until_ns;
+}
+
+/* Under the mutex, for whoever gives a word up first refuses it and then looks who is on his way: a thread that came in
+ * between would go on under a word that is not ours any more. */
+static bool accept_word(struct vg_device *device, uint32_t word) {
+  pthread_mutex_lock(&device->gate->mutex);
+  bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
+  if (accepted) VG_STORE(&device->open_word, word);
+  pthread_mutex_unlock(&device->gate->mutex);
+  return accepted;
 }
 
 /* Waits until the gate may be passed. True: the present word has been accepted. False: pass this once (coasting). */
@@ -186,10 +204,7 @@ static bool acquire(struct vg_device *device) {
     const uint32_t *word_at = VG_LOAD(&device->gate_word);
     struct vg_report_device *report = VG_LOAD(&device->report);
     uint32_t word = VG_LOAD(word_at);
-    if (is_open(word) && word != VG_LOAD_RELAXED(&report->given_up_word)) {
-      VG_STORE(&device->open_word, word);
-      break;
-    }
+    if (is_open(word) && accept_word(device, word)) break;
     uint64_t now_ns = vg_prim_now_ns(), deadline_ns = now_ns + WAIT_ROUND_NS;
     if (!begun_ns) begun_ns = now_ns;
     if (VG_LOAD(&gate->coasting)) {
@@ -292,10 +307,15 @@ void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   if (!device) return;
   struct vg_gate_state *gate = device->gate;
   if (ticket->stream) {
+    bool may_mark = !VG_LOAD_RELAXED(&vg_gate_captures);
     pthread_mutex_lock(&gate->mutex);
     ticket->stream->programmatic |= ticket->programmatic;
-    bool may_mark = result == CUDA_SUCCESS && !VG_LOAD_RELAXED(&vg_gate_captures);
-    vg_work_launched(&gate->work, ticket->stream, ticket->estimate, ticket->timing_begin, bound_of(device), may_mark);
+    if (result == CUDA_SUCCESS) {
+      become_busy(device, gate->work.last_launch_ns); /* another thread may have waited for all that was there before */
+      vg_work_launched(&gate->work, ticket->stream, ticket->estimate, ticket->timing_begin, bound_of(device), may_mark);
+    } else {
+      vg_work_refused(ticket->estimate, ticket->timing_begin);
+    }
     pthread_mutex_unlock(&gate->mutex);
   }
   __atomic_add_fetch(&VG_LOAD(&device->report)->launches, 1, __ATOMIC_RELAXED);

@@ -82,6 +82,7 @@ static CUresult record(CUevent event, const struct vg_stream *stream) {
 
 CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate) {
   (void)work;
+  if (!estimate->countdown) return NULL; /* another thread is timing it at this moment */
   if (--estimate->countdown || stream->programmatic) return NULL;
   CUevent begin = NULL;
   if (REAL(cuEventCreate)(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return NULL;
@@ -191,6 +192,11 @@ void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
     REAL(cuEventDestroy_v2)(timing_begin);
 }
 
+void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
+  if (!estimate->countdown) estimate->countdown = 1;
+  if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
+}
+
 void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
   for (int i = 0; i < VG_WORK_STREAMS; i++)
     if (work->streams[i].used) reap_stream(work, &work->streams[i], now_ns);
@@ -210,6 +216,14 @@ uint64_t vg_work_remaining(const struct vg_work *work, uint64_t now_ns) {
     if (done_ns > most_ns) most_ns = done_ns;
   }
   return work->outstanding_ns - most_ns;
+}
+
+uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns) {
+  uint64_t unmarked_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used && !work->streams[i].stale) unmarked_ns += work->streams[i].unmarked_ns;
+  bool over = now_ns > work->last_launch_ns + STALE_LEAST_NS + STALE_FACTOR * unmarked_ns;
+  return over ? work->outstanding_ns - unmarked_ns : work->outstanding_ns;
 }
 
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {

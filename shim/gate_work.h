@@ -79,9 +79,14 @@ CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struc
 /* A launch has gone to the driver. bound_ns decides how often markers are recorded. */
 void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool may_mark);
+/* The driver has refused a launch: nothing is outstanding for it. */
+void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
 /* What is left of what is outstanding, by the estimates: less the time that the device has been at the oldest piece. */
 uint64_t vg_work_remaining(const struct vg_work *work, uint64_t now_ns);
+/* What is outstanding behind markers that can be seen to complete; the few launches since the last one count for a
+ * multiple of their estimate. */
+uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns);
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
 void vg_work_clear(struct vg_work *work);                             /* everything has completed */
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */

@@ -7,7 +7,7 @@
 
 #include "arbiter.h"
 #include "fake_driver.h"
-#include "gate.h"
+#include "gate_state.h"
 
 #define THREADS 2
 #define LAUNCH_NS (100 * VG_NS_PER_US)
@@ -52,7 +52,7 @@ void vg_link_ring_helper(void) {
 
 /* ---- threads ---- */
 
-static void launch(CUstream stream, const void *function) {
+static void launch_for(CUstream stream, const void *function, uint64_t cost_ns) {
   struct vg_device *device = &vg_session.devices[0];
   struct vg_ticket ticket = {0};
   bool solo = vg_gate_solo();
@@ -62,9 +62,13 @@ static void launch(CUstream stream, const void *function) {
   bool closed = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED && word_at != &device->private_word;
   if (closed && VG_LOAD(&VG_LOAD(&device->report)->drained_word) == word && VG_LOAD(word_at) == word)
     __atomic_add_fetch(&violations, 1, __ATOMIC_RELAXED);
-  fake_launch(stream, LAUNCH_NS);
+  fake_launch(stream, cost_ns);
   if (!solo) vg_gate_leave(&ticket, CUDA_SUCCESS);
   __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+}
+
+static void launch(CUstream stream, const void *function) {
+  launch_for(stream, function, LAUNCH_NS);
 }
 
 static void *launching(void *argument) {
@@ -296,7 +300,88 @@ static void the_daemon_goes_and_comes_back(void) {
   end(arbiter);
 }
 
+static void synchronize(CUstream stream) {
+  uint64_t begin_of_wait = vg_gate_sync_begin();
+  vg_prim_sleep_until_ns(fake_end_of(stream));
+  vg_gate_synced(begin_of_wait, stream, false, false);
+}
+
+/* The program never waits for the device, and one kernel is longer than its slot: who sees that it has completed? */
+static void kernels_longer_than_a_slot_coast(void) {
+  struct vg_device *device = &vg_session.devices[0];
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  add_neighbour(arbiter);
+  hire(&crew, serving, 0);
+  hire(&crew, neighbouring, 0);
+  for (int i = 0; i < 3; i++) {
+    launch_for(fake_stream(1), &function_of_thread[0], 12 * VG_NS_PER_MS);
+    synchronize(fake_stream(1));
+  }
+  vg_arbiter_free(arbiter);
+  vg_gate_daemon_gone(device);
+  for (int i = 0; i < 4; i++) launch_for(fake_stream(1), &function_of_thread[0], 12 * VG_NS_PER_MS); /* or never ends */
+  dismiss(&crew);
+  end(NULL);
+}
+
+static void launch_slowly(CUstream stream, CUstream other) {
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, stream, false, &function_of_thread[0], 1024);
+  synchronize(other); /* as another thread may: what it waited for does not cover this launch */
+  fake_launch(stream, VG_NS_PER_S);
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+}
+
+static void a_launch_under_way_is_not_idleness(void) {
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  add_neighbour(arbiter);
+  hire(&crew, serving, 0);
+  launch(fake_stream(2), &function_of_thread[1]);
+  launch_slowly(fake_stream(1), fake_stream(2));
+  CHECK(VG_LOAD(&own.report.outstanding) == 1);
+  dismiss(&crew);
+  end(arbiter);
+}
+
+static void refused_launches_are_not_outstanding(void) {
+  struct vg_arbiter *arbiter = begin();
+  struct crew crew = {.count = 0};
+  add_neighbour(arbiter);
+  hire(&crew, serving, 0);
+  for (int i = 0; i < 100; i++) {
+    struct vg_ticket ticket;
+    vg_gate_enter(&ticket, fake_stream(1), false, &function_of_thread[0], 1024);
+    vg_gate_leave(&ticket, CUDA_ERROR_INVALID_VALUE);
+  }
+  CHECK(VG_LOAD(&vg_session.devices[0].gate->work.outstanding_ns) == 0);
+  dismiss(&crew);
+  end(arbiter);
+}
+
+/* Two threads launch the same function; the second comes while the first is being timed. */
+static void two_threads_do_not_end_the_timing(void) {
+  struct vg_device *device = &vg_session.devices[0];
+  fake_driver_start(device);
+  struct vg_work *work = calloc(1, sizeof *work);
+  CHECK(work);
+  struct vg_stream *stream = vg_work_stream(work, fake_stream(1), false, NULL);
+  struct vg_estimate *estimate = vg_work_estimate(work, &function_of_thread[0], 1024);
+  CUevent first = vg_work_time_begin(work, stream, estimate);
+  CHECK(first && !vg_work_time_begin(work, stream, estimate));
+  vg_work_launched(work, stream, estimate, first, VG_NS_PER_MS, true);
+  vg_work_launched(work, stream, estimate, NULL, VG_NS_PER_MS, true);
+  CHECK(estimate->countdown > 0 && estimate->countdown < 1000);
+  vg_work_clear(work);
+  free(work);
+}
+
 int main(void) {
+  RUN(two_threads_do_not_end_the_timing);
+  RUN(refused_launches_are_not_outstanding);
+  RUN(a_launch_under_way_is_not_idleness);
+  RUN(kernels_longer_than_a_slot_coast);
   RUN(alone_the_gate_opens_for_good);
   RUN(two_tenants_take_turns);
   RUN(a_stream_that_waits_for_another_blocks_nobody);
