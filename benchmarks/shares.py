@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from benchmarks import harness, results
-from benchmarks.windows import shares_by_tenant, worst
+from benchmarks.windows import handovers_ns, shares_by_tenant, worst
 from vgpud.busylog import SECOND_NS, mean_share, read_busy_log
 from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
 
@@ -66,6 +66,7 @@ class Run:
     worst: dict[str, Any] | None
     seconds: dict[str, list[float]]  # share in each whole second, for plots
     daemon_cpu: float  # cores
+    handovers_ns: list[int]  # idle time of the device at each change of tenant, sorted
 
     def total(self) -> float:
         return sum(self.mean.values())
@@ -135,14 +136,19 @@ def run_mix(tenants: Sequence[Tenant], seed: int, seconds: float, real: bool) ->
         cpu = (sum(daemon.cpu_times()[:2]) - cpu_before) / seconds
         completed = {t.name: reports.completed(t.name, begin_ns, end_ns) for t in tenants}
         if real:
-            return Run(seed, {t.name: float("nan") for t in tenants}, completed, None, {}, cpu)
+            return Run(seed, {t.name: float("nan") for t in tenants}, completed, None, {}, cpu, [])
         spans = read_busy_log(own.busy_log())
     shares = shares_by_tenant(spans, reports.pids, begin_ns, end_ns)
     exact = {t.name: t.minimum for t in tenants if t.exact}
     found = asdict(worst({name: shares[name] for name in exact}, exact)) if exact else None
     mean = {name: mean_share(spans, pid, begin_ns, end_ns) for name, pid in reports.pids.items()}
     by_second = {name: [round(share, 4) for share in series[::10]] for name, series in shares.items()}
-    return Run(seed, mean, completed, found, by_second, cpu)
+    return Run(seed, mean, completed, found, by_second, cpu, handovers_ns(spans, begin_ns, end_ns))
+
+
+def without_gaps(run: Run) -> dict[str, Any]:
+    """A run for the JSON: its thousands of hand-overs are in the figures, as quantiles."""
+    return {name: value for name, value in asdict(run).items() if name != "handovers_ns"}
 
 
 def summary(tenants: Sequence[Tenant], runs: Sequence[Run], alone: Run | None) -> dict[str, Any]:
@@ -159,6 +165,13 @@ def summary(tenants: Sequence[Tenant], runs: Sequence[Run], alone: Run | None) -
     if windows:
         _, run = max(windows, key=lambda pair: pair[0])
         figures["worst_window"] = {**(run.worst or {}), "seed": run.seed}
+    idle_ns = sorted(gap for r in runs for gap in r.handovers_ns)
+    if idle_ns:
+        figures["handovers"] = {
+            "per_second": round(len(idle_ns) / sum(len(next(iter(r.seconds.values()))) for r in runs), 1),
+            "idle_us_p50": idle_ns[len(idle_ns) // 2] / 1000,
+            "idle_us_p99": idle_ns[len(idle_ns) * 99 // 100] / 1000,
+        }
     if alone:
         figures["sum_of_alone"] = round(figures["sum_min"] / alone.total(), 5)
     return figures
@@ -231,7 +244,7 @@ def main() -> int:
         parameters={"seconds": args.seconds, "seeds": args.seeds, "warm_up_s": 2, "window_s": 1, "step_s": 0.1},
         goals={"error_pp": GOAL_ERROR_PP, "sum_of_alone": GOAL_SUM, "cap_error_pp": GOAL_CAP_PP},
         figures=figures,
-        raw={mix: [asdict(run) for run in found] for mix, found in runs.items()},
+        raw={mix: [without_gaps(run) for run in found] for mix, found in runs.items()},
         folder=args.results,
     )
     print(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vgpud.busylog import SECOND_NS, STEP_NS, Span, busy_steps, sliding
 
@@ -40,3 +41,9 @@ def worst(shares: Mapping[str, list[float]], wanted: Mapping[str, float]) -> Wor
     if not found:
         raise ValueError("no window: the run was shorter than one second")
     return max(found, key=lambda one: one.error_pp)
+
+
+def handovers_ns(spans: Iterable[Span], begin_ns: int, end_ns: int) -> list[int]:
+    """How long the device stood idle between two processes, each time that it went from one to the other, sorted."""
+    inside = sorted((s for s in spans if begin_ns <= s.begin_ns < end_ns), key=lambda s: s.begin_ns)
+    return sorted(max(0, b.begin_ns - a.end_ns) for a, b in pairwise(inside) if a.pid != b.pid)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.windows import shares_by_tenant, worst
+from benchmarks.windows import handovers_ns, shares_by_tenant, worst
 from vgpud.busylog import RECORD, SECOND_NS, Span, busy_steps, mean_share, parse_busy_log, sliding
 
 MS = 1_000_000
@@ -52,3 +52,8 @@ def test_a_cut_off_record_is_left_out() -> None:
 
 def test_mean_share() -> None:
     assert mean_share(alternating(0.3, 2), 1, 0, 2 * SECOND_NS) == pytest.approx(0.3)
+
+
+def test_handovers_are_the_gaps_between_different_processes() -> None:
+    spans = [Span(0, 10, 1), Span(12, 20, 1), Span(25, 30, 2), Span(30, 40, 1), Span(90, 95, 2)]
+    assert handovers_ns(spans, 0, 50) == [0, 5]
