@@ -9,6 +9,8 @@
 #define DEBT_MAX_NS 1000000000ll
 #define ARREARS_FACTOR 10
 #define RESCUE_NS 50000000ull
+/* No step for so long: the tenants followed their timetables meanwhile, which charge nobody. */
+#define STALLED_NS 100000000ull
 #define STOPPED_NS 50000000ull /* without notice for so long: it does not run */
 /* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
 #define WAKE_GRACE_NS 500000ull
@@ -151,6 +153,7 @@ static void charge(struct vg_core_slice *slice, uint64_t used_ns) {
  * for then the holder keeps the device from him; reported busy time otherwise, so that an idle holder is not charged.
  */
 static void charge_all(struct vg_core *core, uint64_t now_ns) {
+  if (now_ns > core->last_ns + STALLED_NS) core->last_ns = now_ns;
   uint64_t passed_ns = now_ns - core->last_ns;
   int occupants = 0;
   for (int i = 0; i < core->slice_count; i++) occupants += shares_device(&core->slices[i], now_ns);

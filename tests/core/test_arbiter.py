@@ -92,6 +92,16 @@ def test_what_was_borrowed_from_a_free_device_is_no_debt_to_those_who_come_later
     assert world.shares(5 * SECOND, 7 * SECOND) == pytest.approx([0.5, 0.5], abs=0.05)
 
 
+def test_time_in_which_the_arbiter_stood_still_is_charged_to_nobody() -> None:
+    """Its process was stopped for ten seconds; the tenants followed their timetables meanwhile."""
+    world = run([Tenant(1, 500, 1000), Tenant(2, 500, 1000)], 1)
+    world.now_ns += 10 * SECOND
+    for tenant in world.tenants:
+        tenant.trace += [tenant.got_ns] * 1000
+    world.run(13 * SECOND)
+    assert world.shares(11 * SECOND, 12 * SECOND) == pytest.approx([0.5, 0.5], abs=0.05)
+
+
 def test_excess_goes_by_weight() -> None:
     world = run([Tenant(1, 100, 1000, weight=100), Tenant(2, 100, 1000, weight=300)])
     first, second = world.shares(2 * SECOND, 6 * SECOND)
