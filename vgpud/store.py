@@ -56,6 +56,13 @@ def _parse(text: str | None) -> Slice | None:
     return Slice(spec=Spec(**spec), shares=shares, **body)
 
 
+def _mend(error: Exception) -> str:
+    """What to do about it: a full or read-only disk is an OperationalError, a damaged file another DatabaseError."""
+    if isinstance(error, sqlite3.OperationalError):
+        return "see that its disk has room and is writable"
+    return "it is damaged: move it away, and the daemon starts without the slices kept in it"
+
+
 class Store:
     """The database of one daemon. All methods raise StoreError with one line for people."""
 
@@ -87,7 +94,7 @@ class Store:
             return work()
         except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
             text = f"cannot {what} the state database {self._path}: {error}"
-            raise StoreError(f"{text}; see that its disk has room and is writable") from error
+            raise StoreError(f"{text}; {_mend(error)}") from error
 
     def load(self, events_max: int) -> Loaded:
         """Everything kept."""

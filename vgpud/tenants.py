@@ -36,6 +36,8 @@ from vgpud.tenants_wire import (
 GREETING_S = 2.0
 #: peers of one slice that have connected and said nothing yet
 PENDING_MAX = 256
+#: the same for peers who will be refused: a stranger cannot keep the owner out with silent connections
+STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
 _SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
 
@@ -87,6 +89,7 @@ class Peer:
     pid: int
     uid: int
     pidfd: int
+    stranger: bool = False  # may not attach to this slice: will be told so
     deadline: asyncio.TimerHandle | None = None
     process_id: int = 0
     holder: bool = False
@@ -181,10 +184,12 @@ class Tenants:
             self._pause(listener, slice_name)
             return
         sock.setblocking(False)
-        if len(listener.pending) >= PENDING_MAX:
+        pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        stranger = isinstance(self._backend.look(slice_name, uid), Denied)
+        waiting = sum(peer.stranger == stranger for peer in listener.pending)
+        if waiting >= (STRANGERS_PENDING_MAX if stranger else PENDING_MAX):
             sock.close()
             return
-        pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         try:
             pidfd = _pidfd(sock, pid)
         except OSError:  # died meanwhile, or lives where we cannot see it
@@ -193,7 +198,7 @@ class Tenants:
             )
             sock.close()
             return
-        peer = Peer(slice_name, sock, pid, uid, pidfd)
+        peer = Peer(slice_name, sock, pid, uid, pidfd, stranger)
         listener.pending.add(peer)
         peer.deadline = self._loop.call_later(GREETING_S, self._drop_silent, listener, peer)
         self._loop.add_reader(sock, self._greet, listener, peer)

@@ -187,6 +187,35 @@ def test_silent_peers_are_dropped_and_bounded(node: Node) -> None:
         sock.close()
 
 
+STRANGER = """
+import os, socket, sys, time
+os.setgid(65534); os.setuid(65534)
+socks = []
+for _ in range(100):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    s.connect(sys.argv[1])
+    socks.append(s)
+time.sleep(0.3)
+def gone(s):
+    s.setblocking(False)
+    try:
+        return s.recv(1) == b""
+    except BlockingIOError:
+        return False
+print(sum(not gone(s) for s in socks), flush=True)
+"""
+
+
+@pytest.mark.root
+def test_a_stranger_cannot_keep_the_owner_out_with_silent_connections(node: Node) -> None:
+    node.start()
+    node.create(owner_uid=0)
+    node.directory.chmod(0o755)
+    command = [sys.executable, "-I", "-S", "-c", STRANGER, node.socket()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert 0 < int(done.stdout) <= 16
+
+
 def hung_up(sock: socket.socket) -> bool:
     sock.setblocking(False)
     try:
