@@ -24,8 +24,7 @@ bool vg_link_wanted(void);              /* a socket is configured, so this proce
 /* After the driver's cuInit when no daemon has been met yet: the devices as the driver shows them, so that memory is
  * accounted from the start and the helper thread can attach late. uuids: count times VG_UUID_BYTES. */
 int vg_link_devices(const uint8_t *uuids, uint32_t count);
-bool vg_link_lost(void);        /* the socket to the daemon is at end and no new one is there */
-void vg_link_ring_helper(void); /* the helper thread should look now */
+bool vg_link_lost(void); /* the socket to the daemon is at end and no new one is there */
 
 extern void (*vg_link_forked)(void); /* set by the hooks: forget what they know, in a forked child */
 

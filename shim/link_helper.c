@@ -5,7 +5,6 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <limits.h>
 #include <signal.h>
 #include <string.h>
 
@@ -22,17 +21,10 @@
 #define HEARTBEAT_NS (100 * VG_NS_PER_MS)
 #define BACK_OFF_MIN_NS (50 * VG_NS_PER_MS)
 #define BACK_OFF_MAX_NS (1000 * VG_NS_PER_MS)
-#define RING_TRIES 1000       /* then POLL_NS has to do */
 #define STACK_BYTES (1 << 20) /* the driver is called from this thread */
 
-enum { AWAKE, FALLING_ASLEEP };
-
 static struct {
-  uint32_t rung;        /* vg_link_ring_helper() was called */
-  uint32_t sleep;       /* AWAKE or FALLING_ASLEEP */
-  const uint32_t *bell; /* what it sleeps on */
-  uint32_t idle_bell;   /* without a daemon: nobody but us rings */
-  int asked_fd;         /* a socket on which an answer is awaited; -1 */
+  int asked_fd; /* a socket on which an answer is awaited; -1 */
   uint64_t answer_deadline_ns;
   uint64_t next_try_ns;
   uint64_t back_off_ns;
@@ -40,9 +32,16 @@ static struct {
 
 /* ---- is the daemon there? ---- */
 
+/* The site's mode may have been changed since we attached: the daemon's last word on it stands in the page. */
+static void take_mode(void) {
+  const struct vg_control_header *header = VG_LOAD(&vg_session.header);
+  if (header) vg_session.mode = VG_LOAD_RELAXED(&header->mode);
+}
+
 static void set_gone(uint32_t index, bool gone) {
   if (vg_link.gone[index] == gone) return;
   vg_link.gone[index] = gone;
+  take_mode();
   if (gone)
     vg_gate_daemon_gone(&vg_session.devices[index]);
   else
@@ -50,6 +49,7 @@ static void set_gone(uint32_t index, bool gone) {
 }
 
 static void lose(uint64_t now_ns) {
+  take_mode();
   if (vg_wire_identity(vg_link.socket_fd) == vg_link.socket_identity)
     vg_prim_close(vg_link.socket_fd);
   else /* the program closed every descriptor it did not know; the numbers are its own now */
@@ -134,28 +134,22 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
   return b && b < a ? b : a;
 }
 
-static void sleep_until(uint32_t seen, uint64_t deadline_ns) {
-  __atomic_store_n(&helper.sleep, FALLING_ASLEEP, __ATOMIC_SEQ_CST);
-  if (!__atomic_load_n(&helper.rung, __ATOMIC_SEQ_CST)) vg_prim_futex_wait(helper.bell, seen, deadline_ns);
-  __atomic_store_n(&helper.sleep, AWAKE, __ATOMIC_SEQ_CST);
-}
-
 static void *helper_main(void *unused) {
+  static const uint32_t no_bell; /* before a daemon has been met nobody rings */
   (void)unused;
   vg_prim_thread_name("vgpu-helper");
   vg_prim_timer_slack_ns(1);
   for (;;) {
     const struct vg_control_header *header = VG_LOAD(&vg_session.header);
-    __atomic_store_n(&helper.bell, header ? &header->bell : &helper.idle_bell, __ATOMIC_SEQ_CST);
-    uint32_t seen = VG_LOAD(helper.bell);
-    __atomic_store_n(&helper.rung, 0, __ATOMIC_SEQ_CST);
+    const uint32_t *bell = header ? &header->bell : &no_bell;
+    uint32_t seen = VG_LOAD(bell);
     uint64_t now_ns = vg_prim_now_ns();
     uint64_t deadline_ns = service_link(now_ns);
     if (vg_session.attached) {
       deadline_ns = earlier(deadline_ns, vg_gate_service(now_ns));
       deadline_ns = earlier(deadline_ns, vg_memory_service(now_ns));
     }
-    if (VG_LOAD(&vg_session.header) == header) sleep_until(seen, deadline_ns);
+    if (VG_LOAD(&vg_session.header) == header) vg_prim_futex_wait(bell, seen, deadline_ns);
   }
   return NULL;
 }
@@ -176,15 +170,6 @@ int vg_link_helper_start(void) {
   if (error) vg_log("cannot start the helper thread (%s)", strerror(error));
   vg_link.helper_runs = error == 0;
   return error ? -ENOMEM : 0;
-}
-
-void vg_link_ring_helper(void) {
-  __atomic_store_n(&helper.rung, 1, __ATOMIC_SEQ_CST);
-  /* Between its look at `rung` and its sleep a wake would be lost: repeat until one was woken or it is up again. */
-  for (int i = 0; i < RING_TRIES && __atomic_load_n(&helper.sleep, __ATOMIC_SEQ_CST) == FALLING_ASLEEP; i++) {
-    if (vg_prim_futex_wake(__atomic_load_n(&helper.bell, __ATOMIC_SEQ_CST), INT_MAX) > 0) return;
-    if (!__atomic_load_n(&helper.rung, __ATOMIC_SEQ_CST)) return;
-  }
 }
 
 void vg_link_helper_forked_child(void) {

@@ -44,12 +44,6 @@ static const struct vg_arbiter_params params = {
     .memory_total_bytes = 1 << 30,
 };
 
-void vg_link_ring_helper(void) {
-  struct vg_control_header *header = (struct vg_control_header *)(uintptr_t)VG_LOAD(&vg_session.header);
-  __atomic_add_fetch(&header->bell, 1, __ATOMIC_RELEASE);
-  vg_prim_futex_wake(&header->bell, 1);
-}
-
 /* ---- threads ---- */
 
 static void launch_for(CUstream stream, const void *function, uint64_t cost_ns) {

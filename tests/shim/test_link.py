@@ -268,6 +268,15 @@ def _lives(daemon: FakeDaemon, count: int) -> bool:
     return len(daemon.processes) == count
 
 
+def test_the_mode_that_counts_is_the_daemons_last_word(holder: Any, tmp_path: Path) -> None:
+    with _daemon(tmp_path) as daemon:
+        holder(100 * MIB)
+        assert wait_until(lambda: bool(daemon.processes))
+        daemon.processes[0].pages.header.mode = lib.VG_MODE_OPEN  # the site's configuration has been reloaded
+    log = tmp_path / "log"
+    assert wait_until(lambda: log.exists() and "going on in mode open" in log.read_text())
+
+
 def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:
     daemon = _daemon(tmp_path)
     daemon.start()
