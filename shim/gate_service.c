@@ -22,7 +22,8 @@
 #define CAPPED_POLL_NS 1000000ull
 
 static void relax_capture_mode(void) {
-  static bool relaxed; /* only the helper thread comes here */
+  /* Only the helper thread comes here, but that of a forked child is another one. */
+  static __thread bool relaxed __attribute__((tls_model("initial-exec")));
   if (relaxed) return;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;

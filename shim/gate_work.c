@@ -91,6 +91,13 @@ CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struc
   return NULL;
 }
 
+/* A capture that begins in another thread at this moment must not be spoiled by our looking at events: in this mode it
+ * is not. To be put back afterwards. */
+static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
+  REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  return mode;
+}
+
 static void calibrate(const struct vg_marker *marker) {
   float elapsed_ms = 0;
   struct vg_estimate *estimate = marker->estimate;
@@ -131,6 +138,8 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
 }
 
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  if (stream->head == stream->tail) return;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail) {
     struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
     if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) break;
@@ -140,6 +149,7 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
     stream->moved_ns = now_ns;
     stream->head++;
   }
+  exchange_mode(before);
   if (stream->head == stream->tail) return;
   const struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
   uint64_t patience_ns = oldest->cost_ns * STALE_FACTOR;

@@ -76,7 +76,18 @@ static CUresult fake_context_record(CUcontext context, CUevent event) {
   return CUDA_SUCCESS;
 }
 
+/* Global at first: then a look at an event spoils a capture of another thread. */
+static __thread CUstreamCaptureMode fake_mode;
+
+static CUresult fake_exchange(CUstreamCaptureMode *mode) {
+  CUstreamCaptureMode before = fake_mode;
+  fake_mode = *mode;
+  *mode = before;
+  return CUDA_SUCCESS;
+}
+
 static CUresult fake_event_query(CUevent event) {
+  CHECK(fake_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
   return VG_LOAD(&event->ready_ns) <= vg_prim_now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -103,11 +114,6 @@ static CUresult fake_push(CUcontext context) {
 
 static CUresult fake_pop(CUcontext *ret_context) {
   *ret_context = FAKE_CONTEXT;
-  return CUDA_SUCCESS;
-}
-
-static CUresult fake_exchange(CUstreamCaptureMode *mode) {
-  *mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   return CUDA_SUCCESS;
 }
 
