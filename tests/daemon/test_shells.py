@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -132,7 +133,8 @@ def test_private_directories_are_really_ours(tmp_path: Path) -> None:
 
 def test_a_daemon_in_a_directory_of_strangers_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """/tmp/vgpud-UID can be taken by anybody, and the daemon names the libraries that `vgpu run` preloads."""
-    monkeypatch.setattr(paths.os, "geteuid", lambda: 7)
+    euid = os.geteuid() or 7  # root's own directory is elsewhere; what root owns everybody believes
+    monkeypatch.setattr(paths.os, "geteuid", lambda: euid)
     own, env = tmp_path / "vgpud", {"XDG_RUNTIME_DIR": str(tmp_path)}
     assert paths.default_host(env) == f"unix://{own}/vgpud.sock"
     paths.grpc_socket(paths.make_private_dir(own)).touch()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import click
 
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
@@ -28,6 +31,8 @@ def events(settings: Settings, follow: bool, last: int | None, slice_name: str |
         if not follow:
             emit(settings, {"events": rows}, [row["sequence"] for row in rows], lambda: grids.events_grid(rows, label))
             return
+        # A KeyboardInterrupt that is raised in one of grpc's callbacks can get lost; nothing here needs an orderly end.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
         for row in rows:
             _line(settings, row, label)
         for event in client.watch_events(after):
