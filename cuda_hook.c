@@ -85,22 +85,22 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 
 /* ---- graphs: one launch whose estimate belongs to the executable graph ---- */
 
-CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  if (VG_LIKELY(vg_gate_solo())) return REAL(cuGraphLaunch)(hGraph, hStream);
+static CUresult launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
+  __typeof__(&cuGraphLaunch) launch = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
+  if (VG_LIKELY(vg_gate_solo())) return launch(graph, stream);
   struct vg_ticket ticket;
-  vg_gate_enter(&ticket, hStream, false, hGraph, 0);
-  CUresult result = REAL(cuGraphLaunch)(hGraph, hStream);
+  vg_gate_enter(&ticket, stream, per_thread, graph, 0);
+  CUresult result = launch(graph, stream);
   vg_gate_leave(&ticket, result);
   return result;
 }
 
+CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
+  return launch_graph(hGraph, hStream, false);
+}
+
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  if (VG_LIKELY(vg_gate_solo())) return REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream);
-  struct vg_ticket ticket;
-  vg_gate_enter(&ticket, hStream, true, hGraphExec, 0);
-  CUresult result = REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream);
-  vg_gate_leave(&ticket, result);
-  return result;
+  return launch_graph(hGraphExec, hStream, true);
 }
 
 /* ---- stream capture: counted from before it begins until it has ended ---- */

@@ -178,7 +178,6 @@ static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_estim
       .timing_begin = timing_begin,
       .estimate = estimate,
       .cost_ns = stream->unmarked_ns,
-      .recorded_ns = now_ns,
   };
   stream->unmarked_ns = 0;
   stream->unmarked_count = 0;

@@ -25,7 +25,6 @@ struct vg_marker {
   CUevent timing_begin; /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
   struct vg_estimate *estimate;
   uint64_t cost_ns; /* estimated work since the marker before */
-  uint64_t recorded_ns;
 };
 
 struct vg_stream {
