@@ -124,7 +124,6 @@ static void ring_helper(struct process *process) {
 
 static void publish_gate(struct process *process, const struct vg_core_slice *slice) {
   struct vg_control_device *control = process->control;
-  VG_STORE_RELAXED(&control->lease_end_ns, slice->lease_end_ns);
   VG_STORE_RELAXED(&control->bound_ns, slice->bound_ns);
   bool helper = VG_LOAD_RELAXED(&control->neighbour_waits) != slice->neighbour_waits;
   VG_STORE(&control->neighbour_waits, slice->neighbour_waits);
@@ -143,7 +142,6 @@ static void publish_memory(struct process *process, const struct vg_memory_slice
   struct vg_control_device *control = process->control;
   const struct vg_memory_row *row = &process->memory;
   VG_STORE_RELAXED(&control->limit_bytes, slice->max_bytes);
-  VG_STORE_RELAXED(&control->slice_held_bytes, slice->held_bytes);
   VG_STORE_RELAXED(&control->slice_used_bytes, slice->used_bytes - row->used_bytes);
   VG_STORE_RELAXED(&control->coast_bytes, row->coast_bytes);
   VG_STORE(&control->granted_bytes, row->granted_bytes);

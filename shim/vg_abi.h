@@ -130,14 +130,12 @@ struct vg_control_device {
   uint32_t gate;            /* futex of launching threads: epoch << 2 | VG_GATE_* */
   uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. VG_NEIGHBOUR_MAY_WAIT */
   uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
-  uint64_t lease_end_ns;    /* CLOCK_MONOTONIC; 0 = open end */
   uint64_t bound_ns;        /* bound on outstanding work */
   uint32_t min_milli;
   uint32_t max_milli;
   /* memory: credit held by this process = granted - returned (report page); it may use no more than that */
   uint64_t granted_bytes;    /* monotone */
   uint64_t limit_bytes;      /* the slice's maximum on this device: what cuDeviceTotalMem shows */
-  uint64_t slice_held_bytes; /* credit held by all processes of the slice on this device, for cuMemGetInfo */
   uint64_t slice_used_bytes; /* used by the slice's other processes on this device, for cuMemGetInfo */
   uint32_t want_answered;    /* the want_seq that has been decided */
   uint32_t memory_pressure;  /* 1: give unused credit back at once */

@@ -27,10 +27,9 @@ LAYOUT = {
     "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 bell@16",
     "vg_coast_slot": "8 begin_us@0 end_us@4",
     "vg_control_device": (
-        "168 gate@0 neighbour_waits@4 heartbeat_ns@8 lease_end_ns@16 bound_ns@24 min_milli@32 "
-        "max_milli@36 granted_bytes@40 limit_bytes@48 slice_held_bytes@56 slice_used_bytes@64 "
-        "want_answered@72 memory_pressure@76 coast_bytes@80 coast_seq@88 coast_period_us@92 "
-        "coast_slot_count@96 coast_padding@100 coast_slots@104"
+        "152 gate@0 neighbour_waits@4 heartbeat_ns@8 bound_ns@16 min_milli@24 max_milli@28 "
+        "granted_bytes@32 limit_bytes@40 slice_used_bytes@48 want_answered@56 memory_pressure@60 "
+        "coast_bytes@64 coast_seq@72 coast_period_us@76 coast_slot_count@80 coast_padding@84 coast_slots@88"
     ),
     "vg_report_header": "8 magic@0 abi_version@4",
     "vg_report_device": (
