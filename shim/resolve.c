@@ -9,7 +9,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gen/counts.h"
@@ -49,10 +48,9 @@ static bool accept_driver(const char *path) {
   return true;
 }
 
-/* The driver that the user or the container runtime names; NULL when none is named. */
+/* NULL when none is named. */
 static const char *named_driver(void) {
-  const char *named = secure_getenv("VGPU_DRIVER");
-  return named == NULL || *named == '\0' ? NULL : named;
+  return vg_resolve_named("VGPU_DRIVER", VG_CONTAINER_LIBRARIES DRIVER_SONAME);
 }
 
 void *vg_resolve_driver(void) {
@@ -60,7 +58,8 @@ void *vg_resolve_driver(void) {
     int saved_errno = errno;
     const char *named = named_driver();
     if (named != NULL) {
-      if (!accept_driver(named)) VG_LOG_ONCE("VGPU_DRIVER=%s is no CUDA driver: name the real libcuda.so.1", named);
+      if (!accept_driver(named))
+        VG_LOG_ONCE("%s is no CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, named, vg_resolve_why());
     } else if (!vg_resolve_search(DRIVER_SONAME, accept_driver)) {
       VG_LOG_ONCE("no CUDA driver found: %s is in no directory that the loader searches", DRIVER_SONAME);
     }

@@ -23,6 +23,12 @@ bool vg_resolve_in_driver(const void *code);       /* code lies in the real driv
 bool vg_resolve_is_exported(const void *function); /* a symbol of some library begins there */
 void *vg_resolve_next(const char *name);           /* the next definition of a libc function that we define too */
 
+/* Where the container runtime puts the real libraries, since it mounts shims over the image's own. */
+#define VG_CONTAINER_LIBRARIES "/usr/lib/vgpu/real/"
+/* The file that the environment variable names, else in_container if it is there, else NULL: then it is searched. */
+const char *vg_resolve_named(const char *variable, const char *in_container);
+const char *vg_resolve_why(void); /* why a file that is there was not accepted; right after it */
+
 /* Calls accept(path) for each file that the loader would try for a name, in its order, until one is accepted. */
 bool vg_resolve_search(const char *name, bool (*accept)(const char *path));
 

@@ -1,8 +1,9 @@
 /*
- * resolve_search.c - the files that the dynamic loader would try for a library's name: the directories it searches for
- * the program (its RPATH, LD_LIBRARY_PATH as it was at the start), then ld.so.cache, then the default directories.
- * Called by resolve.c. Must hold: what the loader knows is asked from it, not worked out again; the cache is read with
- * every offset checked, since another glibc may have written it.
+ * resolve_search.c - where the real library lies: the file that is named, else the files that the dynamic loader would
+ * try for a name: the directories it searches for the program (its RPATH, LD_LIBRARY_PATH as it was at the start), then
+ * ld.so.cache, then the default directories. Called by resolve.c and ml/resolve_ml.c. Must hold: what the loader knows
+ * is asked from it, not worked out again; the cache is read with every offset checked, since another glibc may have
+ * written it.
  */
 #define _GNU_SOURCE
 #include "resolve.h"
@@ -149,6 +150,17 @@ static bool try_directory(const char *directory, const char *name, bool (*accept
   char path[PATH_MAX];
   int length = snprintf(path, sizeof path, "%s/%s", directory[0] == '\0' ? "." : directory, name);
   return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0 && accept(path);
+}
+
+const char *vg_resolve_named(const char *variable, const char *in_container) {
+  const char *named = secure_getenv(variable);
+  if (named != NULL && *named != '\0') return named;
+  return access(in_container, F_OK) == 0 ? in_container : NULL;
+}
+
+const char *vg_resolve_why(void) {
+  const char *error = dlerror();
+  return error == NULL ? "it is a hook of vgpud" : error;
 }
 
 bool vg_resolve_search(const char *name, bool (*accept)(const char *)) {

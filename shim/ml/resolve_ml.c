@@ -9,7 +9,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "gen/ml_counts.h"
@@ -46,9 +45,10 @@ static bool accept_library(const char *path) {
 static void *real_library(void) {
   if (VG_LOAD(&library) == NULL) {
     int saved_errno = errno;
-    const char *named = secure_getenv("VGPU_NVML");
-    if (named != NULL && *named != '\0') {
-      if (!accept_library(named)) VG_LOG_ONCE("VGPU_NVML=%s is no NVML: name the real libnvidia-ml.so.1", named);
+    const char *named = vg_resolve_named("VGPU_NVML", VG_CONTAINER_LIBRARIES NVML_SONAME);
+    if (named != NULL) {
+      if (!accept_library(named))
+        VG_LOG_ONCE("%s is no NVML (%s): VGPU_NVML can name the real " NVML_SONAME, named, vg_resolve_why());
     } else if (!vg_resolve_search(NVML_SONAME, accept_library)) {
       VG_LOG_ONCE("no NVML found: %s is in no directory that the loader searches", NVML_SONAME);
     }
