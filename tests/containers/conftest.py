@@ -1,0 +1,141 @@
+"""Engines for the container tests: private dockerd, podman and containerd, a base image, one system that they use.
+
+Everything is started by the first test that asks for it and stopped by pid at the end of the session. Where no engine
+can run the tests are skipped with the reason; with CI=true in the environment that is a failure instead.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from benchmarks import engine
+from benchmarks.base_image import ImageError, base_tar
+from vgpud.cli.own_system import OwnSystem, PartError
+
+#: two devices: small enough that a test can fill them, large enough for 1 GiB in half of one
+SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skips, or fails where the tests must run."""
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(f"CI=true, and no engine can run here: {reason}", pytrace=False)
+    pytest.skip(f"no container engine: {reason}")
+
+
+def need(*programs: str) -> None:
+    """Skips (or fails) when one of these programs cannot run here."""
+    reason = engine.why_not(*programs)
+    if reason:
+        unavailable(reason)
+
+
+@pytest.fixture(scope="session")
+def engines_dir() -> Iterator[Path]:
+    """Where engines and system live; the name is short, since sockets lie below."""
+    need()
+    path = Path(tempfile.mkdtemp(prefix="vge-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def image_tar() -> Path:
+    """The base image's root file system, from the user's cache or made now."""
+    need()
+    try:
+        return base_tar()
+    except ImageError as error:
+        unavailable(str(error))
+
+
+@pytest.fixture(scope="session")
+def shared_system(engines_dir: Path) -> Iterator[OwnSystem]:
+    """The daemon and the two simulated devices that the engines' runtime asks."""
+    cdi = engines_dir / "cdi"
+    cdi.mkdir()
+    system = OwnSystem(engines_dir / "sys", SIM_CONFIG, [f'cdi_dir = "{cdi}"', "nvidia_cdi_dirs = []"])
+    with system:
+        yield system
+
+
+@pytest.fixture(scope="session")
+def front(shared_system: OwnSystem) -> Path:
+    """The vgpu-runtime that asks shared_system's daemon."""
+    return engine.front_of(shared_system)
+
+
+@pytest.fixture(scope="session")
+def plain_docker(engines_dir: Path, image_tar: Path) -> Iterator[engine.Docker]:
+    """A dockerd with the base image and no runtime but runc."""
+    need("dockerd", "docker")
+    made = engine.Docker(engines_dir / "docker", {}, {"live-restore": True})
+    try:
+        made.__enter__()
+    except PartError as error:
+        unavailable(str(error))
+    made.import_base(image_tar)
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="session")
+def docker_engine(plain_docker: engine.Docker, front: Path) -> engine.Docker:
+    """The same dockerd with the runtime vgpu."""
+    plain_docker.runtimes["vgpu"] = front
+    plain_docker.reload()
+    return plain_docker
+
+
+@pytest.fixture
+def docker(docker_engine: engine.Docker, system: OwnSystem) -> Iterator[engine.Docker]:
+    """dockerd with the runtime vgpu; the test's containers are removed after it."""
+    yield docker_engine
+    docker_engine.remove_all()
+
+
+@pytest.fixture(scope="session")
+def podman_engine(engines_dir: Path, image_tar: Path, front: Path) -> Iterator[engine.Podman]:
+    need("podman", "conmon")
+    made = engine.Podman(engines_dir / "podman", {"vgpu": front}, engines_dir / "cdi")
+    try:
+        made.import_base(image_tar)
+    except PartError as error:
+        unavailable(str(error))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def podman(podman_engine: engine.Podman, system: OwnSystem) -> Iterator[engine.Podman]:
+    """podman with the runtime vgpu; the test's containers are removed after it."""
+    yield podman_engine
+    podman_engine.podman("rm", "-af", "-t", "0", check=False)
+
+
+@pytest.fixture
+def system(shared_system: OwnSystem) -> Iterator[OwnSystem]:
+    """The engines' system with nothing on it; a test may kill its daemon."""
+    yield shared_system
+    if shared_system.daemon is None or not shared_system.daemon.running:
+        shared_system.start_daemon()
+    with shared_system.client() as client:
+        for item in client.slices():
+            shared_system.vgpu("slice", "rm", "--force", item.name)
+
+
+@pytest.fixture(scope="session")
+def on_base(plain_docker: engine.Docker) -> Callable[[str, str], str]:
+    """on_base(name, lines): an image of the base image and more Dockerfile lines."""
+
+    def make(name: str, lines: str) -> str:
+        return plain_docker.build(f"vgpu-test/{name}", f"FROM {engine.BASE}\n{lines}\n")
+
+    return make

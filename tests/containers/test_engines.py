@@ -1,0 +1,25 @@
+"""The engines themselves, without us: what the other tests here stand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks import engine
+from benchmarks.base_image import base_tar
+
+
+def test_docker_runs_a_container_over_runc(plain_docker: engine.Docker) -> None:
+    done = plain_docker.run(engine.BASE, "sh", "-c", "echo $((6 * 7))", runtime="runc")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+
+
+def test_an_image_is_built_on_the_base(plain_docker: engine.Docker) -> None:
+    name = plain_docker.build("vgpu-test/built", f"FROM {engine.BASE}\nENV WORD=there\n")
+    done = plain_docker.run(name, "sh", "-c", "echo $WORD", runtime="runc")
+    assert done.stdout == "there\n", done.stderr
+
+
+def test_the_base_image_is_made_once(image_tar: Path) -> None:
+    before = image_tar.stat().st_mtime_ns
+    assert base_tar() == image_tar
+    assert image_tar.stat().st_mtime_ns == before
