@@ -39,7 +39,7 @@ class Device(_message.Message):
     def __init__(self, node: _Optional[str] = ..., index: _Optional[int] = ..., uuid: _Optional[str] = ..., name: _Optional[str] = ..., pci_bus_id: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_used_bytes: _Optional[int] = ..., memory_reserved_bytes: _Optional[int] = ..., milli_reserved: _Optional[int] = ..., sm_count: _Optional[int] = ..., simulated: bool = ..., context_bytes: _Optional[int] = ..., granule_bytes: _Optional[int] = ..., utilization_ratio: _Optional[float] = ...) -> None: ...
 
 class Node(_message.Message):
-    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "started_at", "runtime_dir", "sim_dir", "driver", "nvml")
+    __slots__ = ("name", "version", "driver_version", "simulated", "abi_version", "mode", "started_at", "runtime_dir", "sim_dir", "driver", "nvml", "runtime_socket", "cdi_dir")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DRIVER_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,8 @@ class Node(_message.Message):
     SIM_DIR_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
     NVML_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_SOCKET_FIELD_NUMBER: _ClassVar[int]
+    CDI_DIR_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: str
     driver_version: str
@@ -62,7 +64,9 @@ class Node(_message.Message):
     sim_dir: str
     driver: str
     nvml: str
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ...) -> None: ...
+    runtime_socket: str
+    cdi_dir: str
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ...) -> None: ...
 
 class SliceDevice(_message.Message):
     __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate")
@@ -119,7 +123,7 @@ class SliceSpec(_message.Message):
     def __init__(self, gpus_milli: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., weight: _Optional[int] = ..., priority: _Optional[int] = ..., device_uuids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Slice(_message.Message):
-    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "created_at", "revision")
+    __slots__ = ("node", "name", "uid", "spec", "devices", "ephemeral", "owner_uid", "attach_socket", "processes", "created_at", "revision", "containers", "cdi_device")
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
@@ -131,6 +135,8 @@ class Slice(_message.Message):
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     CREATED_AT_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
+    CONTAINERS_FIELD_NUMBER: _ClassVar[int]
+    CDI_DEVICE_FIELD_NUMBER: _ClassVar[int]
     node: str
     name: str
     uid: str
@@ -142,10 +148,26 @@ class Slice(_message.Message):
     processes: int
     created_at: _timestamp_pb2.Timestamp
     revision: int
-    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ...) -> None: ...
+    containers: _containers.RepeatedCompositeFieldContainer[Container]
+    cdi_device: str
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ..., uid: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., devices: _Optional[_Iterable[_Union[SliceDevice, _Mapping]]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., attach_socket: _Optional[str] = ..., processes: _Optional[int] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., revision: _Optional[int] = ..., containers: _Optional[_Iterable[_Union[Container, _Mapping]]] = ..., cdi_device: _Optional[str] = ...) -> None: ...
+
+class Container(_message.Message):
+    __slots__ = ("node", "id", "pid", "cgroup", "created_at")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    CGROUP_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    id: str
+    pid: int
+    cgroup: str
+    created_at: _timestamp_pb2.Timestamp
+    def __init__(self, node: _Optional[str] = ..., id: _Optional[str] = ..., pid: _Optional[int] = ..., cgroup: _Optional[str] = ..., created_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class Process(_message.Message):
-    __slots__ = ("node", "slice", "process_id", "pid", "uid", "program", "attached_at", "resumed", "devices")
+    __slots__ = ("node", "slice", "process_id", "pid", "uid", "program", "attached_at", "resumed", "devices", "container")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SLICE_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +177,7 @@ class Process(_message.Message):
     ATTACHED_AT_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     DEVICES_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
     node: str
     slice: str
     process_id: int
@@ -164,7 +187,8 @@ class Process(_message.Message):
     attached_at: _timestamp_pb2.Timestamp
     resumed: bool
     devices: _containers.RepeatedCompositeFieldContainer[ProcessDevice]
-    def __init__(self, node: _Optional[str] = ..., slice: _Optional[str] = ..., process_id: _Optional[int] = ..., pid: _Optional[int] = ..., uid: _Optional[int] = ..., program: _Optional[str] = ..., attached_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., resumed: bool = ..., devices: _Optional[_Iterable[_Union[ProcessDevice, _Mapping]]] = ...) -> None: ...
+    container: str
+    def __init__(self, node: _Optional[str] = ..., slice: _Optional[str] = ..., process_id: _Optional[int] = ..., pid: _Optional[int] = ..., uid: _Optional[int] = ..., program: _Optional[str] = ..., attached_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., resumed: bool = ..., devices: _Optional[_Iterable[_Union[ProcessDevice, _Mapping]]] = ..., container: _Optional[str] = ...) -> None: ...
 
 class ProcessDevice(_message.Message):
     __slots__ = ("node", "device_uuid", "device_index", "mem_used_bytes", "mem_peak_bytes", "mem_held_bytes", "launches", "throttled_ns", "denied")
@@ -269,20 +293,22 @@ class SetArbiterParamsResponse(_message.Message):
     def __init__(self, params: _Optional[_Union[ArbiterParams, _Mapping]] = ...) -> None: ...
 
 class CreateSliceRequest(_message.Message):
-    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid", "node")
+    __slots__ = ("request_id", "name", "spec", "ephemeral", "owner_uid", "node", "cdi_device")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
     OWNER_UID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
+    CDI_DEVICE_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     name: str
     spec: SliceSpec
     ephemeral: bool
     owner_uid: int
     node: str
-    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
+    cdi_device: bool
+    def __init__(self, request_id: _Optional[str] = ..., name: _Optional[str] = ..., spec: _Optional[_Union[SliceSpec, _Mapping]] = ..., ephemeral: bool = ..., owner_uid: _Optional[int] = ..., node: _Optional[str] = ..., cdi_device: bool = ...) -> None: ...
 
 class CreateSliceResponse(_message.Message):
     __slots__ = ("slice",)
