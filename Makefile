@@ -6,12 +6,12 @@ NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name buil
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c lint format gen gen-check bench qualify clean
+.PHONY: help demo test test-c test-containers lint format gen gen-check bench qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.demo $(NATIVE) ## two training programs share one device (DEMO=--sim: simulated even where a GPU is)
 	@$(PY) -m vgpud.cli.main demo $(DEMO)
@@ -21,6 +21,9 @@ test: $(VENV)/.test $(NATIVE) ## all tests that this machine can run (PYTEST="-k
 
 test-c: $(VENV)/.test ## the C unit tests, under ASan + UBSan and under TSan
 	@$(PY) -m pytest tests/test_c.py
+
+test-containers: $(VENV)/.test $(NATIVE) ## the tests on docker, podman and containerd alone (root; they start the engines themselves)
+	@$(PY) -m pytest tests/containers $(PYTEST)
 
 lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, generated files current
 	$(VENV)/bin/ruff check .
