@@ -23,7 +23,6 @@ from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
 BASE = "vgpu-test/base"
 Done = subprocess.CompletedProcess[str]
 COMMAND_TIMEOUT_S = 120.0
-#: from the start of a container that may have to build its library tree to its end
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 LOW_LEVEL = "runc"
 
@@ -112,7 +111,7 @@ class Docker:
     def _answers(self) -> bool:
         assert self.daemon
         self.daemon.check()
-        return self.docker("version", check=False).returncode == 0
+        return self.cli("version", check=False).returncode == 0
 
     def reload(self) -> None:
         """Makes dockerd read its runtimes again."""
@@ -135,17 +134,17 @@ class Docker:
     def remove_all(self) -> None:
         """Removes every container of this engine."""
         with contextlib.suppress(PartError, subprocess.TimeoutExpired):
-            ids = self.docker("ps", "-aq").stdout.split()
+            ids = self.cli("ps", "-aq").stdout.split()
             if ids:
-                self.docker("rm", "-f", *ids)
+                self.cli("rm", "-f", *ids)
 
-    def docker(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, talk: str = "") -> Done:
+    def cli(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, talk: str = "") -> Done:
         """A `docker` command at this engine."""
         return call([find("docker") or "docker", *arguments], self.env, check, timeout_s, talk)
 
     def run(self, *arguments: str, runtime: str = "vgpu", check: bool = False) -> Done:
         """`docker run --rm`, without a network. arguments: options, image, command."""
-        return self.docker(*self.run_words(*arguments, runtime=runtime), check=check)
+        return self.cli(*self.run_words(*arguments, runtime=runtime), check=check)
 
     def run_words(self, *arguments: str, runtime: str = "vgpu", remove: bool = True) -> list[str]:
         """The arguments of `docker` that run a container of a test."""
@@ -153,11 +152,11 @@ class Docker:
 
     def start_container(self, *arguments: str, runtime: str = "vgpu") -> str:
         """`docker run -d`; returns the id."""
-        return self.docker(*self.run_words("-d", *arguments, runtime=runtime, remove=False)).stdout.strip()
+        return self.cli(*self.run_words("-d", *arguments, runtime=runtime, remove=False)).stdout.strip()
 
     def import_base(self, tar: Path, name: str = BASE) -> str:
         """Makes an image of a root file system; returns its name."""
-        self.docker("import", str(tar), name)
+        self.cli("import", str(tar), name)
         return name
 
     def build(self, name: str, dockerfile: str, files: Mapping[str, Path] | None = None) -> str:
@@ -174,7 +173,7 @@ class Docker:
 
     def pid(self, container: str) -> int:
         """The host's pid of a container's init."""
-        return int(self.docker("inspect", "-f", "{{.State.Pid}}", container).stdout)
+        return int(self.cli("inspect", "-f", "{{.State.Pid}}", container).stdout)
 
 
 class Podman:
@@ -203,7 +202,7 @@ class Podman:
         self.env["PATH"] = f"{self.env.get('PATH', os.defpath)}:{SBIN}"
 
     def __enter__(self) -> Podman:
-        self.podman("version")
+        self.cli("version")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
@@ -212,12 +211,10 @@ class Podman:
     def stop(self) -> None:
         """Removes all containers; podman has no daemon."""
         with contextlib.suppress(PartError, subprocess.TimeoutExpired):
-            self.podman("rm", "-af", "-t", "0")
+            self.cli("rm", "-af", "-t", "0")
         _unmount_below(self.folder)
 
-    def podman(
-        self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, runtime: str = ""
-    ) -> Done:
+    def cli(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, runtime: str = "") -> Done:
         """A `podman` command with this storage."""
         roots = ["--root", str(self.folder / "root"), "--runroot", str(self.folder / "runroot")]
         command = [find("podman") or "podman", *roots, *(["--runtime", runtime] if runtime else []), *arguments]
@@ -229,20 +226,20 @@ class Podman:
 
     def run(self, *arguments: str, runtime: str = "vgpu", check: bool = False) -> Done:
         """`podman run --rm`, without a network. arguments: options, image, command."""
-        return self.podman("run", "--rm", "--network=none", *arguments, check=check, runtime=runtime)
+        return self.cli("run", "--rm", "--network=none", *arguments, check=check, runtime=runtime)
 
     def start_container(self, *arguments: str, runtime: str = "vgpu") -> str:
         """`podman run -d`; returns the id."""
-        return self.podman("run", "-d", "--network=none", *arguments, runtime=runtime).stdout.strip()
+        return self.cli("run", "-d", "--network=none", *arguments, runtime=runtime).stdout.strip()
 
     def import_base(self, tar: Path, name: str = BASE) -> str:
         """Makes an image of a root file system; returns its name."""
-        self.podman("import", str(tar), name)
+        self.cli("import", str(tar), name)
         return name
 
     def pid(self, container: str) -> int:
         """The host's pid of a container's init."""
-        return int(self.podman("inspect", "-f", "{{.State.Pid}}", container).stdout)
+        return int(self.cli("inspect", "-f", "{{.State.Pid}}", container).stdout)
 
 
 class Containerd:
@@ -274,23 +271,30 @@ class Containerd:
     def _answers(self) -> bool:
         assert self.daemon
         self.daemon.check()
-        return self.ctr("version", check=False).returncode == 0
+        return self.cli("version", check=False).returncode == 0
 
-    def ctr(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S) -> Done:
+    def cli(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S) -> Done:
         """A `ctr` command at this containerd."""
         command = [find("ctr") or "ctr", "--address", str(self.address), *arguments]
         return call(command, self.env, check, timeout_s)
 
+    def import_image(self, docker: Docker, name: str) -> None:
+        """Takes an image from a dockerd; here it is called docker.io/NAME:latest."""
+        tar = self.folder / "image.tar"
+        docker.cli("save", "-o", str(tar), name)
+        self.cli("image", "import", str(tar))
+        tar.unlink()
+
     def run(self, front: Path, *arguments: str, check: bool = False) -> Done:
         """`ctr run` with vgpu-runtime in runc's place. arguments: options, image, id, command."""
-        return self.ctr("run", "--rm", f"--runc-binary={front}", *arguments, check=check)
+        return self.cli("run", "--rm", f"--runc-binary={front}", *arguments, check=check)
 
     def stop(self) -> None:
         """Ends all tasks, then containerd."""
         if self.daemon and self.daemon.running:
             with contextlib.suppress(PartError, subprocess.TimeoutExpired):
-                for task in self.ctr("task", "ls", "-q").stdout.split():
-                    self.ctr("task", "rm", "-f", task, check=False)
+                for task in self.cli("task", "ls", "-q").stdout.split():
+                    self.cli("task", "rm", "-f", task, check=False)
         if self.daemon:
             self.daemon.stop()
         _unmount_below(self.folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,9 @@ from vgpud.cli.own_system import OwnSystem, PartError
 
 #: two devices: small enough that a test can fill them, large enough for 1 GiB in half of one
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
+ROOT = Path(__file__).resolve().parents[2]
+#: C programs of the tests, below tests/
+SOURCES = ("system/programs/tenant.c", "containers/programs/view.c", "containers/programs/hold.c")
 
 
 def unavailable(reason: str) -> NoReturn:
@@ -102,6 +106,27 @@ def docker(docker_engine: engine.Docker, system: OwnSystem) -> Iterator[engine.D
 
 
 @pytest.fixture(scope="session")
+def containerd_engine(engines_dir: Path, plain_docker: engine.Docker) -> Iterator[engine.Containerd]:
+    """containerd with the base image, taken from dockerd."""
+    need("containerd", "ctr")
+    made = engine.Containerd(engines_dir / "ctrd")
+    try:
+        made.__enter__()
+        made.import_image(plain_docker, engine.BASE)
+    except PartError as error:
+        made.stop()
+        unavailable(str(error))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def containerd(containerd_engine: engine.Containerd, system: OwnSystem) -> engine.Containerd:
+    """containerd, for `ctr run` with vgpu-runtime as the runc binary."""
+    return containerd_engine
+
+
+@pytest.fixture(scope="session")
 def podman_engine(engines_dir: Path, image_tar: Path, front: Path) -> Iterator[engine.Podman]:
     need("podman", "conmon")
     made = engine.Podman(engines_dir / "podman", {"vgpu": front}, engines_dir / "cdi")
@@ -117,7 +142,14 @@ def podman_engine(engines_dir: Path, image_tar: Path, front: Path) -> Iterator[e
 def podman(podman_engine: engine.Podman, system: OwnSystem) -> Iterator[engine.Podman]:
     """podman with the runtime vgpu; the test's containers are removed after it."""
     yield podman_engine
-    podman_engine.podman("rm", "-af", "-t", "0", check=False)
+    podman_engine.cli("rm", "-af", "-t", "0", check=False)
+
+
+@pytest.fixture(params=["docker", "podman"])
+def either(request: pytest.FixtureRequest) -> engine.Docker | engine.Podman:
+    """The test runs on docker, then on podman."""
+    made: engine.Docker | engine.Podman = request.getfixturevalue(request.param)
+    return made
 
 
 @pytest.fixture
@@ -139,3 +171,16 @@ def on_base(plain_docker: engine.Docker) -> Callable[[str, str], str]:
         return plain_docker.build(f"vgpu-test/{name}", f"FROM {engine.BASE}\n{lines}\n")
 
     return make
+
+
+@pytest.fixture(scope="session")
+def programs(engines_dir: Path) -> Path:
+    """A folder with the tests' programs, linked to libcuda.so.1 as a user's are; containers get it at PROGRAMS."""
+    folder = engines_dir / "programs"
+    folder.mkdir()
+    for source in SOURCES:
+        flags = ["-O1", "-g", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I", "tests/sim", "-iquote", "shim"]
+        out = str(folder / Path(source).stem)
+        command = [os.environ.get("CC", "gcc"), *flags, "-o", out, f"tests/{source}", "vgpud/lib/sim/libcuda.so.1"]
+        subprocess.run([*command, "-ldl"], cwd=ROOT, check=True)
+    return folder
