@@ -21,6 +21,11 @@ SHIM = ROOT / "shim"
 ABI_HEADERS = ("vg_abi.h", "arbiter.h")
 ARBITER_SOURCES = ("shim/arbiter.c", "shim/arbiter_core.c", "shim/arbiter_memory.c", "shim/prim.c")
 
+#: targets that are programs, not shared libraries
+PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime")
+#: those that run inside engines, and in roots that may hold no C library of ours
+STATIC = ("vgpu-runtime",)
+
 #: data that a target reads at run time: output under vgpud/lib -> source
 DATA = {"sim/libcuda.so.1": {"sim/kernels.model": "shim/simgpu/kernels.model"}}
 
@@ -87,7 +92,19 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/simgpu/nvml/nvml.map"],
         ),
         "sim/vgpu-simd": (["shim/prim.c", *_sources("shim/simgpu/server/*.c")], ["-lm"]),
+        "vgpu-runtime": (_sources("shim/runtime/*.c"), []),
     }
+
+
+def static_flags(compiler: list[str]) -> list[str]:
+    """-static where the C library has a static half: such a program starts faster and needs nothing of its root."""
+    probe = ["-static", "-x", "c", "-o", os.devnull, "-"]
+    source = "int main(void) { return 0; }"
+    done = subprocess.run([*compiler, *probe], input=source, text=True, capture_output=True, check=False)
+    if done.returncode == 0:
+        return ["-static"]
+    print("note: no static C library here (libc6-dev, glibc-static): vgpu-runtime is linked dynamically")
+    return []
 
 
 def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
@@ -96,7 +113,8 @@ def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
     path = out / name
     path.parent.mkdir(parents=True, exist_ok=True)
     compiler = shlex.split(os.environ.get("CC", "gcc"))
-    link = [f for f in LDFLAGS if f != "-shared" or not name.endswith("simd")]
+    link = [f for f in LDFLAGS if f != "-shared" or name not in PROGRAMS]
+    link += static_flags(compiler) if name in STATIC else []
     command = compiler + CFLAGS + (extra or []) + ["-o", str(path)] + sources + link + ldflags + ["-ldl"]
     subprocess.run(command, cwd=ROOT, check=True)
     for copy, source in DATA.get(name, {}).items():

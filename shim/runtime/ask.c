@@ -1,0 +1,167 @@
+/* ask.c - one question to vgpud over its runtime socket. Called by main.c and hook.c.
+ *
+ * The daemon may be restarting: a question that got no whole answer is asked again, since vgpud forgets what a
+ * connection that broke had asked for. Everything has a deadline, and nothing raises SIGPIPE. */
+#define _GNU_SOURCE
+#include "runtime.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEADER_BYTES (4 * PATH_MAX)
+#define REPLY_BYTES_MAX (VR_BODY_BYTES_MAX + HEADER_BYTES)
+#define RETRY_NS (20 * VR_NS_PER_MS)
+
+static int wait_for(int fd, short events, uint64_t deadline_ns) {
+  for (;;) {
+    uint64_t now = vr_now_ns();
+    if (now >= deadline_ns) return -ETIMEDOUT;
+    struct pollfd item = {.fd = fd, .events = events};
+    int ready = poll(&item, 1, (int)((deadline_ns - now) / VR_NS_PER_MS) + 1);
+    if (ready > 0) return 0;
+    if (ready < 0 && errno != EINTR) return -errno;
+  }
+}
+
+static int connected(const char *path, int *ret_fd) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  if (strlen(path) >= sizeof address.sun_path) return -ENAMETOOLONG;
+  memcpy(address.sun_path, path, strlen(path));
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -errno;
+  fd = vr_above_stdio(fd);
+  if (fd < 0) return fd;
+  if (connect(fd, (struct sockaddr *)&address, sizeof address)) {
+    int error = errno;
+    close(fd);
+    return -error;
+  }
+  *ret_fd = fd;
+  return 0;
+}
+
+static int send_all(int fd, const char *bytes, size_t count, uint64_t deadline_ns) {
+  while (count) {
+    ssize_t sent = send(fd, bytes, count, MSG_NOSIGNAL);
+    if (sent >= 0) {
+      bytes += sent;
+      count -= (size_t)sent;
+      continue;
+    }
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return -errno;
+    int error = wait_for(fd, POLLOUT, deadline_ns);
+    if (error) return error;
+  }
+  return 0;
+}
+
+static int receive(int fd, uint64_t deadline_ns, struct vr_reply *reply) {
+  size_t room = 64u << 10, used = 0;
+  reply->buffer = malloc(room);
+  while (reply->buffer) {
+    int error = wait_for(fd, POLLIN, deadline_ns);
+    if (error) return error;
+    ssize_t got = recv(fd, reply->buffer + used, room - used, 0);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got <= 0) return got < 0 ? -errno : -ECONNRESET; /* a half reply: whoever wrote it is gone */
+    used += (size_t)got;
+    int complete = vr_wire_reply(reply->buffer, used, reply);
+    if (complete) return complete < 0 ? complete : 0;
+    if (used < room) continue;
+    if (room > REPLY_BYTES_MAX) return -EMSGSIZE;
+    char *larger = realloc(reply->buffer, room *= 2);
+    if (!larger) return -ENOMEM;
+    reply->buffer = larger;
+  }
+  return -ENOMEM;
+}
+
+static int converse(int fd, const char *header, size_t header_bytes, const struct vr_request *request,
+                    uint64_t deadline_ns, struct vr_reply *ret_reply) {
+  int error = send_all(fd, header, header_bytes, deadline_ns);
+  if (!error) error = send_all(fd, request->body, request->body_bytes, deadline_ns);
+  /* A daemon may refuse before it has read everything; its answer is there all the same. */
+  if (error && error != -EPIPE && error != -ECONNRESET) return error;
+  shutdown(fd, SHUT_WR);
+  error = receive(fd, deadline_ns, ret_reply);
+  if (!error) return 0;
+  free(ret_reply->buffer);
+  *ret_reply = (struct vr_reply){0};
+  return error;
+}
+
+static int explain(int error, const char *path, uint64_t answer_ns, char *text) {
+  static const char mend[] = "start it with `systemctl start vgpud`, or run the container without asking for a slice";
+  switch (-error) {
+  case ENOENT:
+  case ENOTDIR:
+    return vr_say(text, -error, "vgpud is not running (there is no socket %s): %s", path, mend);
+  case ECONNREFUSED:
+  case EAGAIN:
+    return vr_say(text, -error, "vgpud is not running (nobody answers at %s): %s", path, mend);
+  case ECONNRESET:
+  case EPIPE:
+    return vr_say(text, -error, "vgpud went away without an answer (at %s): see `journalctl -u vgpud`, then try again",
+                  path);
+  case ETIMEDOUT:
+    return vr_say(text, -error, "vgpud did not answer within %llu s at %s: see `journalctl -u vgpud`",
+                  (unsigned long long)(answer_ns / 1000000000ull), path);
+  case EPROTONOSUPPORT:
+    return vr_say(text, -error, "vgpud at %s is of another version than this vgpu-runtime: run `vgpu setup` again",
+                  path);
+  case EPROTO:
+    return vr_say(text, -error, "what answers at %s is not vgpud: correct `socket` in vgpu-runtime.conf", path);
+  case EMSGSIZE:
+    return vr_say(text, -error, "vgpud's answer at %s is longer than %u bytes", path, VR_BODY_BYTES_MAX);
+  case ENAMETOOLONG:
+    return vr_say(text, -error, "the socket's path %s is too long: shorten `socket` in vgpu-runtime.conf", path);
+  case EACCES:
+  case EPERM:
+    return vr_say(text, -error, "vgpud's socket %s: access denied to user %u: ask for membership in the socket's group",
+                  path, (unsigned)geteuid());
+  default:
+    return vr_say(text, -error, "vgpud cannot be asked at %s: %s", path, vr_reason(-error));
+  }
+}
+
+/* What a restart looks like from here. */
+static bool may_pass(int error) {
+  return error == -ENOENT || error == -ECONNREFUSED || error == -EAGAIN || error == -ECONNRESET || error == -EPIPE;
+}
+
+int vr_ask(const char *socket_path, const struct vr_request *request, const struct vr_patience *patience,
+           struct vr_reply *ret_reply, char *text) {
+  static char header[HEADER_BYTES];
+  *ret_reply = (struct vr_reply){0};
+  int header_bytes = vr_wire_header(request, header, sizeof header);
+  if (header_bytes < 0)
+    return vr_say(text, -header_bytes, "the container's id or bundle path holds a line break or is too long");
+  uint64_t start_ns = vr_now_ns(), gone_since_ns = 0;
+  bool was_there = false;
+  for (;;) {
+    int fd = -1, error = connected(socket_path, &fd);
+    if (!error) {
+      was_there = true;
+      error = converse(fd, header, (size_t)header_bytes, request, start_ns + patience->answer_ns, ret_reply);
+      close(fd);
+      if (!error) return 0;
+    }
+    was_there |= error == -ECONNREFUSED;
+    uint64_t now = vr_now_ns();
+    if (!gone_since_ns) gone_since_ns = now;
+    uint64_t allowed_ns = error == -EAGAIN ? patience->answer_ns
+                          : was_there      ? patience->restart_ns
+                                           : patience->missing_ns;
+    bool is_late = now - gone_since_ns >= allowed_ns || now - start_ns >= patience->answer_ns;
+    if (!may_pass(error) || is_late) return explain(error, socket_path, patience->answer_ns, text);
+    struct timespec pause = {.tv_nsec = RETRY_NS};
+    nanosleep(&pause, NULL);
+  }
+}

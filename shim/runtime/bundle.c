@@ -1,0 +1,127 @@
+/* bundle.c - reads a container's config.json and puts a new one in its place. Called by main.c. */
+#define _GNU_SOURCE
+#include "runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Bytes of which at least one is in every config.json that concerns us: our requests, and what would bring a GPU into
+ * the container beside us. As engines write them: JSON strings, ASCII unescaped. */
+static const char *const marks[] = {
+    "\"VGPU=",       "\"VGPU_",   "\"dev.vgpu/", "nvidia-container-runtime-hook", "nvidia-container-toolkit",
+    "\"/dev/nvidia", "libcuda.so"};
+
+bool vr_bundle_asks(const char *json, size_t json_bytes) {
+  for (size_t i = 0; i < sizeof marks / sizeof *marks; i++)
+    if (memmem(json, json_bytes, marks[i], strlen(marks[i]))) return true;
+  return false;
+}
+
+/* Where the configuration is: the bundle, canonical, as the daemon looks at it through /proc/<our pid>/root. */
+static int locate(const struct vr_call *call, struct vr_bundle *bundle) {
+  if (!realpath(call->bundle ? call->bundle : ".", bundle->path)) return -errno;
+  const char *config = call->config ? call->config : "config.json";
+  const char *slash = strrchr(config, '/');
+  const char *name = slash ? slash + 1 : config;
+  if (!*name || strlen(name) > NAME_MAX) return -EINVAL;
+  strcpy(bundle->name, name);
+  if (!call->config) {
+    strcpy(bundle->directory, bundle->path);
+    return 0;
+  }
+  /* crun takes --config from the current directory, not from the bundle. */
+  char above[PATH_MAX] = ".";
+  if (slash && (size_t)snprintf(above, sizeof above, "%.*s/", (int)(slash - config), config) >= sizeof above)
+    return -ENAMETOOLONG;
+  return realpath(above, bundle->directory) ? 0 : -errno;
+}
+
+/* Looks at what is beyond the largest configuration that we take, in pieces that overlap. */
+static bool rest_asks(int fd, const char *tail, size_t tail_bytes) {
+  char window[64u << 10];
+  size_t kept = tail_bytes < 64 ? tail_bytes : 64;
+  memcpy(window, tail + tail_bytes - kept, kept);
+  for (;;) {
+    ssize_t got = read(fd, window + kept, sizeof window - kept);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    size_t there = kept + (size_t)got;
+    if (vr_bundle_asks(window, there)) return true;
+    kept = there < 64 ? there : 64;
+    memmove(window, window + there - kept, kept);
+  }
+}
+
+static int read_config(int fd, struct vr_bundle *bundle, char *text) {
+  struct stat status;
+  if (fstat(fd, &status) || !S_ISREG(status.st_mode)) return 0;
+  bundle->mode = status.st_mode & 07777;
+  bundle->uid = status.st_uid;
+  bundle->gid = status.st_gid;
+  ssize_t got = vr_read_all(fd, VR_BODY_BYTES_MAX, UINT64_MAX, &bundle->json);
+  if (got == -ENOMEM) return vr_say(text, ENOMEM, "no memory to read %s/%s", bundle->directory, bundle->name);
+  if (got < 0) return 0;
+  bundle->json_bytes = (size_t)got;
+  bool asks = vr_bundle_asks(bundle->json, bundle->json_bytes);
+  if (bundle->json_bytes <= VR_BODY_BYTES_MAX) return asks;
+  if (!asks && !rest_asks(fd, bundle->json, bundle->json_bytes)) return 0;
+  return vr_say(text, E2BIG,
+                "%s/%s has %lld bytes, a container with a slice may have %u: shorten its environment or mounts",
+                bundle->directory, bundle->name, (long long)status.st_size, VR_BODY_BYTES_MAX);
+}
+
+int vr_bundle_read(const struct vr_call *call, struct vr_bundle *ret_bundle, char *text) {
+  *ret_bundle = (struct vr_bundle){0};
+  if (locate(call, ret_bundle)) return 0;
+  char path[PATH_MAX + NAME_MAX + 2];
+  snprintf(path, sizeof path, "%s/%s", ret_bundle->directory, ret_bundle->name);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe in its place must not hold us */
+  if (fd < 0) return 0;
+  fd = vr_above_stdio(fd);
+  int result = fd < 0 ? 0 : read_config(fd, ret_bundle, text);
+  if (fd >= 0) close(fd);
+  if (result <= 0) {
+    free(ret_bundle->json);
+    ret_bundle->json = NULL;
+  }
+  return result;
+}
+
+static int write_file(int fd, const struct vr_bundle *bundle, const char *json, size_t json_bytes) {
+  int error = vr_write_all(fd, json, json_bytes);
+  if (error) return error;
+  struct stat status;
+  if (fstat(fd, &status)) return -errno;
+  if ((status.st_uid != bundle->uid || status.st_gid != bundle->gid) && fchown(fd, bundle->uid, bundle->gid))
+    return -errno;
+  return fchmod(fd, bundle->mode) ? -errno : 0; /* after chown, which clears bits */
+}
+
+int vr_bundle_write(const struct vr_bundle *bundle, const char *json, size_t json_bytes, char *text) {
+  /* By rename, so that a reader sees the old file or the new one. A symbolic link in its place becomes a file: what it
+   * points to may be shared by other bundles and stays as it is. */
+  int error = 0, fd = -1;
+  char temporary[64];
+  snprintf(temporary, sizeof temporary, ".vgpu-config-%d", (int)getpid());
+  int directory = open(bundle->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  directory = directory < 0 ? -errno : vr_above_stdio(directory);
+  if (directory < 0) {
+    error = directory;
+  } else {
+    unlinkat(directory, temporary, 0); /* of an earlier process with our id that was killed */
+    fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    fd = fd < 0 ? -errno : vr_above_stdio(fd);
+    error = fd < 0 ? fd : write_file(fd, bundle, json, json_bytes);
+    if (fd >= 0) close(fd);
+    if (!error && renameat(directory, temporary, directory, bundle->name)) error = -errno;
+    if (error) unlinkat(directory, temporary, 0);
+    close(directory);
+  }
+  if (!error) return 0;
+  return vr_say(text, -error, "cannot write %s/%s: %s", bundle->directory, bundle->name, vr_reason(-error));
+}

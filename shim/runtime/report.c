@@ -1,0 +1,88 @@
+/* report.c - how a refusal reaches people through the engine. Called by main.c and hook.c; report before leaving only,
+ * since SIGPIPE is ignored from then on.
+ *
+ * containerd's shim shows the last record of the log with level "error", and its `time` must be RFC 3339; podman shows
+ * stderr, or the log where it knows the runtime as one that writes JSON. */
+#define _GNU_SOURCE
+#include "runtime.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+int vr_say(char *text, int error, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, VR_TEXT_BYTES, format, arguments);
+  va_end(arguments);
+  vr_one_line(text);
+  return -error;
+}
+
+const char *vr_reason(int error) {
+  if (error == ENOENT) return "it does not exist";
+  if (error == EACCES || error == EPERM) return "access denied";
+  return strerror(error);
+}
+
+void vr_one_line(char *text) {
+  size_t length = strlen(text);
+  while (length && (unsigned char)text[length - 1] <= ' ') text[--length] = 0;
+  for (char *at = text; *at; at++)
+    if ((unsigned char)*at < ' ' || *at == 0x7f) *at = ' ';
+}
+
+/* The inside of a JSON string; logrus' text format quotes the same way. */
+static size_t quote(const char *text, char *out) {
+  char *at = out;
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\') *at++ = '\\';
+    if ((unsigned char)*text < ' ')
+      at += sprintf(at, "\\u%04x", (unsigned)(unsigned char)*text);
+    else
+      *at++ = *text;
+  }
+  *at = 0;
+  return (size_t)(at - out);
+}
+
+size_t vr_report_record(bool is_json, int64_t wall_s, const char *text, char *ret_record, size_t record_bytes) {
+  char quoted[6 * VR_TEXT_BYTES];
+  quote(text, quoted);
+  time_t seconds = (time_t)wall_s;
+  struct tm utc;
+  char stamp[32] = "1970-01-01T00:00:00Z";
+  if (gmtime_r(&seconds, &utc)) strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  const char *format =
+      is_json ? "{\"level\":\"error\",\"msg\":\"%s\",\"time\":\"%s\"}\n" : "level=error msg=\"%s\" time=\"%s\"\n";
+  int length = snprintf(ret_record, record_bytes, format, quoted, stamp);
+  return length < 0 ? 0 : (size_t)length < record_bytes ? (size_t)length : record_bytes - 1;
+}
+
+static void append_to_log(const struct vr_call *call, const char *text) {
+  const char *path = call->log_path;
+  if (!path || !*path) return;
+  if (!strncmp(path, "journald:", 9) || !strncmp(path, "syslog:", 7)) return; /* crun's; stderr has the line as well */
+  if (!strncmp(path, "file:", 5)) path += 5;
+  /* Not blocking: a pipe that nobody reads must not hold us. */
+  int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+  if (fd < 0) return;
+  char record[6 * VR_TEXT_BYTES + 128];
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  vr_write_all(fd, record, vr_report_record(call->log_is_json, now.tv_sec, text, record, sizeof record));
+  close(fd);
+}
+
+void vr_report(const struct vr_call *call, const char *text) {
+  signal(SIGPIPE, SIG_IGN);
+  append_to_log(call, text);
+  char line[VR_TEXT_BYTES + 1];
+  int length = snprintf(line, sizeof line, "%s\n", text);
+  vr_write_all(STDERR_FILENO, line, (size_t)length);
+}
