@@ -22,6 +22,7 @@ COMMANDS = {
     "gpu": ("vgpud.cli.gpu:gpu", "List devices."),
     "slice": ("vgpud.cli.slice:slice_group", "Create, list, show, change and remove slices."),
     "events": ("vgpud.cli.events:events", "Show what happened."),
+    "setup": ("vgpud.cli.setup:setup", "Make docker, podman, containerd or systemd know vgpud."),
     "doctor": ("vgpud.cli.doctor:doctor", "Find what is wrong and say how to mend it."),
     "sim": ("vgpud.cli.sim:sim", "Simulated devices: start, stop, and run programs on them."),
     "demo": ("vgpud.cli.demo:demo", "Two training programs share one device, each held to its slice."),

@@ -1,0 +1,133 @@
+"""The dockerd that reads a given configuration file: which process, making it read again, what it knows."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vgpud.setup.site import SetupError, command_line, inside, processes
+
+DEFAULT_CONFIG = Path("/etc/docker/daemon.json")
+DEFAULT_SOCKET = Path("/var/run/docker.sock")
+_ANSWER_S = 10.0
+_RELOAD_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Dockerd:
+    """A running dockerd."""
+
+    pid: int
+    argv: tuple[str, ...]
+
+    def option(self, *names: str) -> list[str]:
+        """The values of an option on its command line: --name value, --name=value."""
+        found = []
+        for word, following in zip(self.argv, [*self.argv[1:], ""], strict=True):
+            name, equals, value = word.partition("=")
+            if name in names or (name.startswith("--") and name[1:] in names):
+                found.append(value if equals else following)
+        return found
+
+    @property
+    def root(self) -> Path:
+        """Its root directory as we see it."""
+        return Path(f"/proc/{self.pid}/root")
+
+    @property
+    def config(self) -> Path:
+        """The file that it reads, as it names it."""
+        named = self.option("--config-file")
+        return Path(named[-1]) if named else DEFAULT_CONFIG
+
+    def reads(self, config: Path) -> bool:
+        """Whether its configuration file is the one that we find at `config` (which need not be there yet)."""
+        try:
+            theirs = inside(self.root, self.config)
+            here = next(p for p in config.parents if p.is_dir())
+            there = next(p for p in theirs.parents if p.is_dir())
+            rest = (config.relative_to(here), theirs.relative_to(there))
+            return rest[0] == rest[1] and os.path.samestat(here.stat(), there.stat())
+        except OSError:
+            return False  # it is somebody else's, or has ended
+
+    def socket_path(self, hosts: list[Any]) -> Path:
+        """The socket of its API; `hosts`: those of its configuration."""
+        named = [h for h in [*self.option("-H", "--host"), *hosts] if isinstance(h, str)]
+        unix = [h.removeprefix("unix://") for h in named if h.startswith("unix://")]
+        return inside(self.root, Path(unix[0]) if unix else DEFAULT_SOCKET)
+
+    def reload(self) -> None:
+        """SIGHUP: it reads its configuration again; containers go on."""
+        try:
+            os.kill(self.pid, signal.SIGHUP)
+        except OSError as error:
+            mend = "reload it: systemctl reload docker"
+            raise SetupError(f"dockerd (pid {self.pid}) cannot be told: {error.strerror}: {mend}") from error
+
+
+def all_dockerds() -> list[Dockerd]:
+    return [Dockerd(pid, tuple(argv)) for pid in processes("dockerd") if (argv := command_line(pid))]
+
+
+def find_dockerd(config: Path) -> Dockerd | None:
+    """The one that reads the file that we find at `config`."""
+    return next((one for one in all_dockerds() if one.reads(config)), None)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("docker", timeout=_ANSWER_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_ANSWER_S)
+        self.sock.connect(str(self._path))
+
+
+def ask(path: Path, what: str = "info") -> dict[str, Any]:
+    """GET /info (or another page) of the engine behind a socket. Raises OSError, ValueError when there is no answer."""
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", f"/{what}")
+        answer = json.loads(connection.getresponse().read())
+    except http.client.HTTPException as error:
+        raise OSError(f"no HTTP: {error}") from error
+    finally:
+        connection.close()
+    if not isinstance(answer, dict):
+        raise OSError("no answer")
+    return answer
+
+
+def wait_for(path: Path, condition: Callable[[dict[str, Any]], bool]) -> bool:
+    """Asks until the engine's info fulfils the condition, `_RELOAD_S` at most: it reloads in its own time."""
+    until = time.monotonic() + _RELOAD_S
+    while not knows(path, condition):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def knows(path: Path, condition: Callable[[dict[str, Any]], bool]) -> bool:
+    """Whether the engine's info fulfils the condition now."""
+    try:
+        return condition(ask(path))
+    except (OSError, ValueError):
+        return False
+
+
+def hosts_of(document: dict[str, Any]) -> list[Any]:
+    """`hosts` of a daemon.json."""
+    hosts = document.get("hosts", [])
+    return hosts if isinstance(hosts, list) else []

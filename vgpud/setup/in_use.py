@@ -1,0 +1,54 @@
+"""Which containers were made by a runtime under a directory: their engines call it again to stop and to remove them.
+
+Asked of the processes that watch over containers, whatever engine and directories: containerd's shims stand in the
+bundle, whose options.json names the runtime and whose config.json names its hooks; conmon's command line names both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from vgpud.setup.site import command_line, processes
+
+_SHIM = "containerd-shim"  # a process's name has 15 characters: containerd-shim, containerd-shim-runc-v2
+_ID_CHARS = 12
+
+
+def _bundles() -> Iterator[tuple[str, str]]:
+    """(id, what names its runtime) of every container that is watched over now."""
+    for pid in processes(_SHIM):
+        # through its own root: the engine may run in a container, too
+        folder = Path(f"/proc/{pid}/cwd")
+        try:
+            siblings = sorted((folder / "..").iterdir())
+        except OSError:
+            continue
+        for bundle in siblings:
+            yield bundle.name, _text(bundle / "options.json") + _text(bundle / "config.json")
+    for pid in processes("conmon"):
+        words = command_line(pid)
+        values = {word: value for word, value in pairwise(words) if word.startswith("-")}
+        bundle = Path(f"/proc/{pid}/root") / values.get("-b", "/").lstrip("/")
+        yield values.get("-c", str(pid)), " ".join(words) + " " + _text(bundle / "config.json")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def containers_of(lib: Path) -> dict[str, list[str]]:
+    """Version (or "current") -> short ids of the containers whose engine or hooks name a runtime below `lib`."""
+    found: dict[str, list[str]] = {}
+    pattern = re.compile(rf"{re.escape(str(lib))}/([\w.+-]+)/vgpu-runtime\b")
+    for name, text in _bundles():
+        for version in set(pattern.findall(text)):
+            users = found.setdefault(version, [])
+            if name[:_ID_CHARS] not in users:
+                users.append(name[:_ID_CHARS])
+    return found

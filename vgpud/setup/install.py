@@ -1,0 +1,123 @@
+"""The libraries and the runtime front under /usr/lib/vgpu/<version>/, and the link `current` that engines go by.
+
+A new version is made beside and renamed, the same one is mended file by file; whoever uses an older one keeps it. Taken
+out again only when no engine names it and no container was made by it: its engine calls the front to stop it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import vgpud
+from vgpud import config as configuration
+from vgpud import paths
+from vgpud.setup.in_use import containers_of
+from vgpud.setup.plan import InstallTree, Plan, RemoveEmpty, RemoveTree, SwapLink
+from vgpud.setup.site import SetupError, Site, read_text
+
+RUNTIME = "vgpu-runtime"
+CONF = "vgpu-runtime.conf"
+LIBRARIES = ("libvgpu.so", "libvgpu-ml.so")
+CURRENT = "current"
+SOCKET_NAME = "runtime.sock"
+
+
+def daemon_socket() -> Path:
+    """The runtime socket of this site's daemon, by its configuration."""
+    return configuration.load(None).runtime / SOCKET_NAME
+
+
+def read_conf(text: str) -> dict[str, str]:
+    """The keys of a vgpu-runtime.conf."""
+    pairs = (line.partition("=") for line in text.splitlines() if "=" in line and not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def conf_text(socket: Path, runtime: str) -> str:
+    """A vgpu-runtime.conf; runtime "": the front looks for runc, then crun."""
+    lines = ["# Read by vgpu-runtime in this directory; written by `vgpu setup`.", f"socket = {socket}"]
+    return "\n".join([*lines, *([f"runtime = {runtime}"] if runtime else [])]) + "\n"
+
+
+def _contents(conf: str) -> dict[str, tuple[bytes, int]]:
+    files: dict[str, tuple[bytes, int]] = {}
+    for name in (*LIBRARIES, RUNTIME):
+        path = paths.lib_dir() / name
+        try:
+            files[name] = (path.read_bytes(), 0o755)
+        except OSError as error:
+            mend = "build it: `pip install .`, or `python shim/build_shim.py` in the source"
+            raise SetupError(f"{path}: {error.strerror}: {mend}") from error
+    files[CONF] = (conf.encode(), 0o644)
+    return files
+
+
+def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> Plan:
+    """What is missing of this version's files. socket None: by the daemon's configuration; runtime "": as before."""
+    target = site.lib / vgpud.__version__
+    before = read_conf(read_text(site.at(site.lib / CURRENT) / CONF) or "")
+    conf = conf_text(socket or daemon_socket(), runtime or before.get("runtime", ""))
+    plan = Plan()
+    tree = InstallTree(target, site.at(target), _contents(conf))
+    if tree.differing():
+        plan.changes.append(tree)
+    link = site.at_link(site.lib / CURRENT)
+    if not link.is_symlink() or link.readlink() != Path(vgpud.__version__):
+        if link.exists() and not link.is_symlink():
+            raise SetupError(f"{site.lib / CURRENT} is not a link: move it away, setup makes one of that name")
+        plan.changes.append(SwapLink(site.lib / CURRENT, link, vgpud.__version__))
+    if plan.changes:
+        site.check_writable(site.lib, engine)
+        site.check_writable(target, engine)
+    return plan
+
+
+def versions(site: Site) -> list[str]:
+    """Names of the versions that are there."""
+    folder = site.at(site.lib)
+    return sorted(p.name for p in folder.iterdir() if (p / RUNTIME).is_file()) if folder.is_dir() else []
+
+
+def plan_remove(site: Site, engine: str, others: Iterable[tuple[str, Path]]) -> Plan:
+    """Takes out the versions that no container uses; all stay while one of `others` (engine, file) names the front."""
+    plan = Plan()
+    folder = site.at(site.lib)
+    there = [name for name in versions(site) if name != CURRENT]
+    if not there:
+        return plan
+    for other, path in others:
+        if str(site.front) in (_readable(site.at(path)) or ""):
+            plan.notes.append(f"{site.lib} stays: {other} uses it ({path}); `vgpu setup {other} --undo` takes that out")
+            return plan
+    link = site.at_link(site.lib / CURRENT)
+    current = link.readlink().name if link.is_symlink() else ""
+    users = containers_of(site.lib)
+    kept = False
+    for name in there:
+        using = users.get(name, []) + (users.get(CURRENT, []) if name == current else [])
+        if using:
+            kept = True
+            plan.notes.append(
+                f"{site.lib / name} stays: container {using[0]} was started by it"
+                + (f" (and {len(using) - 1} more)" if len(using) > 1 else "")
+                + f"; when it has ended run `vgpu setup {engine} --undo` again"
+            )
+        else:
+            plan.changes.append(RemoveTree(site.lib / name, folder / name))
+    if link.is_symlink() and not (kept and users.get(CURRENT)):
+        plan.changes.insert(0, SwapLink(site.lib / CURRENT, link, None))
+    if not kept:
+        plan.changes.append(RemoveEmpty(site.lib, folder))
+    if plan.changes:
+        site.check_writable(site.lib / CURRENT, engine)
+    return plan
+
+
+def _readable(path: Path) -> str | None:
+    """A text without its comments; None when there is none."""
+    try:
+        return re.sub(r"(?m)^\s*#.*$", "", path.read_text(errors="replace"))
+    except OSError:
+        return None
