@@ -25,6 +25,7 @@ from vgpud import config as configuration
 from vgpud.config import Config
 from vgpud.core.model import Device
 from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError
+from vgpud.in_container import check as in_container_check
 
 log = logging.getLogger("vgpud")
 
@@ -209,8 +210,11 @@ def main() -> None:
 @click.option("--metrics", help='Address of the Prometheus endpoint, or "off".')
 @click.option("--mode", type=click.Choice(configuration.MODES), help="What tenants do without the daemon.")
 @click.option("--node", help="Name of this node.")
+@click.option("--in-container", is_flag=True, help="Refuse a container without the host's processes and folders.")
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
-def serve_command(config_path: Path | None, device: tuple[str, ...], verbose: bool, **flags: str | None) -> None:
+def serve_command(
+    config_path: Path | None, device: tuple[str, ...], in_container: bool, verbose: bool, **flags: str | None
+) -> None:
     """Serve the API and the slices until SIGTERM."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Formatter())
@@ -218,7 +222,10 @@ def serve_command(config_path: Path | None, device: tuple[str, ...], verbose: bo
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     overrides: dict[str, Any] = dict(flags)
     overrides |= _device_override(device)
-    serve(configuration.load(config_path, **overrides), config_path, overrides)
+    config = configuration.load(config_path, **overrides)
+    if in_container:
+        in_container_check((config.runtime, config.state, paths.cache_dir()))
+    serve(config, config_path, overrides)
 
 
 @main.command("check-config")
