@@ -1,7 +1,7 @@
 """The container tests' and benchmarks' base image: Debian made by debootstrap, as a tar that `docker import` takes.
 
 Made once per machine and kept in the user's cache directory, so that nothing is fetched when it is there. It holds
-glibc and a shell, no compiler and no Python: programs for it are compiled outside and mounted or copied in.
+glibc and a shell, and no compiler: programs for it are compiled outside and mounted or copied in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 #: raise it when the recipe changes, so that an older image in the cache is not used
@@ -45,15 +45,16 @@ def cache_folder() -> Path:
     return folder
 
 
-def base_tar(suite: str = SUITE, mirror: str = "") -> Path:
+def base_tar(suite: str = SUITE, mirror: str = "", include: Sequence[str] = ()) -> Path:
     """The root file system of a minimal Debian as a tar, from the cache or made now (half a minute, as root).
 
-    mirror: where packages come from; "": $DEBIAN_MIRROR, else debootstrap's own choice. Raises ImageError.
+    mirror: where packages come from; "": $DEBIAN_MIRROR, else debootstrap's own choice. include: packages to add.
+    Raises ImageError.
     """
-    path = cache_folder() / f"{suite}-{platform.machine()}-{RECIPE}.tar"
+    path = cache_folder() / "-".join([suite, *include, platform.machine(), f"{RECIPE}.tar"])
     with _locked(path.with_suffix(".lock")):  # two test runs at once make it once
         if not path.exists():
-            _make(path, suite, mirror or os.environ.get("DEBIAN_MIRROR", ""))
+            _make(path, suite, mirror or os.environ.get("DEBIAN_MIRROR", ""), include)
     return path
 
 
@@ -64,12 +65,13 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _make(path: Path, suite: str, mirror: str) -> None:
+def _make(path: Path, suite: str, mirror: str, include: Sequence[str]) -> None:
     if shutil.which("debootstrap") is None:
         raise ImageError("debootstrap is missing: apt-get install debootstrap")
     with tempfile.TemporaryDirectory(prefix="vgpu-base-") as name:
         root, part = Path(name) / "root", path.with_suffix(".part")
-        _call(["debootstrap", "--variant=minbase", suite, str(root), *filter(None, [mirror])])
+        added = [f"--include={','.join(include)}"] if include else []
+        _call(["debootstrap", "--variant=minbase", *added, suite, str(root), *filter(None, [mirror])])
         excluded = [f"--exclude={pattern}" for pattern in LEFT_OUT]
         _call(["tar", "-C", str(root), "--one-file-system", *excluded, "-cf", str(part), "."])
         part.rename(path)
