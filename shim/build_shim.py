@@ -31,7 +31,12 @@ DATA = {"sim/libcuda.so.1": {"sim/kernels.model": "shim/simgpu/kernels.model"}}
 
 CFLAGS = ["-O2", "-g", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-pthread"]
 CFLAGS += ["-iquote", "shim"]  # not -I: shim/link.h must not stand in for <link.h>
-LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=sysv"]
+#: for shared libraries: nothing newer than GLIBC_2.17 is asked for, and functions are looked for where old glibcs have
+#: them (glibc_floor.h)
+OLD_GLIBC_CFLAGS = ["-include", str(SHIM / "glibc_floor.h")]
+OLD_GLIBC_LDFLAGS = ["-Wl,--push-state,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--pop-state"]
+CFLAGS += OLD_GLIBC_CFLAGS
+LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=sysv", *OLD_GLIBC_LDFLAGS]
 
 
 def cdef() -> str:
@@ -58,8 +63,8 @@ ffibuilder.set_source(
     '#include "arbiter.h"',
     sources=list(ARBITER_SOURCES),
     include_dirs=python_headers(),
-    extra_compile_args=["-O2", "-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread"],
-    extra_link_args=["-pthread"],
+    extra_compile_args=["-O2", "-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread", *OLD_GLIBC_CFLAGS],
+    extra_link_args=["-pthread", *OLD_GLIBC_LDFLAGS],
     py_limited_api=True,
 )
 
@@ -113,9 +118,10 @@ def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
     path = out / name
     path.parent.mkdir(parents=True, exist_ok=True)
     compiler = shlex.split(os.environ.get("CC", "gcc"))
-    link = [f for f in LDFLAGS if f != "-shared" or name not in PROGRAMS]
+    link = [f for f in LDFLAGS if name not in PROGRAMS or f not in ("-shared", *OLD_GLIBC_LDFLAGS)]
     link += static_flags(compiler) if name in STATIC else []
-    command = compiler + CFLAGS + (extra or []) + ["-o", str(path)] + sources + link + ldflags + ["-ldl"]
+    cflags = [f for f in CFLAGS if name not in PROGRAMS or f not in OLD_GLIBC_CFLAGS]
+    command = compiler + cflags + (extra or []) + ["-o", str(path)] + sources + link + ldflags + ["-ldl"]
     subprocess.run(command, cwd=ROOT, check=True)
     for copy, source in DATA.get(name, {}).items():
         shutil.copyfile(ROOT / source, out / copy)

@@ -74,7 +74,7 @@ static void *map_pages(int fd, uint32_t device_count, int protection) {
   size_t bytes = (size_t)(1 + device_count) * VG_PAGE_BYTES;
   struct stat status;
   /* A file that is shorter than what we map would be a bus error later. */
-  if (fd < 0 || fstat(fd, &status) || status.st_size < (off_t)bytes) return NULL;
+  if (fd < 0 || vg_prim_fstat(fd, &status) || status.st_size < (off_t)bytes) return NULL;
   void *pages = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
   return pages == MAP_FAILED ? NULL : pages;
 }
@@ -149,7 +149,7 @@ bool vg_wire_ended(int socket_fd) {
 
 uint64_t vg_wire_identity(int fd) {
   struct stat status;
-  return fd < 0 || fstat(fd, &status) ? 0 : (uint64_t)status.st_ino;
+  return fd < 0 || vg_prim_fstat(fd, &status) ? 0 : (uint64_t)status.st_ino;
 }
 
 int vg_wire_replace(int old_fd, int new_fd) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <linux/memfd.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -89,9 +90,26 @@ void vg_prim_eventfd_drain_shared(int fd) {
   int saved = errno;
   uint64_t count;
   struct iovec piece = {.iov_base = &count, .iov_len = sizeof count};
-  ssize_t got = preadv2(fd, &piece, 1, -1, RWF_NOWAIT); /* before Linux 5.8: refused, and it rings a few times more */
+  /* preadv2() at the current position (-1 in two halves). Before Linux 5.8: refused, and it rings a few times more. */
+  long got = syscall(SYS_preadv2, fd, &piece, 1L, -1L, -1L, RWF_NOWAIT);
   (void)got;
   errno = saved;
+}
+
+int vg_prim_fstat(int fd, struct stat *ret_status) {
+  int saved = errno;
+  long rc = syscall(SYS_fstat, fd, ret_status); /* on 64-bit machines the kernel's structure is glibc's */
+  int result = rc < 0 ? -errno : 0;
+  errno = saved;
+  return result;
+}
+
+int vg_prim_memfd(const char *name, bool sealable) {
+  int saved = errno;
+  long fd = syscall(SYS_memfd_create, name, MFD_CLOEXEC | (sealable ? MFD_ALLOW_SEALING : 0u));
+  int result = fd < 0 ? -errno : (int)fd;
+  errno = saved;
+  return result;
 }
 
 void vg_prim_close(int fd) {

@@ -6,7 +6,9 @@
 #ifndef VG_PRIM_H
 #define VG_PRIM_H
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #define VG_LIKELY(x) __builtin_expect(!!(x), 1)
 #define VG_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -33,6 +35,9 @@ void vg_prim_eventfd_drain(int fd);
 /* The same for one that a stranger holds too: he may have made it blocking and emptied it before us, and we never wait.
  */
 void vg_prim_eventfd_drain_shared(int fd);
+/* fstat() and memfd_create(), which a glibc of 2.17 does not export. */
+int vg_prim_fstat(int fd, struct stat *ret_status); /* 0 or -errno */
+int vg_prim_memfd(const char *name, bool sealable); /* a close-on-exec descriptor or -errno */
 void vg_prim_close(int fd);
 void vg_prim_timer_slack_ns(uint64_t slack_ns); /* of the calling thread */
 void vg_prim_thread_name(const char *name);     /* of the calling thread, 15 characters */

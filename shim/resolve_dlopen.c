@@ -12,7 +12,6 @@
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "resolve.h"
@@ -51,13 +50,12 @@ static enum library library_of_name(const char *path) {
   return is_version_of(base, NVML_NAME) ? NVML : OTHER;
 }
 
-/* A path is also what it links to. Costs one lstat for a file of another name. */
+/* A path is also what it links to. Costs one readlink for a file of another name. */
 static enum library library_of(const char *file) {
   enum library library = library_of_name(file);
-  struct stat status;
   char target[PATH_MAX];
   if (library != OTHER || strchr(file, '/') == NULL) return library;
-  if (lstat(file, &status) != 0 || !S_ISLNK(status.st_mode) || realpath(file, target) == NULL) return OTHER;
+  if (readlink(file, target, sizeof target) < 0 || realpath(file, target) == NULL) return OTHER;
   return library_of_name(target);
 }
 

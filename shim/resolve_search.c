@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "prim.h"
+
 #define CACHE_FILE "/etc/ld.so.cache"
 #define CACHE_MAGIC "glibc-ld.so.cache1.1"
 #define OLD_CACHE_MAGIC "ld.so-1.7.0"
@@ -88,7 +90,7 @@ static bool search_cache(const char *name, bool (*accept)(const char *)) {
   if (file < 0) return false;
   struct stat status;
   bool found = false;
-  if (fstat(file, &status) == 0 && (size_t)status.st_size > sizeof(struct cache_head)) {
+  if (vg_prim_fstat(file, &status) == 0 && (size_t)status.st_size > sizeof(struct cache_head)) {
     size_t bytes = (size_t)status.st_size;
     char *map = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, file, 0);
     if (map != MAP_FAILED) {

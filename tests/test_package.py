@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -18,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from vgpud import elf
+
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
 LIBRARIES = ("libvgpu.so", "libvgpu-ml.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1")
@@ -25,6 +28,11 @@ PRELOADED = ("libvgpu.so", "libvgpu-ml.so")
 #: tests/shim/test_library.py says the same, and more, of libvgpu.so
 OTHERS = LIBRARIES[1:]
 NEEDED_ALLOWED = {"libc.so.6", "libdl.so.2", "libpthread.so.0"}
+#: also loaded on old systems: a wheel is for every distribution
+SHARED = (*LIBRARIES, "../_shim.abi3.so")
+#: of 2012 (CentOS 7): a preloaded library with a version that a container's glibc lacks kills every process in it
+GLIBC_MAX = (2, 17)
+DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 #: besides the driver's own names
 EXPORTED_EXTRA = {
     "libvgpu-ml.so": {"vg_shim_marker"},
@@ -152,6 +160,62 @@ def test_needs_libc_only(name: str) -> None:
     needed = {n for n in needed if not n.startswith("ld-linux")}  # the loader itself: it keeps the thread-local storage
     assert needed <= NEEDED_ALLOWED | ({"libm.so.6"} if name.startswith("sim/") else set())
     assert not re.search(r"\((RPATH|RUNPATH)\)", dynamic(name))
+
+
+def version_needs(library: elf.Elf) -> dict[str, set[str]]:
+    """Needed library -> the versions of its symbols that must be there (gABI: Elf64_Verneed, Elf64_Vernaux)."""
+    needs: dict[str, set[str]] = {}
+    at = library.offset(library.tag(DT_VERNEED))
+    for _ in range(library.tag(DT_VERNEEDNUM)):
+        _, count, file, first, following = struct.unpack_from("<HHIII", library.data, at)
+        entry = at + first
+        for _ in range(count):
+            _, _, _, name, step = struct.unpack_from("<IHHII", library.data, entry)
+            needs.setdefault(library.text(file), set()).add(library.text(name))
+            entry += step
+        at += following
+    return needs
+
+
+def symbols_of_version(path: Path, version: str) -> list[str]:
+    return re.findall(rf"(\w+)@{re.escape(version)}$", run("nm", "-D", "-u", path), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_old_glibc_has_every_version_that_is_asked_for(name: str) -> None:
+    """The same words as `objdump -T`, but read from the table that the loader checks before it starts a program."""
+    path = LIB / name
+    needs = version_needs(elf.Elf(path))
+    assert needs["libc.so.6"] and set(elf.Elf(path).needed()) >= needs.keys()
+    for library, versions in needs.items():
+        for version in versions:
+            number = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version)
+            found = symbols_of_version(path, version)
+            assert number, f"{name} asks {library} for {version} ({found}), which no glibc of 2012 has"
+            late = f"{found} of {name} came with {version}: add them to shim/glibc_floor.h, or call prim.c instead"
+            assert tuple(map(int, number.groups())) <= GLIBC_MAX, late
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_old_glibc_finds_the_functions_that_moved(name: str) -> None:
+    """Before 2.34 threads and the loader's functions lay in libraries of their own."""
+    assert {"libpthread.so.0", "libdl.so.2"} <= set(elf.Elf(LIB / name).needed())
+
+
+def test_other_names_of_newer_headers_are_mended(tmp_path: Path) -> None:
+    """glibc 2.38 gives strtoul and sscanf other names when it compiles for newer C."""
+    calls = ["long __isoc23_strtol(const char *, char **, int)", "int __isoc23_sscanf(const char *, const char *, ...)"]
+    calls += [
+        f"unsigned long{more} __isoc23_strtou{end}(const char *, char **, int)"
+        for more, end in ((" ", "l"), (" long", "ll"))
+    ]
+    names = [re.findall(r"__isoc23_\w+", call)[0] for call in calls]
+    body = f"{';'.join(calls)}; void *uses[] = {{{', '.join(names)}}};"
+    (tmp_path / "uses.c").write_text(body)
+    floor: list[str | Path] = ["-include", ROOT / "shim/glibc_floor.h"]
+    run("gcc", "-shared", "-fPIC", "-w", *floor, "-o", tmp_path / "uses.so", tmp_path / "uses.c")
+    undefined = run("nm", "-D", "-u", tmp_path / "uses.so")
+    assert re.findall(r"U (\w+)@GLIBC", undefined) == ["__isoc99_sscanf", "strtol", "strtoul", "strtoull"]
 
 
 @pytest.mark.parametrize("name", OTHERS)

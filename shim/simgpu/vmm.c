@@ -129,7 +129,7 @@ SIM_PUBLIC CUresult cuMemAddressFree(CUdeviceptr base, size_t bytes) {
 /* ---- physical allocations ---- */
 
 static CUresult back(struct physical *physical) {
-  physical->fd = memfd_create("vgpu-sim-memory", MFD_CLOEXEC);
+  physical->fd = vg_prim_memfd("vgpu-sim-memory", false);
   if (physical->fd < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   if (ftruncate(physical->fd, (off_t)physical->bytes) == 0) return CUDA_SUCCESS;
   close(physical->fd);

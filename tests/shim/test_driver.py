@@ -18,8 +18,8 @@ from vgpud import driver
 @pytest.fixture(scope="module")
 def searcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("search")
-    source = ROOT / "shim/resolve_search.c"
-    return tiny_driver.compile_c(folder / "search", tiny_driver.SNIPPETS / "search.c", source)
+    sources = [ROOT / "shim/resolve_search.c", ROOT / "shim/prim.c"]
+    return tiny_driver.compile_c(folder / "search", tiny_driver.SNIPPETS / "search.c", *sources)
 
 
 def test_named_path_wins_and_must_be_a_driver(same_driver: TinyDriver, other_driver: TinyDriver, shim: Path) -> None:

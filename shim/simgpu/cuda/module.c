@@ -44,7 +44,7 @@ CUresult sim_image_load_file(const char *path, struct sim_image **ret_image) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return CUDA_ERROR_FILE_NOT_FOUND;
   CUresult result = CUDA_ERROR_INVALID_IMAGE;
-  if (fstat(fd, &status) == 0 && status.st_size > 0) {
+  if (vg_prim_fstat(fd, &status) == 0 && status.st_size > 0) {
     void *data = mmap(NULL, status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data != MAP_FAILED) {
       result = sim_image_load(data, status.st_size, ret_image);

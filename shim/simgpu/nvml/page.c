@@ -49,7 +49,7 @@ static const struct sim_page *map_page(void) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NULL;
   const struct sim_page *mapped = MAP_FAILED;
-  if (fstat(fd, &status) == 0 && (size_t)status.st_size >= sizeof *mapped)
+  if (vg_prim_fstat(fd, &status) == 0 && (size_t)status.st_size >= sizeof *mapped)
     mapped = mmap(NULL, sizeof *mapped, PROT_READ, MAP_SHARED, fd, 0);
   close(fd);
   if (mapped == MAP_FAILED) return NULL;

@@ -44,8 +44,8 @@ int client_accept(int listener) {
 
 /* A memfd of that size that cannot be cut off under us; mapped for reading and writing by the server. */
 static int shared_make(const char *name, size_t bytes, void **ret_map) {
-  int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (fd < 0) return -errno;
+  int fd = vg_prim_memfd(name, true);
+  if (fd < 0) return fd;
   if (ftruncate(fd, (off_t)bytes) < 0 || fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) goto failed;
   void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (map == MAP_FAILED) goto failed;
