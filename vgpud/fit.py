@@ -136,7 +136,7 @@ def _write(path: Path, data: bytes) -> None:
         raise
 
 
-def _identity(files: Iterable[Path]) -> str:
+def identity(files: Iterable[Path]) -> str:
     """Changes when a file is replaced or rewritten."""
     facts = []
     for file in files:
@@ -151,7 +151,7 @@ def fitted(library: Path, driver: Path, cache: Path) -> Path:
 
     The copy keeps the library's file name. Raises as fit() does.
     """
-    path = cache / _identity((library, driver)) / library.name
+    path = cache / identity((library, driver)) / library.name
     return path if path.is_file() else fit(library, driver, path).path
 
 

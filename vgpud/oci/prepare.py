@@ -1,0 +1,164 @@
+"""Turns the config.json of a container with a request into the one with which it gets its slice (README.md).
+
+Reads the container's root and the host's files through the runtime's own view of them (/proc/<pid>/root) and writes
+nothing but the merged ld.so.preload in the container's own directory. Blocking: the daemon calls it in a thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import posixpath
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpud import libtree
+from vgpud.driver import DRIVER_SONAME, NVML_SONAME
+from vgpud.oci import edit, nvidia_cdi, search
+from vgpud.oci.edit import Config
+from vgpud.oci.request import RequestError
+from vgpud.oci.rootfs import Root
+from vgpud.oci.search import DriverFile
+from vgpud.oci.view import View
+
+PRELOAD_BYTES_MAX = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the daemon has decided for a container."""
+
+    attach_dir: Path  # host directory for /run/vgpu
+    tree: Path  # host directory for /usr/lib/vgpu (libtree.py)
+    scratch: Path  # host directory for this container's own files; made when needed
+    uuids: tuple[str, ...]  # the slice's devices
+    indices: tuple[int, ...]  # their NVML indices
+    sim_dir: str  # "" on real devices
+    cdi_dirs: tuple[str, ...]  # NVIDIA's specifications, later ones win
+    front: str  # host path of vgpu-runtime, for the hooks
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The new config.json, and what the administrator should know."""
+
+    config: bytes
+    warnings: tuple[str, ...]
+
+
+def _parse(raw_config: bytes) -> Config:
+    try:
+        config = json.loads(raw_config)
+    except (ValueError, RecursionError) as error:
+        raise RequestError(
+            f"config.json cannot be read: {error}; the engine wrote something else than OCI 1.x"
+        ) from error
+    if not isinstance(config, dict):
+        raise RequestError("config.json is no object: the engine wrote something else than OCI 1.x")
+    return config
+
+
+def look(raw_config: bytes) -> tuple[list[str], dict[str, str], str, bool]:
+    """(environment, annotations, cgroupsPath, whether whole GPUs are asked of NVIDIA). Raises RequestError.
+
+    Asking NVIDIA is its own hook (`docker --gpus`), or device nodes of GPUs; a privileged container has the nodes of
+    every device of the machine, which asks for nothing.
+    """
+    config = _parse(raw_config)
+    env = [str(entry) for entry in edit.entries(config, "process", "env")]
+    annotations = {str(name): str(value) for name, value in edit.parts(config, "annotations").items()}
+    cgroup = str(edit.parts(config, "linux").get("cgroupsPath") or "")
+    asks = bool(edit.nvidia_hooks(config) or (edit.gpu_nodes(config) and not edit.is_privileged(config)))
+    return env, annotations, cgroup, asks
+
+
+def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prepared:
+    """The configuration with which the container gets its slice.
+
+    bundle: as the runtime names it; peer_root: /proc/<runtime's pid>/root, the world in which all paths of the
+    configuration are. Preparing a prepared configuration changes nothing. Raises RequestError (one line for the user)
+    or OSError.
+    """
+    config = _parse(raw_config)
+    machine = platform.machine()
+    warnings: list[str] = []
+    _undo(config, plan)
+    with Root.at(peer_root) as host:
+        edits = (
+            nvidia_cdi.Edits() if plan.sim_dir else nvidia_cdi.edits_for(plan.uuids, plan.indices, plan.cdi_dirs, host)
+        )
+        gone = edit.remove_gpu_nodes(config, keep=[str(node["path"]) for node, _ in edits.nodes])
+        if gone:
+            warnings.append(f"took out {', '.join(gone)}: the container gets the devices of its slice")
+        nvidia_cdi.apply(edits, config)
+        warnings += edits.warnings
+        root_path = posixpath.join(bundle, str(edit.parts(config, "root").get("path") or "rootfs"))
+        with _root(host, root_path) as root, View(root, host, edit.entries(config, "mounts")) as view:
+            mounts = _driver_mounts(config, view, plan, machine, warnings)
+            preload = _preload(view, plan, warnings)
+    fixed = [edit.bind(str(plan.attach_dir), edit.ATTACH_AT, executable=False)]
+    fixed.append(edit.bind(str(plan.tree), libtree.MOUNTED_AT))
+    if plan.sim_dir:
+        fixed.append(edit.bind(plan.sim_dir, edit.SIM_AT, executable=False))
+    edit.entries(config, "mounts").extend([*fixed, *mounts, *preload])
+    edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids)})
+    edit.add_hooks(config, plan.front)
+    return Prepared(json.dumps(config, separators=(",", ":")).encode(), tuple(dict.fromkeys(warnings)))
+
+
+def _undo(config: Config, plan: Plan) -> None:
+    """Takes out what an earlier preparation, or our CDI device, has put there."""
+    edit.remove_our_hooks(config)
+    fixed = (edit.ATTACH_AT, libtree.MOUNTED_AT, edit.SIM_AT)
+    edit.remove_mounts(config, fixed, below=(str(plan.tree.parent), str(plan.scratch)))
+
+
+def _root(host: Root, path: str) -> Root:
+    try:
+        return host.below(path)
+    except OSError as error:
+        raise RequestError(
+            f"the container's root {path} cannot be opened ({error.strerror}): is it mounted?"
+        ) from error
+
+
+def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warnings: list[str]) -> list[Config]:
+    """Our libraries over every driver file of the container, and where programs look for one when there is none."""
+    home = search.loader_directory(view, machine)
+    files = {f.path: f for f in search.driver_files(view, edit.environment(config), machine, warnings)}
+    for mount in edit.entries(config, "mounts"):
+        spot = view.look(str(mount.get("destination") or "/"))
+        library = search.library_for(str(mount.get("destination"))) or search.library_for(spot.path)
+        if library and search.mountable(spot, machine, warnings):
+            files[spot.path] = DriverFile(spot.path, library)
+    for name in (DRIVER_SONAME, "libcuda.so", NVML_SONAME):
+        place = view.look(posixpath.join(home, name))
+        if place.found is None and place.creatable and place.path not in files:
+            files[place.path] = DriverFile(place.path, search.library_for(name))
+    there = {library for library in search.DRIVERS.values() if (plan.tree / library).is_file()}
+    wanted = sorted((f for f in files.values() if f.library in there), key=lambda f: f.path)
+    return [edit.bind(str(plan.tree / f.library), f.path) for f in wanted]
+
+
+def _preload(view: View, plan: Plan, warnings: list[str]) -> list[Config]:
+    """The mount of /etc/ld.so.preload: ours first, then what the image has; none where it cannot be made."""
+    spot = view.look(edit.PRELOAD_AT)
+    if not (spot.is_file or (spot.found is None and spot.creatable)) or spot.shared:
+        warnings.append(f"{spot.path} cannot be mounted over (no regular file, or in a volume): drivers that the image")
+        warnings[-1] += " keeps in unusual places are not hooked"
+        return []
+    ours = (plan.tree / libtree.PRELOAD).read_text()
+    theirs = spot.read(PRELOAD_BYTES_MAX + 1) or b""
+    if len(theirs) > PRELOAD_BYTES_MAX or b"\0" in theirs:
+        warnings.append(
+            f"{spot.path} of the image is binary or larger than {PRELOAD_BYTES_MAX >> 10} KiB: replaced by ours"
+        )
+        theirs = b""
+    if not theirs.split():
+        return [edit.bind(str(plan.tree / libtree.PRELOAD), spot.path)]
+    plan.scratch.mkdir(parents=True, exist_ok=True, mode=0o755)
+    merged = plan.scratch / libtree.PRELOAD
+    merged.write_bytes(ours.encode() + theirs)
+    os.chmod(merged, 0o644)
+    return [edit.bind(str(merged), spot.path)]

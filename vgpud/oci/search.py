@@ -1,0 +1,193 @@
+"""Finds every driver file that a program of a container could load: the directories of its loader, and CUDA's own.
+
+Order and places: ld.so(8), ldconfig(8), and the folders in which CUDA images keep their compat and stub libraries. What
+lies elsewhere is met by /etc/ld.so.preload. Everything read here was written by the image's maker, so all of it is
+bounded.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from vgpud import elf
+from vgpud.oci.request import RequestError
+from vgpud.oci.view import Spot, View
+
+#: how a driver file's name begins -> which of our libraries stands in for it
+DRIVERS = {"libcuda.so": "libvgpu.so", "libnvidia-ml.so": "libvgpu-ml.so"}
+LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
+C_LIBRARY = "libc.so.6"
+FILES_MAX = 128
+CACHE_BYTES_MAX = 16 << 20
+CONF_BYTES_MAX = 64 << 10
+CONF_FILES_MAX = 256
+DIRECTORIES_MAX = 512
+_PATH_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFile:
+    """A regular file in the container that programs take for the driver, and the library of ours that covers it."""
+
+    path: str
+    library: str
+
+
+def library_for(path: str) -> str:
+    """Which of our libraries stands in for a file of that name; "" when it is no driver's."""
+    name = posixpath.basename(path)
+    return next((library for stem, library in DRIVERS.items() if name.startswith(stem)), "")
+
+
+def default_directories(machine: str) -> list[str]:
+    """Directories that a glibc searches by itself, on one or another distribution; the most telling first."""
+    multiarch = f"{machine}-linux-gnu"
+    return [f"/usr/lib/{multiarch}", f"/lib/{multiarch}", "/usr/lib64", "/lib64", "/usr/lib", "/lib"]
+
+
+def loader_directory(view: View, machine: str) -> str:
+    """The default directory in which this image's C library lies. Raises RequestError for an image without glibc."""
+    loader = view.look(LOADERS.get(machine, "/lib64/ld-linux.so.2"))
+    if loader.is_file and not posixpath.basename(loader.path).startswith("ld-musl"):
+        for directory in default_directories(machine):
+            library = view.look(posixpath.join(directory, C_LIBRARY))
+            if library.is_file and "musl" not in posixpath.basename(library.path):
+                return posixpath.dirname(library.path)
+    musl = next((n for n in view.look("/lib").names() if n.startswith("ld-musl-")), "")
+    what = (
+        f"it is built on musl (/lib/{musl}, as Alpine is)"
+        if musl
+        else "it has no C library at all, or another machine's"
+    )
+    text = f"this image cannot be held to a slice: no glibc for {machine} in it, {what}"
+    raise RequestError(f"{text}; build on a glibc image such as debian:bookworm-slim, or take VGPU away")
+
+
+def driver_files(view: View, env: Mapping[str, str], machine: str, warnings: list[str]) -> list[DriverFile]:
+    """Every driver file that programs of this container would find. Raises RequestError when there are too many."""
+    found: dict[str, DriverFile] = {}
+    seen: set[str] = set()
+    for directory in _bounded(_directories(view, env, machine, warnings), warnings):
+        spot = view.look(directory)
+        if spot.path in seen or not spot.is_dir:
+            continue
+        seen.add(spot.path)
+        for name in spot.names():
+            if not library_for(name):
+                continue
+            file = view.look(posixpath.join(spot.path, name))
+            if file.path not in found and mountable(file, machine, warnings):
+                found[file.path] = DriverFile(file.path, library_for(name))
+            if len(found) > FILES_MAX:
+                text = f"this image has more than {FILES_MAX} files named libcuda.so* or libnvidia-ml.so* ({file.path})"
+                raise RequestError(f"{text}: remove those that are not needed")
+    return list(found.values())
+
+
+def mountable(file: Spot, machine: str, warnings: list[str]) -> bool:
+    """Whether our library can take this file's place: a regular file, not a library of another kind of machine."""
+    if not file.is_file:
+        return False
+    head = file.read(20) or b""
+    if head[:4] == b"\x7fELF" and (
+        head[4:6] != b"\x02\x01" or int.from_bytes(head[18:20], "little") != elf.MACHINES.get(machine)
+    ):
+        return False
+    if file.shared:
+        warnings.append(f"{file.path} is on a mount with shared propagation: left as it is, or it would change outside")
+        return False
+    if not _writable_in_json(file.path):
+        warnings.append(f"{ascii(file.path)} is not UTF-8: left as it is, since config.json cannot name it")
+        return False
+    return True
+
+
+def _writable_in_json(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _bounded(directories: Iterable[str], warnings: list[str]) -> Iterator[str]:
+    for index, directory in enumerate(directories):
+        if index >= DIRECTORIES_MAX:
+            text = f"more than {DIRECTORIES_MAX} directories to search for drivers"
+            warnings.append(f"{text}: {ascii(directory)} and more left out")
+            return
+        yield directory
+
+
+def _directories(view: View, env: Mapping[str, str], machine: str, warnings: list[str]) -> Iterator[str]:
+    yield from default_directories(machine)
+    path = env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+    yield from (directory for directory in path if posixpath.isabs(directory))
+    yield from _cuda_directories(view, machine)
+    yield from _cached(view, warnings)
+    yield from _configured(view, warnings)
+
+
+def _cuda_directories(view: View, machine: str) -> Iterator[str]:
+    target = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(machine, machine)
+    for name in view.look("/usr/local").names():
+        if name.startswith("cuda"):
+            for folder in (
+                "compat",
+                "compat/lib",
+                "compat/lib.real",
+                "lib64",
+                "lib64/stubs",
+                f"targets/{target}/lib/stubs",
+            ):
+                yield f"/usr/local/{name}/{folder}"
+    yield from ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/lib", "/usr/lib/wsl/lib")
+
+
+def _cached(view: View, warnings: list[str]) -> Iterator[str]:
+    """The directories of the drivers that ld.so.cache names: its strings are searched, whatever format it has."""
+    cache = view.look("/etc/ld.so.cache").read(CACHE_BYTES_MAX + 1) or b""
+    if len(cache) > CACHE_BYTES_MAX:
+        warnings.append(
+            f"the image's ld.so.cache is larger than {CACHE_BYTES_MAX >> 20} MiB: only its beginning was read"
+        )
+    for stem in DRIVERS:
+        needle = f"/{stem}".encode()
+        at, seen = cache.find(needle), set()
+        while at >= 0 and len(seen) < DIRECTORIES_MAX:
+            start = cache.rfind(b"\0", max(0, at - _PATH_BYTES_MAX), at) + 1
+            directory = cache[start:at].decode(errors="surrogateescape")
+            if directory.startswith("/") and directory not in seen:
+                seen.add(directory)
+                yield directory
+            at = cache.find(needle, at + len(needle))
+
+
+def _configured(view: View, warnings: list[str]) -> Iterator[str]:
+    """The directories of ld.so.conf and what it includes."""
+    files, seen = ["/etc/ld.so.conf"], set()
+    while files:
+        file = files.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
+        if len(seen) > CONF_FILES_MAX:
+            warnings.append(f"ld.so.conf includes more than {CONF_FILES_MAX} files: {file} and more left out")
+            return
+        text = view.look(file).read(CONF_BYTES_MAX) or b""
+        for line in text.decode(errors="surrogateescape").splitlines():
+            words = line.partition("#")[0].split(None, 1)
+            if len(words) == 2 and words[0] == "include":
+                files += [path for pattern in words[1].split() for path in _matches(view, file, pattern)]
+            elif words and words[0] not in ("include", "hwcap"):
+                whole = line.partition("#")[0].partition("=")[0].strip()
+                yield from (part for part in whole.replace(":", " ").replace(",", " ").split() if part.startswith("/"))
+
+
+def _matches(view: View, file: str, pattern: str) -> list[str]:
+    """The files of an include line, whose last part may hold wildcards."""
+    directory, name = posixpath.split(posixpath.join(posixpath.dirname(file), pattern))
+    return [posixpath.join(directory, n) for n in view.look(directory).names() if fnmatch.fnmatchcase(n, name)]

@@ -1,0 +1,110 @@
+"""The files of a container as it will see them: its root with the mounts of its config.json over it.
+
+A mount hides what the image has below it, so a driver's file may be the image's, a volume's, or one that is no longer
+to be seen. Every question is answered with a Spot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from vgpud.oci.rootfs import ABSENT, Found, Root
+
+#: filesystems that come up empty and let the runtime make mount points
+_EMPTY = ("tmpfs",)
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in the container. `path` has no symlinks as far as it exists; `root` and `inner` say where to read it."""
+
+    path: str
+    root: Root | None
+    inner: str
+    found: Found | None
+    creatable: bool = True  # if nothing is there: the runtime may make a mount point without touching somebody's volume
+    shared: bool = False  # a mount made here would be seen outside of the container
+
+    @property
+    def is_file(self) -> bool:
+        return self.found is not None and self.found.is_file
+
+    @property
+    def is_dir(self) -> bool:
+        return self.found is not None and self.found.is_dir
+
+    def names(self) -> list[str]:
+        """The entries of a directory."""
+        return self.root.names(self.inner) if self.root is not None and self.is_dir else []
+
+    def read(self, limit_bytes: int) -> bytes | None:
+        """The first bytes of a regular file, None for anything else."""
+        return self.root.read(self.inner, limit_bytes) if self.root is not None and self.is_file else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cover:
+    path: str
+    source: str  # "" = the mount shows no directory of the host
+    empty: bool
+    shared: bool
+
+
+class View:
+    """Use it in a `with`. `host`: the world in which the sources of bind mounts are named."""
+
+    def __init__(self, root: Root, host: Root, mounts: Sequence[Mapping[str, Any]]) -> None:
+        self._root = root
+        self._host = host
+        self._covers = [self._cover(mount) for mount in mounts]
+        self._volumes: dict[str, Root | None] = {}
+        self._open = ExitStack()
+
+    def __enter__(self) -> View:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._open.close()
+
+    def _cover(self, mount: Mapping[str, Any]) -> _Cover:
+        options = mount.get("options") or []
+        bound = mount.get("type") in ("bind", "rbind") or "bind" in options or "rbind" in options
+        path, _ = self._root.locate(str(mount.get("destination") or "/"))
+        shared = "shared" in options or "rshared" in options
+        return _Cover(path, str(mount.get("source") or "") if bound else "", mount.get("type") in _EMPTY, shared)
+
+    def look(self, path: str) -> Spot:
+        """What the container will see at a path."""
+        here, found = self._root.locate(path)
+        cover = next((c for c in reversed(self._covers) if _covers(c.path, here)), None)
+        if cover is None:
+            return Spot(here, self._root, here, found)
+        nothing = Spot(here, None, "", None, cover.empty, cover.shared)
+        if not cover.source:
+            return nothing
+        if here == cover.path:
+            source = self._host.find(cover.source)
+            return Spot(here, self._host, source.path, source, False, cover.shared) if source else nothing
+        volume = self._volume(cover.source)
+        inner = volume.find(here[len(cover.path) :]) if volume else None
+        if inner is None:
+            return nothing
+        return Spot(cover.path.rstrip("/") + inner.path, volume, inner.path, inner, False, cover.shared)
+
+    def _volume(self, source: str) -> Root | None:
+        if source not in self._volumes:
+            try:
+                self._volumes[source] = self._open.enter_context(self._host.below(source, beneath=True))
+            except OSError as error:
+                if error.errno not in ABSENT:
+                    raise
+                self._volumes[source] = None
+        return self._volumes[source]
+
+
+def _covers(mounted: str, path: str) -> bool:
+    return mounted != "/" and (path == mounted or path.startswith(mounted + "/"))
