@@ -23,6 +23,8 @@ from vgpud.cli.own_system import OwnSystem, PartError
 #: two devices: small enough that a test can fill them, large enough for 1 GiB in half of one
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 ROOT = Path(__file__).resolve().parents[2]
+#: what the stand-in for NVIDIA's prestart hook says when it is run; it fails then
+NVIDIA_HOOK_SAYS = "the stand-in for the NVIDIA hook ran"
 #: C programs of the tests, below tests/
 SOURCES = ("system/programs/tenant.c", "containers/programs/view.c", "containers/programs/hold.c")
 
@@ -81,6 +83,12 @@ def plain_docker(engines_dir: Path, image_tar: Path) -> Iterator[engine.Docker]:
     """A dockerd with the base image and no runtime but runc."""
     need("dockerd", "docker")
     made = engine.Docker(engines_dir / "docker", {}, {"live-restore": True})
+    # With a program of this name in PATH dockerd takes --gpus and puts it into config.json as a hook.
+    hooks = engines_dir / "hooks"
+    hooks.mkdir()
+    (hooks / "nvidia-container-runtime-hook").write_text(f"#!/bin/sh\necho {NVIDIA_HOOK_SAYS} >&2\nexit 1\n")
+    (hooks / "nvidia-container-runtime-hook").chmod(0o755)
+    made.env["PATH"] = f"{hooks}:{made.env['PATH']}"
     try:
         made.__enter__()
     except PartError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,8 @@ def until_attached(system: OwnSystem, name: str, count: int = 1) -> list[int]:
 def own_name(container: str) -> str:
     """The slice that a container without VGPU_NAME gets."""
     return f"c-{container[:12]}"
+
+
+def vgpu(system: OwnSystem, *arguments: str) -> str:
+    """What a `vgpu` command prints. Raises PartError with its message when it fails."""
+    return engine.call([sys.executable, "-m", "vgpud.cli.main", *arguments], system.env, True, WAIT_S).stdout

@@ -1,0 +1,229 @@
+"""Requests that cannot be met and containers of odd shapes: each has a documented result (README.md), asserted here.
+
+What a user sees is the engine's own sentence with ours inside it, and the engine's own exit code.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import engine
+from vgpud.cli.own_system import OwnSystem
+
+from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until_free, view
+
+OnBase = Callable[[str, str], str]
+
+#: (environment, what is said)
+REQUESTS = [
+    (["VGPU=abc"], "VGPU: 'abc' is not a number of GPUs: write for example 0.5, 1 or 2.5"),
+    (["VGPU=0"], "VGPU: 0 GPUs is nothing: ask for 0.001 or more"),
+    (
+        ["VGPU=1.0001"],
+        "VGPU: 1.0001 GPUs is finer than one thousandth: write at most three decimals, 0.001 is the smallest",
+    ),
+    (["VGPU=3"], "3 GPUs need 3 devices, this node has 2: ask for 2 or less"),
+    (
+        ["VGPU=9"],
+        "VGPU=9 is more than a container may ask for by environment (4): ask by --annotation dev.vgpu/gpus=9, or join"
+        " an administrator's slice by VGPU_SLICE",
+    ),
+    (
+        ["VGPU=0.5", "VGPU_MIN=0.8", "VGPU_MAX=0.3"],
+        "VGPU_MIN=0.8 is above VGPU_MAX=0.3: lower the minimum or raise the maximum",
+    ),
+    (
+        ["VGPU=0.5", "VGPU_MEM=8x"],
+        "VGPU_MEM: '8x' is not an amount of memory: write for example 512M, 8G or 8GiB",
+    ),
+    (["VGPU=0.5", "VGPU_MEM=5g"], "memory 5GiB is more than device 0 has (4GiB): ask for 4GiB or less"),
+    (["VGPU_MEM=1g"], "VGPU_MEM=1g without VGPU: say how many GPUs, for example VGPU=0.5"),
+]
+
+
+def refused(made: Engine, done: subprocess.CompletedProcess[str], text: str) -> None:
+    """The engine's exit code and sentence, with ours word for word."""
+    assert done.returncode == made.REFUSED, (done.returncode, done.stderr)
+    assert text in done.stderr
+    if isinstance(made, engine.Docker):
+        assert f"OCI runtime create failed: {text}: unknown" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("env", "text"), REQUESTS, ids=[" ".join(env) for env, _ in REQUESTS])
+def test_a_request_that_cannot_be_met(docker: engine.Docker, system: OwnSystem, env: list[str], text: str) -> None:
+    options = [word for entry in env for word in ("-e", entry)]
+    refused(docker, docker.run(*options, engine.BASE, "true"), text)
+    assert not slices(system)
+    assert any(text in message for message in events(system, "container.refused"))
+
+
+def test_podman_says_it_as_well(podman: engine.Podman, system: OwnSystem) -> None:
+    refused(podman, podman.run("-e", "VGPU=abc", engine.BASE, "true"), REQUESTS[0][1])
+    text = "9 GPUs need 9 devices, this node has 2: ask for 2 or less"
+    refused(podman, podman.run("--annotation", "dev.vgpu/gpus=9", engine.BASE, "true"), text)
+    assert not slices(system)
+
+
+def test_an_image_that_asks_for_eight(docker: engine.Docker, system: OwnSystem, on_base: OnBase) -> None:
+    """Its ENV cannot be told from the user's -e: the bound holds for both, and the user can take the request away."""
+    image = on_base("greedy", "ENV VGPU=8")
+    refused(
+        docker,
+        docker.run(image, "true"),
+        "VGPU=8 is more than a container may ask for by environment (4): ask by --annotation dev.vgpu/gpus=8, or join"
+        " an administrator's slice by VGPU_SLICE",
+    )
+    assert docker.run("-e", "VGPU=", image, "true").returncode == 0
+    assert docker.run("-e", "VGPU=none", image, "true").returncode == 0
+    assert not slices(system)
+
+
+def test_two_containers_with_one_name(docker: engine.Docker, system: OwnSystem) -> None:
+    words = ("-e", "VGPU=0.25", "-e", "VGPU_NAME=same", engine.BASE)
+    first = docker.start_container(*words, "sleep", "600")
+    done = docker.run(*words, "true")
+    assert done.returncode == docker.REFUSED
+    assert first[:12] in done.stderr and "VGPU_SLICE=same" in done.stderr, done.stderr
+    assert [c.id for c in slices(system)["same"].containers] == [first]
+
+
+def test_no_such_slice_to_join(docker: engine.Docker, system: OwnSystem) -> None:
+    done = docker.run("-e", "VGPU_SLICE=nowhere", engine.BASE, "true")
+    assert done.returncode == docker.REFUSED
+    assert "nowhere" in done.stderr
+
+
+def test_no_daemon(docker: engine.Docker, podman: engine.Podman, engines_dir: Path) -> None:
+    """A clear line instead of a container without a limit; containers that ask for nothing need no daemon."""
+    socket = engines_dir / "nowhere" / "runtime.sock"
+    alone = engine.install_front(engines_dir / "alone", socket)
+    docker.runtimes["alone"] = alone
+    docker.reload()
+    done = docker.run(*HALF, engine.BASE, "true", runtime="alone")
+    assert done.returncode == docker.REFUSED
+    assert f"OCI runtime create failed: vgpud does not answer at {socket}" in done.stderr, done.stderr
+    assert docker.run(engine.BASE, "true", runtime="alone").returncode == 0
+    done = podman.run(*HALF, engine.BASE, "true", runtime=str(alone))
+    assert done.returncode == podman.REFUSED
+    assert str(socket) in done.stderr, done.stderr
+
+
+def test_a_daemon_that_is_being_restarted_is_waited_for(
+    docker: engine.Docker, system: OwnSystem, programs: Path
+) -> None:
+    assert system.daemon
+    system.daemon.kill()
+    words = docker.run_words(*HALF, *at(programs), engine.BASE, "/programs/view")
+    command = [engine.find("docker") or "docker", *words]
+    with subprocess.Popen(command, env=docker.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        time.sleep(0.3)  # so that it asks a daemon that is away
+        system.start_daemon()
+        out, err = run.communicate(timeout=60)
+    half_a_gpu_is_seen(view(subprocess.CompletedProcess(command, run.returncode, out, err)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--read-only",), ("--user", "1000"), ("--init",), ("--privileged",), ("--cap-drop=ALL",), ("--tmpfs", "/run")],
+    ids=" ".join,
+)
+def test_containers_of_other_shapes(docker: engine.Docker, programs: Path, options: tuple[str, ...]) -> None:
+    half_a_gpu_is_seen(view(docker.run(*HALF, *options, *at(programs), engine.BASE, "/programs/view")))
+
+
+@pytest.mark.parametrize(
+    "options", [("--uidmap", "0:100000:65536", "--gidmap", "0:100000:65536"), ("--read-only",), ("--user", "1000")]
+)
+def test_containers_of_other_shapes_on_podman(podman: engine.Podman, programs: Path, options: tuple[str, ...]) -> None:
+    half_a_gpu_is_seen(view(podman.run(*HALF, *options, *at(programs), engine.BASE, "/programs/view")))
+
+
+def test_an_image_without_a_shell(docker: engine.Docker, programs: Path, tmp_path: Path) -> None:
+    """Nothing but the program and what it is linked to."""
+    base = docker.run(engine.BASE, "sh", "-c", "cat /lib64/ld-linux-x86-64.so.2 | wc -c", runtime="runc")
+    assert base.returncode == 0, base.stderr
+    lines = [
+        f"FROM {engine.BASE} AS full",
+        "FROM scratch",
+        "COPY --from=full /lib64/ld-linux-x86-64.so.2 /lib64/",
+        "COPY --from=full /lib/x86_64-linux-gnu/libc.so.6 /lib/x86_64-linux-gnu/libdl.so.2 /lib/x86_64-linux-gnu/",
+        "COPY view /view",
+        "",
+    ]
+    image = docker.build("vgpu-test/no-shell", "\n".join(lines), {"view": programs / "view"})
+    half_a_gpu_is_seen(view(docker.run(*HALF, image, "/view")))
+
+
+def test_an_image_without_glibc_is_refused(docker: engine.Docker, system: OwnSystem, tmp_path: Path) -> None:
+    source, program = tmp_path / "said.c", tmp_path / "said"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run(["gcc", "-static", "-o", str(program), str(source)], check=True)
+    image = docker.build("vgpu-test/static", 'FROM scratch\nCOPY said /said\nCMD ["/said"]\n', {"said": program})
+    assert docker.run(image).returncode == 0
+    done = docker.run(*HALF, image)
+    assert done.returncode == docker.REFUSED
+    assert "glibc" in done.stderr, done.stderr
+    assert not slices(system)
+
+
+def test_an_image_with_its_own_preloads(docker: engine.Docker, programs: Path, tmp_path: Path) -> None:
+    """Both are loaded: ours, and the image's, which makes everybody uid 4242 here."""
+    source, library = tmp_path / "uid.c", tmp_path / "uid.so"
+    source.write_text("unsigned geteuid(void) { return 4242; }\nunsigned getuid(void) { return 4242; }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    lines = f"FROM {engine.BASE}\nCOPY uid.so /opt/uid.so\nRUN echo /opt/uid.so > /etc/ld.so.preload\n"
+    image = docker.build("vgpu-test/preloads", lines, {"uid.so": library})
+    done = docker.run(*HALF, *at(programs), image, "sh", "-c", "id -u; cat /etc/ld.so.preload")
+    assert done.stdout.splitlines() == ["4242", "/usr/lib/vgpu/libvgpu.so", "/opt/uid.so"], done
+    half_a_gpu_is_seen(view(docker.run(*HALF, *at(programs), image, "/programs/view")))
+
+
+def test_gpus_all_together_with_the_runtime(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    """NVIDIA's hook, which dockerd adds for --gpus, is taken out (here it would fail) and that is said."""
+    assert (
+        "the stand-in for NVIDIA's hook ran" in docker.run("--gpus", "all", engine.BASE, "true", runtime="runc").stderr
+    )
+    done = docker.run("--gpus", "all", *HALF, *at(programs), engine.BASE, "/programs/view")
+    half_a_gpu_is_seen(view(done))
+    assert any("--gpus" in message for message in events(system, "container.warning"))
+
+
+def test_gpus_all_without_a_request_is_refused(docker: engine.Docker) -> None:
+    """Whole devices past every slice are not what a user of this runtime can mean."""
+    done = docker.run("--gpus", "all", engine.BASE, "true")
+    assert done.returncode == docker.REFUSED
+    assert "VGPU=" in done.stderr, done.stderr
+
+
+def test_a_command_that_does_not_exist_leaves_nothing(either: Engine, system: OwnSystem) -> None:
+    done = either.run(*HALF, engine.BASE, "/no/such/command")
+    assert done.returncode == 127, done.stderr
+    until_free(system)
+
+
+def test_a_full_node_refuses_and_names_what_is_left(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    holders = [docker.start_container("-e", "VGPU=0.75", *at(programs), engine.BASE, "sleep", "600") for _ in range(2)]
+    refused(
+        docker,
+        docker.run("-e", "VGPU=0.5", engine.BASE, "true"),
+        "no device has min 0.5 and memory 2GiB left: device 0 has most, 0.25 and 1GiB; ask for less, lower the minimum"
+        " or remove a slice",
+    )
+    docker.cli("rm", "-f", *holders)
+    until_free(system)
+
+
+def test_a_stopped_container_has_no_slice_until_it_is_started(docker: engine.Docker, system: OwnSystem) -> None:
+    words = docker.run_words(*HALF, engine.BASE, "sleep", "600", remove=False)[1:]
+    container = docker.cli("create", *words).stdout.strip()
+    assert not slices(system)
+    docker.cli("start", container)
+    assert list(slices(system)) == [own_name(container)]
+    docker.cli("stop", "-t", "0", container)
+    until_free(system)

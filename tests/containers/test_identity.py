@@ -1,0 +1,79 @@
+"""Containers are known by what the kernel says of them, never by what they say; each has its own slice only."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from benchmarks import engine
+from vgpud import busylog
+from vgpud.cli.own_system import OwnSystem
+
+from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until, until_attached, view
+
+SECOND_NS = 1_000_000_000
+
+
+def test_another_containers_socket_is_refused(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    """Root in a container, with the other's socket at hand and a variable that points at it."""
+    other = docker.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    folder = Path(slices(system)[own_name(other)].attach_socket).parent
+    aim = ("-v", f"{folder}:/other", "-e", "VGPU_SOCKET=/other/attach.sock", "-e", "VGPU_MODE=closed")
+    done = docker.run("-e", "VGPU=0.25", *aim, *at(programs), engine.BASE, "/programs/view")
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert slices(system)[own_name(other)].processes == 0
+    until("the refusal", lambda: any(own_name(other) in text for text in events(system, "attach.refused")))
+
+
+def test_what_a_container_says_changes_nothing(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    container = docker.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    said = ("-e", "VGPU=2", "-e", "VGPU_MEM=8g", "-e", "VGPU_SLICE=other", "-e", "NVIDIA_VISIBLE_DEVICES=all")
+    half_a_gpu_is_seen(view(docker.cli("exec", *said, container, "/programs/view")))
+
+
+def test_any_user_of_the_container_may_use_its_slice(either: Engine, programs: Path) -> None:
+    container = either.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    for user in ("0", "1000", "65534"):
+        half_a_gpu_is_seen(view(either.cli("exec", "--user", user, container, "/programs/view")))
+
+
+def test_a_container_finds_its_own_socket_and_no_other(docker: engine.Docker, system: OwnSystem) -> None:
+    docker.start_container("-e", "VGPU=0.25", engine.BASE, "sleep", "600")
+    done = docker.run(*HALF, engine.BASE, "find", "/run/vgpu", "/run/vgpud", "-name", "*.sock")
+    assert done.stdout.split() == ["/run/vgpu/attach.sock"], done
+    done = docker.run(*HALF, engine.BASE, "sh", "-c", "touch /run/vgpu/x /usr/lib/vgpu/x; echo over")
+    assert done.stderr.count("Read-only file system") == 2 and done.stdout == "over\n", done
+
+
+def test_two_containers_see_what_each_was_given(either: Engine, programs: Path) -> None:
+    first = either.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    second = either.start_container("-e", "VGPU=0.25", "-e", "VGPU_MEM=2g", *at(programs), engine.BASE, "sleep", "600")
+    half_a_gpu_is_seen(view(either.cli("exec", first, "/programs/view")))
+    assert view(either.cli("exec", second, "/programs/view"))["nvml_bytes"] == [2 << 30]
+
+
+def test_shares_hold_and_move_live(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    """Wide bounds; the exact figures are a benchmark's."""
+    pids = []
+    names = []
+    for amount in ("0.25", "0.75"):
+        options = ("-e", f"VGPU={amount}", "-e", "VGPU_MEM=1g", *at(programs))
+        names.append(own_name(docker.start_container(*options, engine.BASE, "/programs/tenant")))
+        pids += until_attached(system, names[-1])
+    small, big = shares(system, pids)
+    assert 2 < big / small < 4.5
+    system.vgpu("slice", "set", names[1], "--gpus", "0.25")
+    system.vgpu("slice", "set", names[0], "--gpus", "0.75")
+    big, small = shares(system, pids)
+    assert 2 < big / small < 4.5
+
+
+def shares(system: OwnSystem, pids: list[int]) -> list[float]:
+    """What the first device's own log says that each process got of the next seconds."""
+    time.sleep(1)
+    begin_ns = time.monotonic_ns()
+    time.sleep(3)
+    end_ns = time.monotonic_ns()
+    time.sleep(0.3)  # the log is written behind the device's time
+    spans = busylog.read_busy_log(system.busy_log())
+    return [busylog.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]

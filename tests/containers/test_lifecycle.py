@@ -1,0 +1,168 @@
+"""Containers end in many ways, and daemons are restarted: the slice is released, or it is there again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from benchmarks import engine
+from vgpud.cli.own_system import OwnSystem, wait_for
+
+from .helpers import HALF, Engine, at, own_name, slices, until, until_attached, until_free
+
+
+def busy(made: Engine, system: OwnSystem, programs: Path, *options: str) -> tuple[str, int]:
+    """A container that keeps the device busy: (id, host pid)."""
+    container = made.start_container(*(options or HALF), *at(programs), engine.BASE, "/programs/tenant")
+    (pid,) = until_attached(system, own_name(container))
+    return container, pid
+
+
+def completed(made: Engine, container: str) -> int:
+    """How many kernels a container's `tenant` has run."""
+    lines = made.cli("logs", "--tail", "1", container).stdout.splitlines()
+    return int(json.loads(lines[-1])["completed"]) if lines else 0
+
+
+def until_it_computes(made: Engine, container: str) -> None:
+    before = completed(made, container)
+    wait_for(f"work of {container[:12]}", lambda: completed(made, container) > before, 60)
+
+
+def running(made: Engine, container: str) -> bool:
+    return made.cli("inspect", "-f", "{{.State.Running}}", container).stdout.strip() == "true"
+
+
+def test_kill_releases_the_slice(either: Engine, system: OwnSystem, programs: Path) -> None:
+    container, _pid = busy(either, system, programs)
+    either.cli("kill", container)
+    until_free(system)
+
+
+def test_restart_gives_the_slice_again(either: Engine, system: OwnSystem, programs: Path) -> None:
+    container, pid = busy(either, system, programs)
+    made = slices(system)[own_name(container)]
+    either.cli("restart", "-t", "0", container)
+    until("the new process", lambda: pid not in until_attached(system, own_name(container)))
+    again = slices(system)[own_name(container)]
+    assert again.spec == made.spec
+    assert [c.id for c in again.containers] == [container]
+    until_it_computes(either, container)
+
+
+def test_a_paused_container_keeps_its_slice_and_stops_nobody(
+    docker: engine.Docker, system: OwnSystem, programs: Path
+) -> None:
+    paused, _ = busy(docker, system, programs, "-e", "VGPU=0.5", "-e", "VGPU_MEM=1g")
+    other, _ = busy(docker, system, programs, "-e", "VGPU=0.25", "-e", "VGPU_MEM=1g")
+    until_it_computes(docker, paused)
+    docker.cli("pause", paused)
+    for _ in range(3):
+        until_it_computes(docker, other)
+    assert set(slices(system)) == {own_name(paused), own_name(other)}
+    docker.cli("unpause", paused)
+    until_it_computes(docker, paused)
+
+
+def test_out_of_memory_kill_releases_the_slice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    limits = ("--memory=96m", "--memory-swap=96m")
+    container = docker.start_container(
+        *HALF, *limits, *at(programs), engine.BASE, "/programs/hold", "4096", str(1 << 30)
+    )
+    docker.cli("wait", container)
+    assert docker.cli("inspect", "-f", "{{.State.OOMKilled}}", container).stdout.strip() == "true"
+    until_free(system)
+
+
+def test_several_processes_and_exec_are_one_slice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    both = "/programs/tenant & /programs/tenant & wait"
+    container = docker.start_container(*HALF, *at(programs), engine.BASE, "sh", "-c", both)
+    until_attached(system, own_name(container), 2)
+    docker.cli("exec", "-d", container, "/programs/tenant")
+    pids = until_attached(system, own_name(container), 3)
+    assert list(slices(system)) == [own_name(container)]
+    os.kill(pids[0], signal.SIGKILL)
+    until("two processes", lambda: slices(system)[own_name(container)].processes == 2)
+    docker.cli("kill", container)
+    until_free(system)
+
+
+def test_a_container_whose_programs_have_ended_keeps_its_slice(
+    docker: engine.Docker, system: OwnSystem, programs: Path
+) -> None:
+    """Its next program is to find the same slice: it ends with the container, not with its last process."""
+    container = docker.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    docker.cli("exec", container, "/programs/view")
+    until("no process", lambda: slices(system)[own_name(container)].processes == 0)
+    docker.cli("exec", container, "/programs/view")
+    assert list(slices(system)) == [own_name(container)]
+
+
+def test_containers_removed_without_notice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    """Neither shim nor runtime is there to say so: only the processes' end and the empty cgroup do."""
+    container, pid = busy(docker, system, programs)
+    shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    assert "containerd-shim" in Path(f"/proc/{shim}/cmdline").read_text()
+    os.kill(shim, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    until_free(system)
+    assert container
+
+
+def test_a_process_that_outlives_init_keeps_the_slice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    """With the host's pid namespace a container's programs go on when its first process has ended."""
+    script = "/programs/tenant & sleep 600"
+    container = docker.start_container(*HALF, "--pid=host", *at(programs), engine.BASE, "sh", "-c", script)
+    (tenant,) = until_attached(system, own_name(container))
+    shim = int(Path(f"/proc/{docker.pid(container)}/stat").read_text().rpartition(")")[2].split()[1])
+    init = docker.pid(container)
+    os.kill(shim, signal.SIGKILL)
+    os.kill(init, signal.SIGKILL)
+    until("the end of init", lambda: not Path(f"/proc/{init}").exists())
+    assert until_attached(system, own_name(container)) == [tenant]
+    os.kill(tenant, signal.SIGKILL)
+    until_free(system)
+
+
+def test_dockerd_restarts_and_nothing_stops(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    container, pid = busy(docker, system, programs)
+    until_it_computes(docker, container)
+    docker.stop_daemon(signal.SIGKILL)
+    assert until_attached(system, own_name(container)) == [pid]
+    docker.start()
+    assert running(docker, container) and docker.pid(container) == pid
+    until_it_computes(docker, container)
+    docker.cli("kill", container)
+    until_free(system)
+
+
+def test_kill_of_vgpud_under_load_stops_no_container(either: Engine, system: OwnSystem, programs: Path) -> None:
+    amounts = [("-e", "VGPU=0.25", "-e", "VGPU_MEM=1g"), ("-e", "VGPU=0.75", "-e", "VGPU_MEM=1g")]
+    pair = dict(busy(either, system, programs, *amount) for amount in amounts)
+    before = slices(system)
+    assert system.daemon
+    system.daemon.kill()
+    for container in pair:
+        until_it_computes(either, container)
+    system.start_daemon()
+    for container, pid in pair.items():
+        assert until_attached(system, own_name(container)) == [pid]
+        until_it_computes(either, container)
+    after = slices(system)
+    assert {name: item.uid for name, item in after.items()} == {name: item.uid for name, item in before.items()}
+    assert {c.id: c.pid for item in after.values() for c in item.containers} == {c: either.pid(c) for c in pair}
+    either.cli("rm", "-f", *pair)
+    until_free(system)
+
+
+def test_containers_that_end_while_vgpud_is_away_are_released(
+    docker: engine.Docker, system: OwnSystem, programs: Path
+) -> None:
+    container, _ = busy(docker, system, programs)
+    assert system.daemon
+    system.daemon.kill()
+    docker.cli("rm", "-f", container)
+    system.start_daemon()
+    until_free(system)
