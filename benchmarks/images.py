@@ -1,0 +1,86 @@
+"""The images of docker/Dockerfile built without a package index inside: wheels are fetched outside and copied in.
+
+Used by the container benchmark and the container tests, whose engines have no network. What a user types is in the
+Dockerfile's head; only the base image and the build arguments differ here.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import results
+from benchmarks.base_image import base_tar
+from benchmarks.engine import Docker, call, find
+
+#: what the base needs so that no step of the Dockerfile asks for packages, and the Python that it has then
+PACKAGES = ("python3", "python3-venv")
+PYTHON = "3.11"
+BASE = "vgpu-test/python"
+CIFAR = ("numpy>=1.26", "tinygrad>=0.11", "nvidia-cuda-nvrtc>=13.0")
+BUILD_TIMEOUT_S = 900.0
+
+
+class BuildError(RuntimeError):
+    """A wheel or an image cannot be had; the message ends with what pip or docker said last."""
+
+
+def context(folder: Path) -> Path:
+    """Copies what .dockerignore lets through into a folder, so that wheels can lie beside it. Returns the folder."""
+    lines = (results.ROOT / ".dockerignore").read_text().splitlines()
+    left_out = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
+    for name in [line[1:] for line in lines if line.startswith("!")]:
+        source, target = results.ROOT / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns(*left_out, "lib", "_shim.*", "*.whl"))
+        else:
+            shutil.copy2(source, target)
+    shutil.copy2(results.ROOT / ".dockerignore", folder)
+    return folder
+
+
+def add_wheels(folder: Path, requirements: Sequence[str]) -> None:
+    """Fetches wheels of these packages and all that they need into the context. Raises BuildError."""
+    words = ["download", "--only-binary=:all:", "--python-version", PYTHON, "-d", str(folder / "docker" / "wheels")]
+    _pip([*words, *requirements])
+
+
+def add_vgpud(folder: Path) -> None:
+    """Builds a wheel of this project from the context alone, and fetches what it needs. Raises BuildError."""
+    wheels = folder / "docker" / "wheels"
+    _pip(["wheel", "--no-deps", "--no-build-isolation", "-w", str(wheels), str(folder)])
+    (built,) = wheels.glob("vgpud-*.whl")
+    add_wheels(folder, [str(built)])
+
+
+def _pip(words: Sequence[str]) -> None:
+    command = [sys.executable, "-m", "pip", *words, "-q", "--disable-pip-version-check"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise BuildError(f"pip {words[0]}: {said[-1]}")
+
+
+def import_base(docker: Docker) -> str:
+    """Gives an engine the base image with Python. Raises ImageError where it cannot be made."""
+    return docker.import_base(base_tar(include=PACKAGES), BASE)
+
+
+def build(docker: Docker, folder: Path, target: str, base: str = BASE, **arguments: str) -> str:
+    """Builds a target of docker/Dockerfile from a context with wheels; returns the image's name. Raises BuildError."""
+    name = f"vgpu-test/{target}"
+    options: Mapping[str, str] = {"BASE": base, "PIP_NO_INDEX": "1", **arguments}
+    given = [word for key, value in options.items() for word in ("--build-arg", f"{key}={value}")]
+    dockerfile = str(folder / "docker" / "Dockerfile")
+    command = [find("docker") or "docker", "build", "--network=none", "-f", dockerfile, "--target", target]
+    # the old builder: it needs neither a network nor a plugin
+    env = {**docker.env, "DOCKER_BUILDKIT": "0"}
+    done = call([*command, *given, "-t", name, str(folder)], env, check=False, timeout_s=BUILD_TIMEOUT_S)
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip().splitlines()
+        raise BuildError(f"docker build --target {target}: " + " / ".join(line.strip() for line in said[-6:]))
+    return name
