@@ -1,0 +1,126 @@
+"""vgpu-runtime between a fake daemon and a fake low-level runtime, as it is shipped and built with sanitizers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
+#: the fake low-level runtime's exit status
+LOW_LEVEL_STATUS = 7
+#: a request as docker writes it
+CONFIG = b'{"process":{"env":["PATH=/bin","VGPU=0.5"]}}'
+PLAIN_CONFIG = b'{"process":{"env":["PATH=/bin","NOT_VGPU=1"]}}'
+
+
+@dataclass(slots=True)
+class Seen:
+    """How the low-level runtime was run."""
+
+    args: list[str] = field(default_factory=list)
+    env: list[str] = field(default_factory=list)
+    fds: dict[int, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Front:
+    """One installation of vgpu-runtime, with its configuration and low-level runtime."""
+
+    folder: Path
+    path: Path
+    low_level: Path
+    socket: Path
+    bundle: Path
+
+    def configure(self, *lines: str) -> None:
+        """Writes vgpu-runtime.conf."""
+        Path(f"{self.path}.conf").write_text("".join(f"{line}\n" for line in lines))
+
+    def seen(self) -> Seen | None:
+        """What the low-level runtime has noted; None: it did not run. Forgets it."""
+        notes = Path(f"{self.low_level}.seen")
+        if not notes.exists():
+            return None
+        seen = Seen()
+        for line in notes.read_text().splitlines():
+            key, _, value = line.partition(" ")
+            if key == "arg":
+                seen.args.append(value)
+            elif key == "env":
+                seen.env.append(value)
+            elif key == "fd":
+                number, _, target = value.partition("=")
+                seen.fds[int(number)] = target
+            elif key == "status":
+                name, _, text = value.partition(":")
+                seen.facts[name] = text.strip()
+            else:
+                seen.facts[key] = value
+        notes.unlink()
+        return seen
+
+    def write(self, config: bytes = CONFIG) -> Path:
+        """Writes the bundle's config.json."""
+        path = self.bundle / "config.json"
+        path.write_bytes(config)
+        return path
+
+    def call(self, *words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs vgpu-runtime with these arguments."""
+        command = [str(self.path), *(str(word) for word in words)]
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
+
+    def create(self, *words: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        """`create` of the bundle."""
+        return self.call(*words, "create", "--bundle", self.bundle, "c1", **options)
+
+    def hook(self, op: str, state: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return self.call("vgpu-hook", op, input=state, **options)
+
+
+def compile_c(out: Path, sources: Sequence[str], flags: Sequence[str] = ()) -> Path:
+    command = [os.environ.get("CC", "gcc"), *FLAGS, *flags, "-o", str(out), *sources]
+    subprocess.run(command, cwd=ROOT, check=True)
+    return out
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """The front in both builds, from the sources of now, and the fake low-level runtime."""
+    folder = tmp_path_factory.mktemp("front")
+    code = f"import build_shim, pathlib; build_shim.build_target('vgpu-runtime', pathlib.Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT / "shim", check=True)
+    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "shim" / "runtime").glob("*.c"))
+    return {
+        "shipped": folder / "vgpu-runtime",
+        "sanitized": compile_c(folder / "sanitized", sources, SANITIZE),
+        "low_level": compile_c(folder / "low_level", ["tests/runtime/lowlevel.c"]),
+    }
+
+
+@pytest.fixture(params=["shipped", "sanitized"])
+def front(request: pytest.FixtureRequest, programs: Mapping[str, Path]) -> Iterator[Front]:
+    """A fresh installation; a folder with a short name, since the daemon's socket lies in it."""
+    folder = Path(tempfile.mkdtemp(prefix="vgr-"))
+    folder.chmod(0o755)
+    made = Front(folder, folder / "vgpu-runtime", folder / "low", folder / "s", folder / "bundle")
+    made.bundle.mkdir()
+    shutil.copy2(programs[request.param], made.path)
+    shutil.copy2(programs["low_level"], made.low_level)
+    made.configure(f"socket = {made.socket}", f"runtime = {made.low_level}")
+    yield made
+    shutil.rmtree(folder, ignore_errors=True)
