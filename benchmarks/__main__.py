@@ -12,6 +12,7 @@ NAMES = (
     "memory_exact",
     "daemon_control",
     "daemon_restart",
+    "container_lifecycle",
     "clients",
     "shares",
 )
