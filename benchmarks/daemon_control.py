@@ -21,7 +21,8 @@ from benchmarks import harness, results
 from vgpud.cli.own_system import OwnSystem
 
 SLICE = "crowd"
-#: struct vg_attach_request (shim/vg_abi.h): magic, abi_version, bytes, resume, pid, device_count, program, devices[]
+#: struct vg_attach_request (shim/vg_abi.h): magic, abi_version, bytes, resume, library_copy, device_count, program,
+#: devices[]
 REQUEST = struct.Struct("<6I64s384x")
 MESSAGE = REQUEST.pack(0x55504756, 1, REQUEST.size, 0, 0, 0, b"bench")
 STATUS_AT = 12

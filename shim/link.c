@@ -74,7 +74,7 @@ static void fill_program(char *ret_name) {
 int vg_link_ask(bool resume, int *ret_socket_fd) {
   struct vg_attach_request request = {.magic = VG_ABI_MAGIC, .abi_version = VG_ABI_VERSION};
   request.bytes = sizeof request;
-  request.pid_claimed = (uint32_t)getpid();
+  request.library_copy = (uint32_t)((uintptr_t)&vg_session >> 4);
   fill_program(request.program);
   if (resume) {
     request.resume = VG_ATTACH_RESUME;

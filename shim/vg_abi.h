@@ -65,7 +65,7 @@ struct vg_attach_request {
   uint32_t abi_version;
   uint32_t bytes;        /* sizeof this structure */
   uint32_t resume;       /* VG_ATTACH_FRESH ..; RESUME: this process was attached before */
-  uint32_t pid_claimed;  /* for display only: identity comes from SO_PEERCRED */
+  uint32_t library_copy; /* which copy of the shim asks: dlmopen makes several, each with a life of its own */
   uint32_t device_count; /* entries of devices[] that are filled (re-attach) */
   char program[VG_NAME_BYTES];
   struct vg_attach_device devices[VG_DEVICES_MAX];

@@ -14,7 +14,7 @@ VERSION = 1
 LAYOUT = {
     "vg_attach_device": "24 uuid@0 held_bytes@16",
     "vg_attach_request": (
-        "472 magic@0 abi_version@4 bytes@8 resume@12 pid_claimed@16 device_count@20 program@24 devices@88"
+        "472 magic@0 abi_version@4 bytes@8 resume@12 library_copy@16 device_count@20 program@24 devices@88"
     ),
     "vg_slice_device": (
         "56 uuid@0 min_milli@16 max_milli@20 mem_min_bytes@24 mem_max_bytes@32 context_bytes@40 granule_bytes@48"

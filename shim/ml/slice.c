@@ -47,7 +47,6 @@ static int ask(struct vg_attach_reply *ret_reply, struct vg_attach_usage *ret_us
   struct vg_attach_request request = {.magic = VG_ABI_MAGIC, .abi_version = VG_ABI_VERSION};
   request.bytes = sizeof request;
   request.resume = VG_ATTACH_QUERY;
-  request.pid_claimed = (uint32_t)getpid();
   strncpy(request.program, program_invocation_short_name, VG_NAME_BYTES - 1);
   uint64_t deadline_ns = vg_prim_now_ns() + ANSWER_DEADLINE_NS;
   int fd;

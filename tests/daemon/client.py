@@ -18,7 +18,8 @@ FRESH, RESUME, QUERY, HOLD = range(4)
 OK, BAD_MESSAGE, BAD_VERSION, DENIED, FULL, NO_SLICE = range(6)
 DEVICES_MAX = 16
 PAGE = 4096
-#: vg_attach_request: magic, abi_version, bytes, resume, pid_claimed, device_count, program[64], devices[16]{uuid, held}
+#: vg_attach_request: magic, abi_version, bytes, resume, library_copy, device_count, program[64],
+#: devices[16]{uuid, held}
 REQUEST = struct.Struct("<6I64s" + "16sQ" * DEVICES_MAX)
 #: vg_attach_reply up to devices[]: magic, abi, bytes, status, mode, device_count, process_id, slice, node, text
 REPLY = struct.Struct("<6IQ64s64s256s")
@@ -28,11 +29,11 @@ REPLY_BYTES = REPLY.size + DEVICES_MAX * REPLY_DEVICE.size
 
 
 def request(kind: int = FRESH, program: str = "test", held: tuple[tuple[bytes, int], ...] = (), **lies: int) -> bytes:
-    """An attach message; `lies` replace header fields: magic, abi_version, bytes, device_count."""
+    """An attach message; `lies` replace header fields: magic, abi_version, bytes, library_copy.."""
     entries: list[bytes | int] = []
     for index in range(DEVICES_MAX):
         entries += held[index] if index < len(held) else (b"", 0)
-    head = {"magic": MAGIC, "abi_version": ABI_VERSION, "bytes": REQUEST.size, "kind": kind, "pid": 1}
+    head = {"magic": MAGIC, "abi_version": ABI_VERSION, "bytes": REQUEST.size, "kind": kind, "library_copy": 1}
     head = head | {"device_count": len(held)} | lies
     return REQUEST.pack(*head.values(), program.encode(), *entries)
 

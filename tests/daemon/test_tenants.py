@@ -442,6 +442,17 @@ def test_chatter_after_the_greeting_is_not_heard(node: Node) -> None:
     assert len(node.processes()) == 1
 
 
+def test_copies_of_the_shim_in_one_process_come_back_side_by_side(node: Node) -> None:
+    """dlmopen loads a second one: it resumes without ending the first one's life, and ends only its own old one."""
+    node.start()
+    node.create()
+    first = client.attach(node.socket(), client.request(client.RESUME, library_copy=1))
+    second = client.attach(node.socket(), client.request(client.RESUME, library_copy=2))
+    assert {p.process_id for p in node.processes()} == {first.process_id, second.process_id}
+    again = client.attach(node.socket(), client.request(client.RESUME, library_copy=2))
+    assert {p.process_id for p in node.processes()} == {first.process_id, again.process_id}
+
+
 def test_resumed_credit_is_counted_and_bounded(node: Node) -> None:
     node.start()
     node.create(milli=500, spec={"mem_min_bytes": 2 * GIB, "mem_max_bytes": 2 * GIB})

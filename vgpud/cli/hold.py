@@ -8,7 +8,6 @@ again. The messages are those of shim/vg_abi.h, packed by hand, as the command l
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import struct
 import threading
@@ -24,7 +23,7 @@ _NO_SLICE = 5  # VG_ATTACH_NO_SLICE
 _NAME_BYTES = 64
 _TEXT_BYTES = 256
 _DEVICES = 16
-#: struct vg_attach_request: magic, abi_version, bytes, resume, pid_claimed, device_count, program, devices[]
+#: struct vg_attach_request: magic, abi_version, bytes, resume, library_copy, device_count, program, devices[]
 _REQUEST = struct.Struct(f"=6I{_NAME_BYTES}s{_DEVICES * 24}x")
 #: struct vg_attach_reply up to its devices[]: magic, abi_version, bytes, status, mode, device_count, process_id,
 #: slice, node, text
@@ -36,7 +35,7 @@ _AGAIN_S = 0.5
 
 def request() -> bytes:
     """The message that asks to hold the slice."""
-    return _REQUEST.pack(_MAGIC, ABI_VERSION, _REQUEST.size, _HOLD, os.getpid(), 0, b"vgpu run")
+    return _REQUEST.pack(_MAGIC, ABI_VERSION, _REQUEST.size, _HOLD, 0, 0, b"vgpu run")
 
 
 def connect(path: str) -> socket.socket:

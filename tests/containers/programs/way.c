@@ -13,6 +13,7 @@
 
 struct driver {
   int (*init)(unsigned);
+  int (*count_of)(int *);
   int (*device_of)(int *, int);
   int (*total_of)(size_t *, int);
   int (*create)(void **, unsigned, int);
@@ -38,6 +39,7 @@ static void *open_it(const char *how, const char *file) {
 static struct driver functions(void *handle) {
   struct driver driver = {
       .init = dlsym(handle, "cuInit"),
+      .count_of = dlsym(handle, "cuDeviceGetCount"),
       .device_of = dlsym(handle, "cuDeviceGet"),
       .total_of = dlsym(handle, "cuDeviceTotalMem_v2"),
       .create = dlsym(handle, "cuCtxCreate_v2"),
@@ -56,12 +58,13 @@ static void look(const struct driver *driver, size_t bytes, const char *end) {
   size_t total = 0, left = 0, seen = 0;
   unsigned long long pointer;
   void *context;
-  int device, init = driver->init(0);
+  int count = 0, device, init = driver->init(0);
+  if (init == 0) init = driver->count_of(&count);
   if (init == 0) init = driver->device_of(&device, 0);
   if (init == 0) init = driver->create(&context, 0, device);
   if (init == 0) init = driver->total_of(&total, device);
   if (init == 0) init = driver->info(&left, &seen);
-  printf("{\"init\": %d, \"total\": %zu, \"info\": %zu", init, total, seen);
+  printf("{\"init\": %d, \"count\": %d, \"total\": %zu, \"info\": %zu, \"free\": %zu", init, count, total, seen, left);
   if (init == 0) printf(", \"alloc\": %d", driver->allocate(&pointer, bytes));
   printf("}%s", end);
 }
