@@ -51,10 +51,11 @@ def _runtime_options(function: F) -> F:
 
 def _run(settings: Settings, engine: str, root: Path, dry_run: bool, prefix: Path | None = None, **wish: Any) -> None:
     from vgpud.cli.output import say
-    from vgpud.setup.engines import PLANS, Wish
+    from vgpud.setup.engines import NEXT, Wish, plan_engine
     from vgpud.setup.site import Site
 
-    plan = PLANS[engine](Site(root.resolve(), prefix), Wish(**wish))
+    site = Site(root.resolve(), prefix)
+    plan = plan_engine(engine, site, Wish(**wish))
     if not dry_run:
         plan.apply(say)
     _show(settings, engine, plan, dry_run, wish["undo"])
@@ -63,9 +64,7 @@ def _run(settings: Settings, engine: str, root: Path, dry_run: bool, prefix: Pat
     if not plan.changes:
         say(f"{engine}: nothing to {'undo' if wish['undo'] else 'do'}")
     elif not dry_run and not wish["undo"]:
-        from vgpud.setup.engines import NEXT
-
-        say(NEXT[engine])
+        say(NEXT[engine].format(front=site.front))
 
 
 def _show(settings: Settings, engine: str, plan: Any, dry_run: bool, undo: bool) -> None:
@@ -106,3 +105,35 @@ def docker(settings: Settings, /, **options: Any) -> None:
     The file stays as it is otherwise; a copy of it is kept beside. Containers go on running.
     """
     _run(settings, "docker", **options)
+
+
+@setup.command("podman", short_help="Register the runtime in a drop-in of containers.conf.")
+@_common
+@_runtime_options
+@pass_settings
+def podman(settings: Settings, /, **options: Any) -> None:
+    """Register the runtime `vgpu` in containers.conf.d/vgpu.conf: of the system as root, else your own.
+
+    As another user than root everything lies in your home directory (~/.local/lib/vgpu, ~/.config/containers).
+    """
+    _run(settings, "podman", **options)
+
+
+@setup.command("containerd", short_help="Register the runtime in containerd's config.toml.")
+@_common
+@_runtime_options
+@pass_settings
+def containerd(settings: Settings, /, **options: Any) -> None:
+    """Register the runtime `vgpu` for Kubernetes in containerd's config.toml (version 2 or 3).
+
+    containerd reads the file when it starts; restarting it is left to you. Containers go on running.
+    """
+    _run(settings, "containerd", **options)
+
+
+@setup.command("systemd", short_help="Install the unit vgpud.service.")
+@_common
+@pass_settings
+def systemd(settings: Settings, /, **options: Any) -> None:
+    """Install the unit vgpud.service for the vgpud beside this vgpu; `systemctl enable --now vgpud` starts it."""
+    _run(settings, "systemd", **options)

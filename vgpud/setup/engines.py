@@ -5,15 +5,23 @@ Setting up: first the files that the engine will call, then its configuration. U
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from vgpud.errors import DeniedError
-from vgpud.setup import docker, dockerd
+from vgpud.setup import containerd, docker, dockerd, podman, systemd
 from vgpud.setup.install import plan_install, plan_remove
 from vgpud.setup.plan import Plan
 from vgpud.setup.site import Site
+
+#: engine -> what to type after setting up
+NEXT = {
+    "docker": "next: docker run --runtime=vgpu -e VGPU=0.5 IMAGE",
+    "podman": "next: podman --runtime vgpu run -e VGPU=0.5 IMAGE",
+    "containerd": "next: a RuntimeClass with handler vgpu, or nerdctl run --runtime {front} -e VGPU=0.5 IMAGE",
+    "systemd": "next: systemctl enable --now vgpud",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,35 +36,47 @@ class Wish:
 
 
 def known_files(site: Site) -> Iterator[tuple[str, Path]]:
-    """(engine, configuration file) of every engine that may name our runtime: usual places, and those that run now."""
+    """(engine, configuration file) of every engine that may name our runtime: usual places, and dockerds that run."""
+    yield "podman", podman.drop_in(site)
+    if site.for_user:
+        return
     yield "docker", dockerd.DEFAULT_CONFIG
+    yield "containerd", containerd.DEFAULT_CONFIG
     if not site.mounted:
         yield from (("docker", one.config) for one in dockerd.all_dockerds())
 
 
-def plan_docker(site: Site, wish: Wish) -> Plan:
-    """`vgpu setup docker`. Raises SetupError, DeniedError."""
-    _system_only(site, "docker")
-    config = docker.config_file(site, wish.config)
-    if wish.undo:
-        return _undo(site, "docker", docker.plan_undo(site, config), config)
-    plan = plan_install(site, "docker", wish.socket, wish.runtime)
-    plan += docker.plan_setup(site, config, wish.as_default)
-    return plan
-
-
-def _undo(site: Site, engine: str, plan: Plan, config: Path) -> Plan:
-    """The engine's plan, and the libraries' where nobody else names them."""
-    others = [(name, path) for name, path in known_files(site) if path != config]
-    plan += plan_remove(site, engine, others)
-    return plan
-
-
-def _system_only(site: Site, engine: str) -> None:
-    if site.for_user:
+def plan_engine(engine: str, site: Site, wish: Wish) -> Plan:
+    """What `vgpu setup ENGINE` changes. Raises SetupError, DeniedError before anything is changed."""
+    if engine != "podman" and site.for_user:
         raise DeniedError(f"setting up {engine} changes the system: run `sudo vgpu setup {engine}`")
+    if engine == "systemd":
+        return systemd.plan_undo(site) if wish.undo else systemd.plan_setup(site)
+    config = _config_file(engine, site, wish)
+    if wish.undo:
+        plan = _plan_undo(engine, site, config)
+        others = [(name, path) for name, path in known_files(site) if path != config]
+        plan += plan_remove(site, engine, others)
+        return plan
+    plan = plan_install(site, engine, wish.socket, wish.runtime)
+    plan += _plan_setup(engine, site, config, wish.as_default)
+    return plan
 
 
-PLANS: dict[str, Callable[[Site, Wish], Plan]] = {"docker": plan_docker}
-#: what to type after setting up
-NEXT = {"docker": "next: docker run --runtime=vgpu -e VGPU=0.5 IMAGE"}
+def _config_file(engine: str, site: Site, wish: Wish) -> Path:
+    if engine == "docker":
+        return docker.config_file(site, wish.config)
+    usual = podman.drop_in(site) if engine == "podman" else containerd.DEFAULT_CONFIG
+    return wish.config.absolute() if wish.config else usual
+
+
+def _plan_setup(engine: str, site: Site, config: Path, as_default: bool) -> Plan:
+    if engine == "docker":
+        return docker.plan_setup(site, config, as_default)
+    return podman.plan_setup(site, config) if engine == "podman" else containerd.plan_setup(site, config)
+
+
+def _plan_undo(engine: str, site: Site, config: Path) -> Plan:
+    if engine == "docker":
+        return docker.plan_undo(site, config)
+    return podman.plan_undo(site, config) if engine == "podman" else containerd.plan_undo(site, config)
