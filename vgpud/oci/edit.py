@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from vgpud.oci.request import RequestError
 
 Config = dict[str, Any]
+_STRANGE = ": the engine wrote something else than OCI 1.x"
 
 #: where things lie in a container
 ATTACH_AT = "/run/vgpu"
@@ -26,32 +27,45 @@ _STAGES = ("prestart", "createRuntime", "createContainer", "startContainer", "po
 
 _NVIDIA_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "oci-nvidia-hook", "nvidia-container-cli")
 _GPU_NODE = re.compile(r"/dev/nvidia\d+")
-_GPU_MAJOR = 195  # nvidia-frontend: nvidia0..254, nvidia-modeset, nvidiactl
-_GPU_MINORS = range(254)
+_GPU_MAJOR = 195  # nvidia0 and so on (Documentation/admin-guide/devices.txt)
 
 
-def parts(config: Config, *path: str) -> Config:
-    """The object at a path of the configuration, made where it is missing. Raises RequestError for another type."""
+def parts(config: Config, *path: str, make: bool = False) -> Config:
+    """The object at a path of the configuration; an empty one where it is missing, put there if `make`.
+
+    Raises RequestError for another type.
+    """
     here = config
     for name in path:
-        if here.get(name) is None:
-            here[name] = {}
-        here = here[name]
-        if not isinstance(here, dict):
-            raise RequestError(
-                f"config.json: {'.'.join(path)} is no object: the engine wrote something else than OCI 1.x"
-            )
+        below = here.get(name)
+        if below is None:
+            below = {}
+            if make:
+                here[name] = below
+        if not isinstance(below, dict):
+            raise RequestError(f"config.json: {'.'.join(path)} is no object{_STRANGE}")
+        here = below
     return here
 
 
-def entries(config: Config, *path: str) -> list[Any]:
-    """The array at a path of the configuration, made where it is missing. Raises RequestError for another type."""
-    holder = parts(config, *path[:-1])
-    if holder.get(path[-1]) is None:
-        holder[path[-1]] = []
-    found = holder[path[-1]]
+def entries(config: Config, *path: str, make: bool = False) -> list[Any]:
+    """The array at a path of the configuration; as parts()."""
+    holder = parts(config, *path[:-1], make=make)
+    found = holder.get(path[-1])
+    if found is None:
+        found = []
+        if make:
+            holder[path[-1]] = found
     if not isinstance(found, list):
-        raise RequestError(f"config.json: {'.'.join(path)} is no array: the engine wrote something else than OCI 1.x")
+        raise RequestError(f"config.json: {'.'.join(path)} is no array{_STRANGE}")
+    return found
+
+
+def objects(config: Config, *path: str, make: bool = False) -> list[Config]:
+    """The array of objects at a path; as parts()."""
+    found = entries(config, *path, make=make)
+    if not all(isinstance(entry, dict) for entry in found):
+        raise RequestError(f"config.json: {'.'.join(path)} holds something that is no object{_STRANGE}")
     return found
 
 
@@ -66,7 +80,7 @@ def environment(config: Config) -> dict[str, str]:
 
 def set_environment(config: Config, values: Mapping[str, str]) -> None:
     """Sets variables, each once and in its place."""
-    env = entries(config, "process", "env")
+    env = entries(config, "process", "env", make=True)
     for name, value in values.items():
         places = [i for i, entry in enumerate(env) if str(entry).partition("=")[0] == name]
         for i in reversed(places[1:]):
@@ -91,10 +105,23 @@ def bind(source: str, destination: str, *, executable: bool = True) -> Config:
     }
 
 
+def put_mount(config: Config, mount: Config) -> None:
+    """Adds a mount, in the place of one with the same destination."""
+    mounts = objects(config, "mounts", make=True)
+    place = posixpath.normpath(str(mount["destination"]))
+    same = [i for i, m in enumerate(mounts) if posixpath.normpath(str(m.get("destination"))) == place]
+    if same:
+        mounts[same[0]] = mount
+    else:
+        mounts.append(mount)
+    for i in reversed(same[1:]):
+        del mounts[i]
+
+
 def remove_mounts(config: Config, destinations: Iterable[str], below: Iterable[str]) -> None:
     """Takes out mounts on these destinations, and mounts of what lies in one of these directories of the host."""
     wanted, folders = set(destinations), tuple(f"{folder}/" for folder in below)
-    mounts = entries(config, "mounts")
+    mounts = objects(config, "mounts")
     mounts[:] = [m for m in mounts if not _is_mount_of(m, wanted, folders)]
 
 
@@ -113,14 +140,14 @@ def add_hooks(config: Config, front: str) -> None:
         {"path": front, "args": [posixpath.basename(front), HOOK_WORD, word], "timeout": _HOOK_SECONDS}
         for word in ("started", "stopped")
     )
-    entries(config, "hooks", "createRuntime").insert(0, started)
-    entries(config, "hooks", "poststop").append(stopped)
+    objects(config, "hooks", "createRuntime", make=True).insert(0, started)
+    objects(config, "hooks", "poststop", make=True).append(stopped)
 
 
-def _hooks(config: Config) -> Iterator[tuple[str, list[Any]]]:
-    hooks = config.get("hooks")
-    if isinstance(hooks, dict):
-        yield from ((stage, hooks[stage]) for stage in _STAGES if isinstance(hooks.get(stage), list))
+def _hooks(config: Config) -> Iterator[tuple[str, list[Config]]]:
+    """(stage, its hooks), for the stages that are there."""
+    hooks = parts(config, "hooks")
+    yield from ((stage, objects(config, "hooks", stage)) for stage in _STAGES if hooks.get(stage))
 
 
 def remove_our_hooks(config: Config) -> None:
@@ -135,6 +162,12 @@ def _is_nvidia_hook(hook: Config) -> bool:
     """NVIDIA's own hook, which brings whole GPUs and mounts the driver after us; not its helpers of CDI files."""
     names = [posixpath.basename(str(name)) for name in [hook.get("path"), *(hook.get("args") or [])[:1]]]
     return any(name == known or name.startswith(f"{known}.") for name in names for known in _NVIDIA_HOOKS)
+
+
+def made_links(config: Config) -> set[str]:
+    """The symlinks that hooks of NVIDIA's CDI files will make (`create-symlinks --link TARGET::LINK`)."""
+    words = [str(arg) for _, hooks in _hooks(config) for hook in hooks for arg in hook.get("args") or []]
+    return {posixpath.normpath(word.split("::", 1)[1]) for word in words if "::" in word}
 
 
 def nvidia_hooks(config: Config) -> list[str]:
@@ -157,17 +190,14 @@ def remove_nvidia_hooks(config: Config) -> list[str]:
 
 def gpu_nodes(config: Config) -> list[str]:
     """The GPUs' device nodes that the configuration has, as nodes or as mounts."""
-    linux = config.get("linux")
-    nodes = (linux.get("devices") or []) if isinstance(linux, dict) else []
-    places = [str(n.get("path")) for n in nodes] + [str(m.get("destination")) for m in config.get("mounts") or []]
+    places = [str(node.get("path")) for node in objects(config, "linux", "devices")]
+    places += [posixpath.normpath(str(mount.get("destination"))) for mount in objects(config, "mounts")]
     return [place for place in places if _GPU_NODE.fullmatch(place)]
 
 
 def is_privileged(config: Config) -> bool:
     """Every device is allowed: such a container has all nodes of the machine without having asked for one."""
-    linux = config.get("linux")
-    resources = linux.get("resources") if isinstance(linux, dict) else None
-    rules = (resources.get("devices") or []) if isinstance(resources, dict) else []
+    rules = objects(config, "linux", "resources", "devices")
     return bool(rules) and _allows_everything(rules[-1])
 
 
@@ -176,26 +206,29 @@ def _allows_everything(rule: Config) -> bool:
     return bool(rule.get("allow")) and anything
 
 
-def remove_gpu_nodes(config: Config, keep: Sequence[str]) -> list[str]:
-    """Takes out GPUs' device nodes other than `keep`, with the rules that allow them; the paths that are gone."""
+def remove_gpu_nodes(config: Config, keep: Collection[str]) -> list[str]:
+    """Takes out GPUs' device nodes other than `keep`, and the rules that allow them or all GPUs; what is gone."""
     gone = sorted({path for path in gpu_nodes(config) if path not in keep})
-    if gone:
-        mounts = entries(config, "mounts")
-        mounts[:] = [m for m in mounts if str(m.get("destination")) not in gone]
-        nodes = entries(config, "linux", "devices")
-        numbers = {(n.get("major"), n.get("minor")) for n in nodes if n.get("path") in gone}
-        nodes[:] = [n for n in nodes if n.get("path") not in gone]
-        rules = entries(config, "linux", "resources", "devices")
-        rules[:] = [r for r in rules if not (r.get("allow") and (r.get("major"), r.get("minor")) in numbers)]
+    mounts = objects(config, "mounts")
+    mounts[:] = [m for m in mounts if posixpath.normpath(str(m.get("destination"))) not in gone]
+    nodes = objects(config, "linux", "devices")
+    numbers = {(n.get("major"), n.get("minor")) for n in nodes if n.get("path") in gone}
+    numbers |= {(_GPU_MAJOR, None), (_GPU_MAJOR, -1)}
+    nodes[:] = [n for n in nodes if n.get("path") not in gone]
+    rules = objects(config, "linux", "resources", "devices")
+    fitting = [r for r in rules if not (r.get("allow") and (r.get("major"), r.get("minor")) in numbers)]
+    if any(r.get("major") == _GPU_MAJOR and r.get("minor") in (None, -1) for r in rules if r not in fitting):
+        gone.append(f"the cgroup rule for all GPUs (c {_GPU_MAJOR}:*)")
+    rules[:] = fitting
     return gone
 
 
 def add_node(config: Config, node: Config, access: str) -> None:
     """Adds a device node and the cgroup rule for it, in the place of one with the same path."""
-    nodes = entries(config, "linux", "devices")
+    nodes = objects(config, "linux", "devices", make=True)
     nodes[:] = [n for n in nodes if n.get("path") != node["path"]]
     nodes.append(node)
-    rules = entries(config, "linux", "resources", "devices")
+    rules = objects(config, "linux", "resources", "devices", make=True)
     rule = {"allow": True, "type": node["type"], "major": node["major"], "minor": node["minor"], "access": access}
     if rule not in rules:
         rules.append(rule)

@@ -1,18 +1,32 @@
 """NVIDIA's CDI specification of this host: device nodes, driver files, hooks and variables for a slice's devices.
 
-Written by `nvidia-ctk cdi generate` as YAML or JSON (CDI specification 0.3 to 1.x). Files are read through the runtime's
-own view of the host, and parsed again only when they have changed.
+Written by `nvidia-ctk cdi generate` as YAML or JSON (CDI specification, 0.3 to 1.x: SPEC.md). The files are the
+administrator's; they are read through the runtime's own view of the host, and parsed again only when they have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import posixpath
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
+
 from vgpud.oci import edit
 from vgpud.oci.edit import Config
-from vgpud.oci.rootfs import Root
+from vgpud.oci.request import RequestError
+from vgpud.oci.rootfs import Found, Root
+
+KIND = "nvidia.com/gpu"
+SPEC_BYTES_MAX = 4 << 20
+_CACHED_MAX = 64
+_MEND = "run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` again"
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where PyYAML has libyaml
 
 
 @dataclass(slots=True)
@@ -27,11 +41,173 @@ class Edits:
     warnings: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Spec:
+    path: str
+    common: Config
+    devices: Mapping[str, Config]  # name -> containerEdits
+
+
+#: by (path, file system, inode, size, time of change): the specification, or what is wrong with it
+_parsed: dict[tuple[str, int, int, int, int], _Spec | str | None] = {}
+
+
 def edits_for(uuids: Sequence[str], indices: Sequence[int], directories: Sequence[str], host: Root) -> Edits:
-    raise AssertionError
+    """The edits for these devices: common ones of each file once, then each device's. Raises RequestError."""
+    edits = Edits()
+    specs = list(_specs(directories, host, edits.warnings))
+    chosen = _choose(uuids, indices, specs, directories, edits.warnings)
+    for spec in dict.fromkeys(spec.path for spec, _ in chosen):
+        _gather(edits, next(s.common for s, _ in chosen if s.path == spec), spec, host)
+        for owner, name in chosen:
+            if owner.path == spec:
+                _gather(edits, owner.devices[name], spec, host)
+    return edits
+
+
+def _specs(directories: Sequence[str], host: Root, warnings: list[str]) -> Iterator[_Spec]:
+    """NVIDIA's specifications, the most important first: later directories and later names win."""
+    for directory in reversed(directories):
+        for name in reversed(host.names(directory)):
+            if not name.endswith((".json", ".yaml", ".yml")):
+                continue
+            path = posixpath.join(directory, name)
+            found = host.find(path)
+            spec = _cached(path, found, host) if found and found.is_file else None
+            if isinstance(spec, str):
+                warnings.append(f"{path} is left out: {spec}")
+            elif spec is not None:
+                yield spec
+
+
+def _cached(path: str, found: Found, host: Root) -> _Spec | str | None:
+    status = found.status
+    key = (path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+    if key not in _parsed:
+        if len(_parsed) >= _CACHED_MAX:
+            _parsed.clear()
+        _parsed[key] = _parse(path, host.read(path, SPEC_BYTES_MAX + 1) or b"")
+    return _parsed[key]
+
+
+def _parse(path: str, data: bytes) -> _Spec | str | None:
+    """The specification; None when it is another vendor's; a text when it cannot be used."""
+    if len(data) > SPEC_BYTES_MAX:
+        return f"larger than {SPEC_BYTES_MAX >> 20} MiB"
+    try:
+        content = json.loads(data) if path.endswith(".json") else yaml.load(data, _Loader)
+        if content.get("kind") != KIND:
+            return None
+        devices = {str(d["name"]): _mapping(d.get("containerEdits")) for d in content.get("devices") or []}
+        return _Spec(path, _mapping(content.get("containerEdits")), devices)
+    except (ValueError, RecursionError, yaml.YAMLError, AttributeError, KeyError, TypeError) as error:
+        return f"it is no CDI specification ({' '.join(str(error).split())})"
+
+
+def _mapping(value: Any) -> Config:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError(f"containerEdits is {value!r}, not an object")
+    return value
+
+
+def _choose(
+    uuids: Sequence[str],
+    indices: Sequence[int],
+    specs: Sequence[_Spec],
+    directories: Sequence[str],
+    problems: list[str],
+) -> list[tuple[_Spec, str]]:
+    """(specification, name of the device in it) for each device."""
+    chosen = [_named(specs, uuid, index) for uuid, index in zip(uuids, indices, strict=True)]
+    missing = [uuid for uuid, found in zip(uuids, chosen, strict=True) if found is None]
+    if not missing:
+        return [found for found in chosen if found is not None]
+    whole = next((spec for spec in specs if "all" in spec.devices), None)
+    if whole is not None and len(_gpu_paths(whole.devices["all"]) | _gpu_paths(whole.common)) == len(uuids):
+        return [(whole, "all")]
+    where = ", ".join(directories) or "no directory"
+    text = f"no CDI specification of {KIND} in {where} names {missing[0]}"
+    reason = f" ({'; '.join(problems)})" if problems else ""
+    raise RequestError(f"{text}{reason}: {_MEND}, with --device-name-strategy=uuid if it names only `all`")
+
+
+def _named(specs: Sequence[_Spec], uuid: str, index: int) -> tuple[_Spec, str] | None:
+    """By UUID before index, since an index changes its meaning with every card that comes or goes."""
+    for name in (uuid, str(index), f"gpu{index}"):
+        for spec in specs:
+            if name in spec.devices:
+                return spec, name
+    return None
+
+
+def _gpu_paths(edits: Config) -> set[str]:
+    nodes = edits.get("deviceNodes") or []
+    return {str(n.get("path")) for n in nodes if re.fullmatch(r"/dev/nvidia\d+", str(n.get("path")))}
+
+
+def _gather(edits: Edits, part: Config, path: str, host: Root) -> None:
+    """Adds one containerEdits object. Raises RequestError when it names what is not on this host."""
+    try:
+        edits.env += [str(entry) for entry in part.get("env") or []]
+        edits.nodes += [_node(node, path, host) for node in part.get("deviceNodes") or []]
+        edits.mounts += [_mount(mount, path, host) for mount in part.get("mounts") or []]
+        edits.hooks += [_hook(hook) for hook in part.get("hooks") or []]
+        edits.gids += [int(gid) for gid in part.get("additionalGids") or []]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        text = f"{path} holds containerEdits that cannot be read ({type(error).__name__}: {error})"
+        raise RequestError(f"{text}: {_MEND}") from error
+
+
+def _node(node: Config, path: str, host: Root) -> tuple[Config, str]:
+    """A node of config.json; type and numbers that are not given are the host's."""
+    kind, major, minor = node.get("type"), node.get("major"), node.get("minor")
+    if not kind or major is None or minor is None:
+        source = str(node.get("hostPath") or node["path"])
+        found = host.find(source)
+        if found is None or not (stat.S_ISCHR(found.status.st_mode) or stat.S_ISBLK(found.status.st_mode)):
+            raise RequestError(f"{path} names the device {source}, which is not there: load the driver, or {_MEND}")
+        device = found.status.st_rdev
+        numbers = os.major(device), os.minor(device)
+        kind = kind or ("c" if stat.S_ISCHR(found.status.st_mode) else "b")
+        major, minor = (given if given is not None else own for given, own in zip((major, minor), numbers, strict=True))
+    made: Config = {"path": str(node["path"]), "type": kind, "major": int(major), "minor": int(minor)}
+    made |= {key: int(node[key]) for key in ("fileMode", "uid", "gid") if node.get(key) is not None}
+    return made, str(node.get("permissions") or "rwm")
+
+
+def _mount(mount: Config, path: str, host: Root) -> Config:
+    source, options = str(mount["hostPath"]), [str(option) for option in mount.get("options") or []]
+    kind = str(mount.get("type") or "bind")
+    if kind == "bind" and not {"bind", "rbind"} & set(options):
+        options.append("rbind")
+    if kind == "bind" and host.find(source) is None:
+        raise RequestError(f"{path} names {source}, which is not there (another driver version?): {_MEND}")
+    return {"destination": str(mount["containerPath"]), "type": kind, "source": source, "options": options}
+
+
+def _hook(hook: Config) -> tuple[str, Config]:
+    made: Config = {"path": str(hook["path"])}
+    for key in ("args", "env", "timeout"):
+        if hook.get(key):
+            made[key] = hook[key]
+    return str(hook["hookName"]), made
 
 
 def apply(edits: Edits, config: Config) -> None:
     """Puts the edits into a configuration; what is there already is replaced, not doubled."""
+    edit.set_environment(config, dict(entry.split("=", 1) for entry in edits.env if "=" in entry))
+    user = edit.parts(config, "process", "user")
     for node, access in edits.nodes:
-        edit.add_node(config, node, access)
+        owner = {key: user[key] for key in ("uid", "gid") if user.get(key) and key not in node}
+        edit.add_node(config, node | owner, access)
+    for mount in edits.mounts:
+        edit.put_mount(config, mount)
+    for stage, hook in edits.hooks:
+        hooks = edit.objects(config, "hooks", stage, make=True)
+        if hook not in hooks:
+            hooks.append(hook)
+    if edits.gids:
+        gids = edit.entries(config, "process", "user", "additionalGids", make=True)
+        gids += [gid for gid in dict.fromkeys(edits.gids) if gid not in gids]

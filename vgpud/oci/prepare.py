@@ -84,6 +84,8 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
     machine = platform.machine()
     warnings: list[str] = []
     _undo(config, plan)
+    for hook in edit.remove_nvidia_hooks(config):
+        warnings.append(f"took out the hook {hook}, which brings whole GPUs: leave --gpus and --runtime=nvidia away")
     with Root.at(peer_root) as host:
         edits = (
             nvidia_cdi.Edits() if plan.sim_dir else nvidia_cdi.edits_for(plan.uuids, plan.indices, plan.cdi_dirs, host)
@@ -93,15 +95,12 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
             warnings.append(f"took out {', '.join(gone)}: the container gets the devices of its slice")
         nvidia_cdi.apply(edits, config)
         warnings += edits.warnings
-        root_path = posixpath.join(bundle, str(edit.parts(config, "root").get("path") or "rootfs"))
-        with _root(host, root_path) as root, View(root, host, edit.entries(config, "mounts")) as view:
-            mounts = _driver_mounts(config, view, plan, machine, warnings)
-            preload = _preload(view, plan, warnings)
-    fixed = [edit.bind(str(plan.attach_dir), edit.ATTACH_AT, executable=False)]
-    fixed.append(edit.bind(str(plan.tree), libtree.MOUNTED_AT))
-    if plan.sim_dir:
-        fixed.append(edit.bind(plan.sim_dir, edit.SIM_AT, executable=False))
-    edit.entries(config, "mounts").extend([*fixed, *mounts, *preload])
+        root_path = posixpath.join(bundle, _root_path(config))
+        with _root(host, root_path) as root, View(root, host, edit.objects(config, "mounts")) as view:
+            mounts = _fixed_mounts(view, plan)
+            mounts += _driver_mounts(config, view, plan, machine, warnings)
+            mounts += _preload(view, plan, warnings)
+    edit.objects(config, "mounts", make=True).extend(mounts)
     edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids)})
     edit.add_hooks(config, plan.front)
     return Prepared(json.dumps(config, separators=(",", ":")).encode(), tuple(dict.fromkeys(warnings)))
@@ -114,6 +113,13 @@ def _undo(config: Config, plan: Plan) -> None:
     edit.remove_mounts(config, fixed, below=(str(plan.tree.parent), str(plan.scratch)))
 
 
+def _root_path(config: Config) -> str:
+    path = edit.parts(config, "root").get("path")
+    if not isinstance(path, str) or not path:
+        raise RequestError("config.json names no root.path: the engine wrote something else than OCI 1.x")
+    return path
+
+
 def _root(host: Root, path: str) -> Root:
     try:
         return host.below(path)
@@ -123,18 +129,36 @@ def _root(host: Root, path: str) -> Root:
         ) from error
 
 
+def _fixed_mounts(view: View, plan: Plan) -> list[Config]:
+    """The slice's directory, the library tree, the simulated device's directory. Raises RequestError."""
+    mounts = [edit.bind(str(plan.attach_dir), edit.ATTACH_AT, executable=False)]
+    mounts.append(edit.bind(str(plan.tree), libtree.MOUNTED_AT))
+    if plan.sim_dir:
+        mounts.append(edit.bind(plan.sim_dir, edit.SIM_AT, executable=False))
+    for mount in mounts:
+        spot = view.look(mount["destination"])
+        if spot.shared:
+            text = f"{spot.path} lies in a volume with shared propagation, where our mount would show outside"
+            raise RequestError(f"{text}: mount that volume private or elsewhere")
+        if spot.found is None and spot.root is not None and not spot.creatable:
+            text = f"the container's root is a read-only file system and has no directory {spot.path} to mount on"
+            raise RequestError(f"{text}: make the directory in the image, or give the root a writable layer")
+    return mounts
+
+
 def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warnings: list[str]) -> list[Config]:
     """Our libraries over every driver file of the container, and where programs look for one when there is none."""
     home = search.loader_directory(view, machine)
     files = {f.path: f for f in search.driver_files(view, edit.environment(config), machine, warnings)}
-    for mount in edit.entries(config, "mounts"):
+    for mount in edit.objects(config, "mounts"):
         spot = view.look(str(mount.get("destination") or "/"))
         library = search.library_for(str(mount.get("destination"))) or search.library_for(spot.path)
         if library and search.mountable(spot, machine, warnings):
             files[spot.path] = DriverFile(spot.path, library)
+    links = edit.made_links(config)
     for name in (DRIVER_SONAME, "libcuda.so", NVML_SONAME):
         place = view.look(posixpath.join(home, name))
-        if place.found is None and place.creatable and place.path not in files:
+        if place.found is None and place.creatable and not {place.path, posixpath.join(home, name)} & links:
             files[place.path] = DriverFile(place.path, search.library_for(name))
     there = {library for library in search.DRIVERS.values() if (plan.tree / library).is_file()}
     wanted = sorted((f for f in files.values() if f.library in there), key=lambda f: f.path)

@@ -113,6 +113,11 @@ class Root:
             raise OSError(errno.EXDEV, "outside of the tree", whole)
         return whole[len(self._prefix) :] or "/"
 
+    @property
+    def read_only(self) -> bool:
+        """Nothing can be made here, not even a mount point."""
+        return bool(os.fstatvfs(self._descriptor).f_flag & os.ST_RDONLY)
+
     def find(self, path: str) -> Found | None:
         """What the path leads to; None when it leads nowhere. Raises OSError for what is no property of the tree."""
         try:

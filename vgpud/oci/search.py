@@ -100,7 +100,7 @@ def mountable(file: Spot, machine: str, warnings: list[str]) -> bool:
         warnings.append(f"{file.path} is on a mount with shared propagation: left as it is, or it would change outside")
         return False
     if not _writable_in_json(file.path):
-        warnings.append(f"{ascii(file.path)} is not UTF-8: left as it is, since config.json cannot name it")
+        warnings.append(f"{file.path!a} is not UTF-8: left as it is, since config.json cannot name it")
         return False
     return True
 
@@ -117,7 +117,7 @@ def _bounded(directories: Iterable[str], warnings: list[str]) -> Iterator[str]:
     for index, directory in enumerate(directories):
         if index >= DIRECTORIES_MAX:
             text = f"more than {DIRECTORIES_MAX} directories to search for drivers"
-            warnings.append(f"{text}: {ascii(directory)} and more left out")
+            warnings.append(f"{text}: {directory!a} and more left out")
             return
         yield directory
 
@@ -156,7 +156,8 @@ def _cached(view: View, warnings: list[str]) -> Iterator[str]:
         )
     for stem in DRIVERS:
         needle = f"/{stem}".encode()
-        at, seen = cache.find(needle), set()
+        seen: set[str] = set()
+        at = cache.find(needle)
         while at >= 0 and len(seen) < DIRECTORIES_MAX:
             start = cache.rfind(b"\0", max(0, at - _PATH_BYTES_MAX), at) + 1
             directory = cache[start:at].decode(errors="surrogateescape")

@@ -60,6 +60,7 @@ class View:
     def __init__(self, root: Root, host: Root, mounts: Sequence[Mapping[str, Any]]) -> None:
         self._root = root
         self._host = host
+        self._creatable = not root.read_only
         self._covers = [self._cover(mount) for mount in mounts]
         self._volumes: dict[str, Root | None] = {}
         self._open = ExitStack()
@@ -82,7 +83,7 @@ class View:
         here, found = self._root.locate(path)
         cover = next((c for c in reversed(self._covers) if _covers(c.path, here)), None)
         if cover is None:
-            return Spot(here, self._root, here, found)
+            return Spot(here, self._root, here, found, self._creatable)
         nothing = Spot(here, None, "", None, cover.empty, cover.shared)
         if not cover.source:
             return nothing
