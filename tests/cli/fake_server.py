@@ -59,6 +59,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.slow_s = 0.0
         self.mode = "coast"
         self.born_with = 0  # processes that a new slice has at once
+        self.makes_cdi = True
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
@@ -133,6 +134,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             refuse(context, grpc.StatusCode.ALREADY_EXISTS, f"slice {name} exists", "choose another name")
         item = pb.Slice(node=NODE, name=name, uid=f"uid-{name}", spec=request.spec, owner_uid=request.owner_uid)
         item.ephemeral = request.ephemeral
+        item.cdi_device = f"vgpu.dev/gpu={name}" if request.cdi_device and self.makes_cdi else ""
         item.attach_socket = str(self.runtime / "slices" / name / "attach.sock")
         item.created_at.FromSeconds(CREATED_S)
         item.processes = self.born_with

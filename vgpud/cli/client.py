@@ -158,9 +158,16 @@ class Client:
     def get_slice(self, name: str) -> pb.Slice:
         return self._call(self._slices.GetSlice, pb.GetSliceRequest(name=_utf8(name))).slice
 
-    def create_slice(self, name: str, spec: pb.SliceSpec, *, ephemeral: bool, owner_uid: int) -> pb.Slice:
+    def create_slice(
+        self, name: str, spec: pb.SliceSpec, *, ephemeral: bool, owner_uid: int, cdi_device: bool = False
+    ) -> pb.Slice:
         request = pb.CreateSliceRequest(
-            request_id=str(uuid.uuid4()), name=_utf8(name), spec=spec, ephemeral=ephemeral, owner_uid=owner_uid
+            request_id=str(uuid.uuid4()),
+            name=_utf8(name),
+            spec=spec,
+            ephemeral=ephemeral,
+            owner_uid=owner_uid,
+            cdi_device=cdi_device,
         )
         return self._call(self._slices.CreateSlice, request).slice
 
