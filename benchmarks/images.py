@@ -70,13 +70,17 @@ def import_base(docker: Docker) -> str:
     return docker.import_base(base_tar(include=PACKAGES), BASE)
 
 
-def build(docker: Docker, folder: Path, target: str, base: str = BASE, **arguments: str) -> str:
-    """Builds a target of docker/Dockerfile from a context with wheels; returns the image's name. Raises BuildError."""
+def build(docker: Docker, folder: Path, target: str, base: str = BASE, offline: bool = True, **arguments: str) -> str:
+    """Builds a target of docker/Dockerfile; returns the image's name. offline: from the context's wheels alone.
+
+    Raises BuildError.
+    """
     name = f"vgpu-test/{target}"
-    options: Mapping[str, str] = {"BASE": base, "PIP_NO_INDEX": "1", **arguments}
+    options: Mapping[str, str] = {"BASE": base, "PIP_NO_INDEX": "1" if offline else "", **arguments}
     given = [word for key, value in options.items() for word in ("--build-arg", f"{key}={value}")]
+    network = "none" if offline else "host"
     dockerfile = str(folder / "docker" / "Dockerfile")
-    command = [find("docker") or "docker", "build", "--network=none", "-f", dockerfile, "--target", target]
+    command = [find("docker") or "docker", "build", f"--network={network}", "-f", dockerfile, "--target", target]
     # the old builder: it needs neither a network nor a plugin
     env = {**docker.env, "DOCKER_BUILDKIT": "0"}
     done = call([*command, *given, "-t", name, str(folder)], env, check=False, timeout_s=BUILD_TIMEOUT_S)

@@ -160,7 +160,7 @@ class OwnSystem:
     def _start_device(self) -> None:
         from vgpud import paths
 
-        self.sim_dir.mkdir(mode=0o700, exist_ok=True)
+        self.sim_dir.mkdir(mode=0o755, exist_ok=True)  # containers have it mounted, and run as whoever they like
         config = self.folder / "sim.conf"
         config.write_text("".join(f"{key} = {value}\n" for key, value in self._sim_config.items()))
         server = paths.sim_lib_dir() / "vgpu-simd"
