@@ -52,6 +52,9 @@ class Backend(Protocol):
     node: str
     state: State  # read only
 
+    @property
+    def cdi_dir(self) -> str: ...  # where our CDI files are, "" when none are written
+
     def submit(self, event: Event) -> Slice | Denied | None: ...
     def node_view(self) -> pb.Node: ...
     def reading(self, device: str) -> tuple[int | None, float | None]: ...
@@ -148,8 +151,9 @@ class Service:
     def _slice(self, made: Slice) -> pb.Slice:
         b = self.backend
         running = len(b.state.processes_of(made.name))
+        containers = b.state.containers_of(made.name)
         return views.slice_view(
-            made, b.node, self._indexes(), b.slice_counters(made), b.attach_path(made.name), running
+            made, b.node, self._indexes(), b.slice_counters(made), b.attach_path(made.name), running, containers
         )
 
     def _device(self, device: Device) -> pb.Device:
@@ -203,6 +207,9 @@ class SliceService(Service, stubs.SliceServiceServicer):
     @unary
     def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
         self._here(request.node)
+        if request.cdi_device and not self.backend.cdi_dir:
+            text = "this daemon writes no CDI files: set cdi_dir in its configuration, for example /var/run/cdi"
+            raise _refuse(Reason.PRECONDITION, text, "cdi_device")
         fresh = uuid.uuid4()
         event = CreateSlice(
             request_id=request.request_id,
@@ -213,6 +220,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
             spare_name=f"slice-{fresh.hex[:6]}",
             uid=str(fresh),
             wall_ns=time.time_ns(),
+            cdi_device=request.cdi_device,
         )
         made = self._submit(event)
         return pb.CreateSliceResponse(slice=self._slice(made) if made else None)

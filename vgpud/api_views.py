@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.core.model import Device, Process, Slice, Spec
+from vgpud.core.model import Container, Device, Process, Slice, Spec
 from vgpud.core.observed import Entry, ProcessStats, SliceStats
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 PAGE_SIZE_MAX = 1000
 _NS = 1_000_000_000
+#: kind of our CDI devices
+CDI_KIND = "vgpu.dev/gpu"
 
 
 def timestamp(wall_ns: int) -> Timestamp:
@@ -54,8 +56,25 @@ def spec_view(spec: Spec) -> pb.SliceSpec:
     )
 
 
+def container_view(container: Container, node: str) -> pb.Container:
+    """A container; one that has not started yet has no pid of its own."""
+    return pb.Container(
+        node=node,
+        id=container.container_id,
+        pid=container.pid if container.started else 0,
+        cgroup=container.cgroup,
+        created_at=timestamp(container.created_wall_ns),
+    )
+
+
 def slice_view(
-    made: Slice, node: str, indexes: dict[str, int], counters: Sequence[SliceStats], socket: str, processes: int
+    made: Slice,
+    node: str,
+    indexes: dict[str, int],
+    counters: Sequence[SliceStats],
+    socket: str,
+    processes: int,
+    containers: Sequence[Container] = (),
 ) -> pb.Slice:
     """A slice with what it got so far; `counters` in the order of its shares."""
     view = pb.Slice(
@@ -69,6 +88,8 @@ def slice_view(
         processes=processes,
         created_at=timestamp(made.created_wall_ns),
         revision=made.revision,
+        containers=[container_view(c, node) for c in containers],
+        cdi_device=f"{CDI_KIND}={made.name}" if made.cdi_device else "",
     )
     for share, now in zip(made.shares, counters, strict=True):
         view.devices.add(
@@ -124,6 +145,7 @@ def process_view(process: Process, node: str, indexes: dict[str, int], counters:
         program=process.program,
         attached_at=timestamp(process.attached_wall_ns),
         resumed=process.resumed,
+        container=process.container_id,
     )
     for uuid, now in counters.items():
         view.devices.add(

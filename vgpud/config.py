@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud import paths
+from vgpud.core.units import UnitError, parse_gpus
 from vgpud.errors import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -27,8 +28,11 @@ METRICS_OFF = "off"
 SLICES_MAX = 128
 PROCESSES_MAX = 1024
 _MS = 1_000_000
+SYSTEM_CDI_DIR = Path("/var/run/cdi")
 #: nothing that the arbiter does is shorter than 100 us or longer than 10 s
 _ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
+#: keys that hold lists of strings
+_LISTS = ("device", "nvidia_cdi_dirs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,10 @@ class Config:
     events_max: int = 10_000  # kept in the event log
     grace_s: int = 60  # an ephemeral slice that nobody attaches to ends after this
     context_bytes: int = 0  # what one context costs; 0 = as measured (devices.CONTEXT_BYTES)
+    container_gpus_max: str = "4"  # what a container may ask for by environment: an image's ENV cannot be told from -e
+    cdi_dir: str = ""  # where our CDI files go; "" = /var/run/cdi for the system's daemon, none for others
+    nvidia_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # NVIDIA's CDI files, later ones win
+    front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
     arbiter: ArbiterConfig = field(default_factory=ArbiterConfig)
 
     @property
@@ -76,6 +84,17 @@ class Config:
     @property
     def state(self) -> Path:
         return Path(self.state_dir) if self.state_dir else paths.state_dir()
+
+    @property
+    def cdi(self) -> Path | None:
+        """Where our CDI files go, None when none are written."""
+        if self.cdi_dir:
+            return Path(self.cdi_dir)
+        return SYSTEM_CDI_DIR if self.runtime == paths.runtime_dir(uid=0) else None
+
+    @property
+    def container_milli_max(self) -> int:
+        return parse_gpus(self.container_gpus_max)
 
     @property
     def node_name(self) -> str:
@@ -116,13 +135,20 @@ def _known(cls: type, given: dict[str, Any], where: str) -> dict[str, Any]:
         if key not in types:
             near = difflib.get_close_matches(key, types, 1, 0.0)[0]
             raise ConfigError(f"{where}no key {key!r}: did you mean {near!r}?")
-        if key == "device" and isinstance(value, list) and value and all(isinstance(v, str) for v in value):
+        if (
+            key in _LISTS
+            and isinstance(value, list)
+            and (value or key != "device")
+            and all(isinstance(v, str) for v in value)
+        ):
             given[key] = tuple(value)
         elif key == "socket_mode" and isinstance(value, str):
             given[key] = _octal(value, where)
         elif type(value) is not type(types[key]):
-            wanted = "a whole number" if isinstance(types[key], int) else "a string"
-            raise ConfigError(f"{where}{key} = {value!r} is not {wanted}: write for example {types[key]!r}")
+            kinds = {int: "a whole number", tuple: "a list of strings"}
+            wanted, example = kinds.get(type(types[key]), "a string"), types[key]
+            shown = list(example) if isinstance(example, tuple) else example
+            raise ConfigError(f"{where}{key} = {value!r} is not {wanted}: write for example {shown!r}")
     return given
 
 
@@ -153,6 +179,15 @@ def check(config: Config, where: str) -> None:
             refuse(key, f"write 1 to {top}")
     if not 1 <= config.grace_s <= 86_400:
         refuse("grace_s", "write 1 to 86400 seconds")
+    try:
+        parse_gpus(config.container_gpus_max)
+    except UnitError as error:
+        refuse("container_gpus_max", str(error))
+    for key in ("cdi_dir", "front"):
+        if getattr(config, key) and not getattr(config, key).startswith("/"):
+            refuse(key, "write an absolute path")
+    if not all(directory.startswith("/") for directory in config.nvidia_cdi_dirs):
+        refuse("nvidia_cdi_dirs", "write absolute paths")
     if config.context_bytes < 0:
         refuse("context_bytes", "write 0 (as measured) or a number of bytes")
     if not config.node_name or len(config.node_name.encode()) > 63:

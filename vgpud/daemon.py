@@ -20,18 +20,21 @@ from typing import Any
 from vgpud import __version__, api, metrics, paths
 from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
+from vgpud.cdi import Cdi
 from vgpud.config import Config, arbiter_items, check_arbiter
+from vgpud.containers import Containers
 from vgpud.core import events as ev
-from vgpud.core.machine import owner_refusal, step
+from vgpud.core.machine import step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
 from vgpud.core.watch import Watch
+from vgpud.daemon_containers import ContainerDesk
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.snapshot import take_snapshot
 from vgpud.store import Store
-from vgpud.tenants import Admission, Greeting, Tenants
+from vgpud.tenants import SHARED, Admission, Greeting, Tenants
 from vgpud.tenants_wire import ABI_VERSION
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -79,19 +82,24 @@ class Daemon:
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
-        self._tenants = Tenants(paths.slices_dir(config.runtime), self.node, config.mode, self)
+        shared = paths.shared_attach_dir(config.runtime)
+        self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self)
+        self._desk = ContainerDesk(self)
+        self._containers = Containers(self._desk)
+        self._cdi = Cdi(config.cdi) if config.cdi else None
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
-        private = paths.make_private_dir(config.runtime / "private")
-        self._api = api.Server(self, private / paths.SOCKET_NAME)
+        self._private = paths.make_private_dir(config.runtime / "private")
+        self._api = api.Server(self, self._private / paths.SOCKET_NAME)
         self._started_wall_ns = time.time_ns()
         # unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see 65536 processes
         self._next_process_id = (time.monotonic_ns() // 1_000_000) << 16
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._store_fault = ""
-        started = ev.Started(policy_of(config), inventory, loaded.slices, loaded.requests)
-        self._execute(step(self.state, started, time.monotonic_ns()))
+        self.run(ev.Started(policy_of(config), inventory, loaded.slices, loaded.requests, loaded.containers))
+        self._tenants.open(SHARED)
+        self._containers.adopt(list(self.state.containers.values()))
 
     # ---- life ----
 
@@ -102,6 +110,8 @@ class Daemon:
         self._reader.start()
         self._metrics.put(self._snapshot())
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
+        front = paths.runtime_socket(self.config.runtime)
+        self._containers.start(front, self._private / front.name, self.config.socket_mode, gid)
         self._tasks = [
             asyncio.create_task(self._every(SAMPLE_S, self._sample)),
             asyncio.create_task(self._every(HOUSEKEEPING_S, self._housekeeping)),
@@ -112,6 +122,7 @@ class Daemon:
         for task in (*self._tasks, *self._leaving):
             task.cancel()
         await asyncio.gather(*self._tasks, *self._leaving, return_exceptions=True)
+        await self._containers.stop()
         await self._api.stop(1.0)
         if self._metrics_server:
             self._metrics_server.shutdown()
@@ -147,12 +158,15 @@ class Daemon:
         self._arbiters.sample(time.monotonic_ns())
 
     async def _housekeeping(self) -> None:
-        self._run(ev.Tick())
+        self.run(ev.Tick())
         self._flush_events()
         for name in self._tenants.repair():
-            self._note(ev.Log("socket.repaired", f"the attach socket of {name} was removed and is back", name))
+            whose = f"of {name}" if name else "that containers share"
+            self._note(ev.Log("socket.repaired", f"the attach socket {whose} was removed and is back", name))
         if self._api.repair():
             self._note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
+        if self._containers.repair():
+            self._note(ev.Log("socket.repaired", "the runtime's socket was removed and is back"))
         for entry in self._watch.look(self.state, self._running):
             self._note(entry)
         self._metrics.put(self._snapshot())
@@ -170,6 +184,7 @@ class Daemon:
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""
         live = {"mode", "default_max", "slices_max", "processes_per_slice_max", "grace_s", "arbiter"}
+        live |= {"container_gpus_max", "nvidia_cdi_dirs"}
         changed = [n for n in Config.__dataclass_fields__ if getattr(config, n) != getattr(self.config, n)]
         # the rest stays as it is in use: sockets do not move because a file says so
         self.config = replace(self.config, **{name: getattr(config, name) for name in live})
@@ -177,7 +192,7 @@ class Daemon:
             self._tenants.set_mode(config.mode)
         if "arbiter" in changed:
             self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
-        self._run(ev.PolicyChanged(policy_of(self.config)))
+        self.run(ev.PolicyChanged(policy_of(self.config)))
         return [name for name in changed if name not in live]
 
     def _snapshot(self) -> Snapshot:
@@ -201,6 +216,9 @@ class Daemon:
         except OSError as error:
             log.error("%s: %s", type(event).__name__, error)
             said = "kept, but not carried out before a restart of vgpud"
+            if isinstance(event, ev.ContainerCreated) and isinstance(answer, Slice):
+                self.run(ev.ContainerEnded(event.container_id, "its slice could not be made"))
+                said = "nothing was created"
             if isinstance(event, ev.CreateSlice) and isinstance(answer, Slice):
                 self.submit(ev.DeleteSlice("", answer.name, True))
                 self._forget_request(event.request_id)
@@ -216,7 +234,7 @@ class Daemon:
         except StoreError as error:
             log.error("%s", error)
 
-    def _run(self, event: ev.Event) -> list[ev.Command]:
+    def run(self, event: ev.Event) -> list[ev.Command]:
         """An event that nobody waits for: a store that fails now is made good by the next start."""
         commands = step(self.state, event, time.monotonic_ns())
         try:
@@ -237,11 +255,28 @@ class Daemon:
             elif isinstance(command, ev.CloseSocket):
                 self._tenants.close(command.slice_name)
                 self._log.forget_noise(command.slice_name)
+            elif isinstance(command, ev.ForgetContainer):
+                self._containers.forget(command.container_id)
+            elif isinstance(command, ev.OpenDevice | ev.CloseDevice):
+                self._execute_device(command)
             elif isinstance(command, ev.DropProcess):
                 self._tenants.drop(command.process_id)
             elif isinstance(command, ev.Log):
                 self._note(command)
         self._wake()
+
+    def _execute_device(self, command: ev.OpenDevice | ev.CloseDevice) -> None:
+        if self._cdi is None:
+            return
+        if isinstance(command, ev.OpenDevice):
+            self._cdi.open(command.slice_name)
+        else:
+            self._cdi.close(command.slice_name)
+
+    def note_bounded(self, key: str, entry: ev.Log) -> None:
+        """An event that others can cause as often as they like."""
+        if not self._log.too_noisy(key, time.monotonic_ns()):
+            self._note(entry)
 
     def _note(self, entry: ev.Log) -> None:
         log.info("%s: %s", entry.kind, entry.message)
@@ -286,13 +321,14 @@ class Daemon:
             attached_wall_ns=time.time_ns(),
             resumed=greeting.resumed,
             holder=greeting.holder,
+            container_id=self._desk.container_id(greeting.cgroups),
         )
         self._next_process_id += 1
         found = self.state.slices.get(greeting.slice_name)
         room: tuple[tuple[str, int], ...] = ()
         if greeting.held and found:
             room = tuple((s.device_uuid, self._room(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
-        commands = self._run(ev.ProcessAttached(process, greeting.held, room))
+        commands = self.run(ev.ProcessAttached(process, greeting.held, room))
         for command in commands:
             if isinstance(command, ev.AdmitProcess):
                 return Admission(process, command.slice, dict(command.held), self.state.devices)
@@ -301,12 +337,15 @@ class Daemon:
     def _room(self, made: Slice, device: str, limit_bytes: int) -> int:
         return max(0, limit_bytes - self._arbiters.slice_stats(made.serial, device).mem_held_bytes)
 
-    def look(self, slice_name: str, uid: int) -> Admission | Denied:
+    def slice_in(self, cgroups: tuple[str, ...]) -> str:
+        return self._desk.slice_in(cgroups)
+
+    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied:
         """The slice's numbers for somebody who only asks."""
         found = self.state.slices.get(slice_name)
         if found is None:
-            return Denied(Reason.NOT_FOUND, f"no slice {slice_name!r} on this node: `vgpu slice ls` lists them")
-        stranger = owner_refusal(found, uid, self.state.policy)
+            return self._desk.unknown_slice(slice_name)
+        stranger = self._desk.refusal(found, uid, cgroups)
         if stranger:
             return stranger
         asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
@@ -327,7 +366,7 @@ class Daemon:
 
     def gone(self, process_id: int) -> None:
         """A process is no tenant any more, at once."""
-        self._run(ev.ProcessGone(process_id))
+        self.run(ev.ProcessGone(process_id))
 
     def ended(self, process_id: int) -> None:
         """A process has ended. A real driver may take a moment to give its memory back: it is asked first (D7)."""
@@ -351,8 +390,7 @@ class Daemon:
         self.gone(process.process_id)
 
     def refused(self, slice_name: str, pid: int, why: str) -> None:
-        if not self._log.too_noisy(slice_name, time.monotonic_ns()):
-            self._note(ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
+        self.note_bounded(slice_name, ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
 
     def join(
         self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
@@ -377,7 +415,17 @@ class Daemon:
             sim_dir=self._devices.sim_dir,
             driver=self._devices.driver,
             nvml=self._devices.nvml,
+            runtime_socket=str(paths.runtime_socket(self.config.runtime)),
+            cdi_dir=self.cdi_dir,
         )
+
+    @property
+    def cdi_dir(self) -> str:
+        return str(self.config.cdi or "")
+
+    def libraries(self) -> tuple[str, str, str]:
+        """(libcuda, libnvidia-ml, directory of the simulated device) in use."""
+        return self._devices.driver, self._devices.nvml, self._devices.sim_dir
 
     def reading(self, device: str) -> tuple[int | None, float | None]:
         now = self._readings.get(device, Reading(None, None))
@@ -432,5 +480,6 @@ def prepare_runtime(config: Config) -> Path:
             f"runtime_dir {config.runtime} is too long for unix sockets: choose a shorter one (--runtime-dir)"
         )
     runtime = paths.make_private_dir(config.runtime, 0o755)
-    paths.make_private_dir(paths.slices_dir(runtime), 0o755)
+    for directory in (paths.slices_dir(runtime), paths.shared_attach_dir(runtime), runtime / "containers"):
+        paths.make_private_dir(directory, 0o755)
     return runtime

@@ -63,6 +63,7 @@ class Metrics(Collector):
         yield build
         yield GaugeMetricFamily("vgpu_slices", "Slices on this node.", value=now.slice_count)
         yield GaugeMetricFamily("vgpu_hook_clients", "Attached processes.", value=now.client_count)
+        yield _container_metric(now.containers)
         yield from _device_metrics(now.devices)
         yield from _slice_metrics(now.slices)
         yield self._rpc_metric()
@@ -76,6 +77,14 @@ class Metrics(Collector):
                 buckets.append((end, float(seen)))
             family.add_metric([method, code], buckets, times.total_s)
         return family
+
+
+def _container_metric(containers: Iterable[tuple[str, int]]) -> Metric:
+    """Slices are bounded, and so is this label; container ids come and go without end."""
+    family = GaugeMetricFamily("vgpu_containers", "Containers that use a slice.", labels=["slice"])
+    for slice_name, count in containers:
+        family.add_metric([slice_name], count)
+    return family
 
 
 def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:

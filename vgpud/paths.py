@@ -79,6 +79,22 @@ def attach_socket(runtime: Path, slice_name: str) -> Path:
     return slices_dir(runtime) / slice_name / "attach.sock"
 
 
+def runtime_socket(runtime: Path) -> Path:
+    """Where vgpu-runtime asks about containers."""
+    return runtime / "runtime.sock"
+
+
+def shared_attach_dir(runtime: Path) -> Path:
+    """The directory that containers with a CDI device get mounted: its attach.sock knows them by their cgroup."""
+    return runtime / "cdi"
+
+
+def front() -> Path:
+    """vgpu-runtime as `vgpu setup` installs it, else the package's own."""
+    installed = Path("/usr/lib/vgpu/current/vgpu-runtime")
+    return installed if installed.exists() else lib_dir() / "vgpu-runtime"
+
+
 def lib_dir() -> Path:
     """Where the package keeps its native libraries: libvgpu.so, libvgpu-ml.so and sim/."""
     return Path(__file__).resolve().parent / "lib"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from vgpud.core.model import Device, Share, Slice, State
@@ -27,7 +28,9 @@ def take_snapshot(
         for share in made.shares
     ]
     clients = sum(not p.holder for p in state.processes.values())
-    return Snapshot(node, version, tuple(devices), tuple(slices), len(state.slices), clients)
+    containers = Counter(c.slice_name for c in state.containers.values())
+    counted = tuple(containers.items())
+    return Snapshot(node, version, tuple(devices), tuple(slices), len(state.slices), clients, counted)
 
 
 def _device(device: Device, reading: Reading, state: State) -> DeviceSample:

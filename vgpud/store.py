@@ -1,4 +1,4 @@
-"""Shell of the state database: slices, answered requests and the event log in one SQLite file (WAL).
+"""Shell of the state database: slices, containers, answered requests and the event log in one SQLite file (WAL).
 
 What was answered to a user is on disk first (synchronous = FULL for slices); events are flushed now and then and may be
 lost with a crash. A disk that is full or read-only is a StoreError for the caller and never stops running tenants.
@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vgpud.core.events import Command, ForgetSlice, SaveRequest, SaveSlice
-from vgpud.core.model import Remembered, Share, Slice, Spec
+from vgpud.core.events import Command, ForgetContainer, ForgetSlice, SaveContainer, SaveRequest, SaveSlice
+from vgpud.core.model import Container, Remembered, Share, Slice, Spec
 from vgpud.core.observed import Entry
 from vgpud.errors import StoreError
 
@@ -30,7 +30,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE events (sequence INTEGER PRIMARY KEY, wall_ns INTEGER NOT NULL, kind TEXT NOT NULL,"
         " slice TEXT NOT NULL, device TEXT NOT NULL, process_id INTEGER NOT NULL, message TEXT NOT NULL)",
     ),
+    ("CREATE TABLE containers (id TEXT PRIMARY KEY, body TEXT NOT NULL)",),
 )
+
+_Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Loaded:
     slices: tuple[Slice, ...]
     requests: tuple[tuple[str, Remembered], ...]
     events: tuple[Entry, ...]
+    containers: tuple[Container, ...] = ()
 
 
 def _dump(given: Slice | None) -> str | None:
@@ -109,15 +113,17 @@ class Store:
         ]
         rows = db.execute("SELECT * FROM events ORDER BY sequence DESC LIMIT ?", (events_max,)).fetchall()
         events = tuple(Entry(*row) for row in reversed(rows))
-        return Loaded(tuple(s for s in slices if s), tuple(requests), events)
+        bodies = db.execute("SELECT body FROM containers ORDER BY rowid").fetchall()
+        containers = tuple(Container(**json.loads(body)) for (body,) in bodies)
+        return Loaded(tuple(s for s in slices if s), tuple(requests), events, containers)
 
     def apply(self, commands: Iterable[Command], requests_max: int = 4096) -> None:
         """Writes the commands that concern the store in one transaction; nothing when there are none."""
-        mine = [c for c in commands if isinstance(c, SaveSlice | ForgetSlice | SaveRequest)]
+        mine = [c for c in commands if isinstance(c, _Saved)]
         if mine:
             self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max)))
 
-    def _write(self, commands: list[SaveSlice | ForgetSlice | SaveRequest], requests_max: int) -> None:
+    def _write(self, commands: list[_Saved], requests_max: int) -> None:
         db = self._db
         for command in commands:
             if isinstance(command, SaveSlice):
@@ -125,6 +131,11 @@ class Store:
                 db.execute("INSERT OR REPLACE INTO slices VALUES (?, ?, ?)", row)
             elif isinstance(command, ForgetSlice):
                 db.execute("DELETE FROM slices WHERE uid = ?", (command.uid,))
+            elif isinstance(command, SaveContainer):
+                body = json.dumps(asdict(command.container), sort_keys=True)
+                db.execute("INSERT OR REPLACE INTO containers VALUES (?, ?)", (command.container.container_id, body))
+            elif isinstance(command, ForgetContainer):
+                db.execute("DELETE FROM containers WHERE id = ?", (command.container_id,))
             else:
                 kept = command.remembered
                 db.execute(

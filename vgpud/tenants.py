@@ -1,22 +1,23 @@
 """Shell of the attach sockets: one SEQPACKET socket per slice, through which its programs get their pages (DESIGN D4).
 
-Who somebody is comes from the kernel (SO_PEERCRED and a pidfd), never from the message. Nothing here waits for a peer:
-every socket is non-blocking, a silent peer is dropped at a deadline, and each table has a maximum. A process is gone
-when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as it keeps the driver's.
+A further one is shared by containers that cannot be given a slice's own directory; there the cgroup says which slice.
+Who somebody is comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message. Nothing here waits
+for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has a maximum. A
+process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as it keeps the
+driver's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import socket
-import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from vgpud import cgroups, peers
 from vgpud.core.model import Denied, Device, Process, Slice
 from vgpud.tenants_wire import (
     MODES,
@@ -39,7 +40,8 @@ PENDING_MAX = 256
 #: the same for peers who will be refused: a stranger cannot keep the owner out with silent connections
 STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
-_SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
+#: the listener that finds the slice by the peer's cgroup
+SHARED = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Greeting:
     slice_name: str
     pid: int
     uid: int
+    cgroups: tuple[str, ...]
     program: str
     resumed: bool
     holder: bool
@@ -69,7 +72,8 @@ class Backend(Protocol):
     """What the daemon does for the sockets. Called on the loop, must not wait."""
 
     def attach(self, greeting: Greeting) -> Admission | Denied: ...
-    def look(self, slice_name: str, uid: int) -> Admission | Denied: ...
+    def slice_in(self, cgroups: tuple[str, ...]) -> str: ...
+    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied: ...
     def used_bytes(self, found: Admission) -> list[int]: ...
     def gone(self, process_id: int) -> None: ...
     def ended(self, process_id: int) -> None: ...
@@ -88,10 +92,12 @@ class Peer:
     sock: socket.socket
     pid: int
     uid: int
+    cgroups: tuple[str, ...]
     pidfd: int
     stranger: bool = False  # may not attach to this slice: will be told so
     deadline: asyncio.TimerHandle | None = None
     process_id: int = 0
+    library_copy: int = 0
     holder: bool = False
     pages: Pages | None = None
     devices: tuple[str, ...] = ()
@@ -107,10 +113,12 @@ class Listener:
 
 
 class Tenants:
-    """All attach sockets of the node. `directory`: where each slice has its own directory with attach.sock."""
+    """All attach sockets of the node. `directory`: where each slice has its own directory with attach.sock; `shared`:
+    the directory of the one for containers that are known by their cgroup."""
 
-    def __init__(self, directory: Path, node: str, mode: str, backend: Backend) -> None:
+    def __init__(self, directory: Path, shared: Path, node: str, mode: str, backend: Backend) -> None:
         self._directory = directory
+        self._shared = shared
         self._node = node
         self.mode = mode
         self._backend = backend
@@ -128,8 +136,8 @@ class Tenants:
     # ---- sockets ----
 
     def open(self, slice_name: str) -> None:
-        """Listens for the programs of a slice; a stale socket is replaced. Raises OSError."""
-        path = self._directory / slice_name / "attach.sock"
+        """Listens for the programs of a slice (SHARED: of any); a stale socket is replaced. Raises OSError."""
+        path = (self._directory / slice_name if slice_name else self._shared) / "attach.sock"
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
@@ -184,24 +192,35 @@ class Tenants:
             self._pause(listener, slice_name)
             return
         sock.setblocking(False)
-        pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-        stranger = isinstance(self._backend.look(slice_name, uid), Denied)
-        waiting = sum(peer.stranger == stranger for peer in listener.pending)
-        if waiting >= (STRANGERS_PENDING_MAX if stranger else PENDING_MAX):
+        peer = self._peer(sock, slice_name)
+        if peer is None:
             sock.close()
             return
+        waiting = sum(other.stranger == peer.stranger for other in listener.pending)
+        if waiting >= (STRANGERS_PENDING_MAX if peer.stranger else PENDING_MAX):
+            self._close_peer(peer)
+            return
+        listener.pending.add(peer)
+        peer.deadline = self._loop.call_later(GREETING_S, self._drop_silent, listener, peer)
+        self._loop.add_reader(sock, self._greet, listener, peer)
+
+    def _peer(self, sock: socket.socket, slice_name: str) -> Peer | None:
+        """Who has connected, None when it cannot be known: what is read by its pid was read while it lived."""
+        pid, uid = peers.credentials(sock)
         try:
-            pidfd = _pidfd(sock, pid)
+            pidfd = peers.peer_pidfd(sock, pid)
         except OSError:  # died meanwhile, or lives where we cannot see it
             self._backend.refused(
                 slice_name, pid, f"no such process as pid {pid} here: run vgpud in the host's pid namespace"
             )
-            sock.close()
-            return
-        peer = Peer(slice_name, sock, pid, uid, pidfd, stranger)
-        listener.pending.add(peer)
-        peer.deadline = self._loop.call_later(GREETING_S, self._drop_silent, listener, peer)
-        self._loop.add_reader(sock, self._greet, listener, peer)
+            return None
+        inside = cgroups.paths_of(pid)
+        if peers.has_ended(pidfd):
+            os.close(pidfd)
+            return None
+        name = slice_name or self._backend.slice_in(inside)
+        stranger = isinstance(self._backend.look(name, uid, inside), Denied)
+        return Peer(name, sock, pid, uid, inside, pidfd, stranger)
 
     def _pause(self, listener: Listener, slice_name: str) -> None:
         self._loop.remove_reader(listener.sock)
@@ -242,7 +261,7 @@ class Tenants:
             self._close_peer(peer)
 
     def _answer_query(self, peer: Peer) -> None:
-        found = self._backend.look(peer.slice_name, peer.uid)
+        found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups)
         if isinstance(found, Denied):
             raise Refusal.of(found)
         self._send(peer, self._yes(found), [])
@@ -265,9 +284,11 @@ class Tenants:
     def _admit(self, peer: Peer, request: Any) -> None:
         held = held_of(request)
         resumed, holder = request.resume == lib.VG_ATTACH_RESUME, request.resume == lib.VG_ATTACH_HOLD
+        peer.library_copy = request.library_copy
         self._replace_old(peer, resumed)
         program = clean_text(bytes(ffi.buffer(request.program)))
-        answer = self._backend.attach(Greeting(peer.slice_name, peer.pid, peer.uid, program, resumed, holder, held))
+        greeting = Greeting(peer.slice_name, peer.pid, peer.uid, peer.cgroups, program, resumed, holder, held)
+        answer = self._backend.attach(greeting)
         if isinstance(answer, Denied):
             raise Refusal.of(answer)
         peer.process_id, peer.holder = answer.process.process_id, holder
@@ -289,9 +310,11 @@ class Tenants:
         self._loop.add_reader(peer.pidfd, self._died, peer)
 
     def _replace_old(self, peer: Peer, resumed: bool) -> None:
-        """A process has one life here: the one it left (by exec, or losing sight of us) ends when it comes again."""
+        """A process has one life here for each copy of the shim in it (dlmopen makes further ones): the one it left, by
+        exec or by losing sight of us, ends when it comes again."""
         for old in [p for p in self._peers.values() if p.pid == peer.pid and not p.holder]:
-            if old.at_end or (resumed and old.slice_name == peer.slice_name):
+            again = resumed and (old.slice_name, old.library_copy) == (peer.slice_name, peer.library_copy)
+            if old.at_end or again:
                 self._backend.gone(old.process_id)
 
     def _give_pages(self, peer: Peer, answer: Admission) -> list[int]:
@@ -356,13 +379,3 @@ class Tenants:
         if peer.pages:
             peer.pages.close()
             peer.pages = None
-
-
-def _pidfd(sock: socket.socket, pid: int) -> int:
-    """A descriptor of the peer itself: it can never mean another process, whatever happens to the pid."""
-    try:
-        return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
-    except OSError as error:
-        if error.errno != errno.ENOPROTOOPT:
-            raise
-    return os.pidfd_open(pid)

@@ -58,7 +58,7 @@ def process(number: int = 1, slice_name: str = "a", uid: int = 1000, holder: boo
 def test_create_saves_before_it_answers() -> None:
     state = started()
     commands = step(state, create(request_id="r"), 0)
-    order = [ev.SaveSlice, ev.SaveRequest, ev.ApplySlice, ev.OpenSocket, ev.Log, ev.Answer]
+    order = [ev.SaveSlice, ev.ApplySlice, ev.OpenSocket, ev.Log, ev.SaveRequest, ev.Answer]
     assert kinds(commands) == order
     assert answer(commands) == state.slices["a"]
 
@@ -336,6 +336,7 @@ WILD_SPECS = st.builds(Spec, MILLI, OPTIONAL, OPTIONAL, MEMORY, MEMORY, weight=s
 TAME_SPECS = st.builds(Spec, st.sampled_from([50, 250, 500, 1500]))
 SPECS = st.one_of(TAME_SPECS, TAME_SPECS, WILD_SPECS)
 REQUESTS = st.sampled_from(["", "r1", "r2"])
+IDS = st.integers(1, 4)
 
 
 class Machine(RuleBasedStateMachine):
@@ -343,7 +344,9 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state = started(3, slices_max=4, processes_per_slice_max=3, requests_max=2, grace_ns=10 * S)
+        self.state = started(
+            3, slices_max=4, processes_per_slice_max=3, containers_max=3, requests_max=2, grace_ns=10 * S
+        )
         self.now_ns = 0
         self.number = 0
         for name in "ab":
@@ -355,7 +358,8 @@ class Machine(RuleBasedStateMachine):
         answers = [c for c in commands if isinstance(c, ev.Answer)]
         assert len(answers) <= 1
         if answers and isinstance(answers[0].result, Denied):
-            assert self.state == before, "a refusal changes nothing"
+            again = isinstance(event, ev.ContainerCreated) and event.container_id in before.containers
+            assert again or self.state == before, "a refusal changes nothing"
             assert "\n" not in answers[0].result.message
 
     @rule(name=NAMES, spec=SPECS, request_id=REQUESTS, ephemeral=st.booleans())
@@ -380,6 +384,33 @@ class Machine(RuleBasedStateMachine):
     def gone(self, back: int) -> None:
         self.send(ev.ProcessGone(self.number - back))
 
+    @rule(number=IDS, name=NAMES, spec=SPECS, join=st.booleans(), caller=st.sampled_from([0, 7, 1000]))
+    def container(self, number: int, name: str, spec: Spec, join: bool, caller: int) -> None:
+        self.number += 1
+        uid = f"u{self.number}"
+        joined = name if join else ""
+        self.send(ev.ContainerCreated(f"c{number}", spec, joined, name or "own", caller, 1, 1, uid, self.number))
+
+    @rule(number=IDS, cgroup=st.sampled_from(["", "/x", "/x/y", "/z"]))
+    def container_starts(self, number: int, cgroup: str) -> None:
+        self.send(ev.ContainerStarted(f"c{number}", 10 + number, 5, cgroup))
+
+    @rule(number=IDS)
+    def container_ends(self, number: int) -> None:
+        self.send(ev.ContainerEnded(f"c{number}", "ended"))
+
+    @rule(number=IDS, name=NAMES)
+    def attach_inside(self, number: int, name: str) -> None:
+        self.number += 1
+        inside = replace(process(self.number, name, uid=0), container_id=f"c{number}")
+        self.send(ev.ProcessAttached(inside))
+
+    @rule(name=NAMES, spec=SPECS)
+    def one_time_device(self, name: str, spec: Spec) -> None:
+        self.number += 1
+        uid = f"u{self.number}"
+        self.send(ev.CreateSlice("", name, spec, False, -1, f"n{self.number}", uid, 0, cdi_device=True))
+
     @rule(seconds=st.sampled_from([1, 20, 700]))
     def time(self, seconds: int) -> None:
         self.now_ns += seconds * S
@@ -391,7 +422,8 @@ class Machine(RuleBasedStateMachine):
         self.state = State()
         devices = tuple(replace(device(i), memory_bytes=memory_bytes) for i in range(count))
         slices = tuple(old.slices.values())
-        self.send(ev.Started(old.policy, devices, slices, tuple(old.requests.items())))
+        containers = tuple(old.containers.values())
+        self.send(ev.Started(old.policy, devices, slices, tuple(old.requests.items()), containers))
 
     @invariant()
     def promises_hold(self) -> None:
@@ -415,6 +447,10 @@ def random_run(seed: int) -> list[ev.Command]:
                 ev.DeleteSlice("", name, choose.random() < 0.5),
                 ev.ProcessAttached(process(number, name)),
                 ev.ProcessGone(number - choose.randrange(1, 9)),
+                create(name, milli, uid=f"u{number}", cdi_device=True),
+                ev.ContainerCreated(f"k{name}", Spec(milli), "", name, 0, 1, 1, f"u{number}", 0),
+                ev.ContainerStarted(f"k{name}", 2, 2, f"/{name}"),
+                ev.ContainerEnded(f"k{name}", "ended"),
                 ev.Tick(),
             ]
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.model import Denied, Device, Policy, Process, Remembered, Slice, Spec
+from vgpud.core.model import Container, Denied, Device, Policy, Process, Remembered, Slice, Spec
 
 # ---- events ----
 
@@ -17,6 +17,7 @@ class Started:
     devices: tuple[Device, ...]
     slices: tuple[Slice, ...]
     requests: tuple[tuple[str, Remembered], ...]  # until_ns of these is set anew
+    containers: tuple[Container, ...] = ()  # the shell then says which of them have ended meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class CreateSlice:
     spare_name: str
     uid: str
     wall_ns: int
+    cdi_device: bool = False  # one container may use it as a CDI device; implies ephemeral
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +70,62 @@ class ProcessGone:
 
 
 @dataclass(frozen=True, slots=True)
+class ContainerCreated:
+    """An engine creates a container that asks for a slice of its own (`spec`) or to join one (`join`)."""
+
+    container_id: str
+    spec: Spec | None
+    join: str
+    name: str  # of its own slice
+    caller_uid: int  # whose engine it is: may it join?
+    pid: int  # of the low-level runtime
+    pid_start: int
+    uid: str  # of its own slice
+    wall_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStarted:
+    """Its first process is there. `cgroup` "": it has none of its own."""
+
+    container_id: str
+    pid: int
+    pid_start: int
+    cgroup: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEnded:
+    container_id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
 
-Event = Started | PolicyChanged | CreateSlice | UpdateSlice | DeleteSlice | ProcessAttached | ProcessGone | Tick
+Event = (
+    Started
+    | PolicyChanged
+    | CreateSlice
+    | UpdateSlice
+    | DeleteSlice
+    | ProcessAttached
+    | ProcessGone
+    | ContainerCreated
+    | ContainerStarted
+    | ContainerEnded
+    | Tick
+)
 
 # ---- commands ----
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To whoever sent the event: exactly one per CreateSlice, UpdateSlice, DeleteSlice and refused ProcessAttached."""
+    """To whoever sent the event: exactly one per CreateSlice, UpdateSlice, DeleteSlice, ContainerCreated,
+    ContainerStarted and refused ProcessAttached."""
 
     result: Slice | Denied | None
 
@@ -92,6 +138,30 @@ class SaveSlice:
 @dataclass(frozen=True, slots=True)
 class ForgetSlice:
     uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveContainer:
+    container: Container
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetContainer:
+    """It is not watched any more, and its own files go."""
+
+    container_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDevice:
+    """Write the one-time CDI device of this slice."""
+
+    slice_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CloseDevice:
+    slice_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +224,10 @@ Command = (
     Answer
     | SaveSlice
     | ForgetSlice
+    | SaveContainer
+    | ForgetContainer
+    | OpenDevice
+    | CloseDevice
     | SaveRequest
     | ApplySlice
     | RemoveSlice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vgpud.core.admit import smallest_limit_bytes
 from vgpud.core.model import State
+from vgpud.core.slices import in_use
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
@@ -12,6 +13,8 @@ def check(state: State) -> None:
     _check_devices(state)
     _check_slices(state)
     _check_processes(state)
+    _check_containers(state)
+    _check_graces(state)
 
 
 def _require(holds: bool, promise: str) -> None:
@@ -58,6 +61,34 @@ def _check_processes(state: State) -> None:
         counts[process.slice_name] = counts.get(process.slice_name, 0) + 1
     limit = state.policy.processes_per_slice_max
     _require(all(count <= limit for count in counts.values()), "processes per slice are bounded")
+
+
+def _check_containers(state: State) -> None:
+    cgroups = [c.cgroup for c in state.containers.values() if c.cgroup]
+    _require(len(cgroups) == len(set(cgroups)), "a cgroup belongs to one container")
+    _require(len(state.containers) <= state.policy.containers_max, "containers are bounded")
+    own = [c.slice_name for c in state.containers.values() if c.own_slice]
+    _require(len(own) == len(set(own)), "a slice was made for one container")
+    for container_id, container in state.containers.items():
+        _require(container.container_id == container_id, f"container {container_id} is filed under its id")
+        _require(container.slice_name in state.slices, f"container {container_id} has a slice")
+        _require(
+            container.started or not container.cgroup, f"container {container_id} has a cgroup once it has started"
+        )
+    for process in state.processes.values():
+        inside = state.containers.get(process.container_id)
+        same = inside is None or inside.slice_name == process.slice_name
+        _require(same, f"process {process.process_id} is in its container's slice")
+    for made in state.slices.values():
+        _require(not made.cdi_used or made.cdi_device, f"{made.name}: only a CDI device is used up")
+        _require(not made.cdi_device or made.ephemeral, f"{made.name}: a CDI device's slice ends with its container")
+        _require(not made.cdi_device or len(state.containers_of(made.name)) <= 1, f"{made.name}: is for one container")
+
+
+def _check_graces(state: State) -> None:
     for name in state.grace_ns:
         _require(name in state.slices and state.slices[name].ephemeral, f"grace of {name} is for an ephemeral slice")
-        _require(name not in counts, f"{name} waits for its first program while it has one")
+        _require(not in_use(state, name), f"{name} waits for its first user while it has one")
+    for made in state.slices.values():
+        ends = not made.ephemeral or in_use(state, made.name) or made.name in state.grace_ns
+        _require(ends, f"ephemeral slice {made.name} will end some time")

@@ -1,4 +1,4 @@
-"""The one door: step(state, event, now_ns) -> [command]. Everything that changes State is in this file.
+"""The one door: step(state, event, now_ns) -> [command]. State changes here, in containers.py and in slices.py only.
 
 No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands.
 A step that refuses changes nothing but what it says. The shells execute the commands in order; the composition root
@@ -11,47 +11,37 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit
+from vgpud.core import admit, containers
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
     ApplySlice,
-    CloseSocket,
     Command,
+    ContainerCreated,
+    ContainerEnded,
+    ContainerStarted,
     CreateSlice,
     DeleteSlice,
     DropProcess,
     Event,
-    ForgetSlice,
+    ForgetContainer,
     Log,
+    OpenDevice,
     OpenSocket,
     PolicyChanged,
     ProcessAttached,
     ProcessGone,
-    RemoveSlice,
     SaveRequest,
     SaveSlice,
     Started,
     Tick,
     UpdateSlice,
 )
-from vgpud.core.model import (
-    ANYONE,
-    Denied,
-    Policy,
-    Reason,
-    Remembered,
-    Share,
-    Slice,
-    Spec,
-    State,
-    whole_devices,
-)
-from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State, whole_devices
+from vgpud.core.slices import attach_refusal, describe, end, in_use, make, short, unknown
+from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
 REQUEST_ID_BYTES_MAX = 128
-_NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
-_NAME_SIGNS = _NAME_ENDS | frozenset("._-")
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:
@@ -66,14 +56,16 @@ def _started(state: State, event: Started, now_ns: int) -> list[Command]:
     """Takes the store's slices over. One that does not fit the devices of now keeps its name and waits."""
     state.policy = event.policy
     state.devices = {d.uuid: d for d in sorted(event.devices, key=lambda d: d.index)}
-    commands: list[Command] = []
+    commands = _known_containers(state, event)
     for stored in event.slices:
         kept = replace(stored, serial=state.next_serial)
         state.next_serial += 1
         misfit = next((s for s in kept.shares if not _fits(state, s)), None)
         state.slices[kept.name] = kept
-        if kept.ephemeral:
+        if kept.ephemeral and not state.containers_of(kept.name):
             state.grace_ns[kept.name] = now_ns + state.policy.grace_ns
+        if kept.cdi_device:
+            commands.append(OpenDevice(kept.name))
         if misfit is None:
             commands += [ApplySlice(kept), OpenSocket(kept.name)]
             continue
@@ -84,6 +76,13 @@ def _started(state: State, event: Started, now_ns: int) -> list[Command]:
     for request_id, remembered in event.requests:
         state.requests[request_id] = replace(remembered, until_ns=now_ns + state.policy.request_memory_ns)
     return commands
+
+
+def _known_containers(state: State, event: Started) -> list[Command]:
+    """Takes the store's containers over; one without its slice (a database from a backup) is forgotten."""
+    names = {s.name for s in event.slices}
+    state.containers = {c.container_id: c for c in event.containers if c.slice_name in names}
+    return [ForgetContainer(c.container_id) for c in event.containers if c.slice_name not in names]
 
 
 def _fits(state: State, share: Share) -> bool:
@@ -107,7 +106,7 @@ def _tick(state: State, event: Tick, now_ns: int) -> list[Command]:
         state.requests.popitem(last=False)
     commands: list[Command] = []
     for name in [name for name, until_ns in state.grace_ns.items() if until_ns <= now_ns]:
-        commands += _end(state, state.slices[name], "nobody attached in time")
+        commands += end(state, state.slices[name], "nobody came for it in time")
     return commands
 
 
@@ -145,54 +144,22 @@ def _remember(state: State, request_id: str, fingerprint: str, answer: Slice | N
     return [SaveRequest(request_id, remembered)]
 
 
-def name_error(name: str, bytes_max: int) -> Denied | None:
-    """Why a slice cannot have this name, or None. Names become directories and labels."""
-    if not name or not _NAME_SIGNS.issuperset(name) or not _NAME_ENDS.issuperset(name[0] + name[-1]):
-        text = (
-            f"{name!r} is not a slice name: use a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit"
-        )
-        return Denied(Reason.INVALID, text, field="name")
-    if len(name) > bytes_max:
-        return Denied(Reason.INVALID, f"{name!r} is longer than {bytes_max} characters: shorten it", field="name")
-    return None
-
-
 def _create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
-    fingerprint = repr(("create", event.name, event.spec, event.ephemeral, event.owner_uid))
+    fingerprint = repr(("create", event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device))
     repeated = _repeated(state, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
-    name = event.name or event.spare_name
-    wrong = name_error(name, state.policy.name_bytes_max)
-    if wrong:
-        return [Answer(wrong)]
-    if event.owner_uid < ANYONE:
-        return _refused(
-            Reason.INVALID, f"owner_uid {event.owner_uid} is no user: write a uid or -1 for anyone", "owner_uid"
-        )
-    if name in state.slices:
-        return _refused(Reason.EXISTS, f"slice {name} exists already: choose another name or remove it", "name")
-    if len(state.slices) >= state.policy.slices_max:
-        text = f"this node has {state.policy.slices_max} slices, which is its limit: remove one or raise slices_max"
-        return _refused(Reason.NO_CAPACITY, text)
-    shares = admit.place(event.spec, state)
-    if isinstance(shares, Denied):
-        return [Answer(shares)]
-    made = Slice(
-        name, event.uid, state.next_serial, event.spec, shares, event.ephemeral, event.owner_uid, event.wall_ns
+    ephemeral = event.ephemeral or event.cdi_device
+    named = event.name or event.spare_name
+    answer = make(
+        state, named, event.uid, event.spec, event.owner_uid, event.wall_ns, ephemeral=ephemeral, cdi=event.cdi_device
     )
-    state.next_serial += 1
-    state.slices[name] = made
+    if isinstance(answer, Denied):
+        return [Answer(answer)]
+    made, commands = answer
     if made.ephemeral:
-        state.grace_ns[name] = now_ns + state.policy.grace_ns
-    return [
-        SaveSlice(made),
-        *_remember(state, event.request_id, fingerprint, made, now_ns),
-        ApplySlice(made),
-        OpenSocket(name),
-        Log("slice.created", f"slice {name}: {describe(made)}", name),
-        Answer(made),
-    ]
+        state.grace_ns[made.name] = now_ns + state.policy.grace_ns
+    return [*commands, *_remember(state, event.request_id, fingerprint, made, now_ns), Answer(made)]
 
 
 def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command]:
@@ -203,12 +170,12 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
         return repeated
     old = state.slices.get(event.name)
     if old is None:
-        return _unknown(event.name)
+        return [Answer(unknown(event.name))]
     spec = admit.merge(old.spec, event.patch)
     parts = admit.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return [Answer(parts)]
-    busy = bool(state.processes_of(old.name))
+    busy = bool(state.processes_of(old.name) or state.containers_of(old.name))
     shares = _resized(state, old, spec, busy)
     if isinstance(shares, Denied):
         return [Answer(shares)]
@@ -232,8 +199,8 @@ def _resized(state: State, old: Slice, spec: Spec, busy: bool) -> tuple[Share, .
     same_count = len(whole_devices(spec.gpus_milli)) == len(here)  # the spec has been checked: this is short
     same_names = not spec.device_uuids or set(spec.device_uuids) == set(here)
     if busy and not (same_count and same_names):
-        text = f"slice {old.name} has programs on {len(here)} device(s) and cannot move:"
-        text += " end them first or keep to its devices"
+        text = f"slice {old.name} is in use on {len(here)} device(s) and cannot move:"
+        text += " end its programs and containers first or keep to its devices"
         return Denied(Reason.PRECONDITION, text)
     kept = admit.place(spec, state, without=old.name, only=here) if same_count and same_names else None
     if busy and kept is not None:
@@ -250,32 +217,19 @@ def _delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command
         return repeated
     old = state.slices.get(event.name)
     if old is None:
-        return _unknown(event.name)
+        return [Answer(unknown(event.name))]
     running = state.processes_of(old.name)
     if running and not event.force:
         text = (
             f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: end them or use force"
         )
         return _refused(Reason.PRECONDITION, text)
-    ended = _end(state, old, "removed")
+    inside = state.containers_of(old.name)
+    if inside and not event.force:
+        text = f"slice {old.name} is that of container {short(inside[0].container_id)}: end it or use force"
+        return _refused(Reason.PRECONDITION, text)
+    ended = end(state, old, "removed")
     return [*ended, *_remember(state, event.request_id, fingerprint, None, now_ns), Answer(None)]
-
-
-def _unknown(name: str) -> list[Command]:
-    return _refused(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", "name")
-
-
-def _end(state: State, old: Slice, why: str) -> list[Command]:
-    """Takes a slice and whatever is attached to it away."""
-    commands: list[Command] = [ForgetSlice(old.uid)]
-    for process in state.processes_of(old.name, holders=True):
-        del state.processes[process.process_id]
-        commands.append(DropProcess(process.process_id))
-    del state.slices[old.name]
-    state.grace_ns.pop(old.name, None)
-    state.waiting.discard(old.name)
-    log = Log("slice.deleted", f"slice {old.name}: {why}", old.name)
-    return [*commands, CloseSocket(old.name), RemoveSlice(old), log]
 
 
 # ---- programs that come and go ----
@@ -304,19 +258,11 @@ def _process_attached(state: State, event: ProcessAttached, now_ns: int) -> list
     return [*commands, Log("process.attached", text, found.name, process_id=process.process_id)]
 
 
-def owner_refusal(found: Slice, uid: int, policy: Policy) -> Denied | None:
-    """Why this user may not attach to the slice, or None: root, the daemon's user and the owner may."""
-    if found.owner_uid == ANYONE or uid in (0, policy.daemon_uid, found.owner_uid):
-        return None
-    text = f"slice {found.name} belongs to uid {found.owner_uid}, not to uid {uid}: make a slice of your own"
-    return Denied(Reason.DENIED, text)
-
-
 def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -> Denied | None:
     process = event.process
     if found is None:
-        return Denied(Reason.NOT_FOUND, f"no slice {process.slice_name!r} on this node: `vgpu slice ls` lists them")
-    stranger = owner_refusal(found, process.uid, state.policy)
+        return unknown(process.slice_name)
+    stranger = attach_refusal(state, found, process.uid, process.container_id)
     if stranger:
         return stranger
     limit = state.policy.processes_per_slice_max
@@ -335,18 +281,9 @@ def _process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Command
         text = f"pid {process.pid} ({process.program}) ended"
         commands.append(Log("process.detached", text, process.slice_name, process_id=process.process_id))
     left = state.slices.get(process.slice_name)
-    if left is not None and left.ephemeral and not state.processes_of(left.name, holders=True):
-        commands += _end(state, left, "its last program ended")
+    if left is not None and left.ephemeral and not in_use(state, left.name):
+        commands += end(state, left, "its last program ended")
     return commands
-
-
-def describe(given: Slice) -> str:
-    """The four numbers per device in one line, for people."""
-    return "; ".join(
-        f"{s.device_uuid} min {format_gpus(s.min_milli)} max {format_gpus(s.max_milli)} memory"
-        f" {format_bytes(s.mem_min_bytes)} to {format_bytes(s.mem_max_bytes)}"
-        for s in given.shares
-    )
 
 
 _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
@@ -357,5 +294,8 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     DeleteSlice: _delete_slice,
     ProcessAttached: _process_attached,
     ProcessGone: _process_gone,
+    ContainerCreated: containers.created,
+    ContainerStarted: containers.started,
+    ContainerEnded: containers.ended,
     Tick: _tick,
 }

@@ -84,6 +84,8 @@ class Slice:
     owner_uid: int
     created_wall_ns: int  # display only
     revision: int = 1
+    cdi_device: bool = False  # has a one-time CDI device
+    cdi_used: bool = False  # and a container has used it
 
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
@@ -101,6 +103,25 @@ class Process:
     attached_wall_ns: int
     resumed: bool
     holder: bool = False
+    container_id: str = ""  # of the container whose cgroup it is in
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container that uses a slice: first known when the engine creates it, started when its first process is there.
+
+    `pid` stands for it: the low-level runtime until it has started, its first process from then on. A pid alone means
+    nothing (they are used again), so its start time goes with it.
+    """
+
+    container_id: str
+    slice_name: str
+    own_slice: bool  # made for it: ends with it
+    pid: int  # host pid
+    pid_start: int  # start time of that process in clock ticks since boot (proc(5), stat field 22)
+    cgroup: str  # by which its programs are known; "" until it has started, or when it has none of its own
+    created_wall_ns: int  # display only
+    started: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +131,7 @@ class Policy:
     default_max: str = "same"  # or "device": how far a slice without a maximum may borrow
     slices_max: int = 1024
     processes_per_slice_max: int = 256
+    containers_max: int = 1024
     name_bytes_max: int = 40
     daemon_uid: int = 0
     grace_ns: int = 60_000_000_000  # an ephemeral slice that nobody attaches to ends after this
@@ -134,7 +156,8 @@ class State:
     devices: dict[str, Device] = field(default_factory=dict)  # by UUID, in index order
     slices: dict[str, Slice] = field(default_factory=dict)  # by name
     processes: dict[int, Process] = field(default_factory=dict)  # by process_id
-    #: ephemeral slices that nobody has attached to -> when they end
+    containers: dict[str, Container] = field(default_factory=dict)  # by the engine's id
+    #: ephemeral slices that nobody has come to yet -> when they end
     grace_ns: dict[str, int] = field(default_factory=dict)
     #: slices whose devices are not there, or have become smaller: kept, but without reservation, arbiter or socket
     waiting: set[str] = field(default_factory=set)
@@ -142,12 +165,13 @@ class State:
     next_serial: int = 1
 
     def copy(self) -> State:
-        """A draft: what it holds is frozen, so only the containers are copied."""
+        """A draft: what it holds is frozen, so only the tables are copied."""
         return replace(
             self,
             devices=dict(self.devices),
             slices=dict(self.slices),
             processes=dict(self.processes),
+            containers=dict(self.containers),
             grace_ns=dict(self.grace_ns),
             waiting=set(self.waiting),
             requests=OrderedDict(self.requests),
@@ -162,6 +186,10 @@ class State:
     def processes_of(self, slice_name: str, *, holders: bool = False) -> list[Process]:
         """The processes of a slice, with those that only hold it if `holders`."""
         return [p for p in self.processes.values() if p.slice_name == slice_name and (holders or not p.holder)]
+
+    def containers_of(self, slice_name: str) -> list[Container]:
+        """The containers that use a slice, oldest first."""
+        return [c for c in self.containers.values() if c.slice_name == slice_name]
 
 
 def whole_devices(gpus_milli: int) -> list[int]:

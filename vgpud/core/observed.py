@@ -99,3 +99,4 @@ class Snapshot:
     slices: tuple[SliceSample, ...] = ()
     slice_count: int = 0
     client_count: int = 0
+    containers: tuple[tuple[str, int], ...] = ()  # how many use a slice, of those that are used by some

@@ -1,0 +1,473 @@
+"""Shell of the runtime socket: containers that engines create, start and end, told by vgpu-runtime and its hooks.
+
+Who may ask is decided by the socket's mode and group; who asks comes from the kernel. Bundles are read and edited in
+threads of their own with a deadline, through the asker's root, so that neither a slow disk nor another mount namespace
+stops the loop. That a container has ended is seen by its first process's pidfd and its cgroup, with or without a hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import socket
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from vgpud import cgroups, peers
+from vgpud import containers_wire as wire
+from vgpud.containers_wire import Header, WireError
+from vgpud.core.events import ContainerCreated, ContainerStarted
+from vgpud.core.model import Container, Denied, Slice
+from vgpud.libtree import library_tree
+from vgpud.oci.prepare import Plan, Prepared, look, prepare
+from vgpud.oci.request import Request, RequestError, parse_request
+
+T = TypeVar("T")
+
+#: a front that has connected must have said everything by then, and have taken the answer as fast
+REQUEST_S = 5.0
+#: what reading and editing a bundle may take
+WORK_S = 20.0
+WORKERS = 8
+#: requests worked on at once; the rest waits in the socket's backlog
+REQUESTS_MAX = 64
+#: of them by other users than root
+STRANGERS_MAX = 16
+BACKLOG = 1024
+#: how often a cgroup is looked at whose container has lost its first process
+EMPTY_S = 0.2
+NVIDIA_ALONE = (
+    "the container asks for NVIDIA devices but for no share of them: set VGPU=1 (or less), or use another runtime"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is the same for every container of this node."""
+
+    runtime: Path
+    cache: Path
+    driver: Path
+    nvml: Path | None
+    sim_dir: str  # "" on real devices
+    nvidia_cdi_dirs: tuple[str, ...]
+    gpus_milli_max: int  # what may be asked for by environment
+
+    @property
+    def scratch(self) -> Path:
+        return self.runtime / "containers"
+
+
+class Backend(Protocol):
+    """What the daemon does for the runtime socket. Called on the loop, must not wait."""
+
+    def site(self) -> Site: ...
+    def container(self, container_id: str) -> Container | None: ...
+    def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
+    def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
+    def end_container(self, container_id: str, why: str) -> None: ...
+    def indices(self, made: Slice) -> tuple[int, ...]: ...
+    def container_note(self, kind: str, container_id: str, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who asks. `pidfd` and `root` (its root directory, O_PATH) are closed with the connection."""
+
+    pid: int
+    uid: int
+    pidfd: int
+    root: int
+
+    @property
+    def root_path(self) -> Path:
+        return Path(f"/proc/self/fd/{self.root}")
+
+
+@dataclass(eq=False, slots=True)
+class Watched:
+    """A container that lives. `pidfd`: of what stands for it, -1 when that has ended."""
+
+    container: Container
+    pidfd: int
+    emptying: asyncio.Task[None] | None = None
+
+
+class Refusal(Exception):
+    """Ends a request with one line for the user."""
+
+
+def slice_name(container_id: str) -> str:
+    """The default name of a container's slice: c- and what `docker ps` shows, or a digest of an unusual id."""
+    begin = container_id[:12]
+    usual = len(container_id) >= 12 and all(c in "0123456789abcdef" for c in container_id)
+    return f"c-{begin}" if usual else f"c-{hashlib.sha256(container_id.encode()).hexdigest()[:12]}"
+
+
+def scratch_of(site: Site, container: Container) -> Path:
+    """The directory of a container's own files: another one each time that the same id is created."""
+    return site.scratch / f"{container.created_wall_ns:x}-{container.container_id[:64]}"
+
+
+class Containers:
+    """The runtime socket and the watch over all containers of the node."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(WORKERS, "bundle")
+        self._watched: dict[str, Watched] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listener: socket.socket | None = None
+        self._busy = asyncio.Semaphore(REQUESTS_MAX)
+        self._strangers = 0
+        self._path = self._private = Path()
+        self._rights = (0o660, -1)
+
+    # ---- life ----
+
+    def start(self, path: Path, private: Path, mode: int, gid: int) -> None:
+        """Listens at `path`, made at `private` first so that it never has wrong rights. Raises OSError."""
+        self._path, self._private, self._rights = path, private, (mode, gid)
+        self._listen()
+        self._spawn(self._sweep())
+
+    def _listen(self) -> None:
+        mode, gid = self._rights
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            self._private.unlink(missing_ok=True)
+            sock.bind(str(self._private))
+            self._private.chmod(mode)
+            if gid >= 0:
+                os.chown(self._private, -1, gid)
+            sock.listen(BACKLOG)
+            self._private.rename(self._path)
+        except OSError:
+            sock.close()
+            raise
+        self._listener = sock
+        self._spawn(self._accept(sock))
+
+    def repair(self) -> bool:
+        """Opens the socket anew when somebody has removed its file; whether that was needed."""
+        if self._listener is None or self._path.exists():
+            return False
+        self._close_listener()
+        self._listen()
+        return True
+
+    async def stop(self) -> None:
+        """Ends every request; containers go on. The file stays, so that fronts wait for the next daemon."""
+        self._close_listener()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for container_id in list(self._watched):
+            self._unwatch(container_id)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _close_listener(self) -> None:
+        if self._listener:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+        self._listener = None
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _sweep(self) -> None:
+        """Removes the files of containers that ended while no daemon ran."""
+        site = self._backend.site()
+        kept = {scratch_of(site, watched.container).name for watched in self._watched.values()}
+        await asyncio.to_thread(_remove_others, site.scratch, kept)
+
+    # ---- containers that live ----
+
+    def adopt(self, containers: Iterable[Container]) -> None:
+        """Takes over what a former daemon knew: who lives is watched again, who has ended meanwhile is released."""
+        for container in containers:
+            pidfd = peers.open_process(container.pid, container.pid_start)
+            if pidfd >= 0 and container.cgroup and not _inside(container.pid, container.cgroup):
+                os.close(pidfd)  # the machine has started anew meanwhile, and this is another process
+                pidfd = -1
+            self._watch(container, pidfd)
+
+    def _watch(self, container: Container, pidfd: int) -> Watched:
+        """Watches over a container from now on; `pidfd` is kept, -1 when its process has ended already."""
+        self._unwatch(container.container_id)
+        watched = self._watched[container.container_id] = Watched(container, pidfd)
+        if pidfd >= 0:
+            self._loop.add_reader(pidfd, self._ended, watched)
+        else:
+            self._loop.call_soon(self._ended, watched)
+        return watched
+
+    def _unwatch(self, container_id: str) -> None:
+        watched = self._watched.pop(container_id, None)
+        if watched is None:
+            return
+        if watched.emptying:
+            watched.emptying.cancel()
+        self._close_pidfd(watched)
+
+    def _close_pidfd(self, watched: Watched) -> None:
+        if watched.pidfd >= 0:
+            self._loop.remove_reader(watched.pidfd)
+            os.close(watched.pidfd)
+            watched.pidfd = -1
+
+    def _ended(self, watched: Watched) -> None:
+        """What stands for the container has ended."""
+        self._close_pidfd(watched)
+        container = watched.container
+        if self._watched.get(container.container_id) is not watched:
+            return
+        if container.started and container.cgroup:
+            watched.emptying = self._spawn(self._until_empty(watched))
+            return
+        why = "ended" if container.started else "the engine gave up before it started"
+        self._backend.end_container(container.container_id, why)
+
+    async def _until_empty(self, watched: Watched) -> None:
+        """With a pid namespace of its own all of it ends with its first process; without one, others may live on."""
+        while await asyncio.to_thread(cgroups.members, watched.container.cgroup):
+            await asyncio.sleep(EMPTY_S)
+        watched.emptying = None
+        if self._watched.get(watched.container.container_id) is watched:
+            self._backend.end_container(watched.container.container_id, "ended")
+
+    def forget(self, container_id: str) -> None:
+        """The core knows the container no more: it is not watched any longer and its files go."""
+        watched = self._watched.get(container_id)
+        self._unwatch(container_id)
+        if watched:
+            scratch = scratch_of(self._backend.site(), watched.container)
+            self._pool.submit(shutil.rmtree, scratch, True)
+
+    # ---- requests ----
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while self._listener is listener:
+            await self._busy.acquire()
+            try:
+                sock, _ = await self._loop.sock_accept(listener)
+            except OSError:  # out of descriptors, or closed: the rest stays in the backlog for a moment
+                self._busy.release()
+                await asyncio.sleep(0.1)
+                continue
+            except BaseException:
+                self._busy.release()
+                raise
+            self._spawn(self._serve(sock)).add_done_callback(lambda _task: self._busy.release())
+
+    async def _serve(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        _pid, uid = peers.credentials(sock)
+        stranger = uid not in (0, os.geteuid())
+        if stranger and self._strangers >= STRANGERS_MAX:
+            sock.close()
+            return
+        self._strangers += stranger
+        try:
+            with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
+                await self._converse(sock, uid)
+        finally:
+            self._strangers -= stranger
+
+    async def _converse(self, sock: socket.socket, uid: int) -> None:
+        header: Header | None = None
+        try:
+            received = await asyncio.wait_for(self._receive(sock), REQUEST_S)
+            header = received[0]
+            with _peer(sock, uid) as peer:
+                answer = await self._answer(peer, *received)
+        except (WireError, Refusal, RequestError) as error:
+            name = header.container_id if header else ""
+            self._backend.container_note("container.refused", name, str(error))
+            answer = wire.refusal(str(error))
+        try:
+            await asyncio.wait_for(self._loop.sock_sendall(sock, answer), REQUEST_S)
+        except (OSError, asyncio.TimeoutError):
+            if header and header.operation == "create":
+                self._backend.end_container(header.container_id, "the engine did not wait for the answer")
+
+    async def _receive(self, sock: socket.socket) -> tuple[Header, bytes]:
+        """A whole request. Raises WireError, and OSError when the front has gone."""
+        raw = bytearray()
+        parts = None
+        while parts is None:
+            raw += await self._more(sock)
+            parts = wire.split(bytes(raw))
+        header, body = wire.parse_header(parts[0]), bytearray(parts[1])
+        while len(body) < header.body_bytes:
+            body += await self._more(sock)
+        if len(body) > header.body_bytes:
+            raise WireError(f"{len(body) - header.body_bytes} bytes come after the body")
+        return header, bytes(body)
+
+    async def _more(self, sock: socket.socket) -> bytes:
+        part = await self._loop.sock_recv(sock, 1 << 16)
+        if not part:
+            raise WireError("the request ends before it is complete")
+        return part
+
+    async def _answer(self, peer: Peer, header: Header, body: bytes) -> bytes:
+        if header.operation == "create":
+            return await self._create(peer, header, body)
+        state = wire.parse_state(body)
+        if header.operation == "started":
+            return await self._started(peer, state, header.front)
+        self._backend.end_container(state.container_id, "stopped")
+        return wire.reply(wire.OK)
+
+    async def _work(self, what: str, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs in a thread what may wait for a disk. Raises Refusal when that takes too long or fails."""
+        try:
+            return await asyncio.wait_for(self._loop.run_in_executor(self._pool, work, *arguments), WORK_S)
+        except asyncio.TimeoutError as error:
+            raise Refusal(f"{what} takes longer than {WORK_S:.0f} s: see the disk that the container is on") from error
+        except OSError as error:
+            raise Refusal(f"{what}: {error}") from error
+
+    async def _create(self, peer: Peer, header: Header, body: bytes) -> bytes:
+        site = self._backend.site()
+        asked, nvidia = await self._work("reading config.json", _read_request, body, site.gpus_milli_max)
+        if asked is None and nvidia:
+            raise Refusal(NVIDIA_ALONE)
+        if asked is None:
+            return wire.reply(wire.PASS)
+        event = _created(header.container_id, asked, peer.uid, peer.pid, peers.start_time(peer.pid))
+        made = self._backend.create_container(event)
+        container = self._backend.container(header.container_id)
+        if isinstance(made, Denied) or container is None:
+            raise Refusal(made.message if isinstance(made, Denied) else "the slice could not be made: see vgpud's log")
+        watched = self._watch(container, os.dup(peer.pidfd))
+        try:
+            prepared = await self._prepare(peer, header, body, site, made, container)
+        except (Refusal, RequestError, asyncio.CancelledError):
+            if self._watched.get(container.container_id) is watched:
+                self._backend.end_container(container.container_id, "it could not be prepared")
+            raise
+        if self._watched.get(container.container_id) is not watched:
+            raise Refusal("the container was ended, or created again, while it was prepared")
+        for warning in prepared.warnings:
+            self._backend.container_note("container.warning", container.container_id, warning)
+        return wire.reply(wire.CONFIG, prepared.config)
+
+    async def _prepare(
+        self, peer: Peer, header: Header, body: bytes, site: Site, made: Slice, container: Container
+    ) -> Prepared:
+        indices = self._backend.indices(made)
+
+        def work() -> Prepared:
+            plan = Plan(
+                attach_dir=site.runtime / "slices" / made.name,
+                tree=library_tree(site.cache, site.driver, site.nvml, bool(site.sim_dir)),
+                scratch=scratch_of(site, container),
+                uuids=tuple(share.device_uuid for share in made.shares),
+                indices=indices,
+                sim_dir=site.sim_dir,
+                cdi_dirs=site.nvidia_cdi_dirs,
+                front=header.front,
+            )
+            return prepare(body, header.bundle, peer.root_path, plan)
+
+        return await self._work("preparing the container", work)
+
+    async def _started(self, peer: Peer, state: wire.OciState, front: str) -> bytes:
+        """createRuntime hook: the container's first process is there and waits for our answer."""
+        started = peers.start_time(state.pid)
+        if not started:
+            raise Refusal(f"pid {state.pid} of the container is not there: run vgpud in the host's pid namespace")
+        cgroup = cgroups.own_path(cgroups.paths_of(state.pid), cgroups.paths_of(peer.pid))
+        if self._backend.container(state.container_id) is None:
+            await self._take_in(peer, state, started, cgroup)
+        answer = self._backend.start_container(ContainerStarted(state.container_id, state.pid, started, cgroup))
+        container = self._backend.container(state.container_id)
+        if isinstance(answer, Denied) or container is None:
+            raise Refusal(answer.message if isinstance(answer, Denied) else "the container has ended")
+        self._watch(container, peers.open_process(state.pid, started))
+        return wire.reply(wire.OK)
+
+    async def _take_in(self, peer: Peer, state: wire.OciState, started: int, cgroup: str) -> None:
+        """A container that came past vgpu-runtime: it has one of our CDI devices, whose hook we are called by."""
+        if not cgroup:
+            text = "the container has no cgroup of its own, by which its programs are known: do not switch cgroups off,"
+            raise Refusal(f"{text} or use the runtime vgpu instead of the CDI device")
+        path = peer.root_path / state.bundle.lstrip("/") / "config.json"
+        site = self._backend.site()
+
+        def read() -> tuple[Request | None, bool]:
+            with path.open("rb") as file:
+                return _read_request(file.read(wire.BODY_BYTES_MAX), site.gpus_milli_max)
+
+        asked, _nvidia = await self._work("reading config.json", read)
+        if asked is None:
+            raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
+        event = _created(state.container_id, asked, peer.uid, state.pid, started)
+        made = self._backend.create_container(event)
+        if isinstance(made, Denied):
+            raise Refusal(made.message)
+
+
+def _read_request(raw: bytes, gpus_milli_max: int) -> tuple[Request | None, bool]:
+    """(what a config.json asks us for, whether it asks NVIDIA for devices without us). Raises RequestError."""
+    env, annotations, _cgroup, nvidia = look(raw)
+    return parse_request(env, annotations, gpus_milli_max), nvidia
+
+
+def _created(container_id: str, asked: Request, caller_uid: int, pid: int, pid_start: int) -> ContainerCreated:
+    return ContainerCreated(
+        container_id=container_id,
+        spec=asked.spec,
+        join=asked.join,
+        name=asked.name or slice_name(container_id),
+        caller_uid=caller_uid,
+        pid=pid,
+        pid_start=pid_start,
+        uid=str(uuid.uuid4()),
+        wall_ns=time.time_ns(),
+    )
+
+
+@contextlib.contextmanager
+def _peer(sock: socket.socket, uid: int) -> Any:
+    """The asker, alive when it was looked at. Raises Refusal."""
+    pid, _uid = peers.credentials(sock)
+    held: list[int] = []
+    try:
+        try:
+            held.append(peers.peer_pidfd(sock, pid))
+            held.append(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError as error:
+            text = f"vgpud cannot look at vgpu-runtime (pid {pid}: {error.strerror}):"
+            raise Refusal(f"{text} run vgpud as root in the host's pid namespace") from error
+        if peers.has_ended(held[0]):
+            raise Refusal("vgpu-runtime ended while it asked")
+        yield Peer(pid, uid, *held)
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _inside(pid: int, cgroup: str) -> bool:
+    return any(path == cgroup or path.startswith(cgroup + "/") for path in cgroups.paths_of(pid))
+
+
+def _remove_others(directory: Path, kept: set[str]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        for entry in directory.iterdir():
+            if entry.name not in kept:
+                shutil.rmtree(entry, ignore_errors=True)

@@ -1,0 +1,146 @@
+"""Containers that come and go, and whose a cgroup is. Pure; machine.step() calls created(), started() and ended().
+
+A container is known from the moment its engine creates it until its cgroup is empty, so its slice is there before its
+first program and nobody gets it before the last one is gone. What a container says about itself decides nothing here:
+the id comes from the engine, the cgroup from the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vgpud.core.events import (
+    Answer,
+    Command,
+    ContainerCreated,
+    ContainerEnded,
+    ContainerStarted,
+    ForgetContainer,
+    Log,
+    SaveContainer,
+    SaveSlice,
+)
+from vgpud.core.model import Container, Denied, Reason, Slice, State
+from vgpud.core.slices import describe, end, in_use, make, owner_refusal, short, unknown
+
+#: engines' ids: runc allows more signs, none of which may end up in a path or a log
+_ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
+ID_BYTES_MAX = 256
+
+
+def id_error(container_id: str) -> Denied | None:
+    """Why this is no container's id, or None. Ids become file names."""
+    fits = 0 < len(container_id) <= ID_BYTES_MAX and _ID_SIGNS.issuperset(container_id) and container_id[0] not in ".-"
+    return None if fits else Denied(Reason.INVALID, f"{container_id[:80]!r} is not a container id", field="id")
+
+
+def container_of(state: State, cgroups: Iterable[str]) -> Container | None:
+    """The container that a process with these cgroup paths is in: the innermost one, None outside of all."""
+    paths = tuple(cgroups)
+
+    def holds(container: Container) -> bool:
+        inside = container.cgroup + "/"
+        return bool(container.cgroup) and any(p == container.cgroup or p.startswith(inside) for p in paths)
+
+    found = [c for c in state.containers.values() if holds(c)]
+    return max(found, key=lambda c: len(c.cgroup), default=None)
+
+
+def created(state: State, event: ContainerCreated, now_ns: int) -> list[Command]:
+    """Gives the container its slice, or says why not. An id that comes again (`docker restart`) has ended before."""
+    wrong = id_error(event.container_id)
+    if wrong:
+        return [Answer(wrong)]
+    old = state.containers.get(event.container_id)
+    before = release(state, old, "it is created again") if old else []
+    if len(state.containers) >= state.policy.containers_max:
+        text = f"this node has {state.policy.containers_max} containers with slices, which is its limit: end one"
+        return [*before, Answer(Denied(Reason.NO_CAPACITY, text))]
+    answer = _joined(state, event) if event.join else _own(state, event)
+    if isinstance(answer, Denied):
+        return [*before, Answer(answer)]
+    used, commands = answer
+    state.grace_ns.pop(used.name, None)
+    container = Container(event.container_id, used.name, not event.join, event.pid, event.pid_start, "", event.wall_ns)
+    state.containers[container.container_id] = container
+    text = f"container {short(container.container_id)} has slice {used.name}: {describe(used)}"
+    log = Log("container.created", text, used.name)
+    return [*before, *commands, SaveContainer(container), log, Answer(used)]
+
+
+def _joined(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] | Denied:
+    """The slice that the container names, if its caller may use it."""
+    found = state.slices.get(event.join)
+    if found is None:
+        return unknown(event.join)
+    stranger = owner_refusal(found, event.caller_uid, state.policy)
+    if stranger:
+        return stranger
+    if found.name in state.waiting:
+        text = f"slice {found.name} waits for its device: mend the device, resize the slice or choose another one"
+        return Denied(Reason.PRECONDITION, text)
+    if not found.cdi_device:
+        return found, []
+    if found.cdi_used:
+        text = f"CDI device vgpu.dev/gpu={found.name} is for one container and was used: make another (`vgpu alloc`)"
+        return Denied(Reason.PRECONDITION, text)
+    used = replace(found, cdi_used=True)
+    state.slices[used.name] = used
+    return used, [SaveSlice(used)]
+
+
+def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] | Denied:
+    """A slice of the container's own, which ends with it."""
+    if event.spec is None:
+        return Denied(Reason.INVALID, "the container asks for no share: set VGPU, for example VGPU=0.5", field="spec")
+    if event.name in state.slices:
+        return _taken(state, event.name)
+    return make(state, event.name, event.uid, event.spec, event.caller_uid, event.wall_ns, ephemeral=True)
+
+
+def _taken(state: State, name: str) -> Denied:
+    owner = next((short(c.container_id) for c in state.containers_of(name)), "")
+    whose = f"is the slice of container {owner}" if owner else "exists already"
+    text = f"slice {name} {whose}: choose another VGPU_NAME, or join it with VGPU_SLICE={name}"
+    return Denied(Reason.EXISTS, text, field="name")
+
+
+def started(state: State, event: ContainerStarted, now_ns: int) -> list[Command]:
+    """Its first process is there: from now on its cgroup says who belongs to it, and that process stands for it."""
+    known = state.containers.get(event.container_id)
+    if known is None:
+        text = f"container {short(event.container_id)} has no slice: create it anew"
+        return [Answer(Denied(Reason.NOT_FOUND, text, field="id"))]
+    doubled = any(c.cgroup == event.cgroup != "" and c is not known for c in state.containers.values())
+    cgroup = "" if doubled else event.cgroup
+    now = replace(known, pid=event.pid, pid_start=event.pid_start, cgroup=cgroup, started=True)
+    made = state.slices[now.slice_name]
+    if now == known:
+        return [Answer(made)]
+    state.containers[now.container_id] = now
+    name = short(now.container_id)
+    logs = [Log("container.started", f"container {name} started as pid {now.pid}", now.slice_name)]
+    if not cgroup:
+        text = f"container {name} has no cgroup of its own: its programs are known by their uid alone"
+        logs.append(Log("container.warning", text, now.slice_name))
+    return [SaveContainer(now), *logs, Answer(made)]
+
+
+def ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
+    """It has ended, or never came to life. Unknown: no effect, engines say so twice."""
+    known = state.containers.get(event.container_id)
+    return release(state, known, event.why) if known else []
+
+
+def release(state: State, old: Container, why: str) -> list[Command]:
+    """Forgets a container; a slice of its own goes with it unless another container is in there."""
+    del state.containers[old.container_id]
+    commands: list[Command] = [ForgetContainer(old.container_id)]
+    commands.append(Log("container.ended", f"container {short(old.container_id)}: {why}", old.slice_name))
+    left = state.slices.get(old.slice_name)
+    if left is None or state.containers_of(left.name):
+        return commands
+    if old.own_slice or (left.ephemeral and not in_use(state, left.name)):
+        commands += end(state, left, f"container {short(old.container_id)} ended")
+    return commands

@@ -1,0 +1,72 @@
+"""Who is at the other end of a unix socket, by the kernel's word, and descriptors that mean one process for ever.
+
+A pid is used again after its process has ended; a pidfd, or a pid with its start time, never means another process.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import struct
+from pathlib import Path
+
+_SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
+#: of the fields of /proc/PID/stat after the program's name: state (field 3) and start time (field 22), proc(5)
+_STATE, _START = 0, 19
+
+
+def credentials(sock: socket.socket) -> tuple[int, int]:
+    """(pid, uid) of the peer when it connected, as seen from here; pid 0 = it lives where we cannot see it."""
+    pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid & 0xFFFFFFFF
+
+
+def peer_pidfd(sock: socket.socket, pid: int) -> int:
+    """A descriptor of the peer itself; close it. Raises OSError when it has died."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError as error:
+        if error.errno != errno.ENOPROTOOPT:
+            raise
+    return os.pidfd_open(pid)
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process of a pidfd has ended (it may still be a zombie)."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def _stat(pid: int, proc: Path) -> list[str]:
+    try:
+        text = (proc / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()  # the name in parentheses may hold anything
+
+
+def start_time(pid: int, proc: Path = Path("/proc")) -> int:
+    """Clock ticks since boot at which the process started, 0 when there is none."""
+    fields = _stat(pid, proc)
+    return int(fields[_START]) if len(fields) > _START else 0
+
+
+def runs(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether there is such a process and it is no zombie."""
+    fields = _stat(pid, proc)
+    return bool(fields) and fields[_STATE] not in ("Z", "X", "x")
+
+
+def open_process(pid: int, started: int) -> int:
+    """A pidfd of the process with this pid and start time, -1 when it has ended (its pid may be another's by now)."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return -1
+    if start_time(pid) == started and not has_ended(pidfd):
+        return pidfd
+    os.close(pidfd)
+    return -1
