@@ -131,12 +131,16 @@ class Docker:
         self.stop_daemon()
         _unmount_below(self.folder)
 
+    def remove(self, *containers: str) -> None:
+        """Ends and removes containers."""
+        self.cli("rm", "-f", *containers)
+
     def remove_all(self) -> None:
         """Removes every container of this engine."""
         with contextlib.suppress(PartError, subprocess.TimeoutExpired):
             ids = self.cli("ps", "-aq").stdout.split()
             if ids:
-                self.cli("rm", "-f", *ids)
+                self.remove(*ids)
 
     def cli(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, talk: str = "") -> Done:
         """A `docker` command at this engine."""
@@ -208,10 +212,14 @@ class Podman:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
 
+    def remove(self, *containers: str) -> None:
+        """Ends and removes containers."""
+        self.cli("rm", "-f", "-t", "0", *containers)
+
     def stop(self) -> None:
         """Removes all containers; podman has no daemon."""
         with contextlib.suppress(PartError, subprocess.TimeoutExpired):
-            self.cli("rm", "-af", "-t", "0")
+            self.remove("-a")
         _unmount_below(self.folder)
 
     def cli(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, runtime: str = "") -> Done:

@@ -110,6 +110,8 @@ def docker_engine(plain_docker: engine.Docker, front: Path) -> engine.Docker:
 def docker(docker_engine: engine.Docker, system: OwnSystem) -> Iterator[engine.Docker]:
     """dockerd with the runtime vgpu; the test's containers are removed after it."""
     yield docker_engine
+    if docker_engine.daemon is None or not docker_engine.daemon.running:  # a test that ended before it was back
+        docker_engine.start()
     docker_engine.remove_all()
 
 

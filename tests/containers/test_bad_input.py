@@ -15,6 +15,7 @@ import pytest
 from benchmarks import engine
 from vgpud.cli.own_system import OwnSystem
 
+from .conftest import NVIDIA_HOOK_SAYS
 from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until_free, view
 
 OnBase = Callable[[str, str], str]
@@ -155,15 +156,17 @@ def test_containers_of_other_shapes_on_podman(podman: engine.Podman, programs: P
     half_a_gpu_is_seen(view(podman.run(*HALF, *options, *at(programs), engine.BASE, "/programs/view")))
 
 
-def test_an_image_without_a_shell(docker: engine.Docker, programs: Path, tmp_path: Path) -> None:
+def test_an_image_without_a_shell(docker: engine.Docker, programs: Path) -> None:
     """Nothing but the program and what it is linked to."""
-    base = docker.run(engine.BASE, "sh", "-c", "cat /lib64/ld-linux-x86-64.so.2 | wc -c", runtime="runc")
-    assert base.returncode == 0, base.stderr
+    needed = "libc.so.6 libdl.so.2 libpthread.so.0"
+    shown = docker.run(engine.BASE, "sh", "-c", f"cd /lib && find . -name {needed.split()[0]}", runtime="runc")
+    folder = f"/lib/{Path(shown.stdout.strip()).parent}"
+    loader = docker.run(engine.BASE, "sh", "-c", "ls /lib*/ld-linux-*", runtime="runc").stdout.strip()
     lines = [
         f"FROM {engine.BASE} AS full",
         "FROM scratch",
-        "COPY --from=full /lib64/ld-linux-x86-64.so.2 /lib64/",
-        "COPY --from=full /lib/x86_64-linux-gnu/libc.so.6 /lib/x86_64-linux-gnu/libdl.so.2 /lib/x86_64-linux-gnu/",
+        f"COPY --from=full {loader} {loader}",
+        f"COPY --from=full {' '.join(f'{folder}/{name}' for name in needed.split())} {folder}/",
         "COPY view /view",
         "",
     ]
@@ -191,15 +194,14 @@ def test_an_image_with_its_own_preloads(docker: engine.Docker, programs: Path, t
     lines = f"FROM {engine.BASE}\nCOPY uid.so /opt/uid.so\nRUN echo /opt/uid.so > /etc/ld.so.preload\n"
     image = docker.build("vgpu-test/preloads", lines, {"uid.so": library})
     done = docker.run(*HALF, *at(programs), image, "sh", "-c", "id -u; cat /etc/ld.so.preload")
-    assert done.stdout.splitlines() == ["4242", "/usr/lib/vgpu/libvgpu.so", "/opt/uid.so"], done
+    ours = ["/usr/lib/vgpu/libvgpu.so", "/usr/lib/vgpu/libvgpu-ml.so"]
+    assert done.stdout.splitlines() == ["4242", *ours, "/opt/uid.so"], done
     half_a_gpu_is_seen(view(docker.run(*HALF, *at(programs), image, "/programs/view")))
 
 
 def test_gpus_all_together_with_the_runtime(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
     """NVIDIA's hook, which dockerd adds for --gpus, is taken out (here it would fail) and that is said."""
-    assert (
-        "the stand-in for NVIDIA's hook ran" in docker.run("--gpus", "all", engine.BASE, "true", runtime="runc").stderr
-    )
+    assert NVIDIA_HOOK_SAYS in docker.run("--gpus", "all", engine.BASE, "true", runtime="runc").stderr
     done = docker.run("--gpus", "all", *HALF, *at(programs), engine.BASE, "/programs/view")
     half_a_gpu_is_seen(view(done))
     assert any("--gpus" in message for message in events(system, "container.warning"))
@@ -226,7 +228,7 @@ def test_a_full_node_refuses_and_names_what_is_left(docker: engine.Docker, syste
         "no device has min 0.5 and memory 2GiB left: device 0 has most, 0.25 and 1GiB; ask for less, lower the minimum"
         " or remove a slice",
     )
-    docker.cli("rm", "-f", *holders)
+    docker.remove(*holders)
     until_free(system)
 
 

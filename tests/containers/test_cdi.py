@@ -56,7 +56,7 @@ def test_a_one_time_device(podman: engine.Podman, system: OwnSystem, programs: P
     container = podman.start_container("--device", device, *at(programs), engine.BASE, "sleep", "600", runtime=PLAIN)
     assert view(podman.cli("exec", container, "/programs/view"))["nvml_bytes"] == [GIB]
     assert [c.id for c in slices(system)[name].containers] == [container]
-    podman.cli("rm", "-f", "-t", "0", container)
+    podman.remove(container)
     until("its end", lambda: not slices(system))
     done = podman.run("--device", device, engine.BASE, "true", runtime=PLAIN)
     assert done.returncode == podman.REFUSED

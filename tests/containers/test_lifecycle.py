@@ -78,7 +78,8 @@ def test_out_of_memory_kill_releases_the_slice(docker: engine.Docker, system: Ow
 
 def test_several_processes_and_exec_are_one_slice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
     both = "/programs/tenant & /programs/tenant & wait"
-    container = docker.start_container(*HALF, *at(programs), engine.BASE, "sh", "-c", both)
+    amounts = ("-e", "VGPU=0.5", "-e", "VGPU_MEM=2g")  # each has a context of its own
+    container = docker.start_container(*amounts, *at(programs), engine.BASE, "sh", "-c", both)
     until_attached(system, own_name(container), 2)
     docker.cli("exec", "-d", container, "/programs/tenant")
     pids = until_attached(system, own_name(container), 3)
@@ -153,7 +154,7 @@ def test_kill_of_vgpud_under_load_stops_no_container(either: Engine, system: Own
     after = slices(system)
     assert {name: item.uid for name, item in after.items()} == {name: item.uid for name, item in before.items()}
     assert {c.id: c.pid for item in after.values() for c in item.containers} == {c: either.pid(c) for c in pair}
-    either.cli("rm", "-f", *pair)
+    either.remove(*pair)
     until_free(system)
 
 
@@ -163,6 +164,6 @@ def test_containers_that_end_while_vgpud_is_away_are_released(
     container, _ = busy(docker, system, programs)
     assert system.daemon
     system.daemon.kill()
-    docker.cli("rm", "-f", container)
+    docker.remove(container)
     system.start_daemon()
     until_free(system)

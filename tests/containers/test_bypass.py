@@ -1,0 +1,179 @@
+"""Programs in a container that go around a preloaded library: still held to the slice, or reported as a stranger."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import engine
+from vgpud import paths
+from vgpud.cli.own_system import OwnSystem
+
+from .helpers import GIB, HALF, at, events, half_a_gpu_is_seen, own_name, until, until_attached, view
+
+ROOT = Path(__file__).resolve().parents[2]
+LIBRARIES = "/usr/lib/x86_64-linux-gnu" if os.uname().machine == "x86_64" else "/usr/lib/aarch64-linux-gnu"
+COMPAT = "/usr/local/cuda/compat"
+REAL = "/usr/lib/vgpu/real/libcuda.so.1"
+#: within the device, above the slice
+TOO_MUCH = str(2 * GIB)
+#: (how, file) for programs/way.c
+WAYS = {
+    "soname": ("open", "libcuda.so.1"),
+    "development-name": ("open", "libcuda.so"),
+    "absolute-path": ("open", f"{LIBRARIES}/libcuda.so.1"),
+    "versioned-file": ("open", f"{LIBRARIES}/libcuda.so.580.1"),
+    "compat-path": ("open", f"{COMPAT}/libcuda.so.550.1"),
+    "private-path": ("open", REAL),
+    "deepbind": ("deepbind", "libcuda.so.1"),
+    "deepbind-path": ("deepbind", f"{LIBRARIES}/libcuda.so.580.1"),
+    "namespace": ("namespace", "libcuda.so.1"),
+    "namespace-path": ("namespace", f"{LIBRARIES}/libcuda.so.580.1"),
+    "namespace-compat": ("namespace", f"{COMPAT}/libcuda.so.1"),
+    "rtld-default": ("default", "libcuda.so.1"),
+    "rtld-next": ("next", "libcuda.so.1"),
+}
+#: what a program is started with
+STARTS = {
+    "as-it-is": (),
+    "empty-environment": ("env", "-i"),
+    "preload-unset": ("env", "-u", "LD_PRELOAD"),
+    "compat-first": ("env", f"LD_LIBRARY_PATH={COMPAT}"),
+}
+#: an image that brings its own driver, as CUDA's images bring a compat one
+DRIVER_FILES = f"""FROM {engine.BASE}
+RUN mkdir -p {COMPAT}
+COPY driver {COMPAT}/libcuda.so.550.1
+COPY driver {LIBRARIES}/libcuda.so.580.1
+RUN ln -s libcuda.so.550.1 {COMPAT}/libcuda.so.1 && ln -sf libcuda.so.580.1 {LIBRARIES}/libcuda.so.1 && \\
+    ln -sf libcuda.so.1 {LIBRARIES}/libcuda.so
+"""
+
+
+def compiled(folder: Path, *flags: str | Path) -> None:
+    """way.c, not linked to any driver, as folder/way."""
+    source = Path(__file__).with_name("programs") / "way.c"
+    command = [os.environ.get("CC", "gcc"), "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", *flags]
+    subprocess.run([*command, "-o", folder / "way", source, "-ldl"], check=True)
+
+
+@pytest.fixture(scope="module")
+def ways(programs: Path) -> Path:
+    compiled(programs)
+    return programs
+
+
+@pytest.fixture(scope="module")
+def own_driver(plain_docker: engine.Docker) -> str:
+    """An image with drivers that work, in the places where images and package managers put them."""
+    return plain_docker.build("vgpu-test/own-driver", DRIVER_FILES, {"driver": paths.sim_lib_dir() / "libcuda.so.1"})
+
+
+def seen(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def is_held(found: dict[str, Any]) -> None:
+    """One device of 1 GiB, and out of memory above it."""
+    assert (found.get("count"), found.get("total"), found.get("info"), found.get("alloc")) == (1, GIB, GIB, 2), found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_leads_to_the_slice(docker: engine.Docker, ways: Path, own_driver: str, way: str) -> None:
+    is_held(seen(docker.run(*HALF, *at(ways), own_driver, "/programs/way", *WAYS[way], TOO_MUCH)))
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_the_environment_decides_nothing(docker: engine.Docker, ways: Path, own_driver: str, start: str) -> None:
+    for way in ("soname", "versioned-file", "namespace"):
+        is_held(seen(docker.run(*HALF, *at(ways), own_driver, *STARTS[start], "/programs/way", *WAYS[way], TOO_MUCH)))
+
+
+def test_the_preload_file_alone_is_not_what_holds(docker: engine.Docker, ways: Path, own_driver: str) -> None:
+    """Root in a container may unmount nothing, but a loader can be told to read no preload file: mounts are there."""
+    for how, file in (WAYS["absolute-path"], WAYS["namespace-path"]):
+        words = ("/lib64/ld-linux-x86-64.so.2", "--inhibit-cache", "/programs/way", how, file, TOO_MUCH)
+        is_held(seen(docker.run(*HALF, *at(ways), own_driver, *words)))
+
+
+@pytest.mark.parametrize("image", ["its own driver", "none"])
+def test_a_linked_client_without_lookup(docker: engine.Docker, programs: Path, own_driver: str, image: str) -> None:
+    """Linked to libcuda.so.1, it never heard of cuGetProcAddress; nvmlDeviceGetMemoryInfo agrees with CUDA."""
+    name = own_driver if image != "none" else engine.BASE
+    found = view(docker.run(*HALF, *at(programs), name, "/programs/view", TOO_MUCH))
+    half_a_gpu_is_seen(found)
+    assert found["alloc"] == 2
+
+
+def test_an_image_whose_environment_puts_its_driver_first(docker: engine.Docker, ways: Path, own_driver: str) -> None:
+    words = ("-e", f"LD_LIBRARY_PATH={COMPAT}:/usr/local/lib", *at(ways), own_driver)
+    is_held(seen(docker.run(*HALF, *words, "/programs/way", "open", "libcuda.so.1", TOO_MUCH)))
+    half_a_gpu_is_seen(view(docker.run(*HALF, *words, "/programs/view")))
+
+
+def test_privileged_is_held_all_the_same(docker: engine.Docker, ways: Path, own_driver: str) -> None:
+    for way in ("soname", "versioned-file", "namespace-path"):
+        words = ("--privileged", *at(ways), own_driver, "/programs/way", *WAYS[way], TOO_MUCH)
+        is_held(seen(docker.run(*HALF, *words)))
+
+
+# ---- two copies in one process ----
+
+
+def test_two_copies_in_one_process_share_one_limit(docker: engine.Docker, ways: Path, system: OwnSystem) -> None:
+    """dlopen and dlmopen: contexts and allocations of both count, and the first goes on working beside the second."""
+    options = ("-e", "VGPU=1", "-e", "VGPU_MEM=2g", *at(ways), engine.BASE)
+    first, second, again = seen(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(1 << 30)))
+    assert [first["total"], second["total"], first["alloc"], second["alloc"]] == [2 * GIB, 2 * GIB, 0, 2]
+    assert second["free"] < first["free"] - GIB // 2  # less what the first copy took, and a second context
+    assert again["init"] in (0, 2)
+
+
+def test_two_copies_come_back_to_a_restarted_daemon(docker: engine.Docker, ways: Path, system: OwnSystem) -> None:
+    options = ("-e", "VGPU=1", "-e", "VGPU_MEM=3g", *at(ways), engine.BASE)
+    container = docker.start_container(*options, "/programs/way", "both", "libcuda.so.1", "4096", "hold")
+    name = own_name(container)
+    before = until_attached(system, name, 2)
+    assert before[0] == before[1] == docker.pid(container)
+    assert system.daemon
+    system.daemon.kill()
+    system.start_daemon()
+    assert until_attached(system, name, 2) == before
+    count = len(events(system, "process.attached"))
+    subprocess.run(["sleep", "1"], check=True)  # time for either to end the other's life, were that so
+    assert until_attached(system, name, 2) == before
+    assert len(events(system, "process.attached")) == count
+
+
+# ---- what is not held is told ----
+
+
+@pytest.mark.parametrize("options", [(), ("--privileged",)], ids=["plain", "privileged"])
+def test_a_renamed_copy_of_the_driver_is_reported(
+    docker: engine.Docker, ways: Path, system: OwnSystem, options: Sequence[str]
+) -> None:
+    """Nobody knows such a file for a driver; who uses the device unattached is told, with the container's id."""
+    script = f"cp {REAL} /tmp/innocent.so && exec /programs/way open /tmp/innocent.so {TOO_MUCH} hold"
+    container = docker.start_container(*HALF, *options, *at(ways), engine.BASE, "sh", "-c", script)
+    until("the program's line", lambda: "alloc" in docker.cli("logs", container).stdout)
+    assert json.loads(docker.cli("logs", container).stdout)["alloc"] == 0, "it was held: then this test has no sense"
+
+    def reported() -> bool:
+        return any(container[:12] in message for message in events(system, "device.stranger"))
+
+    until("the report", reported)
+
+
+def test_the_driver_at_its_private_path_in_a_new_namespace_is_reported(
+    docker: engine.Docker, ways: Path, system: OwnSystem
+) -> None:
+    words = (*HALF, *at(ways), engine.BASE, "/programs/way", "namespace", REAL, TOO_MUCH, "hold")
+    container = docker.start_container(*words)
+    until("the report", lambda: any(container[:12] in message for message in events(system, "device.stranger")))
