@@ -52,11 +52,9 @@ class Backend(Protocol):
     node: str
     state: State  # read only
 
-    @property
-    def cdi_dir(self) -> str: ...  # where our CDI files are, "" when none are written
-
     def submit(self, event: Event) -> Slice | Denied | None: ...
     def node_view(self) -> pb.Node: ...
+    def why_no_cdi(self) -> str: ...
     def reading(self, device: str) -> tuple[int | None, float | None]: ...
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
     def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
@@ -207,9 +205,8 @@ class SliceService(Service, stubs.SliceServiceServicer):
     @unary
     def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
         self._here(request.node)
-        if request.cdi_device and not self.backend.cdi_dir:
-            text = "this daemon writes no CDI files: set cdi_dir in its configuration, for example /var/run/cdi"
-            raise _refuse(Reason.PRECONDITION, text, "cdi_device")
+        if request.cdi_device and (why := self.backend.why_no_cdi()):
+            raise _refuse(Reason.PRECONDITION, why, "cdi_device")
         fresh = uuid.uuid4()
         event = CreateSlice(
             request_id=request.request_id,

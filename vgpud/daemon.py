@@ -20,7 +20,7 @@ from typing import Any
 from vgpud import __version__, api, metrics, paths
 from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
-from vgpud.cdi import Cdi
+from vgpud.cdi import Cdi, Collected, collect
 from vgpud.config import Config, arbiter_items, check_arbiter
 from vgpud.containers import Containers
 from vgpud.core import events as ev
@@ -32,6 +32,7 @@ from vgpud.daemon_containers import ContainerDesk
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
+from vgpud.oci.request import RequestError
 from vgpud.snapshot import take_snapshot
 from vgpud.store import Store
 from vgpud.tenants import SHARED, Admission, Greeting, Tenants
@@ -42,6 +43,8 @@ log = logging.getLogger("vgpud")
 
 SAMPLE_S = 0.1
 HOUSEKEEPING_S = 1.0
+#: how often our CDI files are looked at: the driver may have been updated, or /var/run/cdi emptied
+DEVICE_FILES_S = 5.0
 #: changes that come close together wake the watchers once
 COALESCE_S = 0.02
 #: how often and how long the driver is asked whether it still lists a process that has ended
@@ -97,6 +100,7 @@ class Daemon:
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._store_fault = ""
+        self._cdi_fault = ""
         self.run(ev.Started(policy_of(config), inventory, loaded.slices, loaded.requests, loaded.containers))
         self._tenants.open(SHARED)
         self._containers.adopt(list(self.state.containers.values()))
@@ -109,12 +113,14 @@ class Daemon:
             self._serve_metrics(*metrics_address)
         self._reader.start()
         self._metrics.put(self._snapshot())
+        await self._write_devices()
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
         front = paths.runtime_socket(self.config.runtime)
         self._containers.start(front, self._private / front.name, self.config.socket_mode, gid)
         self._tasks = [
             asyncio.create_task(self._every(SAMPLE_S, self._sample)),
             asyncio.create_task(self._every(HOUSEKEEPING_S, self._housekeeping)),
+            asyncio.create_task(self._every(DEVICE_FILES_S, self._write_devices)),
         ]
 
     async def stop(self) -> None:
@@ -171,6 +177,26 @@ class Daemon:
             self._note(entry)
         self._metrics.put(self._snapshot())
         self.on_housekeeping()
+
+    async def _write_devices(self) -> None:
+        """Brings our CDI files up to date; what hinders it is an event once, and no fault of the daemon."""
+        if self._cdi is None:
+            return
+        why = ""
+        collected: Collected | None = None
+        try:
+            collected = await asyncio.to_thread(collect, self._desk.facts())
+        except (VgpudError, RequestError, OSError) as error:
+            why = str(error)
+        try:
+            if self._cdi.set(collected, why) and collected:
+                told = "; ".join((f"CDI files in {self._cdi.directory} written", *collected.warnings))
+                self._note(ev.Log("cdi.written", told))
+        except OSError as error:
+            why = str(error)
+        if why and why != self._cdi_fault:
+            self._note(ev.Log("cdi.failed", f"no CDI files in {self._cdi.directory}: {why}"))
+        self._cdi_fault = why
 
     def _read_devices(self) -> None:
         """A thread of its own: a driver that hangs must not stop the loop, nor its end."""
@@ -269,7 +295,8 @@ class Daemon:
         if self._cdi is None:
             return
         if isinstance(command, ev.OpenDevice):
-            self._cdi.open(command.slice_name)
+            made = self.state.slices[command.slice_name]
+            self._cdi.open(made.name, [share.device_uuid for share in made.shares])
         else:
             self._cdi.close(command.slice_name)
 
@@ -416,12 +443,15 @@ class Daemon:
             driver=self._devices.driver,
             nvml=self._devices.nvml,
             runtime_socket=str(paths.runtime_socket(self.config.runtime)),
-            cdi_dir=self.cdi_dir,
+            cdi_dir=str(self._cdi.directory) if self._cdi else "",
         )
 
-    @property
-    def cdi_dir(self) -> str:
-        return str(self.config.cdi or "")
+    def why_no_cdi(self) -> str:
+        """Why no CDI device can be made, "" when it can."""
+        if self._cdi is None:
+            return "this daemon writes no CDI files: set cdi_dir in its configuration, for example /var/run/cdi"
+        why = self._cdi.why_not
+        return f"no CDI files can be written: {why}" if why else ""
 
     def libraries(self) -> tuple[str, str, str]:
         """(libcuda, libnvidia-ml, directory of the simulated device) in use."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vgpud import paths
+from vgpud.cdi import Facts
 from vgpud.config import Config
 from vgpud.containers import Site
 from vgpud.core import events as ev
@@ -45,6 +46,21 @@ class ContainerDesk:
             nvml=Path(nvml) if nvml else None,
             sim_dir=sim_dir,
             nvidia_cdi_dirs=config.nvidia_cdi_dirs,
+            gpus_milli_max=config.container_milli_max,
+        )
+
+    def facts(self) -> Facts:
+        """What our CDI files are made of."""
+        config, site = self._host.config, self.site()
+        return Facts(
+            cache=site.cache,
+            driver=site.driver,
+            nvml=site.nvml,
+            sim_dir=site.sim_dir,
+            attach_dir=paths.shared_attach_dir(config.runtime),
+            front=config.front or str(paths.front()),
+            devices=tuple(self._host.state.devices.values()),
+            nvidia_dirs=config.nvidia_cdi_dirs,
             gpus_milli_max=config.container_milli_max,
         )
 

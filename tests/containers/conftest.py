@@ -67,7 +67,8 @@ def shared_system(engines_dir: Path) -> Iterator[OwnSystem]:
     """The daemon and the two simulated devices that the engines' runtime asks."""
     cdi = engines_dir / "cdi"
     cdi.mkdir()
-    system = OwnSystem(engines_dir / "sys", SIM_CONFIG, [f'cdi_dir = "{cdi}"', "nvidia_cdi_dirs = []"])
+    hooks = f'front = "{engines_dir}/sys/front/vgpu-runtime"'  # where the fixture of that name installs it
+    system = OwnSystem(engines_dir / "sys", SIM_CONFIG, [f'cdi_dir = "{cdi}"', "nvidia_cdi_dirs = []", hooks])
     with system:
         yield system
 
