@@ -40,7 +40,7 @@ TOOLS = {
     "VGPU_SOCKET",
 }
 NONE = "none"
-_SHOWN_CHARACTERS_MAX = 60
+_VALUE_CHARACTERS_MAX = 60
 
 
 class RequestError(ValueError):
@@ -69,7 +69,7 @@ class _Value:
 
     @property
     def shown(self) -> str:
-        text = self.text if len(self.text) <= _SHOWN_CHARACTERS_MAX else self.text[:_SHOWN_CHARACTERS_MAX] + "..."
+        text = self.text if len(self.text) <= _VALUE_CHARACTERS_MAX else self.text[:_VALUE_CHARACTERS_MAX] + "..."
         return f"{self.source}={text if text.isprintable() else ascii(text)}"
 
 
@@ -101,12 +101,15 @@ def _variables(env: Sequence[str]) -> dict[str, str]:
 
 def _values(variables: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, _Value]:
     """What is given and not empty, by the variable's name."""
-    found = {}
+    found: dict[str, _Value] = {}
     for variable, annotation in TWINS.items():
         source = annotation if annotation in annotations else variable
         text = (annotations.get(annotation) if source == annotation else variables.get(variable, "")) or ""
         if text.strip():
             found[variable] = _Value(text.strip(), source)
+            if len(text.strip()) > _VALUE_CHARACTERS_MAX:
+                limit = f"longer than {_VALUE_CHARACTERS_MAX} characters"
+                raise RequestError(f"{found[variable].shown} is {limit}: nothing that is meant is that long")
     return found
 
 

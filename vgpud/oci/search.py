@@ -133,17 +133,11 @@ def _directories(view: View, env: Mapping[str, str], machine: str, warnings: lis
 
 def _cuda_directories(view: View, machine: str) -> Iterator[str]:
     target = {"x86_64": "x86_64-linux", "aarch64": "sbsa-linux"}.get(machine, machine)
-    for name in view.look("/usr/local").names():
-        if name.startswith("cuda"):
-            for folder in (
-                "compat",
-                "compat/lib",
-                "compat/lib.real",
-                "lib64",
-                "lib64/stubs",
-                f"targets/{target}/lib/stubs",
-            ):
-                yield f"/usr/local/{name}/{folder}"
+    stubs = f"targets/{target}/lib/stubs"
+    names = [name for name in view.look("/usr/local").names() if name.startswith("cuda")]
+    for name in dict.fromkeys(["cuda", *names]):  # a volume may bring /usr/local/cuda where the image has none
+        for folder in ("compat", "compat/lib", "compat/lib.real", "lib64", "lib64/stubs", stubs):
+            yield f"/usr/local/{name}/{folder}"
     yield from ("/usr/local/nvidia/lib64", "/usr/local/nvidia/lib", "/usr/local/lib", "/usr/lib/wsl/lib")
 
 

@@ -1,0 +1,198 @@
+"""What a container asks for: each way to say it, and a line with value and mend for each way to say it wrong."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vgpud.core.model import Spec
+from vgpud.oci.request import TOOLS, TWINS, Request, RequestError, parse_request
+
+CAP = 4000
+GIB = 1 << 30
+
+
+def ask(*env: str, **annotations: str) -> Request | None:
+    """parse_request; annotations by their last word, `mem_min` for `mem-min`."""
+    named = {f"dev.vgpu/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return parse_request(env, named, CAP)
+
+
+def refusal(*env: str, **annotations: str) -> str:
+    with pytest.raises(RequestError) as caught:
+        ask(*env, **annotations)
+    text = str(caught.value)
+    assert "\n" not in text and len(text) < 300
+    return text
+
+
+# ---- meant ----
+
+
+@pytest.mark.parametrize(
+    "env", [(), ("PATH=/bin",), ("VGPU=",), ("VGPU=none",), ("VGPU=", "VGPU_MEM=8g"), ("VGPU_MEM=",)]
+)
+def test_no_request(env: tuple[str, ...]) -> None:
+    assert ask(*env) is None
+
+
+def test_a_bare_fraction() -> None:
+    assert ask("VGPU=0.5") == Request(Spec(500))
+
+
+def test_every_number() -> None:
+    env = (
+        "VGPU=2.5",
+        "VGPU_MIN=2",
+        "VGPU_MAX=3",
+        "VGPU_MEM=8g",
+        "VGPU_MEM_MIN=4g",
+        "VGPU_NAME=train",
+        "VGPU_PRIORITY=7",
+    )
+    spec = Spec(2500, 2000, 3000, 4 * GIB, 8 * GIB, priority=7)
+    assert ask(*env) == Request(spec, name="train")
+
+
+def test_memory_alone_is_minimum_and_maximum() -> None:
+    assert ask("VGPU=0.5", "VGPU_MEM=8g") == Request(Spec(500, None, None, 8 * GIB, 8 * GIB))
+
+
+def test_memory_minimum_alone_leaves_the_maximum_to_the_default() -> None:
+    assert ask("VGPU=0.5", "VGPU_MEM_MIN=1g") == Request(Spec(500, None, None, GIB, None))
+
+
+def test_no_guarantee() -> None:
+    assert ask("VGPU=0.5", "VGPU_MIN=0", "VGPU_MEM=1g", "VGPU_MEM_MIN=0") == Request(Spec(500, 0, None, 0, GIB))
+
+
+def test_annotations_say_the_same() -> None:
+    env = ask(
+        "VGPU=0.5", "VGPU_MIN=0.25", "VGPU_MAX=1", "VGPU_MEM=2g", "VGPU_MEM_MIN=1g", "VGPU_NAME=a", "VGPU_PRIORITY=1"
+    )
+    assert ask(gpus="0.5", min="0.25", max="1", mem="2g", mem_min="1g", name="a", priority="1") == env
+
+
+def test_an_annotation_wins_over_its_twin_only() -> None:
+    assert ask("VGPU=0.25", "VGPU_MEM=1g", gpus="0.5") == Request(Spec(500, None, None, GIB, GIB))
+
+
+def test_an_annotation_can_take_the_variable_away() -> None:
+    assert ask("VGPU=0.5", gpus="none") is None
+    assert ask("VGPU=0.5", gpus="") is None
+
+
+def test_an_annotation_can_ask_where_the_image_says_none() -> None:
+    assert ask("VGPU=none", gpus="0.5") == Request(Spec(500))
+
+
+def test_of_a_variable_that_is_there_twice_the_last_counts() -> None:
+    assert ask("VGPU=8", "VGPU=0.5") == Request(Spec(500))
+
+
+def test_joining() -> None:
+    assert ask("VGPU_SLICE=train") == Request(None, join="train")
+    assert ask(slice="train") == Request(None, join="train")
+    assert ask("VGPU=", "VGPU_SLICE=train") == Request(None, join="train")
+
+
+def test_none_takes_away_the_slice_as_well() -> None:
+    assert ask("VGPU=none", "VGPU_SLICE=train") is None
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_variables_of_the_tools_ask_for_nothing(name: str) -> None:
+    assert ask(f"{name}=x") is None
+    assert ask(f"{name}=x", "VGPU=1") == Request(Spec(1000))
+
+
+def test_other_peoples_annotations_and_variables() -> None:
+    assert parse_request(["VGPUS=1", "XVGPU=1", "NOVALUE"], {"dev.vgpux/a": "1", "cdi.k8s.io/x": "y"}, CAP) is None
+
+
+# ---- not meant ----
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (["VGPU=abc"], ["VGPU", "'abc'", "0.5"]),
+        (["VGPU=0"], ["VGPU", "0 GPUs is nothing", "0.001"]),
+        (["VGPU=-1"], ["'-1'"]),
+        (["VGPU=1e3"], ["'1e3'"]),
+        (["VGPU=inf"], ["'inf'"]),
+        (["VGPU=1.0001"], ["1.0001", "one thousandth"]),
+        (["VGPU=9"], ["VGPU=9", "(4)", "dev.vgpu/gpus=9", "VGPU_SLICE"]),
+        (["VGPU=1", "VGPU_MAX=9"], ["VGPU_MAX=9", "dev.vgpu/max=9"]),
+        (["VGPU=99"], ["99", "16"]),
+        (["VGPU=0.5", "VGPU_MIN=0.5", "VGPU_MAX=0.25"], ["VGPU_MIN=0.5", "VGPU_MAX=0.25", "lower the minimum"]),
+        (["VGPU=0.5", "VGPU_MAX=0.25"], ["VGPU=0.5", "VGPU_MAX=0.25", "VGPU_MIN"]),
+        (["VGPU=0.5", "VGPU_MAX=0"], ["VGPU_MAX", "0 GPUs is nothing"]),
+        (["VGPU=0.5", "VGPU_MEM=8x"], ["VGPU_MEM", "'8x'", "8G"]),
+        (["VGPU=0.5", "VGPU_MEM=0"], ["VGPU_MEM"]),
+        (["VGPU=0.5", "VGPU_MEM=1g", "VGPU_MEM_MIN=2g"], ["VGPU_MEM_MIN=2g", "VGPU_MEM=1g"]),
+        (["VGPU=0.5", "VGPU_PRIORITY=high"], ["VGPU_PRIORITY=high", "1000"]),
+        (["VGPU=0.5", "VGPU_PRIORITY=-1"], ["VGPU_PRIORITY=-1"]),
+        (["VGPU=0.5", "VGPU_PRIORITY=1001"], ["VGPU_PRIORITY=1001"]),
+        (["VGPU=0.5", "VGPU_PRIORITY=²"], ["VGPU_PRIORITY=²"]),
+        (["VGPU=0.5", "VGPU_SLICE=train"], ["VGPU=0.5", "VGPU_SLICE=train", "with VGPU=,"]),
+        (["VGPU_MEM=1g", "VGPU_SLICE=train"], ["VGPU_MEM=1g", "VGPU_SLICE=train"]),
+        (["VGPU_MEM=8g"], ["VGPU_MEM=8g", "VGPU=0.5"]),
+        (["VGPU_GPUS=1"], ["VGPU_GPUS=1", "VGPU_"]),
+        (["VGPU=1", "VGPU_MEMORY=8g"], ["unknown variable VGPU_MEMORY=8g", "write VGPU_MEM,"]),
+        (["VGPU=1", "VGPU_PRIO=1"], ["write VGPU_PRIORITY,"]),
+        (["VGPU=1", "VGPU_=1"], ["VGPU_=1"]),
+        (["VGPU=a\nb"], ["'a\\nb'"]),
+        (["VGPU=1", "VGPU_X=a\nb"], ["a\\nb"]),
+        (["VGPU=1", "VGPU_X=" + "y" * 5000], ["VGPU_X=yyy", "..."]),
+        (["VGPU=" + "9" * 5000], ["VGPU"]),
+    ],
+)
+def test_refused(env: list[str], words: list[str]) -> None:
+    text = refusal(*env)
+    assert [word for word in words if word not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words"),
+    [
+        ({"gpus": "abc"}, ["dev.vgpu/gpus", "'abc'"]),
+        ({"gpu": "1"}, ["dev.vgpu/gpu=1", "write dev.vgpu/gpus,"]),
+        ({"gpus": "1", "memory": "1g"}, ["write dev.vgpu/mem,"]),
+        ({"gpus": "0.5", "min": "0.5", "max": "0.25"}, ["dev.vgpu/min=0.5", "dev.vgpu/max=0.25"]),
+        ({"gpus": "0.5", "slice": "train"}, ["dev.vgpu/gpus=0.5", "dev.vgpu/slice=train", "no dev.vgpu/gpus"]),
+    ],
+)
+def test_refused_annotations(annotations: dict[str, str], words: list[str]) -> None:
+    text = refusal(**annotations)
+    assert [word for word in words if word not in text] == []
+
+
+def test_an_annotation_may_ask_for_more_than_the_environment() -> None:
+    assert ask(gpus="9") == Request(Spec(9000))
+
+
+def test_the_cap_counts_for_each_source_by_itself() -> None:
+    assert "VGPU_MAX=9" in refusal("VGPU_MAX=9", gpus="8")
+    assert ask("VGPU_MIN=1", gpus="8", max="9") == Request(Spec(8000, 1000, 9000))
+
+
+# ---- anything ----
+
+VALUES = st.one_of(st.text(max_size=12), st.sampled_from(["0.5", "1", "0", "none", "", "8g", "8x", "train"]))
+NAMES = st.sampled_from([*TWINS, "VGPU_X", "PATH"])
+
+
+@given(st.lists(st.tuples(NAMES, VALUES), max_size=6), st.dictionaries(st.sampled_from([*TWINS.values(), "a"]), VALUES))
+def test_every_input_gives_a_request_or_one_line(env: list[tuple[str, str]], annotations: dict[str, str]) -> None:
+    request, text = None, ""
+    try:
+        request = parse_request([f"{name}={value}" for name, value in env], annotations, CAP)
+    except RequestError as error:
+        text = str(error)
+    assert "\n" not in text
+    assert not text or text.isprintable()
+    assert request is None or (request.spec is None) == bool(request.join)
+    if request and request.spec and "dev.vgpu/gpus" not in annotations:
+        assert 0 < request.spec.gpus_milli <= CAP
