@@ -7,14 +7,15 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import vgpud
 from vgpud import paths
+from vgpud.cli import checks_containers, checks_engines
 from vgpud.cli.exits import CliError
+from vgpud.cli.findings import Check, Finding, Look
 from vgpud.cli.options import Settings
 from vgpud.errors import VgpudError
 
@@ -25,28 +26,6 @@ if TYPE_CHECKING:
 _F_SEAL_FUTURE_WRITE = 0x0010
 
 
-@dataclass
-class Finding:
-    """One line: the check's name (stable, for scripts), ok/warn/fail, what was found, how to mend it."""
-
-    check: str
-    level: str
-    text: str
-    mend: str = ""
-
-
-@dataclass
-class Look:
-    """What the checks know: the options, and what the daemon said of itself once it has been asked."""
-
-    settings: Settings
-    node: pb.Node | None = None
-    device_uuids: tuple[str, ...] = ()
-
-
-Check = Callable[[Look], Iterator[Finding]]
-
-
 def all_findings(settings: Settings) -> Iterator[Finding]:
     """Runs every check; one that breaks is a finding itself and does not hide the others."""
     look = Look(settings)
@@ -54,7 +33,10 @@ def all_findings(settings: Settings) -> Iterator[Finding]:
         try:
             yield from check(look)
         except (VgpudError, CliError, OSError) as error:
-            yield Finding(check.__name__.strip("_"), "fail", str(error))
+            text = str(error)
+            # ours end in the mend
+            problem, colon, mend = text.rpartition(": ") if isinstance(error, VgpudError) else (text, "", "")
+            yield Finding(check.__name__, "fail", problem or mend, mend if colon else "")
 
 
 def kernel(look: Look) -> Iterator[Finding]:
@@ -133,7 +115,8 @@ def daemon(look: Look) -> Iterator[Finding]:
         problem, _, mend = error.message.partition(": ")
         yield Finding("daemon", "fail", problem, mend or "see `vgpud serve --help`")
         return
-    look.node, look.device_uuids = node, tuple(d.uuid for d in devices)
+    look.node = node
+    look.device_uuids, look.device_indices = tuple(d.uuid for d in devices), tuple(d.index for d in devices)
     yield Finding("daemon", "ok", f"{target} answers: vgpud {node.version} on {node.name}, mode {node.mode}")
     yield from _versions(node)
     if not devices:
@@ -260,4 +243,20 @@ def fitting(library: Path, nvml: Path | None) -> Iterator[Finding]:
         yield Finding("fit", "fail", str(error), "reinstall the driver, or vgpud")
 
 
-CHECKS: tuple[Check, ...] = (kernel, libraries, daemon, driver, environment)
+CHECKS: tuple[Check, ...] = (
+    kernel,
+    libraries,
+    daemon,
+    driver,
+    environment,
+    checks_engines.docker_engine,
+    checks_engines.podman_engine,
+    checks_engines.containerd_engine,
+    checks_containers.front,
+    checks_containers.runtime_socket,
+    checks_containers.looking_inside,
+    checks_containers.cache,
+    checks_containers.nvidia_cdi,
+    checks_containers.our_cdi,
+    checks_containers.security_modules,
+)

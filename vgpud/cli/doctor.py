@@ -16,7 +16,8 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 @pass_settings
 def doctor(settings: Settings) -> int:
     """Find what is wrong and say how to mend it. Changes nothing; exit code 1 if a line says fail."""
-    from vgpud.cli.checks import Finding, all_findings
+    from vgpud.cli.checks import all_findings
+    from vgpud.cli.findings import Finding
     from vgpud.cli.output import Cell, Grid, emit
 
     findings: list[Finding] = []

@@ -99,6 +99,14 @@ def _disabled(document: dict[str, Any]) -> bool:
     return any(str(name) in ("cri", *_PLUGIN.values()) for name in names if isinstance(names, list))
 
 
+def registered(config: Path) -> str | None:
+    """The path of our runtime in a config.toml; None when it is not in it. Raises SetupError, DeniedError."""
+    document = parse(config, read_text(config))
+    plugin = _PLUGIN.get(document.get("version", 1), "")
+    found = dig(document, ("plugins", plugin, "containerd", "runtimes", NAME, "options", "BinaryName"))
+    return None if found is None else str(found)
+
+
 def running(config: Path) -> int | None:
     """The pid of the containerd that reads this file."""
     for pid in processes("containerd"):

@@ -33,14 +33,15 @@ def drop_in(site: Site) -> Path:
 def _supports_json(site: Site, own: Path) -> list[str]:
     """The list as podman has it without our file."""
     found = list(_SUPPORTS_JSON)
-    for path in _files(site):
+    for path in config_files(site):
         value = dig(parse(path, read_text(site.at(path))), ("engine", _KEY)) if path != own else None
         if isinstance(value, list):
             found = [name for name in value if isinstance(name, str)]
     return [*found, *([NAME] if NAME not in found else [])]
 
 
-def _files(site: Site) -> Iterator[Path]:
+def config_files(site: Site) -> Iterator[Path]:
+    """Every file that podman reads, in its order: later ones win."""
     for folder in _folders(site):
         yield folder / "containers.conf"
         drop_ins = site.at(folder / "containers.conf.d")
