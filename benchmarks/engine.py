@@ -104,7 +104,9 @@ class Docker:
         places = {"--data-root": "data", "--exec-root": "exec", "-p": "pid", "--config-file": "daemon.json"}
         for option, name in places.items():
             command += [option, str(self.folder / name)]
-        (self.folder / "pid").unlink(missing_ok=True)
+        # Where process 1 is slow to wait for orphans, dockerd takes the dead containerd of a killed one for alive.
+        for name in ("pid", "exec/containerd/containerd.pid"):
+            (self.folder / name).unlink(missing_ok=True)
         self.daemon = Part("dockerd", command, self.env, self.folder)
         wait_for("dockerd", self._answers, 60)
 

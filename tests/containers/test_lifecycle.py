@@ -31,6 +31,21 @@ def until_it_computes(made: Engine, container: str) -> None:
     wait_for(f"work of {container[:12]}", lambda: completed(made, container) > before, 60)
 
 
+def stat(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the third on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def state(pid: int) -> str:
+    """One letter: Z for a process that has ended and that nobody has asked about yet."""
+    return stat(pid)[0]
+
+
+def parent(pid: int) -> int:
+    """The parent of a process; of a container's first process that is the engine's shim."""
+    return int(stat(pid)[1])
+
+
 def running(made: Engine, container: str) -> bool:
     return made.cli("inspect", "-f", "{{.State.Running}}", container).stdout.strip() == "true"
 
@@ -104,7 +119,7 @@ def test_a_container_whose_programs_have_ended_keeps_its_slice(
 def test_containers_removed_without_notice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
     """Neither shim nor runtime is there to say so: only the processes' end and the empty cgroup do."""
     container, pid = busy(docker, system, programs)
-    shim = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    shim = parent(pid)
     assert "containerd-shim" in Path(f"/proc/{shim}/cmdline").read_text()
     os.kill(shim, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
@@ -117,14 +132,18 @@ def test_a_process_that_outlives_init_keeps_the_slice(docker: engine.Docker, sys
     script = "/programs/tenant & sleep 600"
     container = docker.start_container(*HALF, "--pid=host", *at(programs), engine.BASE, "sh", "-c", script)
     (tenant,) = until_attached(system, own_name(container))
-    shim = int(Path(f"/proc/{docker.pid(container)}/stat").read_text().rpartition(")")[2].split()[1])
     init = docker.pid(container)
-    os.kill(shim, signal.SIGKILL)
-    os.kill(init, signal.SIGKILL)
-    until("the end of init", lambda: not Path(f"/proc/{init}").exists())
-    assert until_attached(system, own_name(container)) == [tenant]
-    os.kill(tenant, signal.SIGKILL)
-    until_free(system)
+    shim = parent(init)
+    os.kill(shim, signal.SIGSTOP)  # else the engine ends the others as soon as it sees that the first one has ended
+    try:
+        os.kill(init, signal.SIGKILL)
+        until("the end of init", lambda: state(init) == "Z")
+        until_it_computes(docker, container)
+        assert until_attached(system, own_name(container)) == [tenant]
+        os.kill(tenant, signal.SIGKILL)
+        until_free(system)
+    finally:
+        os.kill(shim, signal.SIGCONT)
 
 
 def test_dockerd_restarts_and_nothing_stops(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
