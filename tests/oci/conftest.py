@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.oci.image import HOME, LOADER, UUIDS, Image, docker_config
+from tests.oci.image import DRIVER, HOME, LOADER, UUIDS, Image, docker_config
 from vgpud import libtree
 from vgpud.oci.prepare import Plan
 
@@ -43,3 +44,52 @@ def image(tmp_path: Path, plan: Plan) -> Image:
     made.put(LOADER.replace("/lib", "/usr/lib", 1))
     made.put(f"{HOME}/libc.so.6")
     return made
+
+
+@pytest.fixture
+def host_driver(tmp_path: Path) -> Path:
+    """The driver's files on a made-up host."""
+    folder = tmp_path / "driver"
+    folder.mkdir()
+    for name in ("libcuda.so", "libnvidia-ml.so", "libnvidia-ptxjitcompiler.so"):
+        (folder / f"{name}.999.1").write_bytes(DRIVER)
+    (folder / "compat-libcuda.so.998").write_bytes(DRIVER)
+    return folder
+
+
+@pytest.fixture
+def cdi_dir(tmp_path: Path, host_driver: Path) -> Path:
+    """A folder with a specification of two devices as nvidia-ctk writes it."""
+
+    def mount(name: str, place: str) -> dict[str, object]:
+        options = ["ro", "nosuid", "nodev", "rbind", "rprivate"]
+        return {"hostPath": str(host_driver / name), "containerPath": place, "options": options}
+
+    names = ("libcuda.so.999.1", "libnvidia-ml.so.999.1", "libnvidia-ptxjitcompiler.so.999.1")
+    link = ["nvidia-cdi-hook", "create-symlinks", "--link", f"libcuda.so.1::{HOME}/libcuda.so"]
+    common = {
+        "env": ["NVIDIA_VISIBLE_DEVICES=void", "FROM_CDI=1"],
+        "deviceNodes": [{"path": "/dev/nvidiactl", "type": "c", "major": 195, "minor": 255}],
+        "mounts": [
+            *(mount(name, f"{HOME}/{name}") for name in names),
+            mount("compat-libcuda.so.998", "/usr/local/cuda/compat/libcuda.so.998"),
+        ],
+        "hooks": [{"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook", "args": link}],
+        "additionalGids": [109],
+    }
+    devices = [
+        {
+            "name": name,
+            "containerEdits": {
+                "deviceNodes": [
+                    {"path": f"/dev/nvidia{minor}", "type": "c", "major": 195, "minor": minor, "permissions": "rw"}
+                ]
+            },
+        }
+        for minor, name in ((0, "0"), (1, UUIDS[1]))
+    ]
+    folder = tmp_path / "cdi"
+    folder.mkdir()
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices, "containerEdits": common}
+    (folder / "nvidia.yaml").write_text(yaml.safe_dump(spec))
+    return folder

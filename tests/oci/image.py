@@ -74,7 +74,7 @@ class Result:
 
     def mount(self, destination: str) -> dict[str, Any] | None:
         """The mount that is seen at a destination: the last one."""
-        found = [m for m in self.config["mounts"] if m["destination"] == destination]
+        found = [m for m in self.config["mounts"] if m.get("destination") == destination]
         return found[-1] if found else None
 
     @property
