@@ -144,44 +144,39 @@ def add_hooks(config: Config, front: str) -> None:
     objects(config, "hooks", "poststop", make=True).append(stopped)
 
 
-def _hooks(config: Config) -> Iterator[tuple[str, list[Config]]]:
-    """(stage, its hooks), for the stages that are there."""
-    hooks = parts(config, "hooks")
-    yield from ((stage, objects(config, "hooks", stage)) for stage in _STAGES if hooks.get(stage))
+def _hooks(config: Config) -> Iterator[list[Config]]:
+    """The hooks of each stage; a stage that loses its last one stays as an empty array."""
+    yield from (objects(config, "hooks", stage) for stage in _STAGES)
 
 
 def remove_our_hooks(config: Config) -> None:
     """Takes out hooks that call vgpu-runtime."""
-    for stage, hooks in _hooks(config):
-        hooks[:] = [hook for hook in hooks if HOOK_WORD not in (hook.get("args") or [])[1:2]]
-        if not hooks:
-            del config["hooks"][stage]
+    for hooks in _hooks(config):
+        hooks[:] = [hook for hook in hooks if HOOK_WORD not in entries(hook, "args")[1:2]]
 
 
 def _is_nvidia_hook(hook: Config) -> bool:
     """NVIDIA's own hook, which brings whole GPUs and mounts the driver after us; not its helpers of CDI files."""
-    names = [posixpath.basename(str(name)) for name in [hook.get("path"), *(hook.get("args") or [])[:1]]]
+    names = [posixpath.basename(str(name)) for name in [hook.get("path"), *entries(hook, "args")[:1]]]
     return any(name == known or name.startswith(f"{known}.") for name in names for known in _NVIDIA_HOOKS)
 
 
 def made_links(config: Config) -> set[str]:
     """The symlinks that hooks of NVIDIA's CDI files will make (`create-symlinks --link TARGET::LINK`)."""
-    words = [str(arg) for _, hooks in _hooks(config) for hook in hooks for arg in hook.get("args") or []]
+    words = [str(arg) for hooks in _hooks(config) for hook in hooks for arg in entries(hook, "args")]
     return {posixpath.normpath(word.split("::", 1)[1]) for word in words if "::" in word}
 
 
 def nvidia_hooks(config: Config) -> list[str]:
     """The paths of NVIDIA's own hooks."""
-    return [str(hook.get("path")) for _, hooks in _hooks(config) for hook in hooks if _is_nvidia_hook(hook)]
+    return [str(hook.get("path")) for hooks in _hooks(config) for hook in hooks if _is_nvidia_hook(hook)]
 
 
 def remove_nvidia_hooks(config: Config) -> list[str]:
     """Takes NVIDIA's own hooks out; their paths."""
     gone = nvidia_hooks(config)
-    for stage, hooks in _hooks(config):
+    for hooks in _hooks(config):
         hooks[:] = [hook for hook in hooks if not _is_nvidia_hook(hook)]
-        if not hooks:
-            del config["hooks"][stage]
     return gone
 
 
@@ -212,8 +207,8 @@ def remove_gpu_nodes(config: Config, keep: Collection[str]) -> list[str]:
     mounts = objects(config, "mounts")
     mounts[:] = [m for m in mounts if posixpath.normpath(str(m.get("destination"))) not in gone]
     nodes = objects(config, "linux", "devices")
-    numbers = {(n.get("major"), n.get("minor")) for n in nodes if n.get("path") in gone}
-    numbers |= {(_GPU_MAJOR, None), (_GPU_MAJOR, -1)}
+    numbers = [(n.get("major"), n.get("minor")) for n in nodes if n.get("path") in gone]
+    numbers += [(_GPU_MAJOR, None), (_GPU_MAJOR, -1)]
     nodes[:] = [n for n in nodes if n.get("path") not in gone]
     rules = objects(config, "linux", "resources", "devices")
     fitting = [r for r in rules if not (r.get("allow") and (r.get("major"), r.get("minor")) in numbers)]

@@ -6,12 +6,12 @@ to be seen. Every question is answered with a Spot.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
+from vgpud.oci.edit import Config, entries
 from vgpud.oci.rootfs import ABSENT, Found, Root
 
 #: filesystems that come up empty and let the runtime make mount points
@@ -57,7 +57,7 @@ class _Cover:
 class View:
     """Use it in a `with`. `host`: the world in which the sources of bind mounts are named."""
 
-    def __init__(self, root: Root, host: Root, mounts: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, root: Root, host: Root, mounts: Sequence[Config]) -> None:
         self._root = root
         self._host = host
         self._creatable = not root.read_only
@@ -71,8 +71,8 @@ class View:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self._open.close()
 
-    def _cover(self, mount: Mapping[str, Any]) -> _Cover:
-        options = mount.get("options") or []
+    def _cover(self, mount: Config) -> _Cover:
+        options = entries(mount, "options")
         bound = mount.get("type") in ("bind", "rbind") or "bind" in options or "rbind" in options
         path, _ = self._root.locate(str(mount.get("destination") or "/"))
         shared = "shared" in options or "rshared" in options
