@@ -15,7 +15,7 @@ from benchmarks import engine
 from vgpud import paths
 from vgpud.cli.own_system import OwnSystem
 
-from .helpers import GIB, HALF, at, events, half_a_gpu_is_seen, own_name, until, until_attached, view
+from .helpers import GIB, HALF, Engine, at, events, half_a_gpu_is_seen, own_name, until, until_attached, view
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = "/usr/lib/x86_64-linux-gnu" if os.uname().machine == "x86_64" else "/usr/lib/aarch64-linux-gnu"
@@ -118,10 +118,12 @@ def test_an_image_whose_environment_puts_its_driver_first(docker: engine.Docker,
     half_a_gpu_is_seen(view(docker.run(*HALF, *words, "/programs/view")))
 
 
-def test_privileged_is_held_all_the_same(docker: engine.Docker, ways: Path, own_driver: str) -> None:
-    for way in ("soname", "versioned-file", "namespace-path"):
-        words = ("--privileged", *at(ways), own_driver, "/programs/way", *WAYS[way], TOO_MUCH)
-        is_held(seen(docker.run(*HALF, *words)))
+@pytest.mark.parametrize("way", ["soname", "namespace"])
+def test_privileged_is_held_all_the_same(either: Engine, ways: Path, way: str) -> None:
+    words = ("--privileged", *at(ways), engine.BASE)
+    if isinstance(either, engine.Docker) and either.run(*words, "true", runtime="runc").returncode:
+        pytest.skip("dockerd cannot run --privileged here without us either: this machine lacks capabilities")
+    is_held(seen(either.run(*HALF, *words, "/programs/way", *WAYS[way], TOO_MUCH)))
 
 
 # ---- two copies in one process ----
@@ -129,11 +131,11 @@ def test_privileged_is_held_all_the_same(docker: engine.Docker, ways: Path, own_
 
 def test_two_copies_in_one_process_share_one_limit(docker: engine.Docker, ways: Path, system: OwnSystem) -> None:
     """dlopen and dlmopen: contexts and allocations of both count, and the first goes on working beside the second."""
-    options = ("-e", "VGPU=1", "-e", "VGPU_MEM=2g", *at(ways), engine.BASE)
-    first, second, again = seen(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(1 << 30)))
-    assert [first["total"], second["total"], first["alloc"], second["alloc"]] == [2 * GIB, 2 * GIB, 0, 2]
-    assert second["free"] < first["free"] - GIB // 2  # less what the first copy took, and a second context
-    assert again["init"] in (0, 2)
+    options = ("-e", "VGPU=1", "-e", "VGPU_MEM=1792m", *at(ways), engine.BASE)
+    first, second, again = seen(docker.run(*options, "/programs/way", "both", "libcuda.so.1", str(GIB)))
+    assert [found["total"] for found in (first, second, again)] == [7 * GIB // 4] * 3
+    # two contexts of half a GiB and what the first copy took leave a quarter for the second, which wants half a GiB
+    assert [first["alloc"], second["alloc"], again["alloc"]] == [0, 2, 0]
 
 
 def test_two_copies_come_back_to_a_restarted_daemon(docker: engine.Docker, ways: Path, system: OwnSystem) -> None:
@@ -157,13 +159,13 @@ def test_two_copies_come_back_to_a_restarted_daemon(docker: engine.Docker, ways:
 
 @pytest.mark.parametrize("options", [(), ("--privileged",)], ids=["plain", "privileged"])
 def test_a_renamed_copy_of_the_driver_is_reported(
-    docker: engine.Docker, ways: Path, system: OwnSystem, options: Sequence[str]
+    podman: engine.Podman, ways: Path, system: OwnSystem, options: Sequence[str]
 ) -> None:
     """Nobody knows such a file for a driver; who uses the device unattached is told, with the container's id."""
     script = f"cp {REAL} /tmp/innocent.so && exec /programs/way open /tmp/innocent.so {TOO_MUCH} hold"
-    container = docker.start_container(*HALF, *options, *at(ways), engine.BASE, "sh", "-c", script)
-    until("the program's line", lambda: "alloc" in docker.cli("logs", container).stdout)
-    assert json.loads(docker.cli("logs", container).stdout)["alloc"] == 0, "it was held: then this test has no sense"
+    container = podman.start_container(*HALF, *options, *at(ways), engine.BASE, "sh", "-c", script)
+    until("the program's line", lambda: "alloc" in podman.cli("logs", container).stdout)
+    assert json.loads(podman.cli("logs", container).stdout)["alloc"] == 0, "it was held: then this test has no sense"
 
     def reported() -> bool:
         return any(container[:12] in message for message in events(system, "device.stranger"))

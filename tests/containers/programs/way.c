@@ -2,7 +2,7 @@
  * way HOW FILE BYTES [hold]: reaches the driver in one of the ways that go around a preloaded library, and says as one
  * JSON line what it sees there and whether BYTES are granted. Not told of any slice. HOW: open, deepbind, namespace
  * (dlmopen), default and next (dlsym's pseudo handles, after dlopen into the global scope), both (dlopen and dlmopen in
- * one process, a half of BYTES each). hold: stays there with what it got.
+ * one process, a half of BYTES each, then once more the first). hold: stays there with what it got.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -54,14 +54,19 @@ static struct driver functions(void *handle) {
   return driver;
 }
 
-static void look(const struct driver *driver, size_t bytes, const char *end) {
+static int begin(const struct driver *driver) {
+  void *context;
+  int device, result = driver->init(0);
+  if (result == 0) result = driver->device_of(&device, 0);
+  return result == 0 ? driver->create(&context, 0, device) : result;
+}
+
+static void look(const struct driver *driver, int init, size_t bytes, const char *end) {
   size_t total = 0, left = 0, seen = 0;
   unsigned long long pointer;
-  void *context;
-  int count = 0, device, init = driver->init(0);
+  int count = 0, device = 0;
   if (init == 0) init = driver->count_of(&count);
   if (init == 0) init = driver->device_of(&device, 0);
-  if (init == 0) init = driver->create(&context, 0, device);
   if (init == 0) init = driver->total_of(&total, device);
   if (init == 0) init = driver->info(&left, &seen);
   printf("{\"init\": %d, \"count\": %d, \"total\": %zu, \"info\": %zu, \"free\": %zu", init, count, total, seen, left);
@@ -78,12 +83,12 @@ int main(int argc, char **argv) {
   if (strcmp(argv[1], "both") == 0) {
     struct driver here = functions(open_it("open", argv[2])), there = functions(open_it("namespace", argv[2]));
     printf("[");
-    look(&here, bytes / 2, ", ");
-    look(&there, bytes / 2, ", ");
-    look(&here, 1 << 20, "]\n");
+    look(&here, begin(&here), bytes / 2, ", ");
+    look(&there, begin(&there), bytes / 2, ", ");
+    look(&here, 0, 1 << 20, "]\n");
   } else {
     struct driver driver = functions(open_it(argv[1], argv[2]));
-    look(&driver, bytes, "\n");
+    look(&driver, begin(&driver), bytes, "\n");
   }
   fflush(stdout);
   if (argc > 4) pause();
