@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from vgpud import paths
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -89,3 +91,51 @@ def run_vgpu() -> Vgpu:
         return Result(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+# ---- vgpu setup ----
+
+
+@pytest.fixture
+def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The package's libraries, of wood."""
+    folder = tmp_path / "package"
+    folder.mkdir()
+    for name in ("libvgpu.so", "libvgpu-ml.so", "vgpu-runtime"):
+        (folder / name).write_text(f"first {name}")
+    monkeypatch.setattr(paths, "lib_dir", lambda: folder)
+    return folder
+
+
+@pytest.fixture
+def host(tmp_path: Path, libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The root directory of a host where nothing runs."""
+    root = tmp_path / "host"
+    (root / "etc/docker").mkdir(parents=True)
+    monkeypatch.setattr("vgpud.setup.dockerd.all_dockerds", list)
+    monkeypatch.setattr("vgpud.setup.install.containers_of", lambda lib: {})
+    return root
+
+
+@pytest.fixture
+def setup(vgpu: Any, host: Path) -> Callable[..., Any]:
+    """Calls `vgpu setup ENGINE ... --root HOST`."""
+    return lambda *words: vgpu("setup", *words, "--root", str(host))
+
+
+def _everything(root: Path) -> dict[str, Any]:
+    """Every file below root: contents and mode, or where a link leads."""
+    found: dict[str, Any] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        info = path.lstat()
+        found[name] = os.readlink(path) if path.is_symlink() else info.st_mode
+        if path.is_file() and not path.is_symlink():
+            found[name] = (info.st_mode, path.read_bytes())
+    return found
+
+
+@pytest.fixture
+def everything() -> Callable[[Path], dict[str, Any]]:
+    """everything(root): all that lies below it, to be compared."""
+    return _everything

@@ -51,7 +51,7 @@ class Site:
 
     root: Path = Path("/")
     prefix: Path | None = None
-    uid: int = field(default_factory=os.geteuid)
+    uid: int = field(default_factory=lambda: os.geteuid())  # asked when a site is made, not when this is imported
     home: Path = field(default_factory=Path.home)
 
     @property
