@@ -26,6 +26,10 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (ADDRESS,),
     ),
     "test_ledger": (("shim/memory.c", *ARBITER), (ADDRESS, THREAD)),
+    "test_runtime": (
+        tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
+        (ADDRESS,),
+    ),
     "test_table": (("shim/memory_table.c",), (ADDRESS, THREAD)),
     "test_wire": (("shim/link_wire.c", "shim/prim.c"), (ADDRESS,)),
 }

@@ -104,13 +104,13 @@ static int explain(int error, const char *path, uint64_t answer_ns, char *text) 
   case ENOTDIR:
     return vr_say(text, -error, "vgpud is not running (there is no socket %s): %s", path, mend);
   case ECONNREFUSED:
-  case EAGAIN:
     return vr_say(text, -error, "vgpud is not running (nobody answers at %s): %s", path, mend);
   case ECONNRESET:
   case EPIPE:
     return vr_say(text, -error, "vgpud went away without an answer (at %s): see `journalctl -u vgpud`, then try again",
                   path);
   case ETIMEDOUT:
+  case EAGAIN: /* its queue of connections is full */
     return vr_say(text, -error, "vgpud did not answer within %llu s at %s: see `journalctl -u vgpud`",
                   (unsigned long long)(answer_ns / 1000000000ull), path);
   case EPROTONOSUPPORT:
@@ -129,6 +129,12 @@ static int explain(int error, const char *path, uint64_t answer_ns, char *text) 
   default:
     return vr_say(text, -error, "vgpud cannot be asked at %s: %s", path, vr_reason(-error));
   }
+}
+
+int vr_refusal(const struct vr_reply *reply, char *text) {
+  vr_say(text, EPERM, "%.*s", (int)reply->body_bytes, reply->body);
+  return *text ? -EPERM
+               : vr_say(text, EPERM, "vgpud refused the container and did not say why: see `journalctl -u vgpud`");
 }
 
 /* What a restart looks like from here. */

@@ -41,19 +41,16 @@ static int locate(const struct vr_call *call, struct vr_bundle *bundle) {
   return realpath(above, bundle->directory) ? 0 : -errno;
 }
 
-/* Looks at what is beyond the largest configuration that we take, in pieces that overlap. */
-static bool rest_asks(int fd, const char *tail, size_t tail_bytes) {
+/* Looks at what is beyond the largest configuration that we take, in pieces that overlap by more than a mark. */
+static bool rest_asks(int fd, off_t begin) {
   char window[64u << 10];
-  size_t kept = tail_bytes < 64 ? tail_bytes : 64;
-  memcpy(window, tail + tail_bytes - kept, kept);
-  for (;;) {
-    ssize_t got = read(fd, window + kept, sizeof window - kept);
+  const off_t overlap = 64;
+  for (off_t at = begin - overlap;;) {
+    ssize_t got = pread(fd, window, sizeof window, at);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    size_t there = kept + (size_t)got;
-    if (vr_bundle_asks(window, there)) return true;
-    kept = there < 64 ? there : 64;
-    memmove(window, window + there - kept, kept);
+    if (got <= overlap) return false;
+    if (vr_bundle_asks(window, (size_t)got)) return true;
+    at += got - overlap;
   }
 }
 
@@ -69,7 +66,7 @@ static int read_config(int fd, struct vr_bundle *bundle, char *text) {
   bundle->json_bytes = (size_t)got;
   bool asks = vr_bundle_asks(bundle->json, bundle->json_bytes);
   if (bundle->json_bytes <= VR_BODY_BYTES_MAX) return asks;
-  if (!asks && !rest_asks(fd, bundle->json, bundle->json_bytes)) return 0;
+  if (!asks && !rest_asks(fd, (off_t)bundle->json_bytes)) return 0;
   return vr_say(text, E2BIG,
                 "%s/%s has %lld bytes, a container with a slice may have %u: shorten its environment or mounts",
                 bundle->directory, bundle->name, (long long)status.st_size, VR_BODY_BYTES_MAX);

@@ -38,8 +38,7 @@ static int tell(const char *op, const struct vr_patience *patience, const struct
   error = vr_ask(conf->socket, &request, patience, &reply, text);
   free(state);
   if (error) return error;
-  if (reply.status == VR_REFUSED)
-    error = vr_say(text, EPERM, "%.*s", (int)reply.body_bytes, reply.body_bytes ? reply.body : "");
+  error = reply.status == VR_REFUSED ? vr_refusal(&reply, text) : 0;
   free(reply.buffer);
   return error;
 }

@@ -21,9 +21,7 @@ static int follow(const struct vr_reply *reply, const struct vr_bundle *bundle, 
   case VR_CONFIG:
     return vr_bundle_write(bundle, reply->body, reply->body_bytes, text);
   case VR_REFUSED:
-    vr_say(text, 0, "%.*s", (int)reply->body_bytes, reply->body);
-    return *text ? -EPERM
-                 : vr_say(text, EPERM, "vgpud refused the container and did not say why: see `journalctl -u vgpud`");
+    return vr_refusal(reply, text);
   default:
     return vr_say(text, EPROTO, "what answers at %s is not vgpud: correct `socket` in vgpu-runtime.conf", conf->socket);
   }

@@ -59,8 +59,8 @@ size_t vr_report_record(bool is_json, int64_t wall_s, const char *text, char *re
   char stamp[32] = "1970-01-01T00:00:00Z";
   if (gmtime_r(&seconds, &utc)) strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &utc);
   const char *format =
-      is_json ? "{\"level\":\"error\",\"msg\":\"%s\",\"time\":\"%s\"}\n" : "level=error msg=\"%s\" time=\"%s\"\n";
-  int length = snprintf(ret_record, record_bytes, format, quoted, stamp);
+      is_json ? "{\"time\":\"%s\",\"level\":\"error\",\"msg\":\"%s\"}\n" : "time=\"%s\" level=error msg=\"%s\"\n";
+  int length = snprintf(ret_record, record_bytes, format, stamp, quoted);
   return length < 0 ? 0 : (size_t)length < record_bytes ? (size_t)length : record_bytes - 1;
 }
 

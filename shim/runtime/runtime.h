@@ -107,6 +107,9 @@ int vr_wire_reply(char *buffer, size_t bytes, struct vr_reply *ret_reply);
 int vr_ask(const char *socket_path, const struct vr_request *request, const struct vr_patience *patience,
            struct vr_reply *ret_reply, char *text);
 
+/* Puts a refusal's own words into text. Returns -EPERM. */
+int vr_refusal(const struct vr_reply *reply, char *text);
+
 /* ---- hooks (hook.c, json.c) ---- */
 
 /* `vgpu-runtime vgpu-hook started|stopped`. Returns the exit status. */

@@ -1,0 +1,280 @@
+"""The daemon away, restarting, hanging, or talking nonsense: who asks for a slice never starts without one, and the
+line that the user sees says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runtime.conftest import LOW_LEVEL_STATUS, PLAIN_CONFIG, Front
+from tests.runtime.fake_daemon import Asked, FakeDaemon, reply
+
+NEW = b'{"new":true}'
+GARBAGE = {
+    "http": b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    "zeros": bytes(5000),
+    "no status": b"vgpu-runtime 1\nbody 0\n\n",
+    "no body": b"vgpu-runtime 1\nstatus pass\n\n",
+    "unknown status": b"vgpu-runtime 1\nstatus maybe\nbody 0\n\n",
+    "empty status": b"vgpu-runtime 1\nstatus \nbody 0\n\n",
+    "negative": b"vgpu-runtime 1\nstatus config\nbody -1\n\n",
+    "no number": b"vgpu-runtime 1\nstatus config\nbody 1x\n\n ",
+    "empty length": b"vgpu-runtime 1\nstatus config\nbody \n\n",
+    "line without value": b"vgpu-runtime 1\nstatus\nbody 0\n\n",
+    "no lines": b"vgpu-runtime 1\n\n\n\n",
+    "more than announced": reply("config", NEW) + b"x",
+    "endless header": b"vgpu-runtime 1\n" + b"x y\n" * 3000,
+    "endless line": b"vgpu-runtime 1" + b"1" * 6000,
+    "answer to another question": reply("ok"),
+}
+
+
+def refused(front: Front, *words: str) -> str:
+    """Creates, checks that nothing was started, and returns the one line that was said."""
+    done = front.create(*words)
+    assert (done.returncode, done.stdout, front.seen()) == (1, "", None)
+    assert done.stderr.endswith("\n")
+    assert done.stderr.count("\n") == 1
+    return done.stderr.strip()
+
+
+def test_refused(front: Front) -> None:
+    front.write()
+    text = b"VGPU=9 is more than this node has (2 devices): ask for at most 2"
+    with FakeDaemon(front.socket, reply("refused", text)):
+        assert refused(front) == text.decode()
+
+
+def test_refused_with_several_lines_and_control_characters(front: Front) -> None:
+    front.write()
+    with FakeDaemon(front.socket, reply("refused", b"no\tcapacity\nfor \x1b[31mGPU\xc3\xa9\n\n")):
+        assert refused(front) == "no capacity for  [31mGPU\u00e9"
+
+
+def test_refused_without_a_word_and_with_too_many(front: Front) -> None:
+    front.write()
+    with FakeDaemon(front.socket, reply("refused")):
+        assert "did not say why" in refused(front)
+    with FakeDaemon(front.socket, reply("refused", b"x" * 100_000)):
+        assert refused(front).startswith("xxx")
+
+
+def test_no_socket(front: Front) -> None:
+    front.write()
+    line = refused(front)
+    assert f"no socket {front.socket}" in line
+    assert "systemctl start vgpud" in line
+
+
+@pytest.mark.parametrize("front", ["shipped"], indirect=True)
+def test_socket_that_nobody_serves(front: Front) -> None:
+    front.write()
+    with FakeDaemon(front.socket):
+        pass
+    line = refused(front)
+    assert f"nobody answers at {front.socket}" in line
+    assert "systemctl start vgpud" in line
+
+
+def test_without_a_request_no_daemon_is_needed(front: Front) -> None:
+    front.write(PLAIN_CONFIG)
+    assert front.create().returncode == LOW_LEVEL_STATUS
+
+
+@pytest.mark.parametrize("stale", [False, True], ids=["no socket", "stale socket"])
+def test_daemon_that_comes_while_we_wait(front: Front, stale: bool) -> None:
+    front.write()
+    daemon = FakeDaemon(front.socket, reply("config", NEW))
+    if stale:
+        with FakeDaemon(front.socket):
+            pass
+    later = threading.Timer(0.3, daemon.start)
+    later.start()
+    try:
+        done = front.create()
+    finally:
+        later.join()
+        daemon.stop()
+    assert done.returncode == LOW_LEVEL_STATUS, done.stderr
+    assert (front.bundle / "config.json").read_bytes() == NEW
+
+
+@pytest.mark.parametrize("half", [b"", b"vgpu-run", reply("config", NEW)[:25], reply("config", NEW)[:-3]])
+def test_daemon_that_restarts_meanwhile(front: Front, half: bytes) -> None:
+    """Its connection ends without a whole answer; the same question is put to the next one."""
+    front.write()
+    daemon = FakeDaemon(front.socket)
+
+    def first_half(asked: Asked) -> bytes:
+        return half if len(daemon.asked) < 3 else reply("config", NEW)
+
+    daemon.answer = first_half
+    with daemon:
+        done = front.create()
+    assert done.returncode == LOW_LEVEL_STATUS, done.stderr
+    assert len(daemon.asked) == 3
+    assert len({asked.body for asked in daemon.asked}) == 1
+    assert (front.bundle / "config.json").read_bytes() == NEW
+
+
+def test_socket_that_is_gone_for_a_moment_after_the_daemon_was_there(front: Front) -> None:
+    front.write()
+    second = FakeDaemon(front.socket, reply("config", NEW))
+
+    def die(asked: Asked) -> bytes:
+        front.socket.unlink()
+        threading.Timer(1.5, second.start).start()  # longer than a socket that never was there is waited for
+        return b""
+
+    with FakeDaemon(front.socket, die):
+        done = front.create()
+    second.stop()
+    assert done.returncode == LOW_LEVEL_STATUS, done.stderr
+
+
+@pytest.mark.parametrize("front", ["shipped"], indirect=True)
+def test_daemon_that_always_dies(front: Front) -> None:
+    front.write()
+    with FakeDaemon(front.socket, b"") as daemon:
+        line = refused(front)
+    assert "went away without an answer" in line
+    assert len(daemon.asked) > 1
+
+
+@pytest.mark.parametrize("name", list(GARBAGE))
+def test_garbage(front: Front, name: str) -> None:
+    front.write()
+    with FakeDaemon(front.socket, GARBAGE[name]) as daemon:
+        line = refused(front)
+    assert "is not vgpud" in line
+    assert len(daemon.asked) == 1, "nonsense is not asked for again"
+
+
+def test_other_version(front: Front) -> None:
+    front.write()
+    with FakeDaemon(front.socket, reply("pass", greeting="vgpu-runtime 2")):
+        assert "vgpu setup" in refused(front)
+
+
+def test_answer_that_is_too_long(front: Front) -> None:
+    front.write()
+    with FakeDaemon(front.socket, b"vgpu-runtime 1\nstatus config\nbody 4194305\n\n"):
+        assert "longer than 4194304 bytes" in refused(front)
+
+
+def test_lines_that_a_newer_daemon_adds_are_passed_over(front: Front) -> None:
+    front.write()
+    with FakeDaemon(front.socket, b"vgpu-runtime 1\nhint new\nstatus config\nbody 2\nnode x y\n\n{}"):
+        assert front.create().returncode == LOW_LEVEL_STATUS
+    assert (front.bundle / "config.json").read_bytes() == b"{}"
+
+
+def test_answer_in_many_small_pieces(front: Front) -> None:
+    """Whatever the pieces, and without the end of file: the announced length ends it."""
+    front.write()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(front.socket))
+    listener.listen()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        while connection.recv(1 << 16):
+            pass
+        for byte in reply("config", NEW):
+            connection.send(bytes([byte]))
+        connection.recv(1)  # ends when the front closes
+        connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    done = front.create()
+    thread.join(60)
+    listener.close()
+    assert done.returncode == LOW_LEVEL_STATUS, done.stderr
+    assert (front.bundle / "config.json").read_bytes() == NEW
+
+
+def test_refusal_before_everything_is_read(front: Front) -> None:
+    """The daemon may answer at the header and close: our half-sent body must not hide its answer."""
+    front.write(b'"VGPU=1"' + b" " * (3 << 20))
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(front.socket))
+    listener.listen()
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        connection.recv(100)
+        connection.sendall(reply("refused", b"too large for me"))
+        connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    line = refused(front)
+    thread.join(60)
+    listener.close()
+    assert line == "too large for me"
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_socket_of_a_group_that_the_caller_is_not_in(front: Front) -> None:
+    front.write().chmod(0o644)
+    with FakeDaemon(front.socket, reply("pass")) as daemon:
+        front.socket.chmod(0o600)
+        done = front.create(user=65534, group=65534, extra_groups=[], cwd="/")
+    assert (done.returncode, daemon.asked) == (1, [])
+    assert "access denied to user 65534" in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front", ["shipped"], indirect=True)
+def test_daemon_that_hangs(front: Front) -> None:
+    """There is an end to waiting, with a text. The other ways to hang: tests/c/test_runtime.c, with less patience."""
+    front.write()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(front.socket))
+    listener.listen()
+    begin = time.monotonic()
+    threading.Thread(target=_hang, args=(listener, reply("config", NEW)[:-1])).start()
+    line = refused(front)
+    listener.close()
+    assert "did not answer within 10 s" in line
+    assert 9 < time.monotonic() - begin < 50
+
+
+def _hang(listener: socket.socket, said: bytes) -> None:
+    connection, _ = listener.accept()
+    while connection.recv(1 << 16):
+        pass
+    connection.sendall(said)
+    connection.settimeout(60)
+    with connection:
+        connection.recv(1)
+
+
+def test_many_at_once(front: Front, tmp_path: Path) -> None:
+    """Sixteen creations side by side get each their own answer."""
+    bundles = [tmp_path / str(number) for number in range(16)]
+    for bundle in bundles:
+        bundle.mkdir()
+        (bundle / "config.json").write_text(f'"VGPU={bundle.name}"')
+    results: dict[str, int] = {}
+
+    def one(bundle: Path) -> None:
+        results[bundle.name] = front.call("create", "--bundle", bundle, f"c{bundle.name}").returncode
+
+    with FakeDaemon(front.socket, lambda asked: reply("config", asked.body + asked.header["id"].encode())):
+        threads = [threading.Thread(target=one, args=(bundle,)) for bundle in bundles]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert set(results.values()) == {LOW_LEVEL_STATUS}
+    for bundle in bundles:
+        assert (bundle / "config.json").read_text() == f'"VGPU={bundle.name}"c{bundle.name}'
