@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from benchmarks import engine
-from vgpud import busylog
 from vgpud.cli.own_system import OwnSystem
 
-from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until, until_attached, view
-
-SECOND_NS = 1_000_000_000
+from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, shares, slices, until, until_attached, view
 
 
 def test_another_containers_socket_is_refused(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
@@ -66,14 +62,3 @@ def test_shares_hold_and_move_live(docker: engine.Docker, system: OwnSystem, pro
     system.vgpu("slice", "set", names[0], "--gpus", "0.75")
     big, small = shares(system, pids)
     assert 2 < big / small < 4.5
-
-
-def shares(system: OwnSystem, pids: list[int]) -> list[float]:
-    """What the first device's own log says that each process got of the next seconds."""
-    time.sleep(1)
-    begin_ns = time.monotonic_ns()
-    time.sleep(3)
-    end_ns = time.monotonic_ns()
-    time.sleep(0.3)  # the log is written behind the device's time
-    spans = busylog.read_busy_log(system.busy_log())
-    return [busylog.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]

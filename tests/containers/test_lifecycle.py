@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import engine
 from vgpud.cli.own_system import OwnSystem, wait_for
 
-from .helpers import HALF, Engine, at, own_name, slices, until, until_attached, until_free
+from .helpers import HALF, Engine, at, own_name, shares, slices, until, until_attached, until_free
 
 
 def busy(made: Engine, system: OwnSystem, programs: Path, *options: str) -> tuple[str, int]:
@@ -116,20 +116,20 @@ def test_a_container_whose_programs_have_ended_keeps_its_slice(
     assert list(slices(system)) == [own_name(container)]
 
 
-def test_containers_removed_without_notice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+def test_containers_removed_without_notice(either: Engine, system: OwnSystem, programs: Path) -> None:
     """Neither shim nor runtime is there to say so: only the processes' end and the empty cgroup do."""
-    container, pid = busy(docker, system, programs)
+    _container, pid = busy(either, system, programs)
     shim = parent(pid)
-    assert "containerd-shim" in Path(f"/proc/{shim}/cmdline").read_text()
+    name = Path(f"/proc/{shim}/cmdline").read_text()
+    assert "containerd-shim" in name or "conmon" in name, name
     os.kill(shim, signal.SIGKILL)
     os.kill(pid, signal.SIGKILL)
     until_free(system)
-    assert container
 
 
 def test_a_process_that_outlives_init_keeps_the_slice(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
     """With the host's pid namespace a container's programs go on when its first process has ended."""
-    script = "/programs/tenant & sleep 600"
+    script = "/programs/tenant & exec sleep 600"
     container = docker.start_container(*HALF, "--pid=host", *at(programs), engine.BASE, "sh", "-c", script)
     (tenant,) = until_attached(system, own_name(container))
     init = docker.pid(container)
@@ -138,7 +138,7 @@ def test_a_process_that_outlives_init_keeps_the_slice(docker: engine.Docker, sys
     try:
         os.kill(init, signal.SIGKILL)
         until("the end of init", lambda: state(init) == "Z")
-        until_it_computes(docker, container)
+        assert shares(system, [tenant], 1)[0] > 0.2
         assert until_attached(system, own_name(container)) == [tenant]
         os.kill(tenant, signal.SIGKILL)
         until_free(system)
