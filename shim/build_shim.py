@@ -84,7 +84,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu.map"],
         ),
         "libvgpu-ml.so": (
-            [f"shim/{name}.c" for name in ("prim", "log", "resolve_search", "link_wire", "visible")]
+            [f"shim/{name}.c" for name in ("prim", "log", "resolve_elf", "resolve_search", "link_wire", "visible")]
             + _sources("shim/ml/*.c", f"shim/ml/*_{machine}.S"),
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
         ),

@@ -29,6 +29,9 @@ void *vg_resolve_next(const char *name);           /* the next definition of a l
 const char *vg_resolve_named(const char *variable, const char *in_container);
 const char *vg_resolve_why(void); /* why a file that is there was not accepted; right after it */
 
+/* dlsym(library, name) would find it in the library itself. */
+bool vg_resolve_defines(void *library, const char *name);
+
 /* Calls accept(path) for each file that the loader would try for a name, in its order, until one is accepted. */
 bool vg_resolve_search(const char *name, bool (*accept)(const char *path));
 

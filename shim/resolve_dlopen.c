@@ -113,13 +113,11 @@ static const char *route_nvml(const char *file, const void *caller, dlopen_funct
     dlerror();
     return file;
   }
-  const char *(*marker)(void) = dlsym(loaded, "vg_shim_marker");
+  const char *(*marker)(void) = NULL;
+  if (vg_resolve_defines(loaded, "vg_shim_marker")) marker = dlsym(loaded, "vg_shim_marker");
   const char *shim = marker == NULL ? NULL : loaded_file((const void *)marker);
   dlclose(loaded); /* it stays: the shims are linked with -z nodelete */
-  if (shim == NULL) {
-    dlerror();
-    return file;
-  }
+  if (shim == NULL) return file;
   if (strchr(file, '/') != NULL && access(file, F_OK) != 0) return file;
   const char *real = marker();
   if (real == NULL) return not_there(file);

@@ -33,7 +33,7 @@ static bool accept_library(const char *path) {
   void *(*real_dlopen)(const char *, int) = vg_resolve_next("dlopen");
   void *handle = real_dlopen(path, RTLD_LOCAL | RTLD_NOW);
   if (handle == NULL) return false;
-  if (dlsym(handle, "vg_shim_marker") != NULL) {
+  if (vg_resolve_defines(handle, "vg_shim_marker")) {
     dlclose(handle);
     return false;
   }
@@ -67,12 +67,8 @@ const char *vg_shim_marker(void) {
 
 void *vg_ml_symbol(const char *name) {
   void *handle = real_library();
-  if (handle == NULL) return NULL;
-  int saved_errno = errno;
-  void *function = dlsym(handle, name);
-  if (function == NULL) dlerror();
-  errno = saved_errno;
-  return function;
+  if (handle == NULL || !vg_resolve_defines(handle, name)) return NULL;
+  return dlsym(handle, name);
 }
 
 nvmlReturn_t vg_ml_missing(void) {
