@@ -13,6 +13,7 @@ NAMES = (
     "daemon_control",
     "daemon_restart",
     "container_lifecycle",
+    "container_latency",
     "clients",
     "shares",
 )
