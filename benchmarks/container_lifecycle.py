@@ -31,6 +31,8 @@ GOAL_READOPT_MS = 2000.0
 POLL_S = 0.001
 DEADLINE_S = 30.0
 OOM_LIMIT = ("--memory=64m", "--memory-swap=64m")
+#: the busy tenant's options; the model that containers get has a kernel of 250 us
+TENANT = ("--seconds", "600", "--kernel-us", "250", "--report-ms", "60000")
 #: a program of the base image that needs more memory than OOM_LIMIT gives
 TOO_LARGE = "tail /dev/zero"
 
@@ -63,7 +65,7 @@ def release_ms(own: OwnSystem, docker: engine.Docker, way: str, tenant: Path) ->
     """One container with a busy tenant, ended in one way: ms from its end to the end of its slice."""
     grows = f"while [ ! -e /go ]; do sleep 0.05; done; exec {TOO_LARGE}" if way == "out_of_memory" else "wait"
     options = ["-e", "VGPU=0.5", "-e", "VGPU_MEM=1g", "-v", f"{tenant}:/tenant:ro", *OOM_LIMIT]
-    script = f"/tenant --seconds 600 & {grows}"
+    script = f"/tenant {' '.join(TENANT)} & {grows}"
     container = docker.start_container(*options, engine.BASE, "sh", "-c", script)
     pid = docker.pid(container)
     with own.client() as client:
@@ -92,9 +94,9 @@ def release_ms(own: OwnSystem, docker: engine.Docker, way: str, tenant: Path) ->
 
 def readopt_ms(own: OwnSystem, docker: engine.Docker, count: int, tenant: Path) -> tuple[float, bool]:
     """SIGKILL to vgpud under `count` containers: (ms from the new one's start until all are back, none stopped)."""
-    options = ["-e", f"VGPU={1 / count:.2f}", "-e", "VGPU_MEM=512m", "-v", f"{tenant}:/tenant:ro"]
+    options = ["-e", f"VGPU={1 / count:.2f}", "-e", "VGPU_MEM=1g", "-v", f"{tenant}:/tenant:ro"]
     made = {
-        docker.start_container(*options, engine.BASE, "/tenant", "--seconds", "600", "--report-ms", "60000")
+        docker.start_container(*options, engine.BASE, "/tenant", *TENANT)
         for _ in range(count)
     }
 
