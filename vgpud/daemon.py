@@ -8,6 +8,7 @@ step whose effects fail is taken back, so nothing is half-created. Launches and 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -17,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vgpud import __version__, api, metrics, paths
+from vgpud import __version__, api, cgroups, metrics, paths, peers
 from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
 from vgpud.cdi import Cdi, Collected, collect
@@ -26,8 +27,8 @@ from vgpud.containers import Containers
 from vgpud.core import events as ev
 from vgpud.core.machine import step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
-from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
-from vgpud.core.watch import Watch
+from vgpud.core.observed import Entry, ProcessStats, Reading, Seen, SliceStats, Snapshot
+from vgpud.core.watch import Running, Strangers, Watch
 from vgpud.daemon_containers import ContainerDesk
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreError, VgpudError
@@ -43,6 +44,8 @@ log = logging.getLogger("vgpud")
 
 SAMPLE_S = 0.1
 HOUSEKEEPING_S = 1.0
+#: how often the driver is asked what its devices do; core/watch.py reports who uses one past us after two of these
+READ_S = 0.5
 #: how often our CDI files are looked at: the driver may have been updated, or /var/run/cdi emptied
 DEVICE_FILES_S = 5.0
 #: changes that come close together wake the watchers once
@@ -76,8 +79,8 @@ class Daemon:
         self.on_housekeeping: Callable[[], None] = lambda: None  # the service manager's watchdog
         self._devices = devices
         self._readings: dict[str, Reading] = {}
-        self._running: dict[str, dict[int, int]] = {}
         self._watch = Watch()
+        self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._reader = threading.Thread(target=self._read_devices, name="nvml", daemon=True)
         self._leaving: set[asyncio.Task[None]] = set()
@@ -173,8 +176,6 @@ class Daemon:
             self._note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
         if self._containers.repair():
             self._note(ev.Log("socket.repaired", "the runtime's socket was removed and is back"))
-        for entry in self._watch.look(self.state, self._running):
-            self._note(entry)
         self._metrics.put(self._snapshot())
         self.on_housekeeping()
 
@@ -203,9 +204,18 @@ class Daemon:
         while True:
             uuids = list(self.state.devices)
             self._readings = {uuid: self._devices.read(uuid) for uuid in uuids}
-            self._running = {uuid: self._devices.running(uuid) for uuid in uuids}
-            if self._stopping.wait(HOUSEKEEPING_S):
+            running = {uuid: self._devices.running(uuid) for uuid in uuids}
+            ours = {process.pid for process in tuple(self.state.processes.values())}
+            others = {pid for users in running.values() for pid in users} - ours
+            seen = {pid: Seen(peers.program(pid), cgroups.paths_of(pid)) for pid in others}
+            with contextlib.suppress(RuntimeError):  # the loop has ended before us
+                self._loop.call_soon_threadsafe(self._look, running, seen)
+            if self._stopping.wait(READ_S):
                 return
+
+    def _look(self, running: Running, seen: Strangers) -> None:
+        for entry in self._watch.look(self.state, running, seen):
+            self._note(entry)
 
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""

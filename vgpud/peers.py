@@ -60,6 +60,15 @@ def runs(pid: int, proc: Path = Path("/proc")) -> bool:
     return bool(fields) and fields[_STATE] not in ("Z", "X", "x")
 
 
+def program(pid: int, proc: Path = Path("/proc")) -> str:
+    """The name of a process's program as the kernel has it, printable; "?" when it has ended."""
+    try:
+        name = (proc / str(pid) / "comm").read_text(errors="replace").rstrip("\n")
+    except OSError:
+        return "?"
+    return "".join(c if c.isprintable() else "?" for c in name)
+
+
 def open_process(pid: int, started: int) -> int:
     """A pidfd of the process with this pid and start time, -1 when it has ended (its pid may be another's by now)."""
     try:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from vgpud.core.model import Process, Share, Slice, Spec, State
-from vgpud.core.watch import PATIENCE, SLACK_BYTES, Running, Watch
+from vgpud.core.model import Container, Process, Share, Slice, Spec, State
+from vgpud.core.observed import Seen
+from vgpud.core.watch import EXCESS_PATIENCE, PATIENCE, SLACK_BYTES, Running, Strangers, Watch
 
 GIB = 1 << 30
 
 
 def node() -> State:
     made = Slice("a", "u", 1, Spec(500), (Share("GPU-0", 500, 500, GIB, GIB),), False, -1, 0)
-    return State(slices={"a": made}, processes={1: Process(1, "a", 100, 0, "p", 0, False)})
+    inside = Container("0123456789abcdef", "a", True, 100, 1, "/docker/x", 0, started=True)
+    processes = {1: Process(1, "a", 100, 0, "p", 0, False)}
+    return State(slices={"a": made}, processes=processes, containers={inside.container_id: inside})
 
 
 def kinds(watch: Watch, running: Running, times: int) -> list[str]:
-    return [entry.kind for _ in range(times) for entry in watch.look(node(), running)]
+    return [entry.kind for _ in range(times) for entry in watch.look(node(), running, {})]
+
+
+def stranger(cgroups: tuple[str, ...]) -> tuple[str, str]:
+    """(slice, message) of what is said about a stranger with these cgroup paths."""
+    watch, seen = Watch(), {200: Seen("thief", cgroups)}
+    found = [entry for _ in range(PATIENCE) for entry in watch.look(node(), {"GPU-0": {200: GIB}}, seen)]
+    (entry,) = found
+    return entry.slice_name, entry.message
 
 
 def test_our_programs_are_no_strangers() -> None:
@@ -36,7 +47,31 @@ def test_one_that_only_passes_by_is_not_reported() -> None:
         assert kinds(watch, {"GPU-0": {}}, 1) == []
 
 
+def test_a_stranger_is_named_with_its_container() -> None:
+    assert stranger(()) == ("", "pid 200 (thief) uses 1GiB and is attached to no slice")
+    known = stranger(("/elsewhere", "/docker/x/below"))
+    assert known == ("a", "pid 200 (thief) in container 0123456789ab uses 1GiB and is attached to no slice")
+
+
+def test_a_container_that_is_none_of_ours_is_named_by_its_cgroup() -> None:
+    container_id = "fedcba9876543210" * 4
+    for path in (f"/docker/{container_id}", f"/system.slice/docker-{container_id}.scope/init", f"/a:b:{container_id}"):
+        assert "in container fedcba987654 uses" in stranger((path,))[1]
+    for path in (f"/docker/{container_id}0", "/user.slice/session-1.scope"):
+        assert "container" not in stranger((path,))[1]
+
+
+def test_one_that_ends_while_it_is_looked_up() -> None:
+    nobody: Strangers = {}
+    watch = Watch()
+    found = [entry for _ in range(PATIENCE) for entry in watch.look(node(), {"GPU-0": {200: GIB}}, nobody)]
+    assert [entry.kind for entry in found] == ["device.stranger"]
+
+
 def test_memory_past_the_ledger() -> None:
-    assert kinds(Watch(), {"GPU-0": {100: GIB + SLACK_BYTES}}, 10) == []
-    assert kinds(Watch(), {"GPU-0": {100: GIB + SLACK_BYTES + 1}}, 10) == ["memory.past_ledger"]
+    watch = Watch()
+    over = {"GPU-0": {100: GIB + SLACK_BYTES + 1}}
+    assert kinds(watch, {"GPU-0": {100: GIB + SLACK_BYTES}}, 10) == []
+    assert kinds(watch, over, EXCESS_PATIENCE - 1) == []
+    assert kinds(watch, over, 10) == ["memory.past_ledger"]
     assert kinds(Watch(), {"GPU-1": {100: 2 * SLACK_BYTES}}, 10) == ["memory.past_ledger"], "a device it does not have"

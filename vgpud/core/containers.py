@@ -27,6 +27,7 @@ from vgpud.core.slices import describe, end, in_use, make, owner_refusal, short,
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
 _ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
 ID_BYTES_MAX = 256
+_HEX = frozenset("0123456789abcdef")
 
 
 def id_error(container_id: str) -> Denied | None:
@@ -45,6 +46,16 @@ def container_of(state: State, cgroups: Iterable[str]) -> Container | None:
 
     found = [c for c in state.containers.values() if holds(c)]
     return max(found, key=lambda c: len(c.cgroup), default=None)
+
+
+def id_in(cgroups: Iterable[str]) -> str:
+    """The id that engines put into a cgroup's name (64 hexadecimal digits), the innermost one; "" for none."""
+    for path in cgroups:
+        parts = path.replace("-", "/").replace(".", "/").replace(":", "/").split("/")
+        found = [part for part in parts if len(part) == 64 and _HEX.issuperset(part)]
+        if found:
+            return found[-1]
+    return ""
 
 
 def created(state: State, event: ContainerCreated, now_ns: int) -> list[Command]:
@@ -136,6 +147,8 @@ def ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
 def release(state: State, old: Container, why: str) -> list[Command]:
     """Forgets a container; a slice of its own goes with it unless another container is in there."""
     del state.containers[old.container_id]
+    for process in [p for p in state.processes.values() if p.container_id == old.container_id]:
+        state.processes[process.process_id] = replace(process, container_id="")  # its own end will be noticed, too
     commands: list[Command] = [ForgetContainer(old.container_id)]
     commands.append(Log("container.ended", f"container {short(old.container_id)}: {why}", old.slice_name))
     left = state.slices.get(old.slice_name)

@@ -76,9 +76,10 @@ def _check_containers(state: State) -> None:
             container.started or not container.cgroup, f"container {container_id} has a cgroup once it has started"
         )
     for process in state.processes.values():
-        inside = state.containers.get(process.container_id)
-        same = inside is None or inside.slice_name == process.slice_name
-        _require(same, f"process {process.process_id} is in its container's slice")
+        if process.container_id:
+            inside = state.containers.get(process.container_id)
+            same = inside is not None and inside.slice_name == process.slice_name
+            _require(same, f"process {process.process_id} is in its container's slice")
     for made in state.slices.values():
         _require(not made.cdi_used or made.cdi_device, f"{made.name}: only a CDI device is used up")
         _require(not made.cdi_device or made.ephemeral, f"{made.name}: a CDI device's slice ends with its container")

@@ -241,6 +241,8 @@ def _process_attached(state: State, event: ProcessAttached, now_ns: int) -> list
     wrong = _attach_refusal(state, found, event)
     if wrong or found is None:
         return [Answer(wrong)]
+    if process.container_id not in state.containers:
+        process = replace(process, container_id="")
     state.processes[process.process_id] = process
     state.grace_ns.pop(found.name, None)
     if process.holder:

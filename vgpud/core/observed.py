@@ -60,6 +60,14 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """A process that the driver lists: its program's name and its cgroup paths."""
+
+    program: str
+    cgroups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceSample:
     uuid: str
     index: int

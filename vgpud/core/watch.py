@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vgpud.core.containers import container_of, id_in
 from vgpud.core.events import Log
 from vgpud.core.model import State
+from vgpud.core.observed import Seen
+from vgpud.core.slices import short
 from vgpud.core.units import format_bytes
 
-#: readings in a row that must show a stranger: programs that are just starting or ending are none
-PATIENCE = 3
+#: readings in a row (one every READ_S) that must show a stranger: a program that is just ending is none
+PATIENCE = 2
+#: the same for a slice that uses too much: the driver's figures come late, and programs come and go
+EXCESS_PATIENCE = 6
 #: per process; the driver's figure also holds what an estimate of a context's cost may miss
 SLACK_BYTES = 128 << 20
 
 #: by device UUID: pid -> bytes that the driver says it uses
 Running = Mapping[str, Mapping[int, int]]
+#: by pid: who it is, for those that are listed and not attached
+Strangers = Mapping[int, Seen]
+_NOBODY = Seen("?", ())
 
 
 class Watch:
@@ -27,19 +35,28 @@ class Watch:
         self._strangers: dict[tuple[str, int], int] = {}
         self._over: dict[tuple[str, str], int] = {}
 
-    def look(self, state: State, running: Running) -> list[Log]:
+    def look(self, state: State, running: Running, seen: Strangers) -> list[Log]:
         """Entries for strangers (no slice) and for slices that use more than their limit, when they are first sure."""
-        return self._look_for_strangers(state, running) + self._look_for_excess(state, running)
+        return self._look_for_strangers(state, running, seen) + self._look_for_excess(state, running)
 
-    def _look_for_strangers(self, state: State, running: Running) -> list[Log]:
+    def _look_for_strangers(self, state: State, running: Running, seen: Strangers) -> list[Log]:
         ours = {p.pid for p in state.processes.values()}
         found = {(uuid, pid) for uuid, users in running.items() for pid in users if pid not in ours}
         self._strangers = {key: self._strangers.get(key, 0) + 1 for key in found}
         return [
-            Log("device.stranger", f"pid {pid} uses {format_bytes(running[uuid][pid])} without a slice", "", uuid)
+            self._stranger(state, uuid, pid, running[uuid][pid], seen.get(pid, _NOBODY))
             for (uuid, pid), count in sorted(self._strangers.items())
             if count == PATIENCE
         ]
+
+    @staticmethod
+    def _stranger(state: State, uuid: str, pid: int, used_bytes: int, who: Seen) -> Log:
+        """Names the process and its container: a known one, or by the id in its cgroup's name."""
+        inside = container_of(state, who.cgroups)
+        container_id = inside.container_id if inside else id_in(who.cgroups)
+        where = f" in container {short(container_id)}" if container_id else ""
+        text = f"pid {pid} ({who.program}){where} uses {format_bytes(used_bytes)} and is attached to no slice"
+        return Log("device.stranger", text, inside.slice_name if inside else "", uuid)
 
     def _look_for_excess(self, state: State, running: Running) -> list[Log]:
         used: dict[tuple[str, str], tuple[int, int]] = {}
@@ -60,7 +77,7 @@ class Watch:
                 uuid,
             )
             for (name, uuid), count in sorted(self._over.items())
-            if count == PATIENCE
+            if count == EXCESS_PATIENCE
         ]
 
     @staticmethod
