@@ -1,7 +1,7 @@
 /* args.c - reads the command line of an OCI runtime (runc's, crun's) as far as it concerns us. Called by main.c.
  *
- * Nothing is checked here: the low-level runtime gets the same words and is the one to complain. Both spellings of
- * runc (`-bundle X`, `--bundle=X`) and of crun (`-bX`) are read. */
+ * Nothing is checked here: the low-level runtime gets the same words and is the one to complain. The spellings of runc
+ * (`-bundle X`, `--bundle=X`) and of crun (`-bX`, `-dbX`, `--bund X`) are read. */
 #include "runtime.h"
 
 #include <string.h>
@@ -41,6 +41,19 @@ static bool is(const struct option *option, const char *name) {
   return strlen(name) == option->name_length && !strncmp(option->name, name, option->name_length);
 }
 
+/* Whether the option is one of the list. crun takes the beginning of a long name for all of it: it is written out then.
+ */
+static bool resolve(struct option *option, const char *word, const char *const *list) {
+  if (is_one_of(option->name, option->name_length, list)) return true;
+  for (; word[1] == '-' && option->name_length && *list; list++)
+    if (!strncmp(*list, option->name, option->name_length)) {
+      option->name = *list;
+      option->name_length = strlen(*list);
+      return true;
+    }
+  return false;
+}
+
 static void take_global(const struct option *option, struct vr_call *call) {
   if (is(option, "log")) call->log_path = option->value;
   if (is(option, "log-format")) call->log_is_json = !strcmp(option->value, "json");
@@ -52,7 +65,7 @@ static int parse_global(int argc, char **argv, struct vr_call *call) {
     if (argv[i][0] != '-' || !argv[i][1]) return i;
     if (!strcmp(argv[i], "--")) return i + 1;
     struct option option = option_of(argv[i]);
-    bool is_valued = is_one_of(option.name, option.name_length, global_valued);
+    bool is_valued = resolve(&option, argv[i], global_valued);
     if (!option.value && i + 1 < argc) {
       const char *next = argv[i + 1];
       bool is_known = is_valued || is_one_of(option.name, option.name_length, global_plain);
@@ -68,12 +81,12 @@ static int parse_global(int argc, char **argv, struct vr_call *call) {
   return argc;
 }
 
-/* crun's short option with its value in the same word: `-b/path`. */
+/* crun's short options in one word, the value behind or in the next word: `-b/path`, `-db`. */
 static bool split_short(const char *word, struct option *option) {
-  if (word[1] == '-' || !strchr("bf", word[1]) || !word[2]) return false;
+  size_t at = 1 + strspn(word + 1, "d");
+  if (!word[at] || !strchr("bf", word[at])) return false;
   if (is_one_of(option->name, option->name_length, create_valued)) return false;
-  option->name_length = 1;
-  option->value = word + 2;
+  *option = (struct option){.name = word + at, .name_length = 1, .value = word[at + 1] ? word + at + 1 : NULL};
   return true;
 }
 
@@ -85,7 +98,7 @@ static void parse_create(int argc, char **argv, struct vr_call *call) {
       return;
     }
     struct option option = option_of(argv[i]);
-    bool is_valued = split_short(argv[i], &option) || is_one_of(option.name, option.name_length, create_valued);
+    bool is_valued = split_short(argv[i], &option) || resolve(&option, argv[i], create_valued);
     if (is_valued && !option.value && i + 1 < argc) option.value = argv[++i];
     if (is(&option, "help") || is(&option, "h")) return;
     if (!is_valued || !option.value) continue;

@@ -25,6 +25,9 @@ CREATES = [
     "--unknown=value -r /x create --bundle {B} c1",
     "create --pidfd-socket S --bundle /nowhere --bundle {B} c1",
     "create --bundle {B} -- c1",
+    "run -db {B} c1",
+    "run -ddb{B} c1",
+    "--log-f json --roo /r run --bund {B} --pid=P --conso S c1",
     "-- create --bundle {B} c1",
     "create --bundle {B} c1 --and whatever follows",
 ]
@@ -44,6 +47,7 @@ OTHERS = [
     f"{DOCKER} checkpoint --image-path I c1",
     "--root create state c1",
     "--log create delete c1",
+    "--roo create state c1",
     "events --stats c1",
     "ps --format json c1",
     "spec --bundle {B}",
