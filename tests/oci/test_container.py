@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import subprocess
+import sys
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -170,7 +171,41 @@ def test_a_user_namespace(box: Box) -> None:
     mapping = [{"containerID": 0, "hostID": 100000, "size": 65536}]
     box.config["linux"] |= {"uidMappings": mapping, "gidMappings": mapping}
     box.config["linux"]["namespaces"].append({"type": "user"})
+    tiny(box.root / "own.so", "own.so")
+    box.put("/etc/ld.so.preload", b"/own.so\n")
     assert set(box.run(*WAYS).values()) == {"shim"}
+
+
+HOLD = """
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.unshare(0x00020000) or libc.mount(b"none", b"/", None, 0x44000, None): sys.exit(77)
+if libc.mount(sys.argv[1].encode(), b"/mnt", None, 4096, None): sys.exit(77)
+print("mounted", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_runtime_in_another_mount_namespace(box: Box) -> None:
+    """Its paths mean nothing here: root and volumes are looked at through its own root."""
+    (box.folder / "volume").mkdir()
+    tiny(box.folder / "volume/libcuda.so.5", "libcuda.so.1")
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, box.folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdin
+    assert holder.stdout
+    try:
+        assert holder.stdout.readline(), "a mount namespace can be made where containers can"
+        box.config["root"]["path"] = "/mnt/bundle/rootfs"
+        box.config["mounts"].append(bound("/mnt/volume", "/usr/local/cuda/compat"))
+        tiny(box.put(f"{HOME}/libcuda.so.7", b""), "libcuda.so.1")
+        raw = json.dumps(box.config).encode()
+        done = json.loads(prepare(raw, "/mnt/bundle", Path(f"/proc/{holder.pid}/root"), box.plan).config)
+    finally:
+        holder.stdin.close()
+        holder.wait(10)
+        holder.stdout.close()
+    places = {m["destination"] for m in done["mounts"] if m["source"].endswith("libvgpu.so")}
+    assert {f"{HOME}/libcuda.so.7", "/usr/local/cuda/compat/libcuda.so.5"} <= places
 
 
 # ---- a made-up host with NVIDIA's driver ----

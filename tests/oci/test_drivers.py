@@ -12,6 +12,8 @@ from tests.oci.image import DRIVER, DRIVER_32, HOME, LOADER, OTHER_MACHINE, Imag
 from vgpud import libtree
 from vgpud.oci import search
 from vgpud.oci.request import RequestError
+from vgpud.oci.rootfs import Root
+from vgpud.oci.view import View
 
 ADDED = {f"{HOME}/libcuda.so.1", f"{HOME}/libcuda.so"}
 
@@ -97,6 +99,12 @@ def test_ld_so_cache(image: Image) -> None:
     assert done.shims["/opt/y/libnvidia-ml.so.1"] == libtree.ML_SHIM
 
 
+def test_variants_for_newer_processors(image: Image) -> None:
+    """The loader takes them first."""
+    image.put(f"{HOME}/glibc-hwcaps/x86-64-v3/libcuda.so.1")
+    assert image.prepare().drivers == ADDED | {f"{HOME}/glibc-hwcaps/x86-64-v3/libcuda.so.1"}
+
+
 def test_what_is_left_alone(image: Image) -> None:
     """Directories, FIFOs, other machines' libraries, names that only look alike, links that lead nowhere or round."""
     (image.root / f"usr/lib/{search.C_LIBRARY}.d").mkdir()
@@ -138,7 +146,15 @@ def test_names_that_config_json_cannot_hold(image: Image) -> None:
 def test_too_many_driver_files(image: Image) -> None:
     for number in range(search.FILES_MAX + 1):
         image.put(f"/usr/lib/libcuda.so.{number}", b"")
-    with pytest.raises(RequestError, match="more than 128 files"):
+    with pytest.raises(RequestError, match="too many files named"):
+        image.prepare()
+
+
+def test_too_many_names_of_one_file(image: Image) -> None:
+    image.put("/usr/lib/driver")
+    for number in range(search.NAMES_MAX + 1):
+        (image.root / f"usr/lib/libcuda.so.{number}").symlink_to("driver")
+    with pytest.raises(RequestError, match="too many files named"):
         image.prepare()
 
 
@@ -207,10 +223,19 @@ def test_the_other_machine_s_paths(image: Image) -> None:
     with_root(image, "aarch64", "/usr/lib/aarch64-linux-gnu")
 
 
-def with_root(image: Image, machine: str, expected: str) -> None:
-    from vgpud.oci.rootfs import Root
-    from vgpud.oci.view import View
+def test_a_root_on_a_read_only_file_system(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mount points cannot be made there; an image that has them will do."""
+    monkeypatch.setattr(Root, "read_only", property(lambda self: True))
+    with pytest.raises(RequestError, match="read-only file system and has no directory /run/vgpu"):
+        image.prepare()
+    for directory in ("run/vgpu", "run/vgpu-sim", "usr/lib/vgpu"):
+        (image.root / directory).mkdir()
+    image.put(f"{HOME}/libcuda.so.1", b"")
+    image.put("/etc/ld.so.preload", b"")
+    assert image.prepare().drivers == {f"{HOME}/libcuda.so.1"}
 
+
+def with_root(image: Image, machine: str, expected: str) -> None:
     with Root.at("/") as host, Root.at(image.root) as root, View(root, host, []) as view:
         assert search.loader_directory(view, machine) == expected
 
@@ -231,6 +256,14 @@ def test_a_users_own_bind_of_a_driver_is_covered(image: Image, tmp_path: Path) -
     last = [m["destination"] for m in done.config["mounts"]].index
     assert last("/opt/elsewhere/libcuda.so.1") < len(done.config["mounts"]) - 1
     assert (done.mount("/opt/elsewhere/libcuda.so.1") or {})["source"].endswith(libtree.SHIM)
+
+
+def test_a_users_own_bind_under_another_name_is_covered(image: Image, tmp_path: Path) -> None:
+    own = tmp_path / "libcuda.so.535"
+    own.write_bytes(DRIVER)
+    (tmp_path / "link").symlink_to(own)
+    with_mounts(image, bound(tmp_path / "link", "/opt/innocent.so"))
+    assert "/opt/innocent.so" in image.prepare().drivers
 
 
 def test_a_volume_hides_what_the_image_has(image: Image, tmp_path: Path) -> None:

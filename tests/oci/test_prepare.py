@@ -166,6 +166,15 @@ def test_a_users_own_preload_is_merged(image: Image, tmp_path: Path) -> None:
     assert preload(image) == ("/etc/ld.so.preload", ours(image) + "/opt/mine.so\n")
 
 
+def test_nobodys_secrets_are_copied(image: Image, tmp_path: Path) -> None:
+    """Who may ask us need not be root, and a mount may name any file of the host."""
+    (tmp_path / "shadow").write_text("root:secret\n")
+    (tmp_path / "shadow").chmod(0o640)
+    image.config["mounts"].append(bound(tmp_path / "shadow", "/etc/ld.so.preload"))
+    assert preload(image) == ("/etc/ld.so.preload", ours(image))
+    assert any("not readable for everybody" in warning for warning in image.prepare().warnings)
+
+
 @pytest.mark.parametrize("contents", [b"/a.so\n" * 20000, b"/a\0.so"])
 def test_preload_that_is_no_list_is_replaced(image: Image, contents: bytes) -> None:
     image.put("/etc/ld.so.preload", contents)

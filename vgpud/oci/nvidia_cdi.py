@@ -25,6 +25,7 @@ from vgpud.oci.rootfs import Found, Root
 KIND = "nvidia.com/gpu"
 SPEC_BYTES_MAX = 4 << 20
 _CACHED_MAX = 64
+_KNOWN = ("env", "deviceNodes", "mounts", "hooks", "additionalGids")
 _MEND = "run `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` again"
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where PyYAML has libyaml
 
@@ -149,6 +150,9 @@ def _gpu_paths(edits: Config) -> set[str]:
 
 def _gather(edits: Edits, part: Config, path: str, host: Root) -> None:
     """Adds one containerEdits object. Raises RequestError when it names what is not on this host."""
+    unknown = sorted(str(key) for key in part if key not in _KNOWN)
+    if unknown:
+        edits.warnings.append(f"{path}: {', '.join(unknown)} left out, which this version does not know")
     try:
         edits.env += [str(entry) for entry in part.get("env") or []]
         edits.nodes += [_node(node, path, host) for node in part.get("deviceNodes") or []]

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import posixpath
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -152,7 +153,8 @@ def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warning
     files = {f.path: f for f in search.driver_files(view, edit.environment(config), machine, warnings)}
     for mount in edit.objects(config, "mounts"):
         spot = view.look(str(mount.get("destination") or "/"))
-        library = search.library_for(str(mount.get("destination"))) or search.library_for(spot.path)
+        names = (str(mount.get("destination")), spot.path, spot.inner)  # a driver by its name here, or on the host
+        library = next(filter(None, map(search.library_for, names)), "")
         if library and search.mountable(spot, machine, warnings):
             files[spot.path] = DriverFile(spot.path, library)
     links = edit.made_links(config)
@@ -179,9 +181,12 @@ def _preload(view: View, plan: Plan, warnings: list[str]) -> list[Config]:
             f"{spot.path} of the image is binary or larger than {PRELOAD_BYTES_MAX >> 10} KiB: replaced by ours"
         )
         theirs = b""
+    if spot.found is not None and not spot.found.status.st_mode & stat.S_IROTH:
+        warnings.append(f"{spot.path} is not readable for everybody: replaced by ours")
+        theirs = b""  # else who may ask us could have any file of the host copied, by a bind mount of it
     if not theirs.split():
         return [edit.bind(str(plan.tree / libtree.PRELOAD), spot.path)]
-    plan.scratch.mkdir(parents=True, exist_ok=True, mode=0o755)
+    plan.scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
     merged = plan.scratch / libtree.PRELOAD
     merged.write_bytes(ours.encode() + theirs)
     os.chmod(merged, 0o644)

@@ -21,11 +21,14 @@ DRIVERS = {"libcuda.so": "libvgpu.so", "libnvidia-ml.so": "libvgpu-ml.so"}
 LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 C_LIBRARY = "libc.so.6"
 FILES_MAX = 128
+NAMES_MAX = 4096
 CACHE_BYTES_MAX = 16 << 20
 CONF_BYTES_MAX = 64 << 10
 CONF_FILES_MAX = 256
 DIRECTORIES_MAX = 512
 _PATH_BYTES_MAX = 4096
+_VARIANTS = "glibc-hwcaps"
+_VARIANTS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +73,34 @@ def driver_files(view: View, env: Mapping[str, str], machine: str, warnings: lis
     """Every driver file that programs of this container would find. Raises RequestError when there are too many."""
     found: dict[str, DriverFile] = {}
     seen: set[str] = set()
+    looked_at = 0
     for directory in _bounded(_directories(view, env, machine, warnings), warnings):
-        spot = view.look(directory)
-        if spot.path in seen or not spot.is_dir:
-            continue
-        seen.add(spot.path)
-        for name in spot.names():
-            if not library_for(name):
-                continue
-            file = view.look(posixpath.join(spot.path, name))
-            if file.path not in found and mountable(file, machine, warnings):
-                found[file.path] = DriverFile(file.path, library_for(name))
-            if len(found) > FILES_MAX:
-                text = f"this image has more than {FILES_MAX} files named libcuda.so* or libnvidia-ml.so* ({file.path})"
-                raise RequestError(f"{text}: remove those that are not needed")
+        for place, names in _listed(view, directory, seen):
+            for name in filter(library_for, names):
+                looked_at += 1
+                file = view.look(posixpath.join(place, name))
+                if file.path not in found and mountable(file, machine, warnings):
+                    found[file.path] = DriverFile(file.path, library_for(name))
+                if len(found) > FILES_MAX or looked_at > NAMES_MAX:
+                    text = (
+                        f"this image has too many files named libcuda.so* or libnvidia-ml.so*, {looked_at} up to here"
+                    )
+                    raise RequestError(f"{text} ({file.path!a}): remove those that are not needed")
     return list(found.values())
+
+
+def _listed(view: View, directory: str, seen: set[str]) -> Iterator[tuple[str, list[str]]]:
+    """(directory, its names) unless seen before; with its variants for newer processors, which come first in glibc."""
+    spot = view.look(directory)
+    if spot.path in seen or not spot.is_dir:
+        return
+    seen.add(spot.path)
+    names = spot.names()
+    yield spot.path, names
+    if _VARIANTS in names:
+        variants = posixpath.join(spot.path, _VARIANTS)
+        for name in view.look(variants).names()[:_VARIANTS_MAX]:
+            yield from _listed(view, posixpath.join(variants, name), seen)
 
 
 def mountable(file: Spot, machine: str, warnings: list[str]) -> bool:
@@ -163,26 +179,41 @@ def _cached(view: View, warnings: list[str]) -> Iterator[str]:
 
 def _configured(view: View, warnings: list[str]) -> Iterator[str]:
     """The directories of ld.so.conf and what it includes."""
-    files, seen = ["/etc/ld.so.conf"], set()
-    while files:
-        file = files.pop(0)
-        if file in seen:
+    patterns, seen = ["/etc/ld.so.conf"], set[str]()
+    while patterns:
+        pattern = patterns.pop(0)
+        if pattern in seen:
             continue
-        seen.add(file)
-        if len(seen) > CONF_FILES_MAX:
-            warnings.append(f"ld.so.conf includes more than {CONF_FILES_MAX} files: {file} and more left out")
-            return
-        text = view.look(file).read(CONF_BYTES_MAX) or b""
-        for line in text.decode(errors="surrogateescape").splitlines():
-            words = line.partition("#")[0].split(None, 1)
-            if len(words) == 2 and words[0] == "include":
-                files += [path for pattern in words[1].split() for path in _matches(view, file, pattern)]
-            elif words and words[0] not in ("include", "hwcap"):
-                whole = line.partition("#")[0].partition("=")[0].strip()
-                yield from (part for part in whole.replace(":", " ").replace(",", " ").split() if part.startswith("/"))
+        seen.add(pattern)
+        for file in _matches(view, pattern):
+            if file in seen and file != pattern:
+                continue
+            seen.add(file)
+            if len(seen) > CONF_FILES_MAX:
+                warnings.append(f"ld.so.conf includes more than {CONF_FILES_MAX} files: {file!a} and more left out")
+                return
+            includes, directories = _conf(view.look(file).read(CONF_BYTES_MAX) or b"")
+            patterns += [posixpath.join(posixpath.dirname(file), name) for name in includes[:CONF_FILES_MAX]]
+            yield from directories
 
 
-def _matches(view: View, file: str, pattern: str) -> list[str]:
-    """The files of an include line, whose last part may hold wildcards."""
-    directory, name = posixpath.split(posixpath.join(posixpath.dirname(file), pattern))
+def _conf(data: bytes) -> tuple[list[str], list[str]]:
+    """(what it includes, the directories it names) of a file in ldconfig's format."""
+    includes: list[str] = []
+    directories: list[str] = []
+    for line in data.decode(errors="surrogateescape").splitlines():
+        words = line.partition("#")[0].split(None, 1)
+        if len(words) == 2 and words[0] == "include":
+            includes += words[1].split()
+        elif words and words[0] not in ("include", "hwcap"):
+            whole = line.partition("#")[0].partition("=")[0]
+            directories += [part for part in whole.replace(":", " ").replace(",", " ").split() if part.startswith("/")]
+    return includes, directories
+
+
+def _matches(view: View, pattern: str) -> list[str]:
+    """The files of a path whose last part may hold wildcards."""
+    directory, name = posixpath.split(pattern)
+    if not any(sign in name for sign in "*?["):
+        return [pattern]
     return [posixpath.join(directory, n) for n in view.look(directory).names() if fnmatch.fnmatchcase(n, name)]
