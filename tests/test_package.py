@@ -88,7 +88,7 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
 def test_wheel_contents(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        mode = archive.getinfo("vgpud/lib/sim/vgpu-simd").external_attr >> 16
+        modes = {n: archive.getinfo(f"vgpud/lib/{n}").external_attr >> 16 for n in ("sim/vgpu-simd", "vgpu-runtime")}
     wanted = {f"vgpud/lib/{n}" for n in LIBRARIES} | {
         "vgpud/_shim.abi3.so",
         "vgpud/lib/sim/kernels.model",
@@ -96,7 +96,7 @@ def test_wheel_contents(wheel: Path) -> None:
         "vgpud/v1/vgpud_pb2.py",
     }
     assert wanted <= names
-    assert mode & 0o111, "vgpu-simd cannot be executed"
+    assert all(mode & 0o111 for mode in modes.values()), f"some cannot be executed: {modes}"
     top = {n.split("/")[0] for n in names}
     assert top == {"vgpud", next(t for t in top if t.endswith(".dist-info"))}
     assert not [n for n in names if n.endswith((".c", ".h", ".o", ".pyc"))]

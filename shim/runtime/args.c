@@ -41,8 +41,7 @@ static bool is(const struct option *option, const char *name) {
   return strlen(name) == option->name_length && !strncmp(option->name, name, option->name_length);
 }
 
-/* Whether the option is one of the list. crun takes the beginning of a long name for all of it: it is written out then.
- */
+/* Whether the option is one of the list; crun takes the beginning of a long name for it, which is written out then. */
 static bool resolve(struct option *option, const char *word, const char *const *list) {
   if (is_one_of(option->name, option->name_length, list)) return true;
   for (; word[1] == '-' && option->name_length && *list; list++)
