@@ -1,0 +1,300 @@
+"""Containers in the core: which slice they get, when it goes, and who belongs to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from vgpud.core import events as ev
+from vgpud.core import invariants
+from vgpud.core.containers import container_of, id_error
+from vgpud.core.machine import step
+from vgpud.core.model import Process, Reason, Slice, Spec, State
+
+from .test_machine import S, answer, create, denied, kinds, process, started
+
+ID, OTHER = "a" * 64, "b" * 64
+
+
+def asks(container_id: str = ID, milli: int = 500, **more: Any) -> ev.ContainerCreated:
+    fields: dict[str, Any] = {"join": "", "name": f"c-{container_id[:12]}", "caller_uid": 0, "pid": 50, "pid_start": 5}
+    spec = None if "join" in more else Spec(milli)
+    return ev.ContainerCreated(container_id, spec, uid=f"u-{container_id}", wall_ns=1, **(fields | more))
+
+
+def starts(container_id: str = ID, cgroup: str = "/docker/a", pid: int = 60) -> ev.ContainerStarted:
+    return ev.ContainerStarted(container_id, pid, 6, cgroup)
+
+
+def send(state: State, *events: ev.Event) -> list[ev.Command]:
+    """Sends all of them and returns the last one's commands."""
+    commands: list[ev.Command] = []
+    for event in events:
+        commands = step(state, event, 0)
+        invariants.check(state)
+    return commands
+
+
+def inside(number: int = 1, slice_name: str = "c-" + "a" * 12, uid: int = 12345) -> Process:
+    """A program in container ID."""
+    return replace(process(number, slice_name, uid=uid), container_id=ID)
+
+
+def messages(commands: list[ev.Command], kind: str) -> list[str]:
+    return [c.message for c in commands if isinstance(c, ev.Log) and c.kind == kind]
+
+
+def test_a_container_gets_a_slice_of_its_own_in_one_transaction() -> None:
+    state = started()
+    commands = send(state, asks())
+    assert [ev.SaveSlice, ev.SaveContainer] == [k for k in kinds(commands) if k in (ev.SaveSlice, ev.SaveContainer)]
+    made = answer(commands)
+    assert isinstance(made, Slice)
+    assert (made.name, made.owner_uid, made.ephemeral) == ("c-" + "a" * 12, 0, True)
+    assert "0.5" in messages(commands, "container.created")[0]
+
+
+def test_its_slice_does_not_end_while_it_lives() -> None:
+    state = started(grace_ns=10 * S)
+    send(state, asks(), starts(), ev.ProcessAttached(inside()), ev.ProcessGone(1))
+    step(state, ev.Tick(), 3600 * S)
+    assert list(state.slices) == ["c-" + "a" * 12]
+
+
+def test_its_slice_ends_with_it() -> None:
+    state = started()
+    send(state, asks(), starts(), ev.ProcessAttached(inside()))
+    commands = send(state, ev.ContainerEnded(ID, "ended"))
+    assert {ev.ForgetContainer, ev.ForgetSlice, ev.DropProcess, ev.CloseSocket} <= set(kinds(commands))
+    assert not state.slices and not state.containers and not state.processes
+    assert send(state, ev.ContainerEnded(ID, "ended")) == [], "engines say so twice"
+
+
+def test_an_id_that_comes_again_has_ended_before() -> None:
+    """`docker restart`: the id is the same, and what it had is free for it again."""
+    state = started()
+    first = answer(send(state, asks(milli=1000), starts()))
+    commands = send(state, asks(milli=1000))
+    again = answer(commands)
+    assert isinstance(first, Slice) and isinstance(again, Slice)
+    assert again.serial > first.serial and again.uid == first.uid
+    assert messages(commands, "container.ended") == [f"container {ID[:12]}: it is created again"]
+
+
+def test_no_room_leaves_nothing_behind() -> None:
+    state = started()
+    send(state, asks(milli=700))
+    before = state.copy()
+    assert "0.3" in denied(send(state, asks(OTHER, 500)), Reason.NO_CAPACITY)
+    assert state == before
+
+
+def test_two_containers_with_one_name() -> None:
+    state = started()
+    send(state, asks(name="train", milli=100))
+    text = denied(send(state, asks(OTHER, 100, name="train")), Reason.EXISTS)
+    assert ID[:12] in text and "VGPU_SLICE=train" in text and "VGPU_NAME" in text
+    send(state, create("plain", 100))
+    assert "exists already" in denied(send(state, asks(OTHER, 100, name="plain")), Reason.EXISTS)
+
+
+def test_joining_a_slice() -> None:
+    state = started()
+    send(state, create("shared"), asks(join="shared"), asks(OTHER, join="shared"))
+    assert len(state.containers_of("shared")) == 2
+    send(state, ev.ContainerEnded(ID, "ended"), ev.ContainerEnded(OTHER, "ended"))
+    assert list(state.slices) == ["shared"], "an administrator's slice stays"
+
+
+@pytest.mark.parametrize(
+    ("owner", "caller", "may"), [(1000, 1000, True), (1000, 0, True), (-1, 7, True), (1000, 7, False)]
+)
+def test_who_may_join(owner: int, caller: int, may: bool) -> None:
+    state = started()
+    send(state, create("shared", owner_uid=owner))
+    result = answer(send(state, asks(join="shared", caller_uid=caller)))
+    assert isinstance(result, Slice) == may
+    if not may:
+        assert "uid 1000" in denied(send(state, asks(join="shared", caller_uid=caller)), Reason.DENIED)
+
+
+def test_joining_what_is_not_there_or_waits() -> None:
+    state = started(2)
+    assert "'x'" in denied(send(state, asks(join="x")), Reason.NOT_FOUND)
+    send(state, create("shared"))
+    stored = tuple(state.slices.values())
+    alone = State()
+    send(alone, ev.Started(state.policy, (), stored, ()))
+    assert "waits for its device" in denied(send(alone, asks(join="shared")), Reason.PRECONDITION)
+
+
+def test_a_slice_that_another_container_has_joined_outlives_its_own() -> None:
+    state = started()
+    send(state, asks(name="train"), asks(OTHER, join="train"), ev.ContainerEnded(ID, "ended"))
+    assert list(state.slices) == ["train"]
+    send(state, ev.ContainerEnded(OTHER, "ended"))
+    assert not state.slices
+
+
+def test_an_ephemeral_slice_is_kept_by_a_container_that_joined() -> None:
+    state = started()
+    send(state, create("run", ephemeral=True), ev.ProcessAttached(process(1, "run")), asks(join="run"))
+    send(state, ev.ProcessGone(1))
+    assert list(state.slices) == ["run"]
+    send(state, ev.ContainerEnded(ID, "ended"))
+    assert not state.slices
+
+
+def test_removing_a_containers_slice_needs_force() -> None:
+    state = started()
+    send(state, asks(name="train"), starts())
+    assert ID[:12] in denied(send(state, ev.DeleteSlice("", "train", False)), Reason.PRECONDITION)
+    commands = send(state, ev.DeleteSlice("", "train", True))
+    assert messages(commands, "container.warning") == [f"container {ID[:12]} has lost its slice: removed"]
+    assert not state.containers and ev.ForgetContainer in kinds(commands)
+
+
+def test_a_containers_slice_is_resized_where_it_is() -> None:
+    """Its device nodes and NVIDIA_VISIBLE_DEVICES are fixed, so it cannot move, attached or not."""
+    state = started(2)
+    send(state, create("big", 600), asks(milli=300, name="train"))
+    home = state.slices["train"].shares[0].device_uuid
+    assert "cannot move" in denied(send(state, ev.UpdateSlice("", "train", Spec(1500))), Reason.PRECONDITION)
+    for milli in (350, 200):
+        resized = answer(send(state, ev.UpdateSlice("", "train", Spec(milli))))
+        assert isinstance(resized, Slice) and resized.shares[0].device_uuid == home
+    send(state, create("rest", 100, spare_name="x"))
+    denied(send(state, ev.UpdateSlice("", "train", Spec(950))), Reason.NO_CAPACITY)
+
+
+def test_inside_the_cgroup_decides() -> None:
+    state = started()
+    send(state, asks(name="train"), starts(cgroup="/docker/a"), create("other", 100, owner_uid=-1))
+    assert ev.AdmitProcess in kinds(send(state, ev.ProcessAttached(inside(1, "train")))), "any uid of the container"
+    text = denied(send(state, ev.ProcessAttached(inside(2, "other", uid=0))), Reason.DENIED)
+    assert "cannot use slice other" in text, "not even root, and though anyone outside may"
+    outside = process(3, "train", uid=12345)
+    assert "belongs to uid 0" in denied(send(state, ev.ProcessAttached(outside)), Reason.DENIED)
+
+
+def test_whose_a_cgroup_is() -> None:
+    state = started()
+    send(state, asks(milli=100), asks(OTHER, 100), starts(cgroup="/docker/a"), starts(OTHER, "/docker/a/docker/b"))
+    found = {
+        paths: container_of(state, (paths,)) for paths in ("/docker/a", "/docker/a/x", "/docker/ab", "/docker", "/")
+    }
+    assert {path: bool(c) for path, c in found.items()} == {
+        "/docker/a": True,
+        "/docker/a/x": True,
+        "/docker/ab": False,
+        "/docker": False,
+        "/": False,
+    }
+    innermost = container_of(state, ("/docker/a/docker/b/init",))
+    assert innermost and innermost.container_id == OTHER, "a container within a container"
+    several = container_of(state, ("/elsewhere", "/docker/a"))
+    assert several and several.container_id == ID, "one hierarchy of several"
+
+
+def test_a_container_that_has_not_started_owns_no_cgroup() -> None:
+    state = started()
+    send(state, asks())
+    assert container_of(state, ("", "/", "/docker/a")) is None
+
+
+def test_no_cgroup_of_its_own_is_a_warning() -> None:
+    state = started()
+    send(state, asks(milli=100), starts(cgroup="/shared"), asks(OTHER, 100))
+    for cgroup in ("", "/shared"):
+        commands = send(state, asks(OTHER, 100), starts(OTHER, cgroup))
+        assert "known by their uid" in messages(commands, "container.warning")[0]
+        assert (state.containers[OTHER].started, state.containers[OTHER].cgroup) == (True, "")
+
+
+def test_starting_what_is_not_known() -> None:
+    assert ID[:12] in denied(send(started(), starts()), Reason.NOT_FOUND)
+
+
+def test_starting_twice_says_so_once() -> None:
+    state = started()
+    assert messages(send(state, asks(), starts()), "container.started")
+    assert kinds(send(state, starts())) == [ev.Answer]
+
+
+def test_a_restart_keeps_containers_and_their_slices() -> None:
+    state = started(grace_ns=10 * S)
+    send(state, asks(name="train"), starts(), create("run", 100, ephemeral=True))
+    back = State()
+    again = ev.Started(
+        state.policy, tuple(state.devices.values()), tuple(state.slices.values()), (), tuple(state.containers.values())
+    )
+    send(back, again)
+    assert back.containers == state.containers
+    step(back, ev.Tick(), 3600 * S)
+    assert list(back.slices) == ["train"], "no grace for a container's slice"
+
+
+def test_a_stored_container_without_its_slice_is_forgotten() -> None:
+    state = started()
+    send(state, asks())
+    again = ev.Started(state.policy, tuple(state.devices.values()), (), (), tuple(state.containers.values()))
+    assert ev.ForgetContainer(ID) in send(State(), again)
+
+
+def test_containers_are_bounded() -> None:
+    state = started(containers_max=1)
+    send(state, create("shared"), asks(join="shared"))
+    assert "1 containers" in denied(send(state, asks(OTHER, join="shared")), Reason.NO_CAPACITY)
+
+
+def test_ids_become_file_names() -> None:
+    for wrong in ("", "..", ".hidden", "a/b", "a b", "a\nb", "x" * 257, "-rm", "é"):
+        assert id_error(wrong), wrong
+        assert "id" in denied(send(started(), asks(wrong, name="n")), Reason.INVALID)
+    for good in (ID, "my_test-1.2", "k8s+x"):
+        assert id_error(good) is None
+
+
+# ---- one-time CDI devices ----
+
+
+def device(name: str = "alloc-1", milli: int = 350) -> ev.CreateSlice:
+    return create(name, milli, cdi_device=True)
+
+
+def test_a_one_time_device_is_reserved_at_once_and_ends_unused() -> None:
+    state = started(grace_ns=10 * S)
+    commands = send(state, device())
+    assert ev.OpenDevice("alloc-1") in commands
+    assert state.reserved("GPU-0")[0] == 350
+    assert ev.CloseDevice("alloc-1") in step(state, ev.Tick(), 10 * S)
+    assert not state.slices
+
+
+def test_a_one_time_device_is_for_one_container() -> None:
+    state = started(grace_ns=10 * S)
+    send(state, device(), asks(join="alloc-1"))
+    text = denied(send(state, asks(OTHER, join="alloc-1")), Reason.PRECONDITION)
+    assert "vgpu.dev/gpu=alloc-1" in text and "vgpu alloc" in text
+    step(state, ev.Tick(), 3600 * S)
+    assert list(state.slices) == ["alloc-1"], "used in time"
+    assert ev.CloseDevice("alloc-1") in send(state, ev.ContainerEnded(ID, "ended"))
+    assert not state.slices
+
+
+def test_a_used_device_stays_used_over_a_restart() -> None:
+    state = started()
+    send(state, device(), asks(join="alloc-1"))
+    back = State()
+    stored = (tuple(state.slices.values()), (), tuple(state.containers.values()))
+    commands = send(back, ev.Started(state.policy, tuple(state.devices.values()), *stored))
+    assert ev.OpenDevice("alloc-1") in commands, "its file is written anew"
+    denied(send(back, asks(OTHER, join="alloc-1")), Reason.PRECONDITION)
+
+
+def test_a_device_name_is_no_size() -> None:
+    for name in ("1", "0.5", "2.25"):
+        assert "size" in denied(send(started(), device(name)), Reason.INVALID)
+        assert isinstance(answer(send(started(), create(name))), Slice), "a plain slice may be called so"
