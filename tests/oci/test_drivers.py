@@ -140,6 +140,14 @@ def test_names_that_config_json_cannot_hold(image: Image) -> None:
     assert any("is not UTF-8" in warning for warning in done.warnings)
 
 
+def test_warnings_are_bounded(image: Image) -> None:
+    for number in range(100):
+        image.root.joinpath(os.fsdecode(HOME[1:].encode() + b"/libcuda.so.\xff%d" % number)).write_bytes(DRIVER)
+    warnings = image.prepare().warnings
+    assert len(warnings) == 17
+    assert warnings[-1] == "and 84 more like these"
+
+
 # ---- images that are large on purpose ----
 
 

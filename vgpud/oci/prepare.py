@@ -24,6 +24,7 @@ from vgpud.oci.search import DriverFile
 from vgpud.oci.view import View
 
 PRELOAD_BYTES_MAX = 64 << 10
+WARNINGS_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,14 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
     edit.objects(config, "mounts", make=True).extend(mounts)
     edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids)})
     edit.add_hooks(config, plan.front)
-    return Prepared(json.dumps(config, separators=(",", ":")).encode(), tuple(dict.fromkeys(warnings)))
+    return Prepared(json.dumps(config, separators=(",", ":")).encode(), _bounded(warnings))
+
+
+def _bounded(warnings: list[str]) -> tuple[str, ...]:
+    """Each once, and no more than somebody would read: an image can be made to give thousands."""
+    texts = list(dict.fromkeys(warnings))
+    more = (f"and {len(texts) - WARNINGS_MAX} more like these",) if len(texts) > WARNINGS_MAX else ()
+    return (*texts[:WARNINGS_MAX], *more)
 
 
 def _undo(config: Config, plan: Plan) -> None:

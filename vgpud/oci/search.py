@@ -18,6 +18,7 @@ from vgpud.oci.view import Spot, View
 
 #: how a driver file's name begins -> which of our libraries stands in for it
 DRIVERS = {"libcuda.so": "libvgpu.so", "libnvidia-ml.so": "libvgpu-ml.so"}
+_STEMS = tuple(DRIVERS)
 LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aarch64.so.1"}
 C_LIBRARY = "libc.so.6"
 FILES_MAX = 128
@@ -41,8 +42,10 @@ class DriverFile:
 
 def library_for(path: str) -> str:
     """Which of our libraries stands in for a file of that name; "" when it is no driver's."""
-    name = posixpath.basename(path)
-    return next((library for stem, library in DRIVERS.items() if name.startswith(stem)), "")
+    name = path[path.rfind("/") + 1 :]
+    if not name.startswith(_STEMS):  # thousands of files are none
+        return ""
+    return next(library for stem, library in DRIVERS.items() if name.startswith(stem))
 
 
 def default_directories(machine: str) -> list[str]:

@@ -49,6 +49,7 @@ class Spot:
 @dataclass(frozen=True, slots=True)
 class _Cover:
     path: str
+    below: str  # how the paths begin that it hides
     source: str  # "" = the mount shows no directory of the host
     empty: bool
     shared: bool
@@ -61,7 +62,8 @@ class View:
         self._root = root
         self._host = host
         self._creatable = not root.read_only
-        self._covers = [self._cover(mount) for mount in mounts]
+        covers = [self._cover(mount) for mount in mounts]
+        self._covers = [cover for cover in reversed(covers) if cover.path != "/"]  # the last one is what is seen
         self._volumes: dict[str, Root | None] = {}
         self._open = ExitStack()
 
@@ -76,12 +78,14 @@ class View:
         bound = mount.get("type") in ("bind", "rbind") or "bind" in options or "rbind" in options
         path, _ = self._root.locate(str(mount.get("destination") or "/"))
         shared = "shared" in options or "rshared" in options
-        return _Cover(path, str(mount.get("source") or "") if bound else "", mount.get("type") in _EMPTY, shared)
+        return _Cover(
+            path, f"{path}/", str(mount.get("source") or "") if bound else "", mount.get("type") in _EMPTY, shared
+        )
 
     def look(self, path: str) -> Spot:
         """What the container will see at a path."""
         here, found = self._root.locate(path)
-        cover = next((c for c in reversed(self._covers) if _covers(c.path, here)), None)
+        cover = next((c for c in self._covers if here == c.path or here.startswith(c.below)), None)
         if cover is None:
             return Spot(here, self._root, here, found, self._creatable)
         nothing = Spot(here, None, "", None, cover.empty, cover.shared)
@@ -105,7 +109,3 @@ class View:
                     raise
                 self._volumes[source] = None
         return self._volumes[source]
-
-
-def _covers(mounted: str, path: str) -> bool:
-    return mounted != "/" and (path == mounted or path.startswith(mounted + "/"))
