@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ SETTLE_NS = 2 * SECOND_NS
 START_TIMEOUT_S = 180.0
 #: the trainers are stopped long before
 TRAIN_SECONDS = "3600"
+SPIN_US = 200
 DRIVER_IN_CONTAINER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
 SIM_IN_CONTAINER = "/run/vgpu-sim"
 TINYGRAD_CACHE = "/var/cache/tinygrad"
@@ -41,6 +43,8 @@ class Container:
     shares: tuple[float, ...]
     #: plainly, nobody keeps a container off the others' devices: which ones it takes
     plain_devices: str = "0"
+    #: instead of the trainer, kernels of 200 us without a break (tenants/saturate.c): no pause for Python in between
+    saturating: bool = False
 
     @property
     def gpus(self) -> float:
@@ -72,7 +76,10 @@ class Running:
     def poll(self) -> None:
         """Takes in what the trainers have printed. Raises PartError when the container has ended."""
         for line in self.part.lines():
-            self.trainers.setdefault(int(line["pid"]), Trainer(self.wanted.name)).take([line])
+            trainer = self.trainers.setdefault(int(line["pid"]), Trainer(self.wanted.name))
+            if "completed" in line:  # of saturate.c: kernels, from the first line on
+                line |= {"event": "progress" if trainer.training else "training", "samples": line["completed"]}
+            trainer.take([line])
         self.part.check()
 
     def training(self) -> bool:
@@ -124,12 +131,32 @@ class Stage:
             words += ["-e", f"CUDA_VISIBLE_DEVICES={container.plain_devices}"]
         else:
             words += ["--gpus", f'"device={container.plain_devices}"']
+        if container.saturating:
+            return [*words, *self._saturate()]
         trainer = ["--seconds", TRAIN_SECONDS]
         if len(container.shares) == 1:
             return [*words, self.image, *trainer]
         entry = self.docker.cli("inspect", "-f", '{{join .Config.Entrypoint " "}}', self.image).stdout.split()
         count = str(len(container.shares))
         return [*words, "--entrypoint", "/bin/sh", self.image, "-c", EACH_DEVICE, "sh", count, *entry, *trainer]
+
+    def _saturate(self) -> list[str]:
+        """Options, image and arguments for saturate.c in the container."""
+        folder = self.own.folder / "bench"
+        folder.mkdir(exist_ok=True)
+        shutil.copy2(harness.build("tenants/saturate.c"), folder)
+        harness.spin_model(folder, [SPIN_US])
+        mounted = ["-v", f"{folder}:/bench:ro", "-e", "VGPU_SIM_KERNELS=/bench/kernels.model"]
+        return [
+            *mounted,
+            "--entrypoint",
+            "/bench/saturate",
+            self.image,
+            "--kernel-us",
+            str(SPIN_US),
+            "--seconds",
+            TRAIN_SECONDS,
+        ]
 
     def measure(self, seconds: float, exact: Mapping[str, float] | None = None) -> Measured:
         """Lets the containers run for 2 s and then measures. exact: wanted shares, for the worst one-second window."""

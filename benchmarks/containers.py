@@ -2,8 +2,9 @@
 
 1 to 4 containers on one device with equal shares, 0.5/0.25/0.25, and 2.5 of three devices beside the half that is left.
 Each mix runs twice with the same image and command: over vgpu-runtime with `VGPU=...`, and over plain runc with the
-driver mounted, where the device time-slices between them by itself. Then the pair 0.25/0.75, whose shares are swapped by
-`vgpu slice set` while it trains. Needs root and docker (its own dockerd is started); images are made on the spot.
+driver mounted, where the device time-slices between them by itself. Then the pair 0.25/0.75, once with kernels that
+never pause and once with trainers; `vgpu slice set` swaps the shares while they run. Needs root and docker, whose
+daemon it starts for itself; images are made on the spot.
 """
 
 from __future__ import annotations
@@ -66,21 +67,22 @@ class Bench:
         self._keep(f"{mix} {'vgpu' if shim else 'plain'}", measured)
         return measured
 
-    def run_pair(self) -> dict[str, Measured]:
-        """0.25/0.75, then the same containers with their shares swapped live."""
+    def run_pair(self, *, saturating: bool) -> dict[str, Measured]:
+        """0.25/0.75, then the same containers with their shares swapped live. saturating: without Python's pauses."""
         promised = {SMALL: 0.25, LARGE: 0.75}
         found = {}
-        folder = self.work / "pair"
+        folder = self.work / f"p{len(self.raw)}"
+        what = "kernels" if saturating else "trainers"
         with open_stage(folder, self.docker, self.image, devices=1, shim=True, real=self.args.real) as stage:
             self.device = self.device or stage.own.device_name()
-            stage.start([Container(name, (share,)) for name, share in promised.items()])
-            found[PAIR] = stage.measure(self.args.seconds, promised)
+            stage.start([Container(name, (share,), saturating=saturating) for name, share in promised.items()])
+            found[f"{what} {PAIR}"] = stage.measure(self.args.seconds, promised)
             for name, share in ((LARGE, 0.25), (SMALL, 0.75)):  # what is given up must be free before it is taken
                 stage.own.vgpu("slice", "set", name, "--gpus", f"{share:g}", "--max", f"{share:g}")
                 promised[name] = share
-            found["set live"] = stage.measure(self.args.seconds, promised)
+            found[f"{what} set live"] = stage.measure(self.args.seconds, promised)
         for name, measured in found.items():
-            self._keep(f"pair {name}", measured)
+            self._keep(name, measured)
         return found
 
     def _keep(self, name: str, measured: Measured) -> None:
@@ -166,7 +168,9 @@ def measure(args: argparse.Namespace, work: Path, chosen: Sequence[str]) -> bool
         for mix in MIXES:
             if mix in chosen:
                 mixes[mix] = figures_of(mix, bench.run(mix, shim=False), bench.run(mix, shim=True))
-        pair = pair_figures(bench.run_pair()) if PAIR in chosen else {}
+        pair = {}
+        if PAIR in chosen:
+            pair = pair_figures({**bench.run_pair(saturating=True), **bench.run_pair(saturating=False)})
     add_losses(mixes)
     containers_view.table(bench.device, mixes, pair)
     good = judge(mixes, pair)
@@ -180,7 +184,8 @@ def measure(args: argparse.Namespace, work: Path, chosen: Sequence[str]) -> bool
         raw=bench.raw,
         folder=args.results,
     )
-    containers_view.plot(args.plot, bench.device, mixes, {k: bench.raw[f"pair {k}"] for k in pair})
+    trained = {phase: bench.raw[phase] for phase in pair if phase.startswith("trainers")}
+    containers_view.plot(args.plot, bench.device, mixes, trained)
     print(path, args.plot, sep="\n")
     return good
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from vgpud.errors import ConfigError
 
+#: bundles and roots of containers are opened through /proc/PID/root, which docker's AppArmor profile forbids as well
+LOOKING = "--cap-add=SYS_PTRACE --security-opt=apparmor=unconfined"
 #: inodes of the namespaces that the kernel itself makes (include/linux/proc_ns.h)
 INITIAL_NAMESPACES = {"pid": 4026531836, "cgroup": 4026531835, "user": 4026531837}
 
@@ -34,7 +36,7 @@ def _namespaces(proc: Path) -> list[str]:
     flags = {"pid": "--pid=host", "cgroup": "--cgroupns=host", "user": "--userns=host"}
     missing = [flag for kind, flag in flags.items() if not _is_host(proc, kind)]
     if flags["pid"] not in missing and not _readable(proc / str(os.getppid()) / "root"):
-        missing.append("--privileged")  # without CAP_SYS_PTRACE nothing of another process's files can be opened
+        missing.append(LOOKING)
     return missing
 
 

@@ -60,7 +60,8 @@ class Progress:
         """Prints one JSON line; a reader that went away ends the training."""
         record = {"event": event, "pid": os.getpid(), "time_ns": time.monotonic_ns(), **values}
         try:
-            print(json.dumps(record), flush=True)
+            sys.stdout.write(json.dumps(record) + "\n")  # at once: trainers may share one standard output
+            sys.stdout.flush()
         except BrokenPipeError:
             self.stopped = True
             os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
