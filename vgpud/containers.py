@@ -308,7 +308,7 @@ class Containers:
         raw = bytearray()
         parts = None
         while parts is None:
-            raw += await self._more(sock)
+            raw += await self._more(sock, begun=bool(raw))
             parts = wire.split(bytes(raw))
         header, body = wire.parse_header(parts[0]), bytearray(parts[1])
         while len(body) < header.body_bytes:
@@ -317,8 +317,10 @@ class Containers:
             raise WireError(f"{len(body) - header.body_bytes} bytes come after the body")
         return header, bytes(body)
 
-    async def _more(self, sock: socket.socket) -> bytes:
+    async def _more(self, sock: socket.socket, begun: bool = True) -> bytes:
         part = await self._loop.sock_recv(sock, 1 << 16)
+        if not part and not begun:
+            raise ConnectionResetError  # nothing was asked: `vgpu doctor` looks whether we are there
         if not part:
             raise WireError("the request ends before it is complete")
         return part

@@ -222,6 +222,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     (tmp_path / "docker.sock").touch()
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     monkeypatch.setattr(dockerd, "ask", lambda path: info)
+    monkeypatch.setattr(dockerd, "all_dockerds", list)
     monkeypatch.setattr(dockerd, "DEFAULT_CONFIG", tmp_path / "daemon.json")
     return info
 

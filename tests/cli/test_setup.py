@@ -11,7 +11,7 @@ import pytest
 
 import vgpud
 from vgpud import paths
-from vgpud.setup import dockerd, install, plan
+from vgpud.setup import docker, dockerd, install, plan
 from vgpud.setup.site import SetupError, Site, inside
 
 DOCKER = """{
@@ -250,6 +250,20 @@ def test_what_dockerd_does_not_take_over_is_put_back(setup: Any, host: Path, run
     result = setup("docker", "--undo")
     assert (result.code, running.config.read_text()) == (1, kept)
     assert (host / "usr/lib/vgpu/current/vgpu-runtime").exists()
+
+
+def test_the_dockerd_that_docker_asks_is_meant(
+    host: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: FakeDockerd
+) -> None:
+    """Snap's, say, has its file elsewhere. Where nobody answers it is the usual file."""
+    monkeypatch.setattr(dockerd, "DEFAULT_CONFIG", tmp_path / "usual.json")
+    monkeypatch.setattr(dockerd.Dockerd, "socket_path", lambda self, hosts: tmp_path / "sock")
+    (tmp_path / "sock").touch()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/sock")
+    assert docker.config_file(Site(), None) == running.config
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/other")
+    assert docker.config_file(Site(), None) == tmp_path / "usual.json"
+    assert docker.config_file(Site(), Path("named.json")) == Path.cwd() / "named.json"
 
 
 def test_options_of_a_dockerds_command_line() -> None:

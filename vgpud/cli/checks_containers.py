@@ -34,21 +34,23 @@ def _setup_again(site: Site) -> str:
 
 def front(look: Look) -> Iterator[Finding]:
     """vgpu-runtime is installed, of this version, can be executed, and knows the daemon and a low-level runtime."""
+    folders = dict.fromkeys([path.parent for path in look.fronts if path.parent.is_dir()])
     site = Site()
-    if not (site.lib / CURRENT).is_symlink() and site.for_user:
-        site = Site(uid=0)  # the system's, if the user has none
-    if not (site.lib / CURRENT).is_symlink():
-        if engines_here():
-            text = f"{site.lib} is not there: {' and '.join(engines_here())} cannot give containers a slice"
-            yield Finding("front", "warn", text, _setup_again(site))
-        return
-    folder = (site.lib / CURRENT).resolve()
-    missing = [name for name in (RUNTIME, CONF, *LIBRARIES) if not (folder / name).is_file()]
-    if missing:
-        yield Finding("front", "fail", f"{folder}: {', '.join(missing)} is not there", _setup_again(site))
-        return
-    yield from _installed(site, folder)
-    yield from _conf(look, site, read_conf(read_text(folder / CONF) or ""))
+    if not folders:
+        # nothing is registered: the user's own, else the system's
+        places = [one.lib / CURRENT for one in (site, Site(uid=0)) if (one.lib / CURRENT).is_dir()]
+        folders = dict.fromkeys(places[:1])
+    if not folders and engines_here():
+        text = f"{site.lib} is not there: {' and '.join(engines_here())} cannot give containers a slice"
+        yield Finding("front", "warn", text, _setup_again(site))
+    for current in folders:
+        folder = current.resolve()
+        missing = [name for name in (RUNTIME, CONF, *LIBRARIES) if not (folder / name).is_file()]
+        if missing:
+            yield Finding("front", "fail", f"{folder}: {', '.join(missing)} is not there", _setup_again(site))
+            continue
+        yield from _installed(site, folder)
+        yield from _conf(look, site, folder / CONF)
 
 
 def _installed(site: Site, folder: Path) -> Iterator[Finding]:
@@ -83,10 +85,10 @@ def _mount_point(path: Path) -> Path:
     return next(p for p in (path, *path.parents) if os.path.ismount(p))
 
 
-def _conf(look: Look, site: Site, conf: dict[str, str]) -> Iterator[Finding]:
+def _conf(look: Look, site: Site, where: Path) -> Iterator[Finding]:
+    conf = read_conf(read_text(where) or "")
     named = conf.get("socket", "/run/vgpud/runtime.sock")
     daemons = look.node.runtime_socket if look.node else ""
-    where = site.lib / CURRENT / CONF
     if daemons and os.path.realpath(daemons) != os.path.realpath(named):
         text = f"{where} names {named}, the daemon's socket is {daemons}"
         yield Finding("front-conf", "fail", text, f"{_setup_again(site)} --socket {daemons}")

@@ -36,7 +36,7 @@ def engines_here() -> list[str]:
     return [engine for engine in found if engine != "containerd" or "docker" not in found] or found
 
 
-def registered_path(check: str, engine: str, text: str) -> Iterator[Finding]:
+def registered_path(look: Look, check: str, engine: str, text: str) -> Iterator[Finding]:
     """The path that an engine has for our runtime: there, executable, and of this version."""
     path, again = Path(text), f"sudo vgpu setup {engine}"
     if path.name != RUNTIME:
@@ -52,12 +52,13 @@ def registered_path(check: str, engine: str, text: str) -> Iterator[Finding]:
         yield Finding(check, "warn", found, again)
     else:
         yield Finding(check, "ok", f"{engine} knows the runtime {NAME}: {path}")
+    if path.name == RUNTIME and path not in look.fronts:
+        look.fronts.append(path)
 
 
 def docker_engine(look: Look) -> Iterator[Finding]:
     """dockerd answers, of which version; the runtime is registered in what it read, not only in its file."""
-    named = os.environ.get("DOCKER_HOST", "")
-    path = Path(named.removeprefix("unix://")) if named.startswith("unix://") else dockerd.DEFAULT_SOCKET
+    path = dockerd.asked_socket()
     if not path.exists() and not find_program("dockerd"):
         return
     try:
@@ -70,28 +71,26 @@ def docker_engine(look: Look) -> Iterator[Finding]:
             yield Finding("docker", "warn", text, "systemctl start docker")
         return
     yield Finding("docker", "ok", f"docker {info.get('ServerVersion', '?')} answers at {path}")
-    yield from _docker_runtime(info)
+    yield from _docker_runtime(look, info)
     options = " ".join(str(option) for option in info.get("SecurityOptions") or ())
     if "name=userns" in options:
         text = "dockerd maps users (userns-remap): mapped root must be able to read what a container gets mounted"
         yield Finding("docker-users", "warn", text, "docker run --userns=host, where a container finds no GPU")
 
 
-def _docker_runtime(info: dict[str, Any]) -> Iterator[Finding]:
+def _docker_runtime(look: Look, info: dict[str, Any]) -> Iterator[Finding]:
     entry = (info.get("Runtimes") or {}).get(NAME)
     if entry is not None:
-        yield from registered_path("docker-runtime", "docker", str(entry.get("path")))
+        yield from registered_path(look, "docker-runtime", "docker", str(entry.get("path")))
         return
+    config = docker.config_file(Site(), None)
     try:
-        text = read_text(dockerd.DEFAULT_CONFIG)
-        in_file = docker.parse(dockerd.DEFAULT_CONFIG, text).get("runtimes", {})
+        in_file = docker.parse(config, read_text(config)).get("runtimes", {})
     except SetupError as error:
-        yield Finding(
-            "docker-runtime", "fail", str(error), f"mend {dockerd.DEFAULT_CONFIG}, then sudo vgpu setup docker"
-        )
+        yield Finding("docker-runtime", "fail", str(error), f"mend {config}, then sudo vgpu setup docker")
         return
     if NAME in in_file:
-        found = f"{dockerd.DEFAULT_CONFIG} has the runtime {NAME}, and dockerd has not read it"
+        found = f"{config} has the runtime {NAME}, and dockerd has not read it"
         yield Finding(
             "docker-runtime", "fail", found, "systemctl reload docker; journalctl -u docker says what it refuses"
         )
@@ -113,7 +112,7 @@ def podman_engine(look: Look) -> Iterator[Finding]:
         found = dig(parse(file, read_text(file)), ("engine", "runtimes", NAME))
         path = str(found[0]) if isinstance(found, list) and found else path
     if path:
-        yield from registered_path("podman-runtime", "podman", path)
+        yield from registered_path(look, "podman-runtime", "podman", path)
         return
     mend = "unset CONTAINERS_CONF" if only and podman.drop_in(site).exists() else "sudo vgpu setup podman"
     where = f" in CONTAINERS_CONF={only}" if only else ""
@@ -142,7 +141,7 @@ def containerd_engine(look: Look) -> Iterator[Finding]:
             text = f"{config} has no runtime {NAME}: Kubernetes does not know it"
             yield Finding("containerd-runtime", "warn", text, "sudo vgpu setup containerd")
         return
-    yield from registered_path("containerd-runtime", "containerd", path)
+    yield from registered_path(look, "containerd-runtime", "containerd", path)
     pid = containerd.running(config)
     if pid is not None and psutil.Process(pid).create_time() < config.stat().st_mtime:
         text = f"containerd (pid {pid}) has not read {config} since it was changed"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpud.cli.options import Settings
@@ -30,6 +31,7 @@ class Look:
     node: pb.Node | None = None
     device_uuids: tuple[str, ...] = ()
     device_indices: tuple[int, ...] = ()
+    fronts: list[Path] = field(default_factory=list)  # what engines have registered as our runtime
 
 
 Check = Callable[[Look], Iterator[Finding]]

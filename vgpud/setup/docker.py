@@ -77,25 +77,19 @@ def parse(path: Path, text: str | None) -> dict[str, Any]:
 
 
 def config_file(site: Site, named: Path | None) -> Path:
-    """The daemon.json that is meant: the one named, else that of the dockerd that runs here, else the usual one."""
+    """The daemon.json that is meant: the one named, else that of the dockerd that `docker` asks, else the usual one."""
     if named is not None:
         return named.absolute()
-    running = dockerd.find_dockerd(site.at(dockerd.DEFAULT_CONFIG))
-    return dockerd.DEFAULT_CONFIG if running or site.mounted else _only_config()
+    if site.mounted or dockerd.find_dockerd(site.at(dockerd.DEFAULT_CONFIG)):
+        return dockerd.DEFAULT_CONFIG
+    asked = dockerd.behind(dockerd.asked_socket())
+    return asked.config if asked and asked.reads(asked.config) else dockerd.DEFAULT_CONFIG
 
 
 def _look(site: Site, config: Path) -> _Now:
     at = site.at(config)
     text = read_text(at)
     return _Now(config, at, text, parse(config, text), dockerd.find_dockerd(at))
-
-
-def _only_config() -> Path:
-    """A dockerd that reads a file of its own (snap, --config-file), if it is the only one that runs here."""
-    running = dockerd.all_dockerds()
-    if len(running) == 1 and running[0].reads(running[0].config):
-        return running[0].config
-    return dockerd.DEFAULT_CONFIG
 
 
 def _check_command_line(site: Site, now: _Now, as_default: bool) -> None:
@@ -142,6 +136,9 @@ def plan_setup(site: Site, config: Path, as_default: bool) -> Plan:
 def _plan_reload(plan: Plan, now: _Now, as_default: bool) -> None:
     if now.engine is None:
         plan.notes.append(f"no dockerd that reads {now.path} runs here: it knows the runtime from its next start")
+        for one in dockerd.all_dockerds():
+            if one.reads(one.config):
+                plan.notes.append(f"dockerd (pid {one.pid}) reads {one.config}: --config {one.config} sets that one up")
         return
     engine, socket = now.engine, now.socket
 

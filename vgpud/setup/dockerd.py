@@ -21,6 +21,12 @@ _ANSWER_S = 10.0
 _RELOAD_S = 10.0
 
 
+def asked_socket() -> Path:
+    """The socket that the `docker` of this shell asks: DOCKER_HOST, if it is one here, else the usual one."""
+    named = os.environ.get("DOCKER_HOST", "")
+    return Path(named.removeprefix("unix://")) if named.startswith("unix://") else DEFAULT_SOCKET
+
+
 @dataclass(frozen=True, slots=True)
 class Dockerd:
     """A running dockerd."""
@@ -76,6 +82,18 @@ class Dockerd:
 
 def all_dockerds() -> list[Dockerd]:
     return [Dockerd(pid, tuple(argv)) for pid in processes("dockerd") if (argv := command_line(pid))]
+
+
+def behind(socket_path: Path) -> Dockerd | None:
+    """The one that made this socket of an API."""
+    return next((one for one in all_dockerds() if _same_file(one.socket_path([]), socket_path)), None)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def find_dockerd(config: Path) -> Dockerd | None:
