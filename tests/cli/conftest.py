@@ -113,7 +113,7 @@ def host(tmp_path: Path, libraries: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     root = tmp_path / "host"
     (root / "etc/docker").mkdir(parents=True)
     monkeypatch.setattr("vgpud.setup.dockerd.all_dockerds", list)
-    monkeypatch.setattr("vgpud.setup.install.containers_of", lambda lib: {})
+    monkeypatch.setattr("vgpud.setup.install.containers_of", lambda site: {})
     return root
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import vgpud
 from vgpud import paths
-from vgpud.setup import docker, dockerd, install, plan
+from vgpud.setup import docker, dockerd, in_use, install, plan
 from vgpud.setup.site import SetupError, Site, inside
 
 DOCKER = """{
@@ -282,7 +282,7 @@ def test_another_version_comes_beside_and_undo_takes_both(setup: Any, host: Path
     monkeypatch.setattr(vgpud, "__version__", "99.1")
     setup("docker")
     assert os.readlink(lib / "current") == "99.1"
-    assert install.versions(Site(host)) == sorted([*os.listdir(lib)])
+    assert [*install.versions(Site(host)), "current"] == sorted(os.listdir(lib))
     conf = install.read_conf((lib / "current/vgpu-runtime.conf").read_text())
     assert conf["runtime"] == "/usr/sbin/runc"
     setup("docker", "--undo")
@@ -295,15 +295,27 @@ def test_what_containers_use_stays_and_is_said(setup: Any, host: Path, monkeypat
     setup("docker")
     monkeypatch.setattr(vgpud, "__version__", "99.1")
     setup("docker")
-    monkeypatch.setattr(install, "containers_of", lambda lib: {"current": ["0123456789ab", "another"]})
+    monkeypatch.setattr(install, "containers_of", lambda site: {"current": ["0123456789ab", "another"]})
     result = setup("docker", "--undo")
     assert result.code == 0
     assert "/usr/lib/vgpu/99.1 stays: container 0123456789ab was started by it (and 1 more)" in result.stderr
     assert sorted(os.listdir(lib)) == ["99.1", "current"]
-    monkeypatch.setattr(install, "containers_of", lambda lib: {})
+    monkeypatch.setattr(install, "containers_of", lambda site: {})
     setup("docker", "--undo")
     assert not lib.exists()
     assert first != "99.1"
+
+
+def test_versions_stay_where_processes_cannot_be_seen(setup: Any, host: Path, monkeypatch: Any) -> None:
+    setup("docker")
+    monkeypatch.setattr(install, "containers_of", in_use.containers_of)
+    result = setup("docker", "--undo")
+    assert "/usr/lib/vgpu stays: whether containers use it cannot be seen from here" in result.stderr
+    assert os.listdir(host / "etc/docker") == []
+    assert (host / "usr/lib/vgpu/current/vgpu-runtime").is_file()
+    monkeypatch.setattr(in_use, "_sees_host", lambda site: True)
+    setup("docker", "--undo")
+    assert not (host / "usr/lib/vgpu").exists()
 
 
 def test_damaged_files_are_mended_by_rename(setup: Any, host: Path, libraries: Path) -> None:
@@ -351,7 +363,11 @@ def test_the_sockets_of_this_site(setup: Any, host: Path, monkeypatch: Any, tmp_
 
     config = tmp_path / "vgpud.toml"
     config.write_text('runtime_dir = "/srv/vgpud"\n')
-    monkeypatch.setattr(paths, "config_file", lambda: config)
+    monkeypatch.setattr(paths, "config_file", lambda uid=None: Path("/etc/vgpud/vgpud.toml") if uid == 0 else config)
+    setup("docker")
+    assert conf() == {"socket": "/run/vgpud/runtime.sock"}  # the host's daemon, not that of where we are
+    (host / "etc/vgpud").mkdir()
+    config.rename(host / "etc/vgpud/vgpud.toml")
     setup("docker")
     assert conf() == {"socket": "/srv/vgpud/runtime.sock"}
     setup("docker", "--socket", "/run/x.sock", "--runtime", "crun")

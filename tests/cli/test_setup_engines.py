@@ -39,7 +39,7 @@ def test_podman_of_a_user_lies_in_the_home_directory(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert Site().for_user  # or the machine itself would be changed
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr(install, "containers_of", lambda lib: {})
+    monkeypatch.setattr(install, "containers_of", lambda site: {})
     assert vgpu("setup", "podman", "--socket", "/run/user/1000/vgpud/runtime.sock").code == 0
     assert (home / ".local/lib/vgpu/current/vgpu-runtime").is_file()
     assert (

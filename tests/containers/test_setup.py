@@ -212,6 +212,11 @@ def test_podman(setup: Setup, engines_dir: Path, image_tar: Path, programs: Path
         refused = run("--runtime", "vgpu", "run", "--rm", "--network=none", "-e", "VGPU=abc", engine.BASE, "true")
         assert "VGPU: 'abc' is not a number of GPUs" in refused.stderr
         assert run("--runtime", "runc", "run", "--rm", "--network=none", engine.BASE, "true").returncode == 0
+        container = run("--runtime", "vgpu", "run", "-d", "--network=none", engine.BASE, "sleep", "600").stdout.strip()
+        undone = setup("podman", "--config", str(drop_in), "--undo")
+        assert f"stays: container {container[:12]} was started by it" in undone.stderr
+        setup("podman", "--config", str(drop_in))
+        assert run("rm", "-f", "-t", "0", container).returncode == 0
         assert setup("podman", "--config", str(drop_in), "--undo").returncode == 0
         assert (drop_in.exists(), lib.exists()) == (False, False)
         assert run(*words).returncode != 0

@@ -17,8 +17,8 @@ from vgpud.setup.site import Site
 
 #: engine -> what to type after setting up
 NEXT = {
-    "docker": "next: docker run --runtime=vgpu -e VGPU=0.5 IMAGE",
-    "podman": "next: podman --runtime vgpu run -e VGPU=0.5 IMAGE",
+    "docker": "next: docker run --runtime=vgpu -e VGPU=0.5 IMAGE (`vgpu doctor` looks at the rest)",
+    "podman": "next: podman --runtime vgpu run -e VGPU=0.5 IMAGE (`vgpu doctor` looks at the rest)",
     "containerd": "next: a RuntimeClass with handler vgpu, or nerdctl run --runtime {front} -e VGPU=0.5 IMAGE",
     "systemd": "next: systemctl enable --now vgpud",
 }

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from vgpud.setup.site import command_line, processes
+from vgpud.setup.site import Site, command_line, processes
 
 _SHIM = "containerd-shim"  # a process's name has 15 characters: containerd-shim, containerd-shim-runc-v2
 _ID_CHARS = 12
@@ -35,6 +35,14 @@ def _bundles() -> Iterator[tuple[str, str]]:
         yield values.get("-c", str(pid)), " ".join(words) + " " + _text(bundle / "config.json")
 
 
+def _sees_host(site: Site) -> bool:
+    """Whether process 1 is the host's: its root is the one that is mounted."""
+    try:
+        return Path("/proc/1/root").samefile(site.root)
+    except OSError:
+        return False
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode(errors="replace")
@@ -42,10 +50,15 @@ def _text(path: Path) -> str:
         return ""
 
 
-def containers_of(lib: Path) -> dict[str, list[str]]:
-    """Version (or "current") -> short ids of the containers whose engine or hooks name a runtime below `lib`."""
+def containers_of(site: Site) -> dict[str, list[str]] | None:
+    """Version (or "current") -> short ids of the containers whose engine or hooks name a runtime below site.lib.
+
+    None when the host's processes cannot be seen from here.
+    """
+    if site.mounted and not _sees_host(site):
+        return None
     found: dict[str, list[str]] = {}
-    pattern = re.compile(rf"{re.escape(str(lib))}/([\w.+-]+)/vgpu-runtime\b")
+    pattern = re.compile(rf"{re.escape(str(site.lib))}/([\w.+-]+)/vgpu-runtime\b")
     for name, text in _bundles():
         for version in set(pattern.findall(text)):
             users = found.setdefault(version, [])

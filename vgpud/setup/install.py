@@ -21,12 +21,16 @@ RUNTIME = "vgpu-runtime"
 CONF = "vgpu-runtime.conf"
 LIBRARIES = ("libvgpu.so", "libvgpu-ml.so")
 CURRENT = "current"
-SOCKET_NAME = "runtime.sock"
+_FILES = (*LIBRARIES, RUNTIME, CONF)
 
 
-def daemon_socket() -> Path:
-    """The runtime socket of this site's daemon, by its configuration."""
-    return configuration.load(None).runtime / SOCKET_NAME
+def daemon_socket(site: Site) -> Path:
+    """The runtime socket of the site's daemon, by its configuration."""
+    if not site.mounted:
+        return paths.runtime_socket(configuration.load(None).runtime)
+    system = paths.runtime_dir(uid=0)
+    file = site.at(paths.config_file(uid=0))
+    return paths.runtime_socket(Path(configuration.load(file).runtime_dir or system) if file.is_file() else system)
 
 
 def read_conf(text: str) -> dict[str, str]:
@@ -58,7 +62,7 @@ def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> 
     """What is missing of this version's files. socket None: by the daemon's configuration; runtime "": as before."""
     target = site.lib / vgpud.__version__
     before = read_conf(read_text(site.at(site.lib / CURRENT) / CONF) or "")
-    conf = conf_text(socket or daemon_socket(), runtime or before.get("runtime", ""))
+    conf = conf_text(socket or daemon_socket(site), runtime or before.get("runtime", ""))
     plan = Plan()
     tree = InstallTree(target, site.at(target), _contents(conf))
     if tree.differing():
@@ -75,16 +79,18 @@ def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> 
 
 
 def versions(site: Site) -> list[str]:
-    """Names of the versions that are there."""
+    """Names of the versions that are there, and of what is left of an installation that was interrupted."""
     folder = site.at(site.lib)
-    return sorted(p.name for p in folder.iterdir() if (p / RUNTIME).is_file()) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return sorted(p.name for p in folder.iterdir() if p.name != CURRENT and any((p / n).is_file() for n in _FILES))
 
 
 def plan_remove(site: Site, engine: str, others: Iterable[tuple[str, Path]]) -> Plan:
     """Takes out the versions that no container uses; all stay while one of `others` (engine, file) names the front."""
     plan = Plan()
     folder = site.at(site.lib)
-    there = [name for name in versions(site) if name != CURRENT]
+    there = versions(site)
     if not there:
         return plan
     for other, path in others:
@@ -93,7 +99,11 @@ def plan_remove(site: Site, engine: str, others: Iterable[tuple[str, Path]]) -> 
             return plan
     link = site.at_link(site.lib / CURRENT)
     current = link.readlink().name if link.is_symlink() else ""
-    users = containers_of(site.lib)
+    users = containers_of(site)
+    if users is None:
+        what = f"{site.lib} stays: whether containers use it cannot be seen from here"
+        plan.notes.append(f"{what}; run `vgpu setup {engine} --undo` with the host's processes (docker run --pid=host)")
+        return plan
     kept = False
     for name in there:
         using = users.get(name, []) + (users.get(CURRENT, []) if name == current else [])
