@@ -6,7 +6,7 @@ NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name buil
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c test-containers lint format gen gen-check bench qualify clean
+.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -48,6 +48,9 @@ gen-check: $(VENV)/.dev
 
 bench: $(VENV)/.test $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
 	@$(PY) -m benchmarks $(BENCH)
+
+bench-containers: $(VENV)/.test $(NATIVE) ## as root: what sharing costs CIFAR containers (BENCH="--real", "--mix 4")
+	@$(PY) -m benchmarks.containers $(BENCH)
 
 qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes)
 	@$(PY) -m benchmarks.qualify
