@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgpud.setup.site import SetupError, command_line, inside, processes
+from vgpud.setup.site import SetupError, command_line, inside, processes, same_file
 
 DEFAULT_CONFIG = Path("/etc/docker/daemon.json")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
@@ -86,14 +86,7 @@ def all_dockerds() -> list[Dockerd]:
 
 def behind(socket_path: Path) -> Dockerd | None:
     """The one that made this socket of an API."""
-    return next((one for one in all_dockerds() if _same_file(one.socket_path([]), socket_path)), None)
-
-
-def _same_file(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:
-        return False
+    return next((one for one in all_dockerds() if same_file(one.socket_path([]), socket_path)), None)
 
 
 def find_dockerd(config: Path) -> Dockerd | None:

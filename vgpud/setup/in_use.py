@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-from vgpud.setup.site import Site, command_line, processes
+from vgpud.setup.site import Site, command_line, processes, same_file
 
 _SHIM = "containerd-shim"  # a process's name has 15 characters: containerd-shim, containerd-shim-runc-v2
 _ID_CHARS = 12
@@ -36,11 +36,9 @@ def _bundles() -> Iterator[tuple[str, str]]:
 
 
 def _sees_host(site: Site) -> bool:
-    """Whether process 1 is the host's: its root is the one that is mounted."""
-    try:
-        return Path("/proc/1/root").samefile(site.root)
-    except OSError:
-        return False
+    """Whether some process has the mounted root as its own: in a pid namespace of ours there is none."""
+    roots = (entry / "root" for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return any(same_file(root, site.root) for root in roots)
 
 
 def _text(path: Path) -> str:

@@ -131,3 +131,11 @@ def command_line(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")[:-1]
     except OSError:
         return []
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file; False when one of them leads nowhere, or may not be looked at."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
