@@ -3,7 +3,8 @@
  *
  * held = granted (control page, by the daemon) - returned (ours). A request that fits into what is held costs one
  * uncontended lock; otherwise one thread at a time asks the daemon while its bytes are set aside, so that nobody takes
- * from under it what it was just granted. No lock is held while waiting but `ask_lock`, and none across a driver call.
+ * from under it what it was just granted. Of the locks here only `ask_lock` is held while waiting, and none across a
+ * driver call (the pools' own is, across calls that do not wait: hook_memory_pool.c).
  */
 #include "memory.h"
 

@@ -30,6 +30,10 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),
     ),
+    "test_ml_slice": (
+        tuple(f"shim/{n}.c" for n in ("ml/slice", "link_wire", "visible", "log", "prim")),
+        (ADDRESS, THREAD),
+    ),
     "test_table": (("shim/memory_table.c",), (ADDRESS, THREAD)),
     "test_wire": (("shim/link_wire.c", "shim/prim.c"), (ADDRESS,)),
 }

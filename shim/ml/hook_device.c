@@ -28,7 +28,8 @@ VG_ML_HOOK nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
 /* A handle that the real library found, if it is the slice's. */
 static nvmlReturn_t own(nvmlReturn_t result, nvmlDevice_t found, nvmlDevice_t *ret_device) {
   if (result != NVML_SUCCESS) return result;
-  if (vg_ml_in_slice() && vg_ml_find(found) == NULL) return NVML_ERROR_NOT_FOUND;
+  struct vg_ml_device device;
+  if (vg_ml_in_slice() && !vg_ml_find(found, &device)) return NVML_ERROR_NOT_FOUND;
   *ret_device = found;
   return NVML_SUCCESS;
 }
@@ -47,8 +48,9 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetCount(unsigned *ret_count) {
 
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned index, nvmlDevice_t *ret_device) {
   if (!vg_ml_in_slice()) return VG_ML_REAL(nvmlDeviceGetHandleByIndex_v2, index, ret_device);
-  if (ret_device == NULL || index >= vg_ml_count()) return NVML_ERROR_INVALID_ARGUMENT;
-  *ret_device = vg_ml_handle(index);
+  nvmlDevice_t handle = vg_ml_handle(index);
+  if (ret_device == NULL || handle == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  *ret_device = handle;
   return NVML_SUCCESS;
 }
 
@@ -80,9 +82,10 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *ret_in
 /* Lists of neighbouring devices: what is not the slice's is taken out. */
 static nvmlReturn_t own_list(nvmlReturn_t result, unsigned *count, nvmlDevice_t *devices) {
   if (result != NVML_SUCCESS || !vg_ml_in_slice() || devices == NULL) return result;
+  struct vg_ml_device device;
   unsigned kept = 0;
   for (unsigned i = 0; i < *count; i++)
-    if (vg_ml_find(devices[i]) != NULL) devices[kept++] = devices[i];
+    if (vg_ml_find(devices[i], &device)) devices[kept++] = devices[i];
   *count = kept;
   return result;
 }

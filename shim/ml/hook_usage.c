@@ -12,11 +12,12 @@
 /* The slice's limit and use of a device; false when the shim is to show the device as it is. */
 static bool numbers(nvmlDevice_t device, uint64_t *ret_total_bytes, uint64_t *ret_used_bytes) {
   struct vg_attach_usage usage;
-  const struct vg_ml_device *own = vg_ml_in_slice() ? vg_ml_find(device) : NULL;
-  if (own == NULL) return false;
-  vg_ml_usage(&usage);
-  *ret_total_bytes = own->numbers.mem_max_bytes;
-  *ret_used_bytes = own->order < usage.device_count ? usage.used_bytes[own->order] : 0;
+  struct vg_ml_device own;
+  if (!vg_ml_in_slice()) return false;
+  vg_ml_usage(&usage); /* may bring new limits */
+  if (!vg_ml_find(device, &own)) return false;
+  *ret_total_bytes = own.numbers.mem_max_bytes;
+  *ret_used_bytes = own.order < usage.device_count ? usage.used_bytes[own.order] : 0;
   if (*ret_used_bytes > *ret_total_bytes) *ret_used_bytes = *ret_total_bytes;
   return true;
 }

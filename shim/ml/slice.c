@@ -1,4 +1,7 @@
-/* slice.c - see slice.h. One connection per question; nothing is kept open in the program. */
+/*
+ * slice.c - see slice.h. One connection per question; nothing is kept open in the program. `ask_lock` is held while the
+ * daemon is asked, `lock` only while the tables are read or replaced: who asks for a handle waits for no daemon.
+ */
 #define _GNU_SOURCE
 #include "ml/slice.h"
 
@@ -20,6 +23,7 @@
 #define ANSWER_DEADLINE_NS (2 * VG_NS_PER_S)
 #define USAGE_AGE_NS (100 * VG_NS_PER_MS)
 
+static pthread_mutex_t ask_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct vg_ml_device devices[VG_DEVICES_MAX];
 static uint32_t device_count;
@@ -65,20 +69,27 @@ static int ask(struct vg_attach_reply *ret_reply, struct vg_attach_usage *ret_us
   return result;
 }
 
-/* Handles of the slice's devices; one that the real NVML does not know is left out. */
-static void take_devices(const struct vg_attach_reply *reply) {
+/* The daemon's answers become what the program is shown. Under ask_lock. A device that the real NVML does not know is
+ * left out. */
+static void take(const struct vg_attach_reply *reply, const struct vg_attach_usage *usage) {
+  struct vg_ml_device found[VG_DEVICES_MAX];
   uint32_t count = 0;
   for (uint32_t i = 0; i < reply->device_count; i++) {
     char text[VG_VISIBLE_UUID_TEXT];
     vg_visible_uuid_text(reply->devices[i].uuid, text);
-    devices[count].numbers = reply->devices[i];
-    devices[count].order = i;
-    if (VG_ML_REAL(nvmlDeviceGetHandleByUUID, text, &devices[count].handle) == NVML_SUCCESS)
+    found[count].numbers = reply->devices[i];
+    found[count].order = i;
+    if (VG_ML_REAL(nvmlDeviceGetHandleByUUID, text, &found[count].handle) == NVML_SUCCESS)
       count++;
     else
       vg_log("NVML does not know the slice's device %s", text);
   }
+  pthread_mutex_lock(&lock);
+  memcpy(devices, found, count * sizeof found[0]);
   device_count = count;
+  last_usage = *usage;
+  usage_ns = vg_prim_now_ns();
+  pthread_mutex_unlock(&lock);
 }
 
 nvmlReturn_t vg_ml_slice_open(void) {
@@ -86,7 +97,7 @@ nvmlReturn_t vg_ml_slice_open(void) {
   struct vg_attach_usage usage;
   nvmlReturn_t result = NVML_SUCCESS;
   if (socket_path() == NULL) return NVML_SUCCESS;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&ask_lock);
   int error = ask(&reply, &usage);
   if (error != 0) {
     VG_LOG_ONCE("no daemon at %s (%s): NVML shows the whole device", socket_path(), strerror(-error));
@@ -95,12 +106,10 @@ nvmlReturn_t vg_ml_slice_open(void) {
     vg_log("NVML refused: %s", reply.text);
     result = NVML_ERROR_NO_PERMISSION;
   } else {
-    take_devices(&reply);
-    last_usage = usage;
-    usage_ns = vg_prim_now_ns();
+    take(&reply, &usage);
     VG_STORE(&in_slice, true);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&ask_lock);
   return result;
 }
 
@@ -109,33 +118,50 @@ bool vg_ml_in_slice(void) {
 }
 
 uint32_t vg_ml_count(void) {
-  return device_count;
+  pthread_mutex_lock(&lock);
+  uint32_t count = device_count;
+  pthread_mutex_unlock(&lock);
+  return count;
 }
 
 nvmlDevice_t vg_ml_handle(uint32_t index) {
-  return index < device_count ? devices[index].handle : NULL;
+  pthread_mutex_lock(&lock);
+  nvmlDevice_t handle = index < device_count ? devices[index].handle : NULL;
+  pthread_mutex_unlock(&lock);
+  return handle;
 }
 
-const struct vg_ml_device *vg_ml_find(nvmlDevice_t handle) {
-  for (uint32_t i = 0; i < device_count; i++)
-    if (devices[i].handle == handle) return &devices[i];
-  return NULL;
+bool vg_ml_find(nvmlDevice_t handle, struct vg_ml_device *ret_device) {
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < device_count && !found; i++) {
+    found = devices[i].handle == handle;
+    if (found) *ret_device = devices[i];
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+/* What is known, and whether it is recent. */
+static bool known_usage(struct vg_attach_usage *ret_usage) {
+  pthread_mutex_lock(&lock);
+  *ret_usage = last_usage;
+  bool recent = vg_prim_now_ns() - usage_ns <= USAGE_AGE_NS;
+  pthread_mutex_unlock(&lock);
+  return recent;
 }
 
 bool vg_ml_usage(struct vg_attach_usage *ret_usage) {
   struct vg_attach_reply reply;
   struct vg_attach_usage usage;
-  bool fresh = true;
-  pthread_mutex_lock(&lock);
-  if (vg_prim_now_ns() - usage_ns > USAGE_AGE_NS) {
-    fresh = ask(&reply, &usage) == 0 && reply.status == VG_ATTACH_OK;
-    if (fresh) {
-      take_devices(&reply); /* limits may have been changed */
-      last_usage = usage;
-      usage_ns = vg_prim_now_ns();
-    }
+  if (known_usage(ret_usage)) return true;
+  pthread_mutex_lock(&ask_lock);
+  bool fresh = known_usage(ret_usage); /* another thread has asked meanwhile */
+  if (!fresh && ask(&reply, &usage) == 0 && reply.status == VG_ATTACH_OK) {
+    take(&reply, &usage); /* limits may have been changed as well */
+    *ret_usage = usage;
+    fresh = true;
   }
-  *ret_usage = last_usage;
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&ask_lock);
   return fresh;
 }

@@ -20,8 +20,8 @@ struct vg_ml_device {
 nvmlReturn_t vg_ml_slice_open(void);
 bool vg_ml_in_slice(void); /* false: the shim shows everything as it is */
 uint32_t vg_ml_count(void);
-nvmlDevice_t vg_ml_handle(uint32_t index);
-const struct vg_ml_device *vg_ml_find(nvmlDevice_t handle); /* NULL: not of the slice */
+nvmlDevice_t vg_ml_handle(uint32_t index);                             /* NULL: there is none of that index */
+bool vg_ml_find(nvmlDevice_t handle, struct vg_ml_device *ret_device); /* false: not of the slice */
 /* The latest usage, at most 100 ms old; false when the daemon does not answer (then the last one known). */
 bool vg_ml_usage(struct vg_attach_usage *ret_usage);
 
