@@ -93,6 +93,7 @@ def test_wheel_contents(wheel: Path) -> None:
         "vgpud/_shim.abi3.so",
         "vgpud/lib/sim/kernels.model",
         "vgpud/py.typed",
+        "vgpud/setup/vgpud.service",
         "vgpud/v1/vgpud_pb2.py",
     }
     assert wanted <= names
