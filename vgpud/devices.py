@@ -171,7 +171,10 @@ class Devices:
         """The pids that use the device and how many bytes (0 when NVML does not say); empty when it lists nobody."""
         handle = self._handles.get(uuid)
         found = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
-        return {int(process.pid): int(process.usedGpuMemory or 0) for process in found}
+        used: dict[int, int] = {}
+        for process in found:  # one that has opened the driver twice may be listed twice
+            used[int(process.pid)] = used.get(int(process.pid), 0) + int(process.usedGpuMemory or 0)
+        return used
 
     def close(self) -> None:
         _or_none(pynvml.nvmlShutdown)

@@ -75,3 +75,12 @@ def test_memory_past_the_ledger() -> None:
     assert kinds(watch, over, EXCESS_PATIENCE - 1) == []
     assert kinds(watch, over, 10) == ["memory.past_ledger"]
     assert kinds(Watch(), {"GPU-1": {100: 2 * SLACK_BYTES}}, 10) == ["memory.past_ledger"], "a device it does not have"
+
+
+def test_two_lives_of_one_process_are_counted_once() -> None:
+    """dlmopen loads a second copy of the hook, which attaches by itself; the driver lists the process once."""
+    state = node()
+    second = Process(2, "a", 100, 0, "p", 0, False)
+    state = State(slices=state.slices, processes={**state.processes, 2: second})
+    watch = Watch()
+    assert [e for _ in range(10) for e in watch.look(state, {"GPU-0": {100: GIB}}, {})] == []

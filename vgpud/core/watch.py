@@ -60,11 +60,12 @@ class Watch:
 
     def _look_for_excess(self, state: State, running: Running) -> list[Log]:
         used: dict[tuple[str, str], tuple[int, int]] = {}
-        for process in state.processes.values():
+        # a pid may have several lives here (one for each copy of the hook in it), and the driver counts it once
+        for slice_name, pid in {(p.slice_name, p.pid) for p in state.processes.values() if not p.holder}:
             for uuid, users in running.items():
-                if process.pid in users and not process.holder:
-                    size, count = used.get((process.slice_name, uuid), (0, 0))
-                    used[process.slice_name, uuid] = size + users[process.pid], count + 1
+                if pid in users:
+                    size, count = used.get((slice_name, uuid), (0, 0))
+                    used[slice_name, uuid] = size + users[pid], count + 1
         over = {
             key: size for key, (size, count) in used.items() if size > self._limit(state, key) + count * SLACK_BYTES
         }
