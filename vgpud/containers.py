@@ -26,6 +26,7 @@ from vgpud import containers_wire as wire
 from vgpud.containers_wire import Header, WireError
 from vgpud.core.events import ContainerCreated, ContainerStarted
 from vgpud.core.model import Container, Denied, Slice
+from vgpud.errors import VgpudError
 from vgpud.libtree import library_tree
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Request, RequestError, parse_request
@@ -340,7 +341,7 @@ class Containers:
             return await asyncio.wait_for(self._loop.run_in_executor(self._pool, work, *arguments), WORK_S)
         except asyncio.TimeoutError as error:
             raise Refusal(f"{what} takes longer than {WORK_S:.0f} s: see the disk that the container is on") from error
-        except OSError as error:
+        except (OSError, VgpudError) as error:
             raise Refusal(f"{what}: {error}") from error
 
     async def _create(self, peer: Peer, header: Header, body: bytes) -> bytes:
