@@ -39,6 +39,7 @@ def test_podman_of_a_user_lies_in_the_home_directory(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert Site().for_user  # or the machine itself would be changed
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
     monkeypatch.setattr(install, "containers_of", lambda site: {})
     assert vgpu("setup", "podman", "--socket", "/run/user/1000/vgpud/runtime.sock").code == 0
     assert (home / ".local/lib/vgpu/current/vgpu-runtime").is_file()
@@ -46,6 +47,10 @@ def test_podman_of_a_user_lies_in_the_home_directory(
         str(home / ".local/lib/vgpu/current") in (home / ".config/containers/containers.conf.d/vgpu.conf").read_text()
     )
     assert vgpu("setup", "podman", "--undo").code == 0
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "elsewhere"))
+    assert vgpu("setup", "podman", "--dry-run", "-o", "name").stdout.endswith(
+        "/elsewhere/containers/containers.conf.d/vgpu.conf\n"
+    )
     assert not [path for path in home.rglob("*") if path.is_file()]
 
 

@@ -73,6 +73,11 @@ def docker_engine(look: Look) -> Iterator[Finding]:
     yield Finding("docker", "ok", f"docker {info.get('ServerVersion', '?')} answers at {path}")
     yield from _docker_runtime(look, info)
     options = " ".join(str(option) for option in info.get("SecurityOptions") or ())
+    if "name=apparmor" in options:
+        text = (
+            "AppArmor is on: docker's own profile lets a slice work, another one must allow /run/vgpu and /usr/lib/vgpu"
+        )
+        yield Finding("apparmor", "ok", text)
     if "name=userns" in options:
         text = "dockerd maps users (userns-remap): mapped root must be able to read what a container gets mounted"
         yield Finding("docker-users", "warn", text, "docker run --userns=host, where a container finds no GPU")

@@ -81,7 +81,16 @@ class Dockerd:
 
 
 def all_dockerds() -> list[Dockerd]:
-    return [Dockerd(pid, tuple(argv)) for pid in processes("dockerd") if (argv := command_line(pid))]
+    """Those that run as root; one that runs as a user has its configuration in a home directory."""
+    pids = [pid for pid in processes("dockerd") if _uid(pid) == 0]
+    return [Dockerd(pid, tuple(argv)) for pid in pids if (argv := command_line(pid))]
+
+
+def _uid(pid: int) -> int:
+    try:
+        return Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return -1  # it has ended
 
 
 def behind(socket_path: Path) -> Dockerd | None:

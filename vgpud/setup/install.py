@@ -25,10 +25,11 @@ _FILES = (*LIBRARIES, RUNTIME, CONF)
 
 
 def daemon_socket(site: Site) -> Path:
-    """The runtime socket of the site's daemon, by its configuration."""
-    if not site.mounted:
-        return paths.runtime_socket(configuration.load(None).runtime)
+    """The runtime socket of the site's daemon, by its configuration; for a user without one the system's."""
     system = paths.runtime_dir(uid=0)
+    if not site.mounted:
+        own, systems = paths.runtime_socket(configuration.load(None).runtime), paths.runtime_socket(system)
+        return systems if site.for_user and systems.exists() and not own.exists() else own
     file = site.at(paths.config_file(uid=0))
     return paths.runtime_socket(Path(configuration.load(file).runtime_dir or system) if file.is_file() else system)
 

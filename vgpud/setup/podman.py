@@ -6,6 +6,7 @@ ours: with it podman shows a refusal in its own words, without it as the runtime
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,9 @@ _KEY = "runtime_supports_json"
 def _folders(site: Site) -> list[Path]:
     """Directories with containers.conf, weakest first."""
     system = [Path("/usr/share/containers"), Path("/etc/containers")]
-    return [*system, site.home / ".config/containers"] if site.for_user else system
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    own = Path(given) if os.path.isabs(given) else site.home / ".config"
+    return [*system, own / "containers"] if site.for_user else system
 
 
 def drop_in(site: Site) -> Path:
