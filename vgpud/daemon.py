@@ -28,6 +28,7 @@ from vgpud.core import events as ev
 from vgpud.core.machine import step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, Seen, SliceStats, Snapshot
+from vgpud.core.slices import unknown
 from vgpud.core.watch import Running, Strangers, Watch
 from vgpud.daemon_containers import ContainerDesk
 from vgpud.devices import Devices
@@ -381,7 +382,7 @@ class Daemon:
         """The slice's numbers for somebody who only asks."""
         found = self.state.slices.get(slice_name)
         if found is None:
-            return self._desk.unknown_slice(slice_name)
+            return unknown(slice_name)
         stranger = self._desk.refusal(found, uid, cgroups)
         if stranger:
             return stranger

@@ -106,10 +106,3 @@ class ContainerDesk:
     def container_id(self, cgroups: tuple[str, ...]) -> str:
         found = container_of(self._host.state, cgroups)
         return found.container_id if found else ""
-
-    def unknown_slice(self, slice_name: str) -> Denied:
-        """Somebody came to the socket of a slice that is not there, or to the shared one ("") from no container."""
-        if slice_name:
-            return Denied(Reason.NOT_FOUND, f"no slice {slice_name!r} on this node: `vgpu slice ls` lists them")
-        text = "this program is in no container that has a slice: start it with --device vgpu.dev/gpu=0.5"
-        return Denied(Reason.NOT_FOUND, text)

@@ -91,8 +91,21 @@ def attach(path: str, message: bytes | None = None) -> Tenant:
     return receive(sock)
 
 
+def become(who: str) -> None:
+    """Turns into "UID:GID" once everything is imported: the interpreter may lie where that user cannot read."""
+    uid, _, gid = who.partition(":")
+    os.setgroups([])
+    os.setgid(int(gid))
+    os.setuid(int(uid))
+
+
 def main() -> None:
-    """`client.py SOCKET [fork]`: attaches, prints the status, sleeps; with `fork` its child keeps the socket open."""
+    """`client.py SOCKET [fork]`: attaches, prints the status, sleeps; with `fork` its child keeps the socket open.
+
+    As the user in the variable AS ("UID:GID"), if that is set.
+    """
+    if os.environ.get("AS"):
+        become(os.environ["AS"])
     tenant = attach(sys.argv[1])
     if sys.argv[2:] == ["fork"] and os.fork() == 0:
         sys.stdin.read()  # until the test closes it

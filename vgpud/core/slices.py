@@ -95,6 +95,10 @@ def in_use(state: State, name: str) -> bool:
 
 
 def unknown(name: str) -> Denied:
+    """There is no such slice; "" = nobody's: somebody came to the socket that containers share, from none of them."""
+    if not name:
+        text = "this program is in no container that has a slice: start it with --device vgpu.dev/gpu=0.5"
+        return Denied(Reason.NOT_FOUND, text, field="name")
     return Denied(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", field="name")
 
 

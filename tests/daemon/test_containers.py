@@ -1,0 +1,456 @@
+"""Containers on a real daemon: created by a stand-in engine, started in cgroups of their own, ended in every way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+
+from vgpud.v1 import vgpud_pb2 as pb
+
+from . import client, engine
+from .conftest import Node, eventually
+from .engine import ID, OTHER, Engine, end
+
+CLIENT = Path(__file__).with_name("client.py")
+NAME = f"c-{ID[:12]}"
+HALF = "VGPU=0.5"
+SOMEBODY = "12345:12345"
+
+pytestmark = pytest.mark.skipif(engine.why_no_cgroup() != "", reason=engine.why_no_cgroup() or "-")
+
+
+@pytest.fixture
+def site(node: Node) -> Node:
+    """A daemon whose devices NVIDIA's CDI specification names, so that containers can get them. Not started yet."""
+    node.directory.chmod(0o755)  # other users come as far as the sockets
+    folder = node.directory / "nvidia"
+    folder.mkdir()
+    devices = [{"name": str(index), "containerEdits": {"env": [f"DEVICE={index}"]}} for index in range(2)]
+    spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
+    (folder / "nvidia.json").write_text(json.dumps(spec))
+    node.settings |= {"nvidia_cdi_dirs": f'["{folder}"]', "cdi_dir": f'"{node.directory}/cdi"'}
+    return node
+
+
+@pytest.fixture
+def made(site: Node) -> Iterator[Engine]:
+    site.start()
+    yield from _engine(site)
+
+
+def _engine(site: Node) -> Iterator[Engine]:
+    created = Engine(str(site.runtime / "runtime.sock"), site.directory / "bundles")
+    yield created
+    created.close()
+
+
+@pytest.fixture
+def cgroups() -> Iterator[list[Path]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(engine.cgroup()) for _ in range(2)]
+
+
+def events(site: Node, kind: str) -> list[str]:
+    found = site.events.ListEvents(pb.ListEventsRequest()).events
+    return [event.message for event in found if event.kind == kind]
+
+
+def attach_from(made: Engine, cgroup: Path, socket_path: str, who: str = "") -> tuple[int, subprocess.Popen[bytes]]:
+    """The attach status that a program in the cgroup gets, and the program."""
+    process = made.process(cgroup, sys.executable, str(CLIENT), socket_path, who=who)
+    assert process.stdout
+    return int(process.stdout.readline()), process
+
+
+def test_a_request_becomes_a_slice_and_a_configuration(made: Engine, site: Node) -> None:
+    status, body, _runtime = made.create(HALF, "VGPU_MEM=1g")
+    assert status == "config"
+    config = json.loads(body)
+    mounts = {mount["destination"]: mount["source"] for mount in config["mounts"]}
+    assert mounts["/run/vgpu"] == str(site.runtime / "slices" / NAME)
+    assert {"createRuntime", "poststop"} <= config["hooks"].keys()
+    assert "DEVICE=0" in config["process"]["env"]
+    found = site.get(NAME)
+    assert (found.spec.gpus_milli, found.spec.mem_max_bytes, found.owner_uid) == (500, 1 << 30, os.getuid())
+    assert [(c.id, c.pid, c.cgroup) for c in found.containers] == [(ID, 0, "")]
+
+
+def test_no_request_passes_and_one_for_nvidia_alone_is_refused(made: Engine, site: Node) -> None:
+    assert made.create("VGPU=none")[:2] == ("pass", b"")
+    path = made.bundle()
+    config = json.loads((path / "config.json").read_text())
+    config["hooks"] = {"prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}]}
+    status, body = engine.ask(made.socket, engine.message("create", json.dumps(config).encode(), bundle=path))
+    assert status == "refused" and b"set VGPU=1" in body
+    assert site.names() == []
+
+
+def test_refusals_reach_the_user_and_leave_nothing(made: Engine, site: Node) -> None:
+    for env, said in ((("VGPU=abc",), b"abc"), (("VGPU=2",), b"2 devices"), (("VGPU=9",), b"--annotation")):
+        status, body, _runtime = made.create(*env)
+        assert status == "refused" and said in body and b"\n" not in body, body
+    assert site.names() == []
+    assert any(f"container {ID[:12]}" in text for text in events(site, "container.refused"))
+
+
+def test_the_engine_gives_up_before_the_start(made: Engine, site: Node) -> None:
+    _status, _body, runtime = made.create(HALF)
+    assert site.names() == [NAME]
+    end(runtime)
+    eventually(lambda: site.names() == [], "the slice's end")
+    assert "gave up" in events(site, "container.ended")[0]
+    eventually(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
+
+
+def test_it_lives_with_its_first_process(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = made.started(cgroups[0], HALF)
+    (known,) = site.get(NAME).containers
+    assert (known.id, known.pid, Path(known.cgroup).name) == (ID, init.pid, cgroups[0].name)
+    end(init)
+    eventually(lambda: site.names() == [], "the slice's end")
+    assert made.hook("stopped") == ("ok", b""), "the hook may come late"
+
+
+def test_the_hook_ends_it_as_well(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made.started(cgroups[0], HALF)
+    assert made.hook("stopped") == ("ok", b"")
+    assert site.names() == []
+
+
+def test_others_in_its_cgroup_keep_it(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    """A container with the host's pid namespace: its programs do not die with the first one."""
+    init = made.started(cgroups[0], HALF)
+    other = made.process(cgroups[0], "sleep", "600")
+    end(init)
+    with pytest.raises(AssertionError, match="did not come"):
+        _soon(lambda: site.names() == [])
+    end(other)
+    eventually(lambda: site.names() == [], "the slice's end")
+
+
+def _soon(condition: object) -> None:
+    """Looks several times longer than the daemon takes between two looks at a cgroup; for what must not happen."""
+    import time
+
+    assert callable(condition)
+    deadline = time.monotonic() + 1.0
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not come")
+
+
+def test_the_cgroup_says_whose_a_program_is(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made.started(cgroups[0], "VGPU=0.25")
+    site.create("anyone", 250, owner_uid=-1)
+    status, _program = attach_from(made, cgroups[0], site.socket(NAME), SOMEBODY)
+    assert status == client.OK, "any user of the container"
+    (listed,) = site.processes()
+    assert (listed.container, listed.slice, listed.uid) == (ID, NAME, 12345)
+    status, _program = attach_from(made, cgroups[0], site.socket("anyone"))
+    assert status == client.DENIED, "no other slice, though it is root and the slice is anyone's"
+    status, _program = attach_from(made, cgroups[1], site.socket(NAME), SOMEBODY)
+    assert status == client.DENIED, "a stranger outside"
+
+
+def test_below_its_cgroup_is_inside(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made.started(cgroups[0], HALF)
+    with engine.cgroup(cgroups[0]) as below:
+        status, program = attach_from(made, below, site.socket(NAME), SOMEBODY)
+        assert status == client.OK
+        end(program)
+
+
+def test_the_shared_socket_finds_the_slice(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made.started(cgroups[0], HALF)
+    shared = str(site.runtime / "cdi" / "attach.sock")
+    status, _program = attach_from(made, cgroups[0], shared, SOMEBODY)
+    assert status == client.OK
+    assert [p.slice for p in site.processes()] == [NAME]
+    outside = client.attach(shared)
+    assert outside.status == client.NO_SLICE and "--device vgpu.dev/gpu=" in outside.text
+    outside.close()
+
+
+def test_restart_of_a_container(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    """The id is the same; the old one's end, noticed late, does not touch the new one."""
+    old = made.started(cgroups[0], "VGPU=1")
+    first = site.get(NAME).uid
+    new = made.started(cgroups[1], "VGPU=1")
+    end(old)
+    assert site.get(NAME).uid != first
+    with pytest.raises(AssertionError, match="did not come"):
+        _soon(lambda: site.names() == [])
+    end(new)
+    eventually(lambda: site.names() == [], "the slice's end")
+
+
+def test_names_and_joining(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made.started(cgroups[0], "VGPU=0.25", "VGPU_NAME=train")
+    status, body, _runtime = made.create("VGPU=0.25", "VGPU_NAME=train", container_id=OTHER)
+    assert status == "refused" and ID[:12].encode() in body and b"VGPU_SLICE=train" in body
+    made.started(cgroups[1], "VGPU_SLICE=train", container_id=OTHER)
+    assert [c.id for c in site.get("train").containers] == [ID, OTHER]
+
+
+def test_who_may_join_is_the_engines_user(made: Engine, site: Node) -> None:
+    site.create("roots", 100, owner_uid=0)
+    site.create("theirs", 100, owner_uid=12345)
+    who = f"12345:{os.getgid()}"
+    status, body, _runtime = made.create("VGPU_SLICE=roots", who=who)
+    assert status == "refused" and b"belongs to uid 0" in body
+    assert made.create("VGPU_SLICE=theirs", who=who)[0] == "config"
+
+
+def test_who_may_not_use_the_socket(made: Engine) -> None:
+    program = "import client, socket, sys; client.become('12345:12345'); s = socket.socket(socket.AF_UNIX);"
+    program += "sys.exit(s.connect_ex(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", program, made.socket], cwd=CLIENT.parent, check=False)
+    assert done.returncode == errno.EACCES
+
+
+def test_removing_a_containers_slice(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = made.started(cgroups[0], HALF)
+    with pytest.raises(grpc.RpcError, match=ID[:12]):
+        site.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME))
+    site.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME, force=True))
+    assert site.names() == []
+    assert "lost its slice" in events(site, "container.warning")[-1]
+    end(init)
+    assert made.hook("stopped") == ("ok", b"")
+
+
+def test_containers_survive_the_daemon(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    kept = made.started(cgroups[0], "VGPU=0.25")
+    gone = made.started(cgroups[1], "VGPU=0.25", container_id=OTHER)
+    pending = made.create("VGPU=0.25", container_id="pending")[2]
+    before = site.get(NAME).uid
+    site.stop(signal.SIGKILL)
+    end(gone)
+    site.start()
+    eventually(lambda: len(site.names()) == 2, "the end of the one that died meanwhile")
+    assert site.get(NAME).uid == before
+    assert [(c.id, c.pid) for c in site.get(NAME).containers] == [(ID, kept.pid)]
+    end(pending)
+    eventually(lambda: site.names() == [NAME], "the end of the one that never started")
+    end(kept)
+    eventually(lambda: site.names() == [], "the end of the one that lived")
+
+
+def test_a_pid_that_was_used_again_is_another_process(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = made.started(cgroups[0], HALF)
+    site.stop(signal.SIGKILL)
+    database = sqlite3.connect(site.state / "vgpud.sqlite3")
+    with database:
+        (body,) = database.execute("SELECT body FROM containers").fetchone()
+        stored = json.loads(body)
+        assert stored["pid"] == init.pid
+        cgroup = stored["cgroup"] + "-of-the-old-one"
+        changed = stored | {"pid_start": stored["pid_start"] - 1, "cgroup": cgroup}
+        database.execute("UPDATE containers SET body = ?", (json.dumps(changed),))
+    database.close()
+    site.start()
+    eventually(lambda: site.names() == [], "the end of a container whose pid is another's")
+    assert init.poll() is None
+
+
+def test_its_files_go_with_it_also_while_no_daemon_ran(made: Engine, site: Node) -> None:
+    bundle = made.bundle(HALF)
+    (bundle / "rootfs/etc/ld.so.preload").write_text("/lib/theirs.so\n")
+    _status, _body, runtime = made.create(HALF)
+    assert len(list((site.runtime / "containers").glob("*/ld.so.preload"))) == 1
+    site.stop(signal.SIGKILL)
+    end(runtime)
+    site.start()
+    eventually(lambda: site.names() == [], "the slice's end")
+    eventually(lambda: list((site.runtime / "containers").iterdir()) == [], "the end of its files")
+
+
+# ---- peers that behave badly ----
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "said"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\nx\n\n", b"vgpu-runtime and vgpud of one release"),
+        (b"vgpu-runtime 2\nop create\n\n", b"vgpu-runtime and vgpud of one release"),
+        (engine.message("destroy", b""), b"'destroy'"),
+        (engine.message("create", b"{}", body=99999999), b"no length"),
+        (engine.message("create", b"{}", body=-1), b"no length"),
+        (engine.message("create", b"{}", body=1), b"after the body"),
+        (engine.message("create", b"{}", body=3), b"before it is complete"),
+        (engine.message("create", b"{}", bundle="relative"), b"no absolute path"),
+        (engine.message("create", b"no json"), b"config.json"),
+        (engine.message("create", b"[1]"), b"config.json"),
+        (engine.message("create", b"[" * 100000), b"config.json"),
+        (engine.message("started", b"{}"), b"state"),
+        (engine.message("started", b'{"id": "x", "pid": 4194305, "bundle": "/b"}'), b"pid 4194305"),
+        (b"x" * 20000, b"header is longer"),
+        (b"vgpu-runtime 1\n\xff\xfe 1\n\n", b"UTF-8"),
+    ],
+)
+def test_garbage_is_answered(shared: Node, request_bytes: bytes, said: bytes) -> None:
+    status, body = engine.ask(str(shared.runtime / "runtime.sock"), request_bytes)
+    assert status == "refused" and said in body and b"\n" not in body, body
+
+
+def test_silent_peers_do_not_keep_others_out(made: Engine, site: Node) -> None:
+    silent = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(100)]
+    try:
+        for sock in silent:
+            sock.connect(made.socket)
+        assert site.names() == [], "the API answers meanwhile"
+        assert made.create(HALF)[0] == "config"
+    finally:
+        for sock in silent:
+            sock.close()
+
+
+def test_many_at_once(made: Engine, site: Node) -> None:
+    """More than may be worked on at once: everybody is answered, and what was granted is exactly what fits."""
+    ids = [f"{number:012x}" + "0" * 52 for number in range(70)]
+    path = made.bundle("VGPU=0.1")
+    body = (path / "config.json").read_bytes()
+    socks = []
+    for container_id in ids:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.settimeout(60)
+        sock.connect(made.socket)
+        sock.sendall(engine.message("create", body, id=container_id, bundle=path))
+        sock.shutdown(socket.SHUT_WR)
+        socks.append(sock)
+    answers = [engine.parse(engine._receive(sock))[0] for sock in socks]
+    for sock in socks:
+        sock.close()
+    assert (answers.count("config"), answers.count("refused")) == (10, 60)
+    assert len(site.names()) == 10
+
+
+def test_a_removed_socket_comes_back(made: Engine, site: Node) -> None:
+    os.unlink(made.socket)
+    eventually(lambda: "socket.repaired" in site.kinds(), "the notice")
+    assert made.create(HALF)[0] == "config"
+
+
+# ---- CDI ----
+
+
+def cdi(site: Node, name: str = "vgpu.dev-gpu.json") -> dict[str, object]:
+    text = (site.directory / "cdi" / name).read_text()
+    found: dict[str, object] = json.loads(text)
+    return found
+
+
+def one_time(site: Node, **more: int) -> pb.Slice:
+    spec = pb.SliceSpec(gpus_milli=350)
+    return site.slices.CreateSlice(pb.CreateSliceRequest(name="job", spec=spec, cdi_device=True, owner_uid=-1)).slice
+
+
+def test_the_sizes_file(made: Engine, site: Node) -> None:
+    file = cdi(site)
+    assert (file["cdiVersion"], file["kind"]) == ("0.5.0", "vgpu.dev/gpu")
+    devices = file["devices"]
+    assert isinstance(devices, list)
+    assert " ".join(d["name"] for d in devices) == "0.1 0.2 0.25 0.3 0.4 0.5 0.6 0.7 0.75 0.8 0.9 1"
+    assert devices[5]["containerEdits"] == {"env": ["VGPU=0.5"]}
+    edits = file["containerEdits"]
+    assert isinstance(edits, dict)
+    assert {h["hookName"]: h["args"][1:] for h in edits["hooks"]} == {
+        "createRuntime": ["vgpu-hook", "started"],
+        "poststop": ["vgpu-hook", "stopped"],
+    }
+    mounted = {m["containerPath"]: m["hostPath"] for m in edits["mounts"]}
+    assert mounted["/run/vgpu"] == str(site.runtime / "cdi")
+    assert site.nodes.GetNode(pb.GetNodeRequest()).node.cdi_dir == str(site.directory / "cdi")
+
+
+def test_a_container_with_a_size(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    """It comes past vgpu-runtime: the hook is the first that we hear of it."""
+    made.bundle("VGPU=0.25")
+    init = made.process(cgroups[0], "sleep", "600")
+    assert made.hook("started", pid=init.pid) == ("ok", b"")
+    assert [c.pid for c in site.get(NAME).containers] == [init.pid]
+    end(init)
+    eventually(lambda: site.names() == [], "the slice's end")
+
+
+def test_refusals_of_the_hook(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = made.process(cgroups[0], "sleep", "600")
+    made.bundle("VGPU=2")
+    status, body = made.hook("started", pid=init.pid)
+    assert status == "refused" and b"2 devices" in body
+    made.bundle("VGPU=none")
+    assert b"VGPU=none" in made.hook("started", pid=init.pid)[1]
+    made.bundle(HALF)
+    assert b"no cgroup of its own" in made.hook("started", pid=os.getpid())[1], "the hook's own cgroup"
+    assert site.names() == []
+
+
+def test_a_one_time_device(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made_slice = one_time(site)
+    assert made_slice.cdi_device == "vgpu.dev/gpu=job"
+    (device,) = cdi(site, "vgpu.dev-gpu_job.json")["devices"]  # type: ignore[misc]
+    assert device == {"name": "job", "containerEdits": {"env": ["VGPU_SLICE=job"]}}
+    made.bundle("VGPU_SLICE=job")
+    init = made.process(cgroups[0], "sleep", "600")
+    assert made.hook("started", pid=init.pid) == ("ok", b"")
+    made.bundle("VGPU_SLICE=job", container_id=OTHER)
+    second = made.process(cgroups[1], "sleep", "600")
+    status, body = made.hook("started", OTHER, second.pid)
+    assert status == "refused" and b"is for one container" in body
+    end(init)
+    eventually(lambda: site.names() == [], "the slice's end")
+    assert not (site.directory / "cdi/vgpu.dev-gpu_job.json").exists()
+
+
+def test_an_unused_device_ends(site: Node) -> None:
+    site.settings["grace_s"] = "1"
+    site.start()
+    one_time(site)
+    eventually(lambda: site.names() == [], "its end")
+    assert not (site.directory / "cdi/vgpu.dev-gpu_job.json").exists()
+
+
+def test_device_files_after_a_restart(site: Node) -> None:
+    """Those of slices that are there are written, stale ones removed, others' files are left alone."""
+    site.start()
+    one_time(site)
+    site.stop(signal.SIGKILL)
+    folder = site.directory / "cdi"
+    (folder / "vgpu.dev-gpu_job.json").unlink()
+    (folder / "vgpu.dev-gpu_stale.json").write_text("{}")
+    (folder / "nvidia.yaml").write_text("kind: nvidia.com/gpu\n")
+    site.env["FAKE_DEVICES"] = "2"
+    site.start()
+    assert sorted(p.name for p in folder.iterdir()) == ["nvidia.yaml", "vgpu.dev-gpu.json", "vgpu.dev-gpu_job.json"]
+    devices = cdi(site)["devices"]
+    assert isinstance(devices, list) and devices[-1]["name"] == "2", "the second device"
+
+
+def test_without_cdi(node: Node) -> None:
+    node.start()
+    with pytest.raises(grpc.RpcError, match="cdi_dir"):
+        one_time(node)
+    assert node.names() == []
+
+
+def test_no_specification_of_nvidia_is_said_once(node: Node) -> None:
+    node.settings |= {"nvidia_cdi_dirs": "[]", "cdi_dir": f'"{node.directory}/cdi"'}
+    node.start()
+    with pytest.raises(grpc.RpcError, match="nvidia-ctk"):
+        one_time(node)
+    assert node.kinds().count("cdi.failed") == 1
+    assert not (node.directory / "cdi/vgpu.dev-gpu.json").exists()
