@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -258,10 +259,14 @@ def test_what_docker_has_registered(docker: dict[str, Any], lib: Path) -> None:
     assert (older.level, "0.0.1" in older.text) == ("warn", True)
 
 
-def test_docker_with_mapped_users(docker: dict[str, Any]) -> None:
+def test_docker_with_mapped_users(docker: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     docker["SecurityOptions"] = ["name=seccomp,profile=default", "name=userns", "name=apparmor"]
-    found = by_check(checks_engines.docker_engine(look()))
-    assert (found["docker-users"].level, found["apparmor"].level) == ("warn", "ok")
+    monkeypatch.setattr(paths, "cache_dir", lambda: Path("/usr/share"))
+    found = by_check(checks_engines.docker_engine(look(runtime_dir="/usr")))
+    assert (found["docker-users"].level, found["apparmor"].level) == ("ok", "ok")
+    with tempfile.TemporaryDirectory() as closed:  # mode 0700
+        found = by_check(checks_engines.docker_engine(look(runtime_dir=f"{closed}/run")))
+        assert (found["docker-users"].level, found["docker-users"].mend) == ("fail", f"chmod o+x {closed}")
 
 
 def test_docker_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

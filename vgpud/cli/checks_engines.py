@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 
 import vgpud
+from vgpud import paths
 from vgpud.cli.findings import Finding, Look
 from vgpud.setup import containerd, docker, dockerd, podman
 from vgpud.setup.install import RUNTIME
@@ -79,8 +80,18 @@ def docker_engine(look: Look) -> Iterator[Finding]:
         )
         yield Finding("apparmor", "ok", text)
     if "name=userns" in options:
-        text = "dockerd maps users (userns-remap): mapped root must be able to read what a container gets mounted"
-        yield Finding("docker-users", "warn", text, "docker run --userns=host, where a container finds no GPU")
+        yield from _mapped_users(look)
+
+
+def _mapped_users(look: Look) -> Iterator[Finding]:
+    """userns-remap: the root of such containers is somebody else here, and must get to what it has mounted."""
+    folders = [paths.cache_dir(), *([Path(look.node.runtime_dir)] if look.node else [])]
+    closed = [p for folder in folders for p in (folder, *folder.parents) if p.is_dir() and not p.stat().st_mode & 0o001]
+    if closed:
+        text = f"dockerd maps users (userns-remap), and {closed[0]} is closed to those it maps to"
+        yield Finding("docker-users", "fail", text, f"chmod o+x {closed[0]}")
+    else:
+        yield Finding("docker-users", "ok", "dockerd maps users (userns-remap), who can reach the daemon's directories")
 
 
 def _docker_runtime(look: Look, info: dict[str, Any]) -> Iterator[Finding]:
