@@ -180,8 +180,13 @@ def test_huge_cache_and_conf(image: Image) -> None:
     image.put("/d/libcuda.so.1")
     done = image.prepare()
     assert done.drivers == ADDED | {"/d/libcuda.so.1"}
-    assert any("larger than 16 MiB" in warning for warning in done.warnings)
+    assert any("larger than 4 MiB" in warning for warning in done.warnings)
     assert any("includes more than" in warning or "only its beginning" in warning for warning in done.warnings)
+
+
+def test_a_cache_that_is_one_long_path(image: Image) -> None:
+    image.put("/etc/ld.so.cache", b"/libcuda.so" * 200_000)
+    assert image.prepare().drivers == ADDED
 
 
 def test_thousands_of_directories(image: Image) -> None:
@@ -222,6 +227,14 @@ def test_fedora_has_its_libraries_elsewhere(image: Image) -> None:
     (image.root / HOME[1:] / "libc.so.6").unlink()
     image.put("/usr/lib64/libc.so.6")
     assert image.prepare().drivers == {"/usr/lib64/libcuda.so.1", "/usr/lib64/libcuda.so"}
+
+
+def test_a_c_library_kept_elsewhere(image: Image) -> None:
+    """The loader searches the directory in which it finds the link."""
+    (image.root / HOME[1:] / "libc.so.6").unlink()
+    image.put("/opt/glibc/libc.so.6")
+    image.link(f"{HOME}/libc.so.6", "/opt/glibc/libc.so.6")
+    assert image.prepare().drivers == ADDED
 
 
 def test_the_other_machine_s_paths(image: Image) -> None:

@@ -148,6 +148,28 @@ def test_a_link_that_a_hook_will_make_is_left_to_it(real: Image) -> None:
     assert done.config["hooks"]["createContainer"][0]["args"][1] == "create-symlinks"
 
 
+def test_a_file_that_a_hook_will_replace_by_a_link_is_left_to_it(real: Image) -> None:
+    """A leftover of docker commit: the hook cannot remove what is mounted upon."""
+    real.put(f"{HOME}/libcuda.so", b"")
+    assert f"{HOME}/libcuda.so" not in real.prepare().shims
+
+
+def test_a_link_by_another_name_of_its_directory(real: Image, cdi_dir: Path) -> None:
+    link = [
+        "nvidia-cdi-hook",
+        "create-symlinks",
+        f"--link=libcuda.so.9::/lib{HOME.removeprefix('/usr/lib')}/libcuda.so.1",
+    ]
+    hook = {"hookName": "createContainer", "path": "/x", "args": link}
+    write(cdi_dir / "nvidia.yaml", spec(hooks=[hook]))
+    assert real.prepare().drivers == {f"{HOME}/libcuda.so"}
+
+
+def test_what_this_version_does_not_know_is_named(real: Image, cdi_dir: Path) -> None:
+    write(cdi_dir / "nvidia.yaml", spec(netDevices=[], intelRdt={}))
+    assert "intelRdt, netDevices left out" in real.prepare().warnings[0]
+
+
 def test_hooks_gids_and_variables(real: Image) -> None:
     real.config["process"]["user"]["additionalGids"] = [44]
     done = real.prepare()

@@ -245,6 +245,7 @@ def test_look(image: Image) -> None:
     image.config["annotations"] = {"dev.vgpu/gpus": "0.5"}
     assert looked(image.config) == (["PATH=/bin", "VGPU=0.5"], {"dev.vgpu/gpus": "0.5"}, "/docker/0123", False)
     assert looked({}) == ([], {}, "", False)
+    assert looked({"annotations": {"dev.vgpu/gpus": None}})[1] == {"dev.vgpu/gpus": ""}
 
 
 def test_whole_gpus_without_us() -> None:
@@ -276,6 +277,8 @@ def test_a_privileged_container_asks_for_nothing() -> None:
         b"[]",
         b"\xff\xfe",
         b"[" * 100_000,
+        b'{"root": {"path": "rootfs"}, "x": 1e999}',
+        b'{"root": {"path": "rootfs"}, "x": NaN}',
         b'{"root": 1}',
         b'{"root": {}}',
         b'{"root": {"path": "rootfs"}, "mounts": {}}',

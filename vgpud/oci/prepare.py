@@ -61,6 +61,13 @@ def _parse(raw_config: bytes) -> Config:
     return config
 
 
+def _text(config: Config) -> bytes:
+    try:
+        return json.dumps(config, separators=(",", ":"), allow_nan=False).encode()
+    except (ValueError, RecursionError) as error:  # a number beyond JSON's, such as 1e999
+        raise RequestError(f"config.json cannot be written again: {error}") from error
+
+
 def look(raw_config: bytes) -> tuple[list[str], dict[str, str], str, bool]:
     """(environment, annotations, cgroupsPath, whether whole GPUs are asked of NVIDIA). Raises RequestError.
 
@@ -69,7 +76,7 @@ def look(raw_config: bytes) -> tuple[list[str], dict[str, str], str, bool]:
     """
     config = _parse(raw_config)
     env = [str(entry) for entry in edit.entries(config, "process", "env")]
-    annotations = {str(name): str(value) for name, value in edit.parts(config, "annotations").items()}
+    annotations = {str(name): str(value or "") for name, value in edit.parts(config, "annotations").items()}
     cgroup = str(edit.parts(config, "linux").get("cgroupsPath") or "")
     asks = bool(edit.nvidia_hooks(config) or (edit.gpu_nodes(config) and not edit.is_privileged(config)))
     return env, annotations, cgroup, asks
@@ -105,7 +112,7 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
     edit.objects(config, "mounts", make=True).extend(mounts)
     edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids)})
     edit.add_hooks(config, plan.front)
-    return Prepared(json.dumps(config, separators=(",", ":")).encode(), _bounded(warnings))
+    return Prepared(_text(config), _bounded(warnings))
 
 
 def _bounded(warnings: list[str]) -> tuple[str, ...]:
@@ -165,11 +172,13 @@ def _driver_mounts(config: Config, view: View, plan: Plan, machine: str, warning
         library = next(filter(None, map(search.library_for, names)), "")
         if library and search.mountable(spot, machine, warnings):
             files[spot.path] = DriverFile(spot.path, library)
-    links = edit.made_links(config)
     for name in (DRIVER_SONAME, "libcuda.so", NVML_SONAME):
         place = view.look(posixpath.join(home, name))
-        if place.found is None and place.creatable and not {place.path, posixpath.join(home, name)} & links:
+        if place.found is None and place.creatable:
             files[place.path] = DriverFile(place.path, search.library_for(name))
+    for link in edit.made_links(config):  # a hook will put a link there, and could not if we were mounted there
+        directory, name = posixpath.split(link)
+        files.pop(posixpath.join(view.look(directory).path, name), None)
     there = {library for library in search.DRIVERS.values() if (plan.tree / library).is_file()}
     wanted = sorted((f for f in files.values() if f.library in there), key=lambda f: f.path)
     return [edit.bind(str(plan.tree / f.library), f.path) for f in wanted]

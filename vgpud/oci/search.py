@@ -23,7 +23,7 @@ LOADERS = {"x86_64": "/lib64/ld-linux-x86-64.so.2", "aarch64": "/lib/ld-linux-aa
 C_LIBRARY = "libc.so.6"
 FILES_MAX = 128
 NAMES_MAX = 4096
-CACHE_BYTES_MAX = 16 << 20
+CACHE_BYTES_MAX = 4 << 20
 CONF_BYTES_MAX = 64 << 10
 CONF_FILES_MAX = 256
 DIRECTORIES_MAX = 512
@@ -61,7 +61,7 @@ def loader_directory(view: View, machine: str) -> str:
         for directory in default_directories(machine):
             library = view.look(posixpath.join(directory, C_LIBRARY))
             if library.is_file and "musl" not in posixpath.basename(library.path):
-                return posixpath.dirname(library.path)
+                return view.look(directory).path
     musl = next((n for n in view.look("/lib").names() if n.startswith("ld-musl-")), "")
     what = (
         f"it is built on musl (/lib/{musl}, as Alpine is)"
@@ -172,8 +172,8 @@ def _cached(view: View, warnings: list[str]) -> Iterator[str]:
         seen: set[str] = set()
         at = cache.find(needle)
         while at >= 0 and len(seen) < DIRECTORIES_MAX:
-            start = cache.rfind(b"\0", max(0, at - _PATH_BYTES_MAX), at) + 1
-            directory = cache[start:at].decode(errors="surrogateescape")
+            before = cache.rfind(b"\0", max(0, at - _PATH_BYTES_MAX), at)
+            directory = cache[before + 1 : at].decode(errors="surrogateescape") if before >= 0 else ""
             if directory.startswith("/") and directory not in seen:
                 seen.add(directory)
                 yield directory
