@@ -374,6 +374,29 @@ def test_the_sockets_of_this_site(setup: Any, host: Path, monkeypatch: Any, tmp_
     assert conf() == {"socket": "/run/x.sock", "runtime": "crun"}
 
 
+def test_a_socket_named_before_is_kept_while_it_is_there(setup: Any, host: Path) -> None:
+    """The second engine that is set up does not take the first one's daemon away."""
+
+    def named() -> str:
+        return install.read_conf((host / "usr/lib/vgpu/current/vgpu-runtime.conf").read_text())["socket"]
+
+    (host / "srv").mkdir()
+    (host / "srv/runtime.sock").touch()
+    setup("docker", "--socket", "/srv/runtime.sock")
+    setup("podman")
+    assert named() == "/srv/runtime.sock"
+    (host / "srv/runtime.sock").unlink()
+    setup("podman")
+    assert named() == "/run/vgpud/runtime.sock"
+
+
+@pytest.mark.parametrize(("runtime", "code"), [("/usr/bin/nvidia-container-runtime", 1), ("./runc", 2)])
+def test_low_level_runtimes_that_cannot_be(setup: Any, host: Path, runtime: str, code: int) -> None:
+    result = setup("docker", "--runtime", runtime)
+    assert (result.code, (host / "usr").exists()) == (code, False)
+    assert f"--runtime {runtime}: " in result.stderr
+
+
 def test_elsewhere(setup: Any, host: Path) -> None:
     setup("docker", "--prefix", "/opt/vgpu")
     front = json.loads((host / "etc/docker/daemon.json").read_text())["runtimes"]["vgpu"]["path"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import vgpud
 from vgpud import config as configuration
 from vgpud import paths
+from vgpud.errors import ExitCode
 from vgpud.setup.in_use import containers_of
 from vgpud.setup.plan import InstallTree, Plan, RemoveEmpty, RemoveTree, SwapLink
 from vgpud.setup.site import SetupError, Site, read_text
@@ -32,6 +33,14 @@ def daemon_socket(site: Site) -> Path:
         return systems if site.for_user and systems.exists() and not own.exists() else own
     file = site.at(paths.config_file(uid=0))
     return paths.runtime_socket(Path(configuration.load(file).runtime_dir or system) if file.is_file() else system)
+
+
+def _socket(site: Site, before: str) -> Path:
+    """The daemon's socket by its configuration; the one named before if there is one and that is not."""
+    configured = daemon_socket(site)
+    return (
+        Path(before) if before and site.at(Path(before)).exists() and not site.at(configured).exists() else configured
+    )
 
 
 def read_conf(text: str) -> dict[str, str]:
@@ -60,10 +69,15 @@ def _contents(conf: str) -> dict[str, tuple[bytes, int]]:
 
 
 def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> Plan:
-    """What is missing of this version's files. socket None: by the daemon's configuration; runtime "": as before."""
+    """What is missing of this version's files. socket None, runtime "": as before, else as the daemon is configured."""
     target = site.lib / vgpud.__version__
     before = read_conf(read_text(site.at(site.lib / CURRENT) / CONF) or "")
-    conf = conf_text(socket or daemon_socket(site), runtime or before.get("runtime", ""))
+    if "nvidia" in Path(runtime).name:
+        mend = "name runc or crun, and ours in NVIDIA's config.toml if both are wanted"
+        raise SetupError(f"--runtime {runtime}: below ours it would mount the driver over the shim: {mend}")
+    if "/" in runtime and not runtime.startswith("/"):
+        raise SetupError(f"--runtime {runtime}: give a name, such as runc, or an absolute path", ExitCode.USAGE)
+    conf = conf_text(socket or _socket(site, before.get("socket", "")), runtime or before.get("runtime", ""))
     plan = Plan()
     tree = InstallTree(target, site.at(target), _contents(conf))
     if tree.differing():
