@@ -190,6 +190,7 @@ class Podman:
     def __init__(self, folder: Path, runtimes: Mapping[str, Path], cdi_dir: Path | None = None) -> None:
         self.folder = folder
         self.cdi_dir = cdi_dir
+        self._world: Part | None = None
         folder.mkdir(parents=True, exist_ok=True)
         named = {LOW_LEVEL: Path(find(LOW_LEVEL) or LOW_LEVEL), **runtimes}
         lines = [
@@ -214,6 +215,24 @@ class Podman:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self.stop()
 
+    def _make_world(self, cdi_dir: Path) -> Part:
+        """A process with a mount namespace in which cdi_dir is /var/run/cdi: podman 4 knows the fixed folders only.
+
+        One for all commands: podman remembers what it has mounted, and would not mount it again in another one.
+        """
+        fixed = Path("/var/run/cdi")
+        fixed.mkdir(exist_ok=True)
+        script = 'mount --bind "$0" "$1" && echo {} && exec sleep infinity'
+        command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", script, str(cdi_dir), str(fixed)]
+        world = Part("podman-world", command, self.env, self.folder)
+
+        def mounted() -> bool:
+            world.check()
+            return bool(list(world.lines()))
+
+        wait_for("podman's mount namespace", mounted)
+        return world
+
     def remove(self, *containers: str) -> None:
         """Ends and removes containers."""
         self.cli("rm", "-f", "-t", "0", *containers)
@@ -222,16 +241,18 @@ class Podman:
         """Removes all containers; podman has no daemon."""
         with contextlib.suppress(PartError, subprocess.TimeoutExpired):
             self.remove("-a")
+        if self._world:
+            self._world.stop()
         _unmount_below(self.folder)
 
     def cli(self, *arguments: str, check: bool = True, timeout_s: float = COMMAND_TIMEOUT_S, runtime: str = "") -> Done:
         """A `podman` command with this storage."""
         roots = ["--root", str(self.folder / "root"), "--runroot", str(self.folder / "runroot")]
         command = [find("podman") or "podman", *roots, *(["--runtime", runtime] if runtime else []), *arguments]
-        if self.cdi_dir:  # podman 4 knows the two fixed directories only
-            Path("/var/run/cdi").mkdir(exist_ok=True)
-            script = 'mount --bind "$0" /var/run/cdi && exec "$@"'
-            command = ["unshare", "-m", "--propagation", "slave", "sh", "-c", script, str(self.cdi_dir), *command]
+        if self.cdi_dir and self._world is None:
+            self._world = self._make_world(self.cdi_dir)
+        if self._world:
+            command = ["nsenter", f"--mount=/proc/{self._world.process.pid}/ns/mnt", *command]
         return call(command, self.env, check, timeout_s)
 
     def run(self, *arguments: str, runtime: str = "vgpu", check: bool = False) -> Done:
