@@ -54,15 +54,30 @@ static bool rest_asks(int fd, off_t begin) {
   }
 }
 
+/* Errors that the low-level runtime meets as well, and says in its own words. With any other it might start a container
+ * that we have not looked into. */
+static bool is_its_own_to_say(int error) {
+  return error == ENOENT || error == ENOTDIR || error == EISDIR || error == EACCES || error == EPERM ||
+         error == ELOOP || error == ENAMETOOLONG || error == EINVAL;
+}
+
+static int unreadable(const struct vr_bundle *bundle, int error, char *text) {
+  if (is_its_own_to_say(error)) return 0;
+  return vr_say(text, error, "cannot read %s/%s: %s", bundle->directory, bundle->name, vr_reason(error));
+}
+
 static int read_config(int fd, struct vr_bundle *bundle, char *text) {
   struct stat status;
-  if (fstat(fd, &status) || !S_ISREG(status.st_mode)) return 0;
+  if (fstat(fd, &status)) return unreadable(bundle, errno, text);
+  if (S_ISDIR(status.st_mode)) return 0;
+  if (!S_ISREG(status.st_mode))
+    return vr_say(text, EINVAL, "%s/%s is no regular file: put the configuration itself there", bundle->directory,
+                  bundle->name);
   bundle->mode = status.st_mode & 07777;
   bundle->uid = status.st_uid;
   bundle->gid = status.st_gid;
   ssize_t got = vr_read_all(fd, VR_BODY_BYTES_MAX, UINT64_MAX, &bundle->json);
-  if (got == -ENOMEM) return vr_say(text, ENOMEM, "no memory to read %s/%s", bundle->directory, bundle->name);
-  if (got < 0) return 0;
+  if (got < 0) return unreadable(bundle, (int)-got, text);
   bundle->json_bytes = (size_t)got;
   bool asks = vr_bundle_asks(bundle->json, bundle->json_bytes);
   if (bundle->json_bytes <= VR_BODY_BYTES_MAX) return asks;
@@ -74,13 +89,13 @@ static int read_config(int fd, struct vr_bundle *bundle, char *text) {
 
 int vr_bundle_read(const struct vr_call *call, struct vr_bundle *ret_bundle, char *text) {
   *ret_bundle = (struct vr_bundle){0};
-  if (locate(call, ret_bundle)) return 0;
+  int error = locate(call, ret_bundle);
+  if (error) return unreadable(ret_bundle, -error, text);
   char path[PATH_MAX + NAME_MAX + 2];
   snprintf(path, sizeof path, "%s/%s", ret_bundle->directory, ret_bundle->name);
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe in its place must not hold us */
-  if (fd < 0) return 0;
-  fd = vr_above_stdio(fd);
-  int result = fd < 0 ? 0 : read_config(fd, ret_bundle, text);
+  fd = fd < 0 ? -errno : vr_above_stdio(fd);
+  int result = fd < 0 ? unreadable(ret_bundle, -fd, text) : read_config(fd, ret_bundle, text);
   if (fd >= 0) close(fd);
   if (result <= 0) {
     free(ret_bundle->json);
@@ -94,8 +109,9 @@ static int write_file(int fd, const struct vr_bundle *bundle, const char *json, 
   if (error) return error;
   struct stat status;
   if (fstat(fd, &status)) return -errno;
-  if ((status.st_uid != bundle->uid || status.st_gid != bundle->gid) && fchown(fd, bundle->uid, bundle->gid))
-    return -errno;
+  /* Where that is not allowed the file is ours, and so is the low-level runtime that reads it. */
+  bool is_owner_kept = status.st_uid == bundle->uid && status.st_gid == bundle->gid;
+  if (!is_owner_kept && fchown(fd, bundle->uid, bundle->gid) && errno != EPERM && errno != EINVAL) return -errno;
   return fchmod(fd, bundle->mode) ? -errno : 0; /* after chown, which clears bits */
 }
 

@@ -156,9 +156,6 @@ def test_what_cannot_be_read_is_the_low_level_runtimes_to_say(front: Front) -> N
     path.mkdir()
     assert front.create().returncode == LOW_LEVEL_STATUS
     path.rmdir()
-    os.mkfifo(path)
-    assert front.create().returncode == LOW_LEVEL_STATUS, "a pipe must not hold us"
-    path.unlink()
     path.symlink_to("nowhere")
     assert front.create().returncode == LOW_LEVEL_STATUS
     path.unlink()
@@ -181,6 +178,41 @@ def test_bundle_that_cannot_be_written(front: Front) -> None:
     assert (done.returncode, front.seen()) == (1, None)
     assert done.stderr == f"cannot write {front.bundle}/config.json: access denied\n"
     assert os.listdir(front.bundle) == ["config.json"]
+
+
+def test_what_cannot_be_looked_into_does_not_start(front: Front) -> None:
+    """The low-level runtime might read it after all, and start a container that asks for a slice without one."""
+    path = front.bundle / "config.json"
+    os.mkfifo(path)
+    done = front.create()
+    assert (done.returncode, front.seen()) == (1, None)
+    assert "is no regular file" in done.stderr
+    path.unlink()
+    front.write()
+    words = [str(front.path), "create", "--bundle", str(front.bundle), "c1"]
+    limit = "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
+    program = f"import os, resource; os.closerange(3, 100); {limit}; os.execv({words[0]!r}, {words!r})"
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    if "shared" not in done.stderr:  # a dynamic program without descriptors does not even start
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Too many open files" in done.stderr
+    assert front.seen() is None
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_another_users_config_in_our_bundle(front: Front) -> None:
+    """Rootless engines: the owner cannot be kept, and need not be."""
+    path = front.write()
+    path.chmod(0o644)
+    front.bundle.chmod(0o777)
+    with FakeDaemon(front.socket, reply("config", NEW)):
+        front.socket.chmod(0o666)
+        done = front.create(user=65534, group=65534, extra_groups=[], cwd="/")
+    assert path.read_bytes() == NEW, done.stderr
+    assert path.stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.root
