@@ -5,7 +5,6 @@ The root holds this machine's C library and one program; the drivers are made up
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -19,7 +18,7 @@ import pytest
 import yaml
 
 from benchmarks import engine
-from tests.oci.image import HOME, LOADER, bound
+from tests.oci.image import LOADER, bound
 from vgpud import libtree, paths
 from vgpud.oci.prepare import Plan, Prepared, prepare
 
@@ -51,15 +50,17 @@ class Box:
     def _fill(self) -> None:
         program = self.folder / "probe"
         subprocess.run(["gcc", "-O1", "-Wall", "-Werror", "-o", program, PROGRAM, "-ldl"], check=True)
+        for name in ("lib", "lib64"):
+            (self.root / "usr" / name).mkdir(parents=True)
+            (self.root / name).symlink_to(f"usr/{name}")
         listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
-        files = [word for line in listed.splitlines() for word in line.split() if word.startswith("/")]
-        for source in [*files, "/bin/true"]:
-            self.put(HOME + "/" + os.path.basename(source), Path(source).read_bytes())
-        for source in ("libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6"):
-            with contextlib.suppress(FileNotFoundError):
-                self.put(f"{HOME}/{source}", Path(f"/lib/{HOME.split('/')[-1]}/{source}").read_bytes())
-        loader = self.put(LOADER, Path(LOADER).read_bytes())
-        loader.chmod(0o755)
+        files = {Path(word) for line in listed.splitlines() for word in line.split() if word.startswith("/")}
+        library = next(file for file in files if file.name == "libc.so.6")
+        names = ("libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", os.path.basename(LOADER))
+        others = (library.with_name(name) for name in names)
+        for source in {*files, Path(LOADER), *filter(Path.exists, others)}:
+            self.put(str(source), source.read_bytes()).chmod(0o755)
+        self.home = "/" + str((self.root / str(library)[1:]).resolve().parent.relative_to(self.root))
         self.put("/probe", program.read_bytes()).chmod(0o755)
 
     def _config(self) -> dict[str, Any]:
@@ -117,7 +118,7 @@ WAYS = ("open:libcuda.so.1", "open:libcuda.so", "open:libnvidia-ml.so.1")
 
 def test_the_simulated_device(box: Box) -> None:
     said = box.run(
-        *WAYS, f"namespace:{HOME}/libcuda.so.1", "stat:/run/vgpu", "stat:/run/vgpu-sim", "write:/usr/lib/vgpu/x"
+        *WAYS, f"namespace:{box.home}/libcuda.so.1", "stat:/run/vgpu", "stat:/run/vgpu-sim", "write:/usr/lib/vgpu/x"
     )
     assert said.pop("/usr/lib/vgpu/x") == "Read-only file system"
     assert [said.pop(d) for d in ("/run/vgpu", "/run/vgpu-sim")] == ["file", "file"]
@@ -147,11 +148,11 @@ def test_images_and_options(box: Box, how: str) -> None:
     if how == "uid 1000":
         box.config["process"]["user"] = {"uid": 1000, "gid": 1000}
     if how == "link into nothing":
-        (box.root / HOME[1:] / "libcuda.so.1").symlink_to("libcuda.so.470.1")
-        (box.root / HOME[1:] / "libcuda.so").symlink_to("libcuda.so.1")
+        (box.root / box.home[1:] / "libcuda.so.1").symlink_to("libcuda.so.470.1")
+        (box.root / box.home[1:] / "libcuda.so").symlink_to("libcuda.so.1")
     if how == "empty leftovers":
         for name in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
-            box.put(f"{HOME}/{name}", b"")
+            box.put(f"{box.home}/{name}", b"")
         box.put("/etc/ld.so.preload", b"")
     if how == "own preload":
         tiny(box.root / "own.so", "own.so")
@@ -197,7 +198,7 @@ def test_a_runtime_in_another_mount_namespace(box: Box) -> None:
         assert holder.stdout.readline(), "a mount namespace can be made where containers can"
         box.config["root"]["path"] = "/mnt/bundle/rootfs"
         box.config["mounts"].append(bound("/mnt/volume", "/usr/local/cuda/compat"))
-        tiny(box.put(f"{HOME}/libcuda.so.7", b""), "libcuda.so.1")
+        tiny(box.put(f"{box.home}/libcuda.so.7", b""), "libcuda.so.1")
         raw = json.dumps(box.config).encode()
         done = json.loads(prepare(raw, "/mnt/bundle", Path(f"/proc/{holder.pid}/root"), box.plan).config)
     finally:
@@ -205,7 +206,7 @@ def test_a_runtime_in_another_mount_namespace(box: Box) -> None:
         holder.wait(10)
         holder.stdout.close()
     places = {m["destination"] for m in done["mounts"] if m["source"].endswith("libvgpu.so")}
-    assert {f"{HOME}/libcuda.so.7", "/usr/local/cuda/compat/libcuda.so.5"} <= places
+    assert {f"{box.home}/libcuda.so.7", "/usr/local/cuda/compat/libcuda.so.5"} <= places
 
 
 # ---- a made-up host with NVIDIA's driver ----
@@ -229,9 +230,9 @@ def host(box: Box) -> Box:
     hook.write_text(LINK_HOOK)
     hook.chmod(0o755)
     os.mknod(box.folder / "driver/nvidia0", 0o20666, os.makedev(1, 3))
-    args = ["nvidia-cdi-hook", "create-symlinks", "--link", f"libcuda.so.1::{HOME}/libcuda.so"]
+    args = ["nvidia-cdi-hook", "create-symlinks", "--link", f"libcuda.so.1::{box.home}/libcuda.so"]
     edits = {
-        "mounts": [mounted(box.folder / "driver" / name, f"{HOME}/{name}") for name in files],
+        "mounts": [mounted(box.folder / "driver" / name, f"{box.home}/{name}") for name in files],
         "hooks": [
             {"hookName": "createContainer", "path": str(hook), "args": args, "env": [f"ROOT={box.root}", "PATH=/bin"]}
         ],
@@ -251,8 +252,8 @@ def test_nvidias_files_are_there_and_the_driver_is_ours(host: Box) -> None:
     host.config["process"]["env"].append("LD_LIBRARY_PATH=/usr/local/cuda-12.4/compat")
     (host.root / "usr/local/cuda-12.4/compat/libcuda.so.1").symlink_to("libcuda.so.550")
     ways = [
-        f"open:{HOME}/libcuda.so.999.1",
-        f"namespace:{HOME}/libcuda.so.1",
+        f"open:{host.home}/libcuda.so.999.1",
+        f"namespace:{host.home}/libcuda.so.1",
         "open:/usr/local/cuda-12.4/compat/libcuda.so.1",
     ]
     said = host.run(*WAYS, *ways, "open:libptx.so.9", "stat:/dev/nvidia0", "stat:/run/vgpu-sim")
