@@ -197,3 +197,23 @@ def test_ctrl_c_ends_what_goes_on_without_a_traceback(slices: Any, command: list
         process.kill()
     assert process.returncode == (0 if command[0] == "top" else 130)
     assert err.strip() == ""
+
+
+def test_containers_are_shown_by_what_engines_call_them(vgpu: Any, slices: Any) -> None:
+    one, two = "0123456789abcdef" * 4, "fedcba9876543210" * 4
+    item = slices.slices["train"]
+    item.containers.add(node=item.node, id=one, pid=4711, cgroup=f"/docker/{one}")
+    item.containers.add(node=item.node, id=two)
+    slices.processes[0].container = one
+    lines = {line.split()[0]: line.split() for line in vgpu("slice", "ls", host=slices.host).stdout.splitlines()}
+    column = lines["SLICE"].index("CONTAINER")
+    assert lines["train"][column] == "0123456789ab+1"
+    assert lines["serve"][column] == "-"
+    title, row = (line.split() for line in vgpu("ps", host=slices.host).stdout.splitlines())
+    assert row[title.index("CONTAINER")] == "0123456789ab"
+    shown = vgpu("slice", "show", "train", host=slices.host).stdout
+    assert f"/docker/{one}" in shown
+    found = vgpu("slice", "show", "train", "-o", "json", host=slices.host).json["slice"]["containers"]
+    assert [(c["id"], c["pid"]) for c in found] == [(one, 4711), (two, None)]
+    (process,) = vgpu("ps", "-o", "json", host=slices.host).json["processes"]
+    assert process["container"] == one

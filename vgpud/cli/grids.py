@@ -71,7 +71,7 @@ def devices_grid(devices: Sequence[View]) -> Grid:
 def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
     """A row per slice and device."""
     titles = ("SLICE", "DEVICE", ">MIN", ">MAX", ">GOT", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">PROCS", "GATE", ">AGE")
-    grid = Grid(titles)
+    grid = Grid((*titles, "CONTAINER"))
     for item in slices:
         for d in item["devices"]:
             grid.rows.append(
@@ -87,9 +87,17 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                     str(item["processes"]),
                     d["gate"] or "-",
                     age(item["created_at"], now),
+                    container_label([c["id"] for c in item["containers"]]),
                 )
             )
     return grid
+
+
+def container_label(ids: Sequence[str]) -> str:
+    """Containers as engines show them, one word: "-", an id's first 12 characters, or that and how many more."""
+    if not ids:
+        return "-"
+    return ids[0][:12] + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
 
 
 def _memory_cell(device: View) -> Cell:
@@ -101,7 +109,7 @@ def _memory_cell(device: View) -> Cell:
 def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datetime.datetime) -> Grid:
     """A row per process and device, with the four numbers of its slice there."""
     titles = ("PID", "USER", "SLICE", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">MEM-PEAK")
-    grid = Grid((*titles, ">LAUNCHES", ">AGE", "PROGRAM"))
+    grid = Grid((*titles, ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM"))
     numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
     for p in processes:
         for d in p["devices"]:
@@ -118,6 +126,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
                     format_bytes(d["mem_peak_bytes"]),
                     str(d["launches"]),
                     age(p["attached_at"], now),
+                    container_label([p["container"]] if p["container"] else []),
                     p["program"],
                 )
             )
@@ -170,8 +179,11 @@ def slice_fields(item: View) -> Grid:
     """Everything about one slice, a field a line; those of its devices named device/field."""
     pairs: list[tuple[str, str]] = []
     for name, value in item.items():
-        if name != "devices":
+        if name not in ("devices", "containers"):
             pairs.append((name, _field(name, value)))
+    for container in item["containers"]:
+        for name in ("pid", "cgroup", "created_at"):
+            pairs.append((f"{container['id'][:12]}/{name}", _field(name, container[name])))
     for device in item["devices"]:
         label = device_label(device["device_index"], device["simulated"])
         for name, value in device.items():

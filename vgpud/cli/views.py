@@ -29,6 +29,8 @@ def node_view(node: pb.Node) -> View:
         "mode": node.mode,
         "started_at": _time(node.started_at),
         "runtime_dir": node.runtime_dir,
+        "runtime_socket": node.runtime_socket,
+        "cdi_dir": node.cdi_dir or None,
     }
 
 
@@ -72,6 +74,16 @@ def slice_device_view(device: pb.SliceDevice, simulated: bool) -> View:
     }
 
 
+def container_view(container: pb.Container) -> View:
+    return {
+        "node": container.node,
+        "id": container.id,
+        "pid": container.pid or None,
+        "cgroup": container.cgroup or None,
+        "created_at": _time(container.created_at),
+    }
+
+
 def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
     """simulated: the UUIDs of the simulated devices."""
     return {
@@ -87,6 +99,8 @@ def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
         "attach_socket": item.attach_socket,
         "created_at": _time(item.created_at),
         "revision": item.revision,
+        "cdi_device": item.cdi_device or None,
+        "containers": [container_view(c) for c in item.containers],
         "devices": [slice_device_view(d, d.device_uuid in simulated) for d in item.devices],
     }
 
@@ -102,6 +116,7 @@ def process_view(process: pb.Process, simulated: frozenset[str]) -> View:
         "process_id": process.process_id,
         "attached_at": _time(process.attached_at),
         "resumed": process.resumed,
+        "container": process.container or None,
         "devices": [
             {
                 "node": d.node,
