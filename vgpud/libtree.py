@@ -94,12 +94,18 @@ UNUSED_SECONDS = 24 * 3600
 
 
 def prune(base: Path, keep: Path) -> list[Path]:
-    """Removes trees that have not been asked for in a day and that no mount namespace of this machine uses."""
+    """Removes trees that have not been asked for in a day and that no mount namespace of this machine uses.
+
+    None where not every namespace can be looked at: a running container would lose its libraries.
+    """
     newest = keep.stat().st_mtime
     old = [t for t in base.iterdir() if t != keep and t.is_dir() and newest - t.stat().st_mtime > UNUSED_SECONDS]
     if not old:
         return []
-    used = "\n".join(_mountinfos())
+    try:
+        used = "\n".join(_mountinfos())
+    except PermissionError:
+        return []
     gone = [tree for tree in old if f"/containers/{tree.name}" not in used]
     for tree in gone:
         shutil.rmtree(tree, ignore_errors=True)
@@ -107,15 +113,25 @@ def prune(base: Path, keep: Path) -> list[Path]:
 
 
 def _mountinfos() -> Iterator[str]:
-    """The mounts of every mount namespace that a process is in."""
+    """The mounts of every mount namespace that a process is in. Raises PermissionError."""
     seen = set()
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
         try:
-            namespace = os.readlink(process / "ns/mnt")
+            namespace = _namespace(process)
             if namespace not in seen:
                 seen.add(namespace)
                 yield (process / "mountinfo").read_text(errors="replace")
+        except PermissionError:
+            raise
         except OSError:
-            continue  # it has ended, or is not ours to look at
+            continue  # it has ended
+
+
+def _namespace(process: Path) -> str:
+    """What tells the mount namespace of a process; the process itself where that is not ours to look at."""
+    try:
+        return os.readlink(process / "ns/mnt")
+    except PermissionError:
+        return process.name

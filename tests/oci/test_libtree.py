@@ -93,6 +93,7 @@ def test_two_at_once_make_one(tmp_path: Path, driver: Path) -> None:
     assert [p.name for p in made[0].parent.iterdir()] == [made[0].name]
 
 
+@pytest.mark.root
 def test_trees_that_nobody_uses_go_after_a_day(tmp_path: Path, driver: Path) -> None:
     first = make(tmp_path, driver)
     old = first.stat().st_mtime - DAY_S - 1
@@ -108,6 +109,22 @@ def test_asking_again_counts_as_use(tmp_path: Path, driver: Path) -> None:
     os.utime(first, (old, old))
     make(tmp_path, driver)
     driver.write_bytes(driver.read_bytes() + b"\0")
+    make(tmp_path, driver)
+    assert first.is_dir()
+
+
+def test_nothing_goes_where_not_every_namespace_can_be_seen(
+    tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make(tmp_path, driver)
+    old = first.stat().st_mtime - DAY_S - 1
+    os.utime(first, (old, old))
+    driver.write_bytes(driver.read_bytes() + b"\0")
+
+    def refuse(path: Path, **_how: str) -> str:
+        raise PermissionError(1, "not yours", str(path))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
     make(tmp_path, driver)
     assert first.is_dir()
 
