@@ -37,14 +37,12 @@ def own_path(paths: Iterable[str], engine: Iterable[str]) -> str:
     return next((path for path in paths if path not in outside), "")
 
 
+def is_inside(pid: int, cgroup: str, proc: Path = PROC) -> bool:
+    """Whether a process is in a cgroup or below it."""
+    return any(path == cgroup or path.startswith(cgroup + "/") for path in paths_of(pid, proc))
+
+
 def members(cgroup: str, proc: Path = PROC) -> list[int]:
     """The living processes at or below a path. Reads all of /proc: not for the loop."""
-    inside = cgroup + "/"
-    found = []
-    for entry in proc.iterdir():
-        if not entry.name.isdigit():
-            continue
-        pid = int(entry.name)
-        if any(p == cgroup or p.startswith(inside) for p in paths_of(pid, proc)) and peers.runs(pid, proc):
-            found.append(pid)
-    return found
+    pids = [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if is_inside(pid, cgroup, proc) and peers.runs(pid, proc)]

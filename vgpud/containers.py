@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 import socket
@@ -23,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 from vgpud import cgroups, peers
 from vgpud import containers_wire as wire
+from vgpud.containers_watch import ContainerWatch
 from vgpud.containers_wire import Header, WireError
 from vgpud.core.events import ContainerCreated, ContainerStarted
 from vgpud.core.model import Container, Denied, Slice
@@ -32,6 +34,8 @@ from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Request, RequestError, parse_request
 
 T = TypeVar("T")
+
+log = logging.getLogger("vgpud.containers")
 
 #: a front that has connected must have said everything by then, and have taken the answer as fast
 REQUEST_S = 5.0
@@ -43,8 +47,6 @@ REQUESTS_MAX = 64
 #: of them by other users than root
 STRANGERS_MAX = 16
 BACKLOG = 1024
-#: how often a cgroup is looked at whose container has lost its first process
-EMPTY_S = 0.2
 NVIDIA_ALONE = (
     "the container asks for NVIDIA devices but for no share of them: set VGPU=1 (or less), or use another runtime"
 )
@@ -93,15 +95,6 @@ class Peer:
         return Path(f"/proc/self/fd/{self.root}")
 
 
-@dataclass(eq=False, slots=True)
-class Watched:
-    """A container that lives. `pidfd`: of what stands for it, -1 when that has ended."""
-
-    container: Container
-    pidfd: int
-    emptying: asyncio.Task[None] | None = None
-
-
 class Refusal(Exception):
     """Ends a request with one line for the user."""
 
@@ -125,7 +118,7 @@ class Containers:
         self._backend = backend
         self._loop = asyncio.get_running_loop()
         self._pool = ThreadPoolExecutor(WORKERS, "bundle")
-        self._watched: dict[str, Watched] = {}
+        self._watch = ContainerWatch(backend.end_container)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
         self._busy = asyncio.Semaphore(REQUESTS_MAX)
@@ -172,8 +165,7 @@ class Containers:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for container_id in list(self._watched):
-            self._unwatch(container_id)
+        self._watch.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _close_listener(self) -> None:
@@ -191,71 +183,20 @@ class Containers:
     async def _sweep(self) -> None:
         """Removes the files of containers that ended while no daemon ran."""
         site = self._backend.site()
-        kept = {scratch_of(site, watched.container).name for watched in self._watched.values()}
+        kept = {scratch_of(site, container).name for container in self._watch.containers}
         await asyncio.to_thread(_remove_others, site.scratch, kept)
 
     # ---- containers that live ----
 
     def adopt(self, containers: Iterable[Container]) -> None:
         """Takes over what a former daemon knew: who lives is watched again, who has ended meanwhile is released."""
-        for container in containers:
-            pidfd = peers.open_process(container.pid, container.pid_start)
-            if pidfd >= 0 and container.cgroup and not _inside(container.pid, container.cgroup):
-                os.close(pidfd)  # the machine has started anew meanwhile, and this is another process
-                pidfd = -1
-            self._watch(container, pidfd)
-
-    def _watch(self, container: Container, pidfd: int) -> Watched:
-        """Watches over a container from now on; `pidfd` is kept, -1 when its process has ended already."""
-        self._unwatch(container.container_id)
-        watched = self._watched[container.container_id] = Watched(container, pidfd)
-        if pidfd >= 0:
-            self._loop.add_reader(pidfd, self._ended, watched)
-        else:
-            self._loop.call_soon(self._ended, watched)
-        return watched
-
-    def _unwatch(self, container_id: str) -> None:
-        watched = self._watched.pop(container_id, None)
-        if watched is None:
-            return
-        if watched.emptying:
-            watched.emptying.cancel()
-        self._close_pidfd(watched)
-
-    def _close_pidfd(self, watched: Watched) -> None:
-        if watched.pidfd >= 0:
-            self._loop.remove_reader(watched.pidfd)
-            os.close(watched.pidfd)
-            watched.pidfd = -1
-
-    def _ended(self, watched: Watched) -> None:
-        """What stands for the container has ended."""
-        self._close_pidfd(watched)
-        container = watched.container
-        if self._watched.get(container.container_id) is not watched:
-            return
-        if container.started and container.cgroup:
-            watched.emptying = self._spawn(self._until_empty(watched))
-            return
-        why = "ended" if container.started else "the engine gave up before it started"
-        self._backend.end_container(container.container_id, why)
-
-    async def _until_empty(self, watched: Watched) -> None:
-        """With a pid namespace of its own all of it ends with its first process; without one, others may live on."""
-        while await asyncio.to_thread(cgroups.members, watched.container.cgroup):
-            await asyncio.sleep(EMPTY_S)
-        watched.emptying = None
-        if self._watched.get(watched.container.container_id) is watched:
-            self._backend.end_container(watched.container.container_id, "ended")
+        self._watch.adopt(containers)
 
     def forget(self, container_id: str) -> None:
         """The core knows the container no more: it is not watched any longer and its files go."""
-        watched = self._watched.get(container_id)
-        self._unwatch(container_id)
-        if watched:
-            scratch = scratch_of(self._backend.site(), watched.container)
-            self._pool.submit(shutil.rmtree, scratch, True)
+        container = self._watch.forget(container_id)
+        if container:
+            self._pool.submit(shutil.rmtree, scratch_of(self._backend.site(), container), True)
 
     # ---- requests ----
 
@@ -298,6 +239,11 @@ class Containers:
             name = header.container_id if header else ""
             self._backend.container_note("container.refused", name, str(error))
             answer = wire.refusal(str(error))
+        except (OSError, asyncio.TimeoutError):  # the front has gone, or said nothing at all
+            raise
+        except Exception:
+            log.exception("a request of vgpu-runtime failed")
+            answer = wire.refusal("vgpud failed: see its log")
         try:
             await asyncio.wait_for(self._loop.sock_sendall(sock, answer), REQUEST_S)
         except (OSError, asyncio.TimeoutError):
@@ -331,7 +277,7 @@ class Containers:
             return await self._create(peer, header, body)
         state = wire.parse_state(body)
         if header.operation == "started":
-            return await self._started(peer, state, header.front)
+            return await self._started(peer, state)
         self._backend.end_container(state.container_id, "stopped")
         return wire.reply(wire.OK)
 
@@ -356,14 +302,14 @@ class Containers:
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
             raise Refusal(made.message if isinstance(made, Denied) else "the slice could not be made: see vgpud's log")
-        watched = self._watch(container, os.dup(peer.pidfd))
+        watched = self._watch.begin(container, os.dup(peer.pidfd))
         try:
             prepared = await self._prepare(peer, header, body, site, made, container)
-        except (Refusal, RequestError, asyncio.CancelledError):
-            if self._watched.get(container.container_id) is watched:
+        except BaseException:  # cancelled as well: the daemon stops, and the front asks the next one
+            if self._watch.is_current(watched):
                 self._backend.end_container(container.container_id, "it could not be prepared")
             raise
-        if self._watched.get(container.container_id) is not watched:
+        if not self._watch.is_current(watched):
             raise Refusal("the container was ended, or created again, while it was prepared")
         for warning in prepared.warnings:
             self._backend.container_note("container.warning", container.container_id, warning)
@@ -389,7 +335,7 @@ class Containers:
 
         return await self._work("preparing the container", work)
 
-    async def _started(self, peer: Peer, state: wire.OciState, front: str) -> bytes:
+    async def _started(self, peer: Peer, state: wire.OciState) -> bytes:
         """createRuntime hook: the container's first process is there and waits for our answer."""
         started = peers.start_time(state.pid)
         if not started:
@@ -401,7 +347,7 @@ class Containers:
         container = self._backend.container(state.container_id)
         if isinstance(answer, Denied) or container is None:
             raise Refusal(answer.message if isinstance(answer, Denied) else "the container has ended")
-        self._watch(container, peers.open_process(state.pid, started))
+        self._watch.begin(container, peers.open_process(state.pid, started))
         return wire.reply(wire.OK)
 
     async def _take_in(self, peer: Peer, state: wire.OciState, started: int, cgroup: str) -> None:
@@ -463,10 +409,6 @@ def _peer(sock: socket.socket, uid: int) -> Any:
     finally:
         for fd in held:
             os.close(fd)
-
-
-def _inside(pid: int, cgroup: str) -> bool:
-    return any(path == cgroup or path.startswith(cgroup + "/") for path in cgroups.paths_of(pid))
 
 
 def _remove_others(directory: Path, kept: set[str]) -> None:

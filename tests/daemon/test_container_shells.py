@@ -24,7 +24,9 @@ from vgpud.containers import Containers, Site, slice_name
 from vgpud.core.events import ContainerCreated, ContainerStarted, ForgetContainer, SaveContainer, SaveSlice
 from vgpud.core.model import Container, Denied, Share, Slice, Spec
 from vgpud.core.observed import Snapshot
+from vgpud.errors import DriverError
 from vgpud.metrics import Metrics
+from vgpud.oci.request import RequestError
 from vgpud.store import MIGRATIONS, Store
 
 from . import engine
@@ -312,6 +314,39 @@ async def talk(path: Path, request: bytes) -> tuple[str, bytes]:
     reply = await reader.read()
     writer.close()
     return engine.parse(reply)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (ZeroDivisionError(), b"see its log"),
+        (
+            PermissionError(13, "Permission denied", "/x"),
+            b"preparing the container: [Errno 13] Permission denied: '/x'",
+        ),
+        (DriverError("no shims: build them"), b"preparing the container: no shims: build them"),
+        (RequestError("musl"), b"musl"),
+    ],
+)
+def test_whatever_fails_is_answered_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, said: bytes
+) -> None:
+    def fail(*_: object) -> Path:
+        raise fault
+
+    monkeypatch.setattr(containers, "library_tree", fail)
+    config = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=0.5"]}}).encode()
+
+    async def scenario() -> None:
+        desk = Desk(tmp_path)
+        made = Containers(desk)
+        made.start(tmp_path / "runtime.sock", tmp_path / "private.sock", 0o660, -1)
+        status, body = await talk(tmp_path / "runtime.sock", engine.message("create", config, id="c", bundle="/b"))
+        assert status == "refused" and said in body, body
+        assert not desk.known and desk.ended == ["it could not be prepared"]
+        await made.stop()
+
+    asyncio.run(scenario())
 
 
 def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
