@@ -143,9 +143,10 @@ class Stage:
     def _saturate(self) -> list[str]:
         """Options, image and arguments for saturate.c in the container."""
         folder = self.own.folder / "bench"
-        folder.mkdir(exist_ok=True)
-        shutil.copy2(harness.build("tenants/saturate.c"), folder)
-        harness.spin_model(folder, [SPIN_US])
+        if not folder.exists():
+            folder.mkdir()
+            shutil.copy2(harness.build("tenants/saturate.c"), folder)
+            harness.spin_model(folder, [SPIN_US])
         mounted = ["-v", f"{folder}:/bench:ro", "-e", "VGPU_SIM_KERNELS=/bench/kernels.model"]
         return [
             *mounted,

@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks import containers_view, engine, harness, images, results
 from benchmarks.base_image import ImageError
 from benchmarks.container_runs import Container, Measured, open_stage
+from benchmarks.qualify import checks
 from vgpud.errors import VgpudError
 
 #: the seed of this project lost 10 % of samples per second with each container added: the figure to beat
@@ -193,7 +194,7 @@ def measure(args: argparse.Namespace, work: Path, chosen: Sequence[str]) -> bool
 def main() -> int:
     """Runs the benchmark. Exit code 1 when a goal is missed, 3 where containers cannot run."""
     args = arguments()
-    reason = engine.why_not("dockerd", "docker")
+    reason = engine.why_not("dockerd", "docker") or (args.real and checks.has_device())
     if reason:
         print(f"containers: {reason}")
         return 3
