@@ -98,7 +98,7 @@ static int converse(int fd, const char *header, size_t header_bytes, const struc
 }
 
 static int explain(int error, const char *path, uint64_t answer_ns, char *text) {
-  static const char mend[] = "start it with `systemctl start vgpud`, or run the container without asking for a slice";
+  static const char mend[] = "start it with `systemctl start vgpud`, or run the container without asking for a GPU";
   switch (-error) {
   case ENOENT:
   case ENOTDIR:

@@ -109,7 +109,7 @@ def test_no_daemon(docker: engine.Docker, podman: engine.Podman, engines_dir: Pa
     done = docker.run(*HALF, engine.BASE, "true", runtime="alone")
     text = (
         f"vgpud is not running (there is no socket {socket}): start it with `systemctl start vgpud`,"
-        " or run the container without asking for a slice"
+        " or run the container without asking for a GPU"
     )
     refused(docker, done, text)
     assert docker.run(engine.BASE, "true", runtime="alone").returncode == 0
