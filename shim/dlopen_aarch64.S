@@ -1,6 +1,7 @@
 /*
- * dlopen_aarch64.S - dlopen as the program sees it. vg_dlopen_route() (dlopen_route.c) says which name to open and where
- * the real dlopen is; then a jump, not a call: the real one reads its return address to apply the caller's RUNPATH.
+ * dlopen_aarch64.S - dlopen and dlmopen as the program sees them. vg_dlopen_route() and vg_dlmopen_route()
+ * (resolve_dlopen.c) say which name to open and where the real function is; then a jump, not a call: the real one reads
+ * its return address to apply the caller's RUNPATH.
  */
   .text
   .globl dlopen
@@ -25,5 +26,30 @@ dlopen:
   br x16
   .cfi_endproc
   .size dlopen, . - dlopen
+
+  .globl dlmopen
+  .type dlmopen, %function
+  .balign 16
+dlmopen:
+  .cfi_startproc
+  hint 34 /* bti c */
+  stp x29, x30, [sp, #-32]!
+  .cfi_adjust_cfa_offset 32
+  .cfi_rel_offset x29, 0
+  .cfi_rel_offset x30, 8
+  stp x0, x2, [sp, #16]
+  mov x0, x1
+  mov x1, x30
+  bl vg_dlmopen_route
+  mov x16, x1
+  mov x1, x0
+  ldp x0, x2, [sp, #16]
+  ldp x29, x30, [sp], #32
+  .cfi_adjust_cfa_offset -32
+  .cfi_restore x29
+  .cfi_restore x30
+  br x16
+  .cfi_endproc
+  .size dlmopen, . - dlmopen
 
   .section .note.GNU-stack,"",%progbits

@@ -1,6 +1,7 @@
 /*
- * dlopen_x86_64.S - dlopen as the program sees it. vg_dlopen_route() (dlopen_route.c) says which name to open and where
- * the real dlopen is; then a jump, not a call: the real one reads its return address to apply the caller's RUNPATH.
+ * dlopen_x86_64.S - dlopen and dlmopen as the program sees them. vg_dlopen_route() and vg_dlmopen_route()
+ * (resolve_dlopen.c) say which name to open and where the real function is; then a jump, not a call: the real one reads
+ * its return address to apply the caller's RUNPATH.
  */
   .text
   .globl dlopen
@@ -19,5 +20,32 @@ dlopen:
   jmp *%rdx
   .cfi_endproc
   .size dlopen, . - dlopen
+
+  .globl dlmopen
+  .type dlmopen, @function
+  .balign 16
+dlmopen:
+  .cfi_startproc
+  endbr64
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rdx
+  .cfi_adjust_cfa_offset 8
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  movq %rsi, %rdi
+  movq 24(%rsp), %rsi
+  call vg_dlmopen_route
+  movq %rdx, %r11
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %rdx
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  movq %rax, %rsi
+  jmp *%r11
+  .cfi_endproc
+  .size dlmopen, . - dlmopen
 
   .section .note.GNU-stack,"",@progbits

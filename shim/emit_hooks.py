@@ -138,4 +138,4 @@ def synchronising(surface: Surface, rows: dict[str, Row]) -> str:
 
 def library_script(surface: Surface) -> str:
     """gen/libvgpu.map: what libvgpu.so exports."""
-    return version_script(surface.entries, ["dlopen", MARKER, *spare_names()])
+    return version_script(surface.entries, ["dlopen", "dlmopen", MARKER, *spare_names()])

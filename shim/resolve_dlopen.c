@@ -1,8 +1,8 @@
 /*
- * resolve_dlopen.c - what a program's dlopen() means: the driver under any of its names is this library, NVML is
- * libvgpu-ml.so where that is loaded, everything else is left alone. Called by dlopen_<machine>.S, which then jumps to
- * the real dlopen with the name given here: so RTLD_GLOBAL, reference counts and the caller's RUNPATH keep their
- * meaning.
+ * resolve_dlopen.c - what a program's dlopen() and dlmopen() mean: the driver under any of its names is this library,
+ * NVML is libvgpu-ml.so where that is loaded, everything else is left alone. Called by dlopen_<machine>.S, which then
+ * jumps to the real function with the name given here: so RTLD_GLOBAL, reference counts and the caller's RUNPATH keep
+ * their meaning.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,16 +21,15 @@
 #define NVML_NAME "libnvidia-ml.so"
 #define NVML_SONAME "libnvidia-ml.so.1"
 
-typedef void *(*dlopen_function)(const char *, int);
-
 struct vg_route {
   const char *file;
-  dlopen_function function;
+  void *function; /* dlopen or dlmopen */
 };
 
 enum library { OTHER, DRIVER, NVML };
 
 struct vg_route vg_dlopen_route(const char *file, int mode, const void *caller);
+struct vg_route vg_dlmopen_route(const char *file, const void *caller);
 
 /* name, or name.1, name.580.65.06: not name.bak, and not libcudart. */
 static bool is_version_of(const char *base, const char *name) {
@@ -107,7 +106,8 @@ static const char *route_driver(const char *file, int mode, const void *caller) 
 }
 
 /* libvgpu-ml.so, if it is loaded, answers for NVML; its marker tells which real library it stands for. */
-static const char *route_nvml(const char *file, const void *caller, dlopen_function real_dlopen) {
+static const char *route_nvml(const char *file, const void *caller) {
+  void *(*real_dlopen)(const char *, int) = vg_resolve_next("dlopen");
   void *loaded = real_dlopen(NVML_SONAME, RTLD_LAZY | RTLD_NOLOAD);
   if (loaded == NULL) {
     dlerror();
@@ -124,21 +124,23 @@ static const char *route_nvml(const char *file, const void *caller, dlopen_funct
   return vg_resolve_in_driver(caller) ? real : shim;
 }
 
-struct vg_route vg_dlopen_route(const char *file, int mode, const void *caller) {
+/* The file to open in place of the one that is asked for. */
+static const char *file_for(const char *file, int mode, const void *caller) {
   int saved_errno = errno;
-  struct vg_route route = {file, (dlopen_function)vg_resolve_next("dlopen")};
   if (file != NULL && *file != '\0') {
-    switch (library_of(file)) {
-    case DRIVER:
-      route.file = route_driver(file, mode, caller);
-      break;
-    case NVML:
-      route.file = route_nvml(file, caller, route.function);
-      break;
-    case OTHER:
-      break;
-    }
+    enum library library = library_of(file);
+    if (library == DRIVER) file = route_driver(file, mode, caller);
+    if (library == NVML) file = route_nvml(file, caller);
   }
   errno = saved_errno;
-  return route;
+  return file;
+}
+
+struct vg_route vg_dlopen_route(const char *file, int mode, const void *caller) {
+  return (struct vg_route){file_for(file, mode, caller), vg_resolve_next("dlopen")};
+}
+
+/* In the new namespace it is a further copy of this library that stands in for the driver, and attaches by itself. */
+struct vg_route vg_dlmopen_route(const char *file, const void *caller) {
+  return (struct vg_route){file_for(file, 0, caller), vg_resolve_next("dlmopen")};
 }

@@ -19,7 +19,7 @@ from pathlib import Path
 from vgpud import elf
 
 SPARE_PREFIX = "vg_spare_"
-OURS = ("dlopen", "vg_shim_marker")  # exported by a shim for itself, whatever the driver has
+OURS = ("dlopen", "dlmopen", "vg_shim_marker")  # exported by a shim for itself, whatever the driver has
 NOBODYS = ("_init", "_fini")  # every library may have these; the loader calls them by address
 _RELA = struct.Struct("<QQq")
 

@@ -37,6 +37,8 @@ WAYS = {
     "lazy": Way("by_dlopen", ("libcuda.so.1", hex(os.RTLD_LAZY | os.RTLD_GLOBAL))),
     "development-name": Way("by_dlopen", ("libcuda.so", NOW)),
     "absolute-path": Way("by_dlopen", ("{driver}", NOW)),
+    "namespace": Way("by_dlmopen", ("libcuda.so.1",)),
+    "namespace-path": Way("by_dlmopen", ("{driver}",)),
     "deepbind": Way("by_dlopen", ("libcuda.so.1", DEEP)),
     "default-scope": Way("by_default_scope", linked=True),
     "real-dlsym": Way("by_real_dlsym"),

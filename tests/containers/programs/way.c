@@ -1,8 +1,9 @@
 /*
  * way HOW FILE BYTES [hold]: reaches the driver in one of the ways that go around a preloaded library, and says as one
  * JSON line what it sees there and whether BYTES are granted. Not told of any slice. HOW: open, deepbind, namespace
- * (dlmopen), default and next (dlsym's pseudo handles, after dlopen into the global scope), both (dlopen and dlmopen in
- * one process, a half of BYTES each, then once more the first). hold: stays there with what it got.
+ * (dlmopen), libc-open and libc-namespace (the same with libc's functions, fetched from it), default and next (dlsym's
+ * pseudo handles, after dlopen into the global scope), both (dlopen and dlmopen in one process, a half of BYTES each,
+ * then once more the first). hold: stays there with what it got.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,10 +23,15 @@ struct driver {
 };
 
 static void *open_it(const char *how, const char *file) {
-  void *handle = NULL;
+  void *handle = NULL, *libc = dlopen("libc.so.6", RTLD_NOW);
+  void *(*libc_dlopen)(const char *, int) = dlsym(libc, "dlopen");
+  void *(*libc_dlmopen)(Lmid_t, const char *, int) = dlsym(libc, "dlmopen");
+  dlerror(); /* before glibc 2.34 they are in libdl */
   if (strcmp(how, "open") == 0) handle = dlopen(file, RTLD_NOW);
   if (strcmp(how, "deepbind") == 0) handle = dlopen(file, RTLD_NOW | RTLD_DEEPBIND);
   if (strcmp(how, "namespace") == 0) handle = dlmopen(LM_ID_NEWLM, file, RTLD_NOW);
+  if (strcmp(how, "libc-open") == 0) handle = libc_dlopen(file, RTLD_NOW);
+  if (strcmp(how, "libc-namespace") == 0) handle = libc_dlmopen(LM_ID_NEWLM, file, RTLD_NOW);
   if (strcmp(how, "default") == 0) handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL) ? RTLD_DEFAULT : NULL;
   if (strcmp(how, "next") == 0) handle = dlopen(file, RTLD_NOW | RTLD_GLOBAL) ? RTLD_NEXT : NULL;
   const char *error = dlerror();
