@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ START_TIMEOUT_S = 180.0
 #: the trainers are stopped long before
 TRAIN_SECONDS = "3600"
 SPIN_US = 200
-DRIVER_IN_CONTAINER = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"
+DRIVER_IN_CONTAINER = f"/usr/lib/{platform.machine()}-linux-gnu/libcuda.so.1"
 SIM_IN_CONTAINER = "/run/vgpu-sim"
 TINYGRAD_CACHE = "/var/cache/tinygrad"
 #: one trainer per device of the container, each on its own device
