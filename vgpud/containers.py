@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import logging
 import os
 import shutil
@@ -32,6 +33,7 @@ from vgpud.errors import VgpudError
 from vgpud.libtree import library_tree
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Request, RequestError, parse_request
+from vgpud.paths import shared_attach_dir
 
 T = TypeVar("T")
 
@@ -360,9 +362,12 @@ class Containers:
 
         def read() -> tuple[Request | None, bool]:
             with path.open("rb") as file:
-                return _read_request(file.read(wire.BODY_BYTES_MAX), site.gpus_milli_max)
+                raw = file.read(wire.BODY_BYTES_MAX)
+            return _read_request(raw, site.gpus_milli_max)[0], _has_mount(raw, str(shared_attach_dir(site.runtime)))
 
-        asked, _nvidia = await self._work("reading config.json", read)
+        asked, by_device = await self._work("reading config.json", read)
+        if not by_device:
+            raise Refusal("the container's slice was removed while the container was created: start it again")
         if asked is None:
             raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
         event = _created(state.container_id, asked, peer.uid, state.pid, started)
@@ -375,6 +380,12 @@ def _read_request(raw: bytes, gpus_milli_max: int) -> tuple[Request | None, bool
     """(what a config.json asks us for, whether it asks NVIDIA for devices without us). Raises RequestError."""
     env, annotations, _cgroup, nvidia = look(raw)
     return parse_request(env, annotations, gpus_milli_max), nvidia
+
+
+def _has_mount(raw: bytes, source: str) -> bool:
+    """Whether a config.json mounts a directory of the host: this one comes with our CDI devices only."""
+    mounts = json.loads(raw).get("mounts") or []
+    return any(isinstance(mount, dict) and mount.get("source") == source for mount in mounts)
 
 
 def _created(container_id: str, asked: Request, caller_uid: int, pid: int, pid_start: int) -> ContainerCreated:

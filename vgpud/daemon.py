@@ -21,7 +21,6 @@ from typing import Any
 from vgpud import __version__, api, cgroups, metrics, paths, peers
 from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
-from vgpud.cdi import Cdi, Collected, collect
 from vgpud.config import Config, arbiter_items, check_arbiter
 from vgpud.containers import Containers
 from vgpud.core import events as ev
@@ -30,11 +29,11 @@ from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, Sta
 from vgpud.core.observed import Entry, ProcessStats, Reading, Seen, SliceStats, Snapshot
 from vgpud.core.slices import unknown
 from vgpud.core.watch import Running, Strangers, Watch
+from vgpud.daemon_cdi import DeviceFiles
 from vgpud.daemon_containers import ContainerDesk
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
-from vgpud.oci.request import RequestError
 from vgpud.snapshot import take_snapshot
 from vgpud.store import Store
 from vgpud.tenants import SHARED, Admission, Greeting, Tenants
@@ -93,7 +92,7 @@ class Daemon:
         self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self)
         self._desk = ContainerDesk(self)
         self._containers = Containers(self._desk)
-        self._cdi = Cdi(config.cdi) if config.cdi else None
+        self._files = DeviceFiles(config.cdi, self._desk.facts, self._note)
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
         self._private = paths.make_private_dir(config.runtime / "private")
@@ -104,7 +103,6 @@ class Daemon:
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._store_fault = ""
-        self._cdi_fault = ""
         self.run(ev.Started(policy_of(config), inventory, loaded.slices, loaded.requests, loaded.containers))
         self._tenants.open(SHARED)
         self._containers.adopt(list(self.state.containers.values()))
@@ -117,14 +115,14 @@ class Daemon:
             self._serve_metrics(*metrics_address)
         self._reader.start()
         self._metrics.put(self._snapshot())
-        await self._write_devices()
+        await self._files.refresh()
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
         front = paths.runtime_socket(self.config.runtime)
         self._containers.start(front, self._private / front.name, self.config.socket_mode, gid)
         self._tasks = [
             asyncio.create_task(self._every(SAMPLE_S, self._sample)),
             asyncio.create_task(self._every(HOUSEKEEPING_S, self._housekeeping)),
-            asyncio.create_task(self._every(DEVICE_FILES_S, self._write_devices)),
+            asyncio.create_task(self._every(DEVICE_FILES_S, self._files.refresh)),
         ]
 
     async def stop(self) -> None:
@@ -179,26 +177,6 @@ class Daemon:
             self._note(ev.Log("socket.repaired", "the runtime's socket was removed and is back"))
         self._metrics.put(self._snapshot())
         self.on_housekeeping()
-
-    async def _write_devices(self) -> None:
-        """Brings our CDI files up to date; what hinders it is an event once, and no fault of the daemon."""
-        if self._cdi is None:
-            return
-        why = ""
-        collected: Collected | None = None
-        try:
-            collected = await asyncio.to_thread(collect, self._desk.facts())
-        except (VgpudError, RequestError, OSError) as error:
-            why = str(error)
-        try:
-            if self._cdi.set(collected, why) and collected:
-                told = "; ".join((f"CDI files in {self._cdi.directory} written", *collected.warnings))
-                self._note(ev.Log("cdi.written", told))
-        except OSError as error:
-            why = str(error)
-        if why and why != self._cdi_fault:
-            self._note(ev.Log("cdi.failed", f"no CDI files in {self._cdi.directory}: {why}"))
-        self._cdi_fault = why
 
     def _read_devices(self) -> None:
         """A thread of its own: a driver that hangs must not stop the loop, nor its end."""
@@ -294,22 +272,15 @@ class Daemon:
                 self._log.forget_noise(command.slice_name)
             elif isinstance(command, ev.ForgetContainer):
                 self._containers.forget(command.container_id)
-            elif isinstance(command, ev.OpenDevice | ev.CloseDevice):
-                self._execute_device(command)
+            elif isinstance(command, ev.OpenDevice):
+                self._files.open(self.state.slices[command.slice_name])
+            elif isinstance(command, ev.CloseDevice):
+                self._files.close(command.slice_name)
             elif isinstance(command, ev.DropProcess):
                 self._tenants.drop(command.process_id)
             elif isinstance(command, ev.Log):
                 self._note(command)
         self._wake()
-
-    def _execute_device(self, command: ev.OpenDevice | ev.CloseDevice) -> None:
-        if self._cdi is None:
-            return
-        if isinstance(command, ev.OpenDevice):
-            made = self.state.slices[command.slice_name]
-            self._cdi.open(made.name, [share.device_uuid for share in made.shares])
-        else:
-            self._cdi.close(command.slice_name)
 
     def note_bounded(self, key: str, entry: ev.Log) -> None:
         """An event that others can cause as often as they like."""
@@ -454,15 +425,11 @@ class Daemon:
             driver=self._devices.driver,
             nvml=self._devices.nvml,
             runtime_socket=str(paths.runtime_socket(self.config.runtime)),
-            cdi_dir=str(self._cdi.directory) if self._cdi else "",
+            cdi_dir=self._files.directory,
         )
 
     def why_no_cdi(self) -> str:
-        """Why no CDI device can be made, "" when it can."""
-        if self._cdi is None:
-            return "this daemon writes no CDI files: set cdi_dir in its configuration, for example /var/run/cdi"
-        why = self._cdi.why_not
-        return f"no CDI files can be written: {why}" if why else ""
+        return self._files.why_not()
 
     def libraries(self) -> tuple[str, str, str]:
         """(libcuda, libnvidia-ml, directory of the simulated device) in use."""

@@ -294,6 +294,14 @@ def test_a_used_device_stays_used_over_a_restart() -> None:
     denied(send(back, asks(OTHER, join="alloc-1")), Reason.PRECONDITION)
 
 
+def test_a_device_follows_its_slice() -> None:
+    state = started(2)
+    send(state, device("a", 500), create("b", 400))
+    commands = send(state, ev.UpdateSlice("", "a", Spec(900)))
+    assert state.slices["a"].shares[0].device_uuid == "GPU-1"
+    assert ev.OpenDevice("a") in commands
+
+
 def test_a_device_name_is_no_size() -> None:
     for name in ("1", "0.5", "2.25"):
         assert "size" in denied(send(started(), device(name)), Reason.INVALID)

@@ -73,6 +73,7 @@ class Engine:
 
     socket: str
     folder: Path
+    mounts: list[dict[str, str]] = field(default_factory=list)  # of every bundle
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def bundle(self, *env: str, container_id: str = ID) -> Path:
@@ -84,7 +85,7 @@ class Engine:
             (path / "rootfs" / file).touch()
         config: dict[str, Any] = {"ociVersion": "1.0.2", "root": {"path": "rootfs"}}
         config["process"] = {"env": ["PATH=/bin", *env], "args": ["sh"], "cwd": "/"}
-        (path / "config.json").write_text(json.dumps(config | {"mounts": [], "linux": {}}))
+        (path / "config.json").write_text(json.dumps(config | {"mounts": self.mounts, "linux": {}}))
         return path
 
     def create(self, *env: str, container_id: str = ID, who: str = "") -> tuple[str, bytes, subprocess.Popen[bytes]]:

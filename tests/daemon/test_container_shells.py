@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud import cdi, cgroups, containers, peers
+from vgpud import cdi, cgroups, containers, daemon_cdi, peers
 from vgpud import containers_wire as wire
 from vgpud.containers import Containers, Site, slice_name
 from vgpud.core.events import ContainerCreated, ContainerStarted, ForgetContainer, SaveContainer, SaveSlice
@@ -257,6 +257,34 @@ def test_driver_files_of_the_specification_are_covered(tmp_path: Path) -> None:
     assert sources["/usr/lib64/libx.so"] == "/host/libx.so"
     assert edits["env"] == ["A=1"]
     assert str(tmp_path / "libvgpu-ml.so") in sources.values(), "found by no mount of theirs: added where loaders look"
+
+
+def test_a_driver_on_a_hanging_disk_takes_one_thread_and_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, looks = threading.Event(), []
+
+    def hang(_facts: object) -> cdi.Collected:
+        looks.append(1)
+        go_on.wait(60)
+        return collected()
+
+    monkeypatch.setattr(daemon_cdi, "collect", hang)
+    monkeypatch.setattr(daemon_cdi, "COLLECT_S", 0.1)
+
+    async def scenario() -> list[str]:
+        notes: list[str] = []
+        files = daemon_cdi.DeviceFiles(tmp_path, lambda: None, lambda entry: notes.append(entry.kind))  # type: ignore
+        await files.refresh()
+        await files.refresh()
+        assert len(looks) == 1 and "see its disk" in files.why_not()
+        go_on.set()
+        while not (tmp_path / "vgpu.dev-gpu.json").exists():
+            await files.refresh()
+        assert files.why_not() == ""
+        return notes
+
+    assert asyncio.run(scenario()) == ["cdi.failed", "cdi.written"]
 
 
 # ---- a disk that hangs ----

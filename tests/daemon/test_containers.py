@@ -319,6 +319,17 @@ def test_silent_peers_do_not_keep_others_out(made: Engine, site: Node) -> None:
             sock.close()
 
 
+def test_the_bound_by_environment_is_live(made: Engine, site: Node) -> None:
+    assert made.create("VGPU=1")[0] == "config"
+    site.settings["container_gpus_max"] = '"0.5"'
+    site.write_config()
+    assert site.process
+    site.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "config.reloaded" in site.kinds(), "the new configuration")
+    status, body, _runtime = made.create("VGPU=1", container_id=OTHER)
+    assert status == "refused" and b"--annotation dev.vgpu/gpus=1" in body
+
+
 def test_many_at_once(made: Engine, site: Node) -> None:
     """More than may be worked on at once: everybody is answered, and what was granted is exactly what fits."""
     ids = [f"{number:012x}" + "0" * 52 for number in range(70)]
@@ -346,6 +357,13 @@ def test_a_removed_socket_comes_back(made: Engine, site: Node) -> None:
 
 
 # ---- CDI ----
+
+
+@pytest.fixture
+def with_device(made: Engine, site: Node) -> Engine:
+    """Its bundles are those of containers with one of our CDI devices."""
+    made.mounts.append({"source": str(site.runtime / "cdi"), "destination": "/run/vgpu"})
+    return made
 
 
 def cdi(site: Node, name: str = "vgpu.dev-gpu.json") -> dict[str, object]:
@@ -377,39 +395,48 @@ def test_the_sizes_file(made: Engine, site: Node) -> None:
     assert site.nodes.GetNode(pb.GetNodeRequest()).node.cdi_dir == str(site.directory / "cdi")
 
 
-def test_a_container_with_a_size(made: Engine, site: Node, cgroups: list[Path]) -> None:
+def test_a_container_with_a_size(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
     """It comes past vgpu-runtime: the hook is the first that we hear of it."""
-    made.bundle("VGPU=0.25")
-    init = made.process(cgroups[0], "sleep", "600")
-    assert made.hook("started", pid=init.pid) == ("ok", b"")
+    with_device.bundle("VGPU=0.25")
+    init = with_device.process(cgroups[0], "sleep", "600")
+    assert with_device.hook("started", pid=init.pid) == ("ok", b"")
     assert [c.pid for c in site.get(NAME).containers] == [init.pid]
     end(init)
     eventually(lambda: site.names() == [], "the slice's end")
 
 
-def test_refusals_of_the_hook(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    init = made.process(cgroups[0], "sleep", "600")
-    made.bundle("VGPU=2")
-    status, body = made.hook("started", pid=init.pid)
+def test_refusals_of_the_hook(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
+    init = with_device.process(cgroups[0], "sleep", "600")
+    with_device.bundle("VGPU=2")
+    status, body = with_device.hook("started", pid=init.pid)
     assert status == "refused" and b"2 devices" in body
-    made.bundle("VGPU=none")
-    assert b"VGPU=none" in made.hook("started", pid=init.pid)[1]
-    made.bundle(HALF)
-    assert b"no cgroup of its own" in made.hook("started", pid=os.getpid())[1], "the hook's own cgroup"
+    with_device.bundle("VGPU=none")
+    assert b"VGPU=none" in with_device.hook("started", pid=init.pid)[1]
+    with_device.bundle(HALF)
+    assert b"no cgroup of its own" in with_device.hook("started", pid=os.getpid())[1], "the hook's own cgroup"
     assert site.names() == []
 
 
-def test_a_one_time_device(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    made_slice = one_time(site)
-    assert made_slice.cdi_device == "vgpu.dev/gpu=job"
+def test_a_slice_removed_during_the_creation_is_not_made_again(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made.create(HALF)
+    site.slices.DeleteSlice(pb.DeleteSliceRequest(name=NAME, force=True))
+    init = made.process(cgroups[0], "sleep", "600")
+    status, body = made.hook("started", pid=init.pid)
+    assert status == "refused" and b"start it again" in body
+    assert site.names() == []
+
+
+def test_a_one_time_device(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
+    made = one_time(site)
+    assert made.cdi_device == "vgpu.dev/gpu=job"
     (device,) = cdi(site, "vgpu.dev-gpu_job.json")["devices"]  # type: ignore[misc]
     assert device == {"name": "job", "containerEdits": {"env": ["VGPU_SLICE=job"]}}
-    made.bundle("VGPU_SLICE=job")
-    init = made.process(cgroups[0], "sleep", "600")
-    assert made.hook("started", pid=init.pid) == ("ok", b"")
-    made.bundle("VGPU_SLICE=job", container_id=OTHER)
-    second = made.process(cgroups[1], "sleep", "600")
-    status, body = made.hook("started", OTHER, second.pid)
+    with_device.bundle("VGPU_SLICE=job")
+    init = with_device.process(cgroups[0], "sleep", "600")
+    assert with_device.hook("started", pid=init.pid) == ("ok", b"")
+    with_device.bundle("VGPU_SLICE=job", container_id=OTHER)
+    second = with_device.process(cgroups[1], "sleep", "600")
+    status, body = with_device.hook("started", OTHER, second.pid)
     assert status == "refused" and b"is for one container" in body
     end(init)
     eventually(lambda: site.names() == [], "the slice's end")

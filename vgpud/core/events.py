@@ -154,7 +154,7 @@ class ForgetContainer:
 
 @dataclass(frozen=True, slots=True)
 class OpenDevice:
-    """Write the one-time CDI device of this slice."""
+    """Write the one-time CDI device of this slice, again when its devices have changed."""
 
     slice_name: str
 

@@ -182,7 +182,9 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
     state.slices[new.name] = new
     kept = {s.device_uuid for s in shares}
-    back = [OpenSocket(new.name)] if new.name in state.waiting else []
+    back: list[Command] = [OpenSocket(new.name)] if new.name in state.waiting else []
+    if new.cdi_device:
+        back.append(OpenDevice(new.name))  # it may have moved
     state.waiting.discard(new.name)
     return [
         SaveSlice(new),
