@@ -274,7 +274,7 @@ def test_a_driver_on_a_hanging_disk_takes_one_thread_and_is_said_once(
 
     async def scenario() -> list[str]:
         notes: list[str] = []
-        files = daemon_cdi.DeviceFiles(tmp_path, lambda: None, lambda entry: notes.append(entry.kind))  # type: ignore
+        files = daemon_cdi.DeviceFiles(tmp_path, lambda: None, lambda entry: notes.append(entry.kind))
         await files.refresh()
         await files.refresh()
         assert len(looks) == 1 and "see its disk" in files.why_not()
