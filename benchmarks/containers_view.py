@@ -62,21 +62,22 @@ def plot(path: Path, device: str, mixes: Mapping[str, Any], pair: Mapping[str, M
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 4.6), dpi=110, width_ratios=(3, 2))
-    for place, (_mix, found) in enumerate(mixes.items()):
+    for place, found in enumerate(mixes.values()):
+        devices = max(len(shares) for shares in found["containers"].values())
         for offset, kind, colour in ((-0.2, "plain", PLAIN_COLOUR), (0.2, "vgpu", SHIM_COLOUR)):
             bottom = 0.0
             for values in found[kind]["samples_per_second"].values():
-                height = sum(values)
+                height = sum(values) / devices
                 left.bar(place + offset, height, 0.36, bottom, color=colour, edgecolor="white", linewidth=1.2)
                 bottom += height
-        top = max(found["plain"]["sum"], found["vgpu"]["sum"])
+        top = max(found["plain"]["sum"], found["vgpu"]["sum"]) / devices
         left.text(place, top, f"{-found['loss']:+.1%}", ha="center", va="bottom", fontsize=9)
     left.set_xticks(range(len(mixes)), [f"{mix}\ncontainers" if mix.isdigit() else mix for mix in mixes], fontsize=8.5)
-    left.set(ylabel="samples per second, stacked by container")
+    left.set(ylabel="samples per second and device, stacked by container")
     left.bar(0, 0, color=PLAIN_COLOUR, label="runc, no shim")
     left.bar(0, 0, color=SHIM_COLOUR, label="vgpu-runtime, in slices")
-    left.margins(y=0.1)
-    left.legend(fontsize=8.5, frameon=False, loc="upper left")
+    left.margins(y=0.2)
+    left.legend(fontsize=8.5, frameon=False, loc="upper left", ncols=2)
     _plot_pair(right, pair)
     figure.suptitle(f"{device}: what sharing costs CIFAR containers", fontsize=11)
     figure.tight_layout()
