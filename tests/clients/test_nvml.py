@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.conftest import LIB, PROGRAMS, SIM, client_environment, run_python
+from tests.clients.conftest import LIB, PROGRAMS, ROOT, SIM, client_environment, run_python
 from vgpud import elf, fit
 from vgpud.cli.own_system import OwnSystem
 
@@ -45,6 +46,20 @@ def test_shows_devices_and_processes(system: OwnSystem) -> None:
     assert busy["pids"] == [[busy["pid"]], []]
     assert busy["used"][0] >= idle["used"][0] + 64 * MIB and busy["used"][1] == idle["used"][1]
     assert busy["used"] == busy["used_v2"]
+
+
+def test_a_process_with_two_copies_of_the_driver_is_one(system: OwnSystem, tmp_path: Path) -> None:
+    """dlmopen opens it a second time; the tools show one process and the memory of both."""
+    source = ROOT / "tests/containers/programs/way.c"
+    subprocess.run(["gcc", "-o", tmp_path / "way", source, "-ldl"], check=True)
+    command = [tmp_path / "way", "both", "libcuda.so.1", str(256 * MIB), "hold"]
+    with subprocess.Popen(command, env=client_environment(system.sim_dir), stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout and [found["alloc"] for found in json.loads(process.stdout.readline())] == [0, 0, 0]
+            seen = view(system)
+            assert seen["pids"] == [[process.pid], []] and seen["processes_used"] == [[seen["used"][0]], []]
+        finally:
+            process.kill()
 
 
 def test_slice_shows_only_its_own(system: OwnSystem) -> None:

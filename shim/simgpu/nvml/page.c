@@ -59,13 +59,31 @@ static const struct sim_page *map_page(void) {
   return NULL;
 }
 
+/* A process that has opened the driver twice (dlmopen) has two rows; NVML shows a process once. */
+static void merge_rows(struct sim_page_device *state) {
+  for (uint32_t i = 0; i < SIM_PROCESSES_MAX; i++) {
+    struct sim_page_process *first = &state->processes[i];
+    for (uint32_t j = i + 1; first->pid != 0 && j < SIM_PROCESSES_MAX; j++) {
+      struct sim_page_process *other = &state->processes[j];
+      if (other->pid != first->pid) continue;
+      first->contexts += other->contexts;
+      first->used_bytes += other->used_bytes;
+      first->busy_ns += other->busy_ns;
+      other->pid = 0;
+    }
+  }
+}
+
 static nvmlReturn_t read_device(uint32_t index, struct sim_page_device *ret_state) {
   const struct sim_page_device *source = &page->devices[index];
   for (int i = 0; i < READ_TRIES; i++) {
     uint32_t before = VG_LOAD(&source->sequence);
     *ret_state = *source;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    if ((before & 1) == 0 && VG_LOAD(&source->sequence) == before) return NVML_SUCCESS;
+    if ((before & 1) == 0 && VG_LOAD(&source->sequence) == before) {
+      merge_rows(ret_state);
+      return NVML_SUCCESS;
+    }
     vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * VG_NS_PER_US);
   }
   return NVML_ERROR_GPU_IS_LOST; /* killed while it wrote */

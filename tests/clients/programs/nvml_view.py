@@ -66,6 +66,7 @@ def main() -> None:
         "used": [m.used for m in memory],
         "used_v2": [pynvml.nvmlDeviceGetMemoryInfo(h, version=pynvml.nvmlMemory_v2).used for h in handles],
         "pids": [[p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(h)] for h in handles],
+        "processes_used": [[p.usedGpuMemory for p in pynvml.nvmlDeviceGetComputeRunningProcesses(h)] for h in handles],
         "temperatures": [pynvml.nvmlDeviceGetTemperature(h, pynvml.NVML_TEMPERATURE_GPU) for h in handles],
         "beyond": code(pynvml.nvmlDeviceGetHandleByIndex, len(handles)),
         "set_mode": code(pynvml.nvmlDeviceSetComputeMode, handles[0], 0),
