@@ -52,7 +52,7 @@ def test_a_process_with_two_copies_of_the_driver_is_one(system: OwnSystem, tmp_p
     """dlmopen opens it a second time; the tools show one process and the memory of both."""
     source = ROOT / "tests/containers/programs/way.c"
     subprocess.run(["gcc", "-o", tmp_path / "way", source, "-ldl"], check=True)
-    command = [tmp_path / "way", "both", "libcuda.so.1", str(256 * MIB), "hold"]
+    command = [str(tmp_path / "way"), "both", "libcuda.so.1", str(256 * MIB), "hold"]
     with subprocess.Popen(command, env=client_environment(system.sim_dir), stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout and [found["alloc"] for found in json.loads(process.stdout.readline())] == [0, 0, 0]
