@@ -19,8 +19,11 @@
 #include "prim.h"
 #include "visible.h"
 
-#define DEFAULT_SOCKET "/run/vgpu/attach.sock"
+#define CONTAINER_DIR "/run/vgpu"
+#define DEFAULT_SOCKET CONTAINER_DIR "/attach.sock"
 #define ATTACH_DEADLINE_NS (5 * VG_NS_PER_S)
+#define RESTART_NS (3 * VG_NS_PER_S)   /* a daemon that is restarted is back by then */
+#define REBIND_NS (500 * VG_NS_PER_MS) /* how long its socket may be missing meanwhile */
 #define CONNECT_RETRY_NS (10 * VG_NS_PER_MS)
 
 struct vg_session vg_session;
@@ -37,13 +40,14 @@ bool vg_link_wanted(void) {
 
 static void configure(void) {
   const char *path = secure_getenv("VGPU_SOCKET");
-  if (!path || !*path) path = access(DEFAULT_SOCKET, F_OK) == 0 ? DEFAULT_SOCKET : NULL;
+  vg_link.contained = (!path || !*path) && access(CONTAINER_DIR, F_OK) == 0;
+  if (vg_link.contained) path = DEFAULT_SOCKET;
   const char *mode = secure_getenv("VGPU_MODE");
   vg_session.mode = VG_MODE_COAST;
   if (mode && !strcmp(mode, "open")) vg_session.mode = VG_MODE_OPEN;
   if (mode && !strcmp(mode, "closed")) vg_session.mode = VG_MODE_CLOSED;
-  vg_link.configured = path != NULL;
-  if (path) strncpy(vg_link.path, path, sizeof vg_link.path - 1);
+  vg_link.configured = path && *path;
+  if (vg_link.configured) strncpy(vg_link.path, path, sizeof vg_link.path - 1);
 }
 
 static void forked_child(void) {
@@ -247,13 +251,34 @@ static bool final(int error) {
   return error == -EACCES || error == -EPROTONOSUPPORT || error == -ENOSPC || error == -ENOMEM;
 }
 
+/* In a container a restart of the daemon is waited for: nothing else would hold the program to its slice. */
+static uint64_t patience_ns(int error) {
+  if (!vg_link.contained) return 0;
+  if (error == -ENOENT) return REBIND_NS;
+  return error == -ECONNREFUSED || error == -ECONNRESET || error == -EPIPE ? RESTART_NS : 0;
+}
+
+static int attach_patiently(void) {
+  uint64_t begin_ns = vg_prim_now_ns();
+  for (;;) {
+    int result = attach_first();
+    uint64_t now_ns = vg_prim_now_ns();
+    if (result == 0 || now_ns >= begin_ns + patience_ns(result)) return result;
+    vg_prim_sleep_until_ns(now_ns + CONNECT_RETRY_NS);
+  }
+}
+
 int vg_link_attach(void) {
   if (vg_link.pid && vg_link.pid != getpid()) forked_child(); /* a child made without fork()'s handlers */
   if (vg_session.ledger) return 0;
   vg_link.pid = getpid();
   configure();
   if (!vg_link.configured) return 0;
-  int result = attach_first();
+  int result = attach_patiently();
+  if (result == -ENOENT && vg_link.contained) { /* a daemon that is away leaves its sockets where they are */
+    strcpy(refusal_text, "the slice of this container was removed: start the container again");
+    result = -EACCES;
+  }
   if (result == 0 || final(result)) return result;
   if (vg_session.mode == VG_MODE_CLOSED) {
     VG_LOG_ONCE("no daemon at %s (%s) and the mode is closed", vg_link.path, strerror(-result));

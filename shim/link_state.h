@@ -13,6 +13,7 @@ struct vg_link {
   pthread_mutex_t lock;     /* one attach at a time */
   pid_t pid;                /* the process this belongs to; another one: we are its forked child */
   bool configured;          /* path is set */
+  bool contained;           /* by the folder that containers with a slice have, not by the environment */
   char path[108];           /* of the attach socket: sun_path's size */
   int socket_fd;            /* -1: none */
   uint64_t socket_identity; /* vg_wire_identity() of it */

@@ -5,12 +5,26 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import time
 from pathlib import Path
 
 from benchmarks import engine
 from vgpud.cli.own_system import OwnSystem, wait_for
 
-from .helpers import HALF, Engine, at, own_name, shares, slices, until, until_attached, until_free
+from .helpers import (
+    HALF,
+    Engine,
+    at,
+    half_a_gpu_is_seen,
+    own_name,
+    shares,
+    slices,
+    until,
+    until_attached,
+    until_free,
+    view,
+)
 
 
 def busy(made: Engine, system: OwnSystem, programs: Path, *options: str) -> tuple[str, int]:
@@ -186,3 +200,29 @@ def test_containers_that_end_while_vgpud_is_away_are_released(
     docker.remove(container)
     system.start_daemon()
     until_free(system)
+
+
+def test_a_program_that_starts_while_vgpud_restarts_waits_for_it(
+    docker: engine.Docker, system: OwnSystem, programs: Path
+) -> None:
+    container = docker.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    assert system.daemon
+    system.daemon.kill()
+    command = [engine.find("docker") or "docker", "exec", container, "/programs/view"]
+    with subprocess.Popen(command, env=docker.env, stdout=subprocess.PIPE, text=True) as run:
+        time.sleep(0.3)  # so that it asks a daemon that is away
+        system.start_daemon()
+        out, _ = run.communicate(timeout=60)
+    half_a_gpu_is_seen(view(subprocess.CompletedProcess(command, run.returncode, out)))
+
+
+def test_a_removed_slice_lets_no_program_start(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
+    """Else the container would have the whole device."""
+    container = docker.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    system.vgpu("slice", "rm", "--force", own_name(container))
+    done = docker.cli("exec", container, "/programs/view", check=False)
+    assert done.returncode == 1
+    text = "the slice of this container was removed: start the container again"
+    assert f"vgpu: CUDA cannot start: the daemon refused this process: {text}" in done.stderr, done.stderr
+    docker.cli("restart", "-t", "0", container)
+    half_a_gpu_is_seen(view(docker.cli("exec", container, "/programs/view")))
