@@ -95,10 +95,7 @@ def release_ms(own: OwnSystem, docker: engine.Docker, way: str, tenant: Path) ->
 def readopt_ms(own: OwnSystem, docker: engine.Docker, count: int, tenant: Path) -> tuple[float, bool]:
     """SIGKILL to vgpud under `count` containers: (ms from the new one's start until all are back, none stopped)."""
     options = ["-e", f"VGPU={1 / count:.2f}", "-e", "VGPU_MEM=1g", "-v", f"{tenant}:/tenant:ro"]
-    made = {
-        docker.start_container(*options, engine.BASE, "/tenant", *TENANT)
-        for _ in range(count)
-    }
+    made = {docker.start_container(*options, engine.BASE, "/tenant", *TENANT) for _ in range(count)}
 
     def all_back() -> bool:
         try:
