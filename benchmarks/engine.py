@@ -76,6 +76,7 @@ class Docker:
         self.runtimes = dict(runtimes)
         self.config = dict(config or {})
         self.daemon: Part | None = None
+        self.program = find("dockerd") or "dockerd"  # a wrapper, where dockerd is to find another world
         self.host = f"unix://{folder / 's'}"
         self.env = {**os.environ, "DOCKER_CONFIG": str(folder / "cli"), "DOCKER_HOST": self.host}
         self.env["PATH"] = f"{self.env.get('PATH', os.defpath)}:{SBIN}"
@@ -100,7 +101,7 @@ class Docker:
     def start(self) -> None:
         """Starts dockerd and waits until it answers. Also used to start it again. Raises PartError."""
         self.write_config()
-        command = [find("dockerd") or "dockerd", "--iptables=false", "--bridge=none", "-H", self.host]
+        command = [self.program, "--iptables=false", "--bridge=none", "-H", self.host]
         places = {"--data-root": "data", "--exec-root": "exec", "-p": "pid", "--config-file": "daemon.json"}
         for option, name in places.items():
             command += [option, str(self.folder / name)]

@@ -48,6 +48,7 @@ def engines_dir() -> Iterator[Path]:
     """Where engines and system live; the name is short, since sockets lie below."""
     need()
     path = Path(tempfile.mkdtemp(prefix="vge-"))
+    path.chmod(0o711)  # containers whose root is another user outside look for their files in here
     yield path
     shutil.rmtree(path, ignore_errors=True)
 

@@ -157,6 +157,33 @@ def test_containers_of_other_shapes_on_podman(podman: engine.Podman, programs: P
     half_a_gpu_is_seen(view(podman.run(*HALF, *options, *at(programs), engine.BASE, "/programs/view")))
 
 
+#: started in dockerd's place: with a range of subordinate ids, as /etc/subuid of a configured machine has it
+REMAPPED = """#!/bin/sh
+exec unshare -m --propagation slave sh -c '
+  mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"' {ids} {dockerd} "$@"
+"""
+
+
+def test_a_dockerd_whose_containers_have_user_namespaces(
+    engines_dir: Path, system: OwnSystem, image_tar: Path, front: Path, programs: Path
+) -> None:
+    """Root in the container is uid 100000 outside: the cgroup says whose it is."""
+    folder = engines_dir / "remapped"
+    folder.mkdir()
+    ids, wrapper = folder / "ids", folder / "dockerd"
+    ids.write_text("daemon:100000:65536\n")
+    remapped = engine.Docker(folder / "d", {"vgpu": front}, {"userns-remap": "daemon"})
+    wrapper.write_text(REMAPPED.format(ids=ids, dockerd=remapped.program))
+    wrapper.chmod(0o755)
+    remapped.program = str(wrapper)
+    with remapped:
+        remapped.import_base(image_tar)
+        for user in ("0", "1000"):
+            options = (*HALF, "--user", user, *at(programs))
+            assert "100000" in remapped.run(*options, engine.BASE, "cat", "/proc/self/uid_map").stdout
+            half_a_gpu_is_seen(view(remapped.run(*options, engine.BASE, "/programs/view")))
+
+
 def test_an_image_without_a_shell(docker: engine.Docker, programs: Path) -> None:
     """Nothing but the program and what it is linked to."""
     needed = "libc.so.6 libdl.so.2 libpthread.so.0"
