@@ -33,6 +33,8 @@ SHARED = (*LIBRARIES, "../_shim.abi3.so")
 #: of 2012 (CentOS 7): a preloaded library with a version that a container's glibc lacks kills every process in it
 GLIBC_MAX = (2, 17)
 DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
+#: what works on the repository, and what was measured with it
+NOT_IN_SDIST = (".ci/", ".git", ".pre-commit", "benchmarks/results/")
 #: besides the driver's own names
 EXPORTED_EXTRA = {
     "libvgpu-ml.so": {"vg_shim_marker"},
@@ -73,7 +75,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(sys.executable, "-c", sdist, cwd=work / "tree")
     (archive,) = work.glob("*.tar.gz")
     with tarfile.open(archive) as tar:
-        assert not [n for n in tar.getnames() if n.endswith((".so", ".so.1", ".pyc"))]
+        inside = {name.partition("/")[2] for name in tar.getnames()}
+    assert not [name for name in inside if name.endswith((".so", ".so.1", ".pyc"))]
+    missing = {name for name in listed if (ROOT / name).is_file() and not name.startswith(NOT_IN_SDIST)} - inside
+    assert not missing, f"MANIFEST.in forgets {sorted(missing)}"
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", work / "out", archive)
     (built,) = (work / "out").glob("*.whl")
     return built
