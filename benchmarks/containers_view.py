@@ -51,7 +51,7 @@ def table(device: str, mixes: Mapping[str, Any], pair: Mapping[str, Any]) -> Non
         for index, (name, values) in enumerate(found["samples_per_second"].items()):
             shares = found["shares"].get(name, [])
             made.add_row("" if index else phase, name, "", "", f"{sum(values):,.0f}", _shares(shares), "", "", "", "")
-    Console(width=110).print(made, highlight=False)
+    Console(width=130).print(made, highlight=False)
 
 
 def plot(path: Path, device: str, mixes: Mapping[str, Any], pair: Mapping[str, Mapping[str, Any]]) -> None:
