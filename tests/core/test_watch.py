@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vgpud.core.model import Container, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Seen
-from vgpud.core.watch import EXCESS_PATIENCE, PATIENCE, SLACK_BYTES, Running, Strangers, Watch
+from vgpud.core.watch import EXCESS_PATIENCE, PATIENCE, RETURN_PATIENCE, SLACK_BYTES, Running, Strangers, Watch
 
 GIB = 1 << 30
 
@@ -16,13 +16,20 @@ def node() -> State:
     return State(slices={"a": made}, processes=processes, containers={inside.container_id: inside})
 
 
+def awake() -> Watch:
+    """A watch that has looked before, when nobody was there."""
+    watch = Watch()
+    watch.look(node(), {"GPU-0": {}}, {})
+    return watch
+
+
 def kinds(watch: Watch, running: Running, times: int) -> list[str]:
     return [entry.kind for _ in range(times) for entry in watch.look(node(), running, {})]
 
 
 def stranger(cgroups: tuple[str, ...]) -> tuple[str, str]:
     """(slice, message) of what is said about a stranger with these cgroup paths."""
-    watch, seen = Watch(), {200: Seen("thief", cgroups)}
+    watch, seen = awake(), {200: Seen("thief", cgroups)}
     found = [entry for _ in range(PATIENCE) for entry in watch.look(node(), {"GPU-0": {200: GIB}}, seen)]
     (entry,) = found
     return entry.slice_name, entry.message
@@ -33,15 +40,24 @@ def test_our_programs_are_no_strangers() -> None:
 
 
 def test_a_stranger_is_reported_once() -> None:
-    watch = Watch()
+    watch = awake()
     assert kinds(watch, {"GPU-0": {100: 0, 200: GIB}}, PATIENCE - 1) == []
     assert kinds(watch, {"GPU-0": {100: 0, 200: GIB}}, 10) == ["device.stranger"]
     assert kinds(watch, {"GPU-0": {100: 0}}, 1) == []
     assert kinds(watch, {"GPU-0": {200: 0}}, 10) == ["device.stranger"]
 
 
-def test_one_that_only_passes_by_is_not_reported() -> None:
+def test_one_that_was_there_before_the_daemon_may_come_back() -> None:
+    """After a restart tenants are listed and not attached yet; who does not come back is reported all the same."""
     watch = Watch()
+    assert kinds(watch, {"GPU-0": {200: GIB}}, RETURN_PATIENCE - 1) == []
+    assert kinds(watch, {"GPU-0": {200: GIB}}, 10) == ["device.stranger"]
+    assert kinds(watch, {"GPU-0": {}}, 1) == []
+    assert kinds(watch, {"GPU-0": {200: GIB}}, PATIENCE) == ["device.stranger"], "another life of that pid"
+
+
+def test_one_that_only_passes_by_is_not_reported() -> None:
+    watch = awake()
     for _ in range(10):
         assert kinds(watch, {"GPU-0": {200: 0}}, PATIENCE - 1) == []
         assert kinds(watch, {"GPU-0": {}}, 1) == []
@@ -63,7 +79,7 @@ def test_a_container_that_is_none_of_ours_is_named_by_its_cgroup() -> None:
 
 def test_one_that_ends_while_it_is_looked_up() -> None:
     nobody: Strangers = {}
-    watch = Watch()
+    watch = awake()
     found = [entry for _ in range(PATIENCE) for entry in watch.look(node(), {"GPU-0": {200: GIB}}, nobody)]
     assert [entry.kind for entry in found] == ["device.stranger"]
 

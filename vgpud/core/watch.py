@@ -16,6 +16,8 @@ from vgpud.core.units import format_bytes
 
 #: readings in a row (one every READ_S) that must show a stranger: a program that is just ending is none
 PATIENCE = 2
+#: the same for one that was there before us: after a restart of the daemon its programs need a moment to come back
+RETURN_PATIENCE = 4
 #: the same for a slice that uses too much: the driver's figures come late, and programs come and go
 EXCESS_PATIENCE = 6
 #: per process; the driver's figure also holds what an estimate of a context's cost may miss
@@ -33,6 +35,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._strangers: dict[tuple[str, int], int] = {}
+        self._were_there: set[tuple[str, int]] | None = None  # since the first reading; None before it
         self._over: dict[tuple[str, str], int] = {}
 
     def look(self, state: State, running: Running, seen: Strangers) -> list[Log]:
@@ -43,10 +46,11 @@ class Watch:
         ours = {p.pid for p in state.processes.values()}
         found = {(uuid, pid) for uuid, users in running.items() for pid in users if pid not in ours}
         self._strangers = {key: self._strangers.get(key, 0) + 1 for key in found}
+        were_there = self._were_there = found if self._were_there is None else self._were_there & found
         return [
             self._stranger(state, uuid, pid, running[uuid][pid], seen.get(pid, _NOBODY))
             for (uuid, pid), count in sorted(self._strangers.items())
-            if count == PATIENCE
+            if count == (RETURN_PATIENCE if (uuid, pid) in were_there else PATIENCE)
         ]
 
     @staticmethod
