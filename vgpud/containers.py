@@ -1,8 +1,9 @@
 """Shell of the runtime socket: containers that engines create, start and end, told by vgpu-runtime and its hooks.
 
-Who may ask is decided by the socket's mode and group; who asks comes from the kernel. Bundles are read and edited in
-threads of their own with a deadline, through the asker's root, so that neither a slow disk nor another mount namespace
-stops the loop. That a container has ended is seen by its first process's pidfd and its cgroup, with or without a hook.
+Who asks comes from the kernel. Only root and the daemon's own user are served: whoever asks names files that are read
+with the daemon's rights, in a world that another user could have made up. Bundles are read and edited in threads of
+their own with a deadline, through the asker's root, so that neither a slow disk nor another mount namespace stops the
+loop. That a container has ended is seen by its first process's pidfd and its cgroup, with or without a hook.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import json
 import logging
 import os
+import posixpath
 import shutil
 import socket
 import time
@@ -33,6 +35,7 @@ from vgpud.errors import VgpudError
 from vgpud.libtree import library_tree
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
 from vgpud.oci.request import Request, RequestError, parse_request
+from vgpud.oci.rootfs import Root
 from vgpud.paths import shared_attach_dir
 
 T = TypeVar("T")
@@ -46,8 +49,6 @@ WORK_S = 20.0
 WORKERS = 8
 #: requests worked on at once; the rest waits in the socket's backlog
 REQUESTS_MAX = 64
-#: of them by other users than root
-STRANGERS_MAX = 16
 BACKLOG = 1024
 NVIDIA_ALONE = (
     "the container asks for NVIDIA devices but for no share of them: set VGPU=1 (or less), or use another runtime"
@@ -124,7 +125,6 @@ class Containers:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
         self._busy = asyncio.Semaphore(REQUESTS_MAX)
-        self._strangers = 0
         self._path = self._private = Path()
         self._rights = (0o660, -1)
 
@@ -219,16 +219,19 @@ class Containers:
     async def _serve(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         _pid, uid = peers.credentials(sock)
-        stranger = uid not in (0, os.geteuid())
-        if stranger and self._strangers >= STRANGERS_MAX:
-            sock.close()
-            return
-        self._strangers += stranger
-        try:
-            with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
+        with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
+            if uid in (0, os.geteuid()):
                 await self._converse(sock, uid)
-        finally:
-            self._strangers -= stranger
+            else:
+                await self._turn_away(sock, uid)
+
+    async def _turn_away(self, sock: socket.socket, uid: int) -> None:
+        """Answers a user that is not served; nothing that they send is looked at."""
+        served = f"uid {os.geteuid()} and root" if os.geteuid() else "root"
+        text = f"this vgpud serves the engines of {served}, not those of uid {uid}: start a vgpud as that user,"
+        text += " and run `vgpu setup podman` as that user again"
+        self._backend.container_note("container.refused", "", text)
+        await asyncio.wait_for(self._loop.sock_sendall(sock, wire.refusal(text)), REQUEST_S)
 
     async def _converse(self, sock: socket.socket, uid: int) -> None:
         header: Header | None = None
@@ -293,6 +296,8 @@ class Containers:
             raise Refusal(f"{what}: {error}") from error
 
     async def _create(self, peer: Peer, header: Header, body: bytes) -> bytes:
+        if self._watch.runs(header.container_id):
+            raise Refusal(f"container {header.container_id[:80]!r} runs already: end it first, or choose another id")
         site = self._backend.site()
         asked, nvidia = await self._work("reading config.json", _read_request, body, site.gpus_milli_max)
         if asked is None and nvidia:
@@ -357,12 +362,14 @@ class Containers:
         if not cgroup:
             text = "the container has no cgroup of its own, by which its programs are known: do not switch cgroups off,"
             raise Refusal(f"{text} or use the runtime vgpu instead of the CDI device")
-        path = peer.root_path / state.bundle.lstrip("/") / "config.json"
+        path = posixpath.join(state.bundle, "config.json")
         site = self._backend.site()
 
         def read() -> tuple[Request | None, bool]:
-            with path.open("rb") as file:
-                raw = file.read(wire.BODY_BYTES_MAX)
+            with Root.at(peer.root_path) as root:
+                raw = root.read(path, wire.BODY_BYTES_MAX)
+            if raw is None:
+                raise Refusal(f"{path} is not there, or no regular file: the engine gave its hook another bundle")
             return _read_request(raw, site.gpus_milli_max)[0], _has_mount(raw, str(shared_attach_dir(site.runtime)))
 
         asked, by_device = await self._work("reading config.json", read)
@@ -411,11 +418,15 @@ def _peer(sock: socket.socket, uid: int) -> Any:
         try:
             held.append(peers.peer_pidfd(sock, pid))
             held.append(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            foreign = not peers.shares_pids(pid)
         except OSError as error:
             text = f"vgpud cannot look at vgpu-runtime (pid {pid}: {error.strerror}):"
             raise Refusal(f"{text} run vgpud as root in the host's pid namespace") from error
         if peers.has_ended(held[0]):
             raise Refusal("vgpu-runtime ended while it asked")
+        if foreign:  # the pids that it names would be other processes here
+            text = "the engine has a pid namespace of its own, so vgpud cannot know its containers:"
+            raise Refusal(f"{text} run the engine with the host's pids (docker run --pid=host)")
         yield Peer(pid, uid, *held)
     finally:
         for fd in held:

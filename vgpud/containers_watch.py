@@ -43,6 +43,13 @@ class ContainerWatch:
         """Whether this is still the life of its id that is watched: none that ended, or began anew."""
         return self._watched.get(watched.container.container_id) is watched
 
+    def runs(self, container_id: str) -> bool:
+        """Whether the first process of a container with this id lives."""
+        watched = self._watched.get(container_id)
+        if watched is None or not watched.container.started or watched.pidfd < 0:
+            return False
+        return not peers.has_ended(watched.pidfd)  # its end may not have been noticed yet
+
     def adopt(self, containers: Iterable[Container]) -> None:
         """Takes over what a former daemon knew: who lives is watched again, who has ended meanwhile is released."""
         for container in containers:

@@ -69,6 +69,11 @@ def program(pid: int, proc: Path = Path("/proc")) -> str:
     return "".join(c if c.isprintable() else "?" for c in name)
 
 
+def shares_pids(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether pids mean the same to this process and to us. Raises OSError when it cannot be looked at."""
+    return os.readlink(proc / str(pid) / "ns/pid") == os.readlink(proc / "self/ns/pid")
+
+
 def open_process(pid: int, started: int) -> int:
     """A pidfd of the process with this pid and start time, -1 when it has ended (its pid may be another's by now)."""
     try:

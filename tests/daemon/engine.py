@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,8 +173,9 @@ def main() -> None:
         client.become(os.environ["AS"])
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.connect(sys.argv[1])
-        sock.sendall(request)
-        sock.shutdown(socket.SHUT_WR)
+        with suppress(BrokenPipeError):  # it has refused without reading; its answer is there all the same
+            sock.sendall(request)
+            sock.shutdown(socket.SHUT_WR)
         reply = _receive(sock)
     sys.stdout.buffer.write(b"%d\n%s" % (len(reply), reply))
     sys.stdout.flush()

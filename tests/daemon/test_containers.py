@@ -17,6 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from vgpud import containers
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client, engine
@@ -186,16 +187,28 @@ def test_the_shared_socket_finds_the_slice(made: Engine, site: Node, cgroups: li
 
 
 def test_restart_of_a_container(made: Engine, site: Node, cgroups: list[Path]) -> None:
-    """The id is the same; the old one's end, noticed late, does not touch the new one."""
+    """The id is the same; what is left of the old life does not touch the new one."""
     old = made.started(cgroups[0], "VGPU=1")
+    straggler = made.process(cgroups[0], "sleep", "600")
     first = site.get(NAME).uid
-    new = made.started(cgroups[1], "VGPU=1")
     end(old)
+    new = made.started(cgroups[1], "VGPU=1")
+    end(straggler)
     assert site.get(NAME).uid != first
     with pytest.raises(AssertionError, match="did not come"):
         _soon(lambda: site.names() == [])
     end(new)
     eventually(lambda: site.names() == [], "the slice's end")
+
+
+def test_a_container_that_runs_keeps_its_id(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    """`runc run` with the id of another bundle's container: the low-level runtime would refuse it after us."""
+    init = made.started(cgroups[0], HALF)
+    before = site.get(NAME).uid
+    status, body, _runtime = made.create("VGPU=1")
+    assert status == "refused" and b"runs already" in body
+    assert site.get(NAME).uid == before and site.get(NAME).spec.gpus_milli == 500
+    assert init.poll() is None
 
 
 def test_names_and_joining(made: Engine, site: Node, cgroups: list[Path]) -> None:
@@ -206,13 +219,13 @@ def test_names_and_joining(made: Engine, site: Node, cgroups: list[Path]) -> Non
     assert [c.id for c in site.get("train").containers] == [ID, OTHER]
 
 
-def test_who_may_join_is_the_engines_user(made: Engine, site: Node) -> None:
-    site.create("roots", 100, owner_uid=0)
-    site.create("theirs", 100, owner_uid=12345)
+def test_a_user_of_the_sockets_group_is_told_to_have_a_daemon(made: Engine, site: Node) -> None:
+    """What they name would be read with root's rights, in a world of mounts that they may have made themselves."""
     who = f"12345:{os.getgid()}"
-    status, body, _runtime = made.create("VGPU_SLICE=roots", who=who)
-    assert status == "refused" and b"belongs to uid 0" in body
-    assert made.create("VGPU_SLICE=theirs", who=who)[0] == "config"
+    status, body, _runtime = made.create(HALF, who=who)
+    assert status == "refused" and b"not those of uid 12345: start a vgpud as that user" in body
+    assert site.names() == []
+    assert any("uid 12345" in text for text in events(site, "container.refused"))
 
 
 def test_who_may_not_use_the_socket(made: Engine) -> None:
@@ -414,6 +427,33 @@ def test_refusals_of_the_hook(with_device: Engine, site: Node, cgroups: list[Pat
     assert b"VGPU=none" in with_device.hook("started", pid=init.pid)[1]
     with_device.bundle(HALF)
     assert b"no cgroup of its own" in with_device.hook("started", pid=os.getpid())[1], "the hook's own cgroup"
+    assert site.names() == []
+
+
+def test_a_bundle_of_a_hook_is_not_waited_for(with_device: Engine, site: Node, cgroups: list[Path]) -> None:
+    """Neither a pipe nor a link in the place of config.json holds a worker or leads elsewhere."""
+    init = with_device.process(cgroups[0], "sleep", "600")
+    config = with_device.bundle(HALF) / "config.json"
+    config.unlink()
+    os.mkfifo(config)
+    for _ in range(2 * containers.WORKERS):
+        status, body = with_device.hook("started", pid=init.pid)
+        assert status == "refused" and b"no regular file" in body, body
+    assert with_device.create(HALF, container_id=OTHER)[0] == "config"
+
+
+def test_an_engine_with_other_pids_is_refused(made: Engine, site: Node) -> None:
+    """In a pid namespace of its own it would name processes of ours as its containers'."""
+    path = made.bundle(HALF)
+    request = engine.message("create", (path / "config.json").read_bytes(), bundle=path)
+    command = ["unshare", "--pid", "--fork", sys.executable, engine.__file__, made.socket]
+    apart = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    made.running.append(apart)
+    assert apart.stdin and apart.stdout
+    apart.stdin.write(request)
+    apart.stdin.close()
+    status, body = engine.parse(apart.stdout.read(int(apart.stdout.readline())))
+    assert status == "refused" and b"pid namespace of its own" in body
     assert site.names() == []
 
 
