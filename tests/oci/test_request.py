@@ -107,6 +107,14 @@ def test_variables_of_the_tools_ask_for_nothing(name: str) -> None:
     assert ask(f"{name}=x", "VGPU=1") == Request(Spec(1000))
 
 
+@pytest.mark.parametrize("service", ["VGPU", "VGPU_METRICS"])
+def test_links_to_services_of_kubernetes_ask_for_nothing(service: str) -> None:
+    ends = ["SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_80_TCP", "PORT_80_TCP_ADDR"]
+    links = [f"{service}_{end}=10.0.0.1" for end in ends]
+    assert ask(*links) is None
+    assert ask("VGPU=0.5", *links) == Request(Spec(500))
+
+
 def test_other_peoples_annotations_and_variables() -> None:
     assert parse_request(["VGPUS=1", "XVGPU=1", "NOVALUE"], {"dev.vgpux/a": "1", "cdi.k8s.io/x": "y"}, CAP) is None
 

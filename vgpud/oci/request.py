@@ -8,6 +8,7 @@ says with `-e NAME=`; `VGPU=none` takes all of it away.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ TOOLS = {
     "VGPU_SIM_KERNELS",
     "VGPU_SOCKET",
 }
+#: what Kubernetes tells every pod of a namespace with a service `vgpu` or `vgpu-...` (service environment variables)
+_SERVICE_LINK = re.compile(r"VGPU_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 NONE = "none"
 _VALUE_CHARACTERS_MAX = 60
 
@@ -96,7 +99,8 @@ def parse_request(env: Sequence[str], annotations: Mapping[str, str], gpus_milli
 
 def _variables(env: Sequence[str]) -> dict[str, str]:
     pairs = (entry.partition("=") for entry in env)
-    return {name: value for name, _, value in pairs if name == "VGPU" or name.startswith("VGPU_")}
+    ours = {name: value for name, _, value in pairs if name == "VGPU" or name.startswith("VGPU_")}
+    return {name: value for name, value in ours.items() if not _SERVICE_LINK.fullmatch(name)}
 
 
 def _values(variables: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, _Value]:
