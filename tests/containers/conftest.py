@@ -140,7 +140,7 @@ def containerd(containerd_engine: engine.Containerd, system: OwnSystem) -> engin
 
 @pytest.fixture(scope="session")
 def podman_engine(engines_dir: Path, image_tar: Path, front: Path) -> Iterator[engine.Podman]:
-    need("podman", "conmon")
+    need("podman")
     made = engine.Podman(engines_dir / "podman", {"vgpu": front}, engines_dir / "cdi")
     try:
         made.import_base(image_tar)
