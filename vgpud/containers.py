@@ -186,7 +186,8 @@ class Containers:
         """Removes the files of containers that ended while no daemon ran."""
         site = self._backend.site()
         kept = {scratch_of(site, container).name for container in self._watch.containers}
-        await asyncio.to_thread(_remove_others, site.scratch, kept)
+        # listed here, before the first request is served: a thread might list what a new container has just made
+        await asyncio.to_thread(_remove, _others(site.scratch, kept))
 
     # ---- containers that live ----
 
@@ -433,8 +434,13 @@ def _peer(sock: socket.socket, uid: int) -> Any:
             os.close(fd)
 
 
-def _remove_others(directory: Path, kept: set[str]) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        for entry in directory.iterdir():
-            if entry.name not in kept:
-                shutil.rmtree(entry, ignore_errors=True)
+def _others(directory: Path, kept: set[str]) -> list[Path]:
+    try:
+        return [entry for entry in directory.iterdir() if entry.name not in kept]
+    except FileNotFoundError:
+        return []
+
+
+def _remove(directories: Iterable[Path]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)

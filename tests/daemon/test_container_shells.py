@@ -377,6 +377,34 @@ def test_whatever_fails_is_answered_and_leaves_nothing(
     asyncio.run(scenario())
 
 
+def test_files_of_former_containers_go_and_those_of_new_ones_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first container may come while what is left of former ones is still being removed."""
+    scratch = tmp_path / "containers"
+    for name in ("former", "lives"):
+        (scratch / name).mkdir(parents=True)
+    monkeypatch.setattr(containers, "scratch_of", lambda _site, container: scratch / container.container_id)
+    in_thread = asyncio.to_thread
+
+    async def late(work: Any, *arguments: Any) -> Any:
+        (scratch / "new").mkdir()
+        return await in_thread(work, *arguments)
+
+    async def scenario() -> None:
+        made = Containers(Desk(tmp_path))
+        me = os.getpid()
+        made.adopt([replace(KNOWN, container_id="lives", pid=me, pid_start=peers.start_time(me), cgroup="")])
+        monkeypatch.setattr(asyncio, "to_thread", late)
+        made.start(tmp_path / "runtime.sock", tmp_path / "private.sock", 0o660, -1)
+        while (scratch / "former").exists():
+            await asyncio.sleep(0.01)
+        assert sorted(path.name for path in scratch.iterdir()) == ["lives", "new"]
+        await made.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
     tmp_path: Path, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
