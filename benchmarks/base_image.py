@@ -48,14 +48,28 @@ def cache_folder() -> Path:
 def base_tar(suite: str = SUITE, mirror: str = "", include: Sequence[str] = ()) -> Path:
     """The root file system of a minimal Debian as a tar, from the cache or made now (half a minute, as root).
 
-    mirror: where packages come from; "": $DEBIAN_MIRROR, else debootstrap's own choice. include: packages to add.
+    mirror: where packages come from; "": usual_mirror(). include: packages to add.
     Raises ImageError.
     """
     path = cache_folder() / "-".join([suite, *include, platform.machine(), f"{RECIPE}.tar"])
     with _locked(path.with_suffix(".lock")):  # two test runs at once make it once
         if not path.exists():
-            _make(path, suite, mirror or os.environ.get("DEBIAN_MIRROR", ""), include)
+            _make(path, suite, mirror or usual_mirror(), include)
     return path
+
+
+def usual_mirror() -> str:
+    """$DEBIAN_MIRROR, else where this machine's own packages come from; "" (not Debian): debootstrap's own choice.
+
+    A machine that has a mirror of its own often reaches no other.
+    """
+    named = os.environ.get("DEBIAN_MIRROR", "")
+    if named or shutil.which("apt-get") is None:
+        return named
+    wanted = ["Created-By: Packages", "Origin: Debian", "Label: Debian"]
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *wanted]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return next(iter(done.stdout.split()), "")
 
 
 @contextlib.contextmanager
