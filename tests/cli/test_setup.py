@@ -397,6 +397,16 @@ def test_low_level_runtimes_that_cannot_be(setup: Any, host: Path, runtime: str,
     assert f"--runtime {runtime}: " in result.stderr
 
 
+@pytest.mark.parametrize("runtime", ["runc", "/opt/runc"])
+def test_a_low_level_runtime_that_is_not_there_is_told(setup: Any, host: Path, runtime: str) -> None:
+    told = f"--runtime {runtime}: not there"
+    assert told in setup("docker", "--runtime", runtime).stderr
+    place = host / ("opt/runc" if "/" in runtime else "usr/local/bin/runc")
+    place.parent.mkdir(parents=True)
+    place.touch(0o755)
+    assert told not in setup("docker", "--runtime", runtime).stderr
+
+
 def test_elsewhere(setup: Any, host: Path) -> None:
     setup("docker", "--prefix", "/opt/vgpu")
     front = json.loads((host / "etc/docker/daemon.json").read_text())["runtimes"]["vgpu"]["path"]

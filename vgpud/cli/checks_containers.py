@@ -15,12 +15,9 @@ from vgpud import config as configuration
 from vgpud import paths
 from vgpud.cli.checks_engines import engines_here, find_program
 from vgpud.cli.findings import Finding, Look
-from vgpud.setup.install import CONF, CURRENT, LIBRARIES, RUNTIME, read_conf
+from vgpud.setup.install import CONF, CURRENT, LIBRARIES, LOW_LEVEL, LOW_LEVEL_DIRS, RUNTIME, find_low_level, read_conf
 from vgpud.setup.site import Site, read_text
 
-#: where vgpu-runtime looks for a low-level runtime that is given by name (shim/runtime/lowlevel.c)
-_LOW_LEVEL_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-_LOW_LEVEL = ("runc", "crun")
 _ANSWER_S = 2.0
 _CDI_MEND = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 _SELINUX = Path("/sys/fs/selinux/enforce")
@@ -102,11 +99,9 @@ def _low_level(site: Site, named: str) -> Iterator[Finding]:
         mend = f"{_setup_again(site)} --runtime runc (NVIDIA's may stand above ours, not below)"
         yield Finding("low-level-runtime", "fail", text, mend)
         return
-    names = (named,) if named else _LOW_LEVEL
-    places = [Path(name) if "/" in name else Path(folder) / name for name in names for folder in _LOW_LEVEL_DIRS]
-    found = next((path for path in places if os.access(path, os.X_OK)), None)
+    found = find_low_level(site, named)
     if found is None:
-        text = f"no {' or '.join(names)} in {', '.join(_LOW_LEVEL_DIRS)}"
+        text = f"no {named or ' or '.join(LOW_LEVEL)} in {', '.join(LOW_LEVEL_DIRS)}"
         yield Finding("low-level-runtime", "fail", text, f"install runc, or {_setup_again(site)} --runtime /PATH")
     else:
         yield Finding("low-level-runtime", "ok", str(found))

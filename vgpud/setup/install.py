@@ -6,6 +6,7 @@ out again only when no engine names it and no container was made by it: its engi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +24,10 @@ CONF = "vgpu-runtime.conf"
 LIBRARIES = ("libvgpu.so", "libvgpu-ml.so")
 CURRENT = "current"
 _FILES = (*LIBRARIES, RUNTIME, CONF)
+#: where vgpu-runtime looks for a low-level runtime that is given by name, and which it takes unasked
+#: (shim/runtime/lowlevel.c)
+LOW_LEVEL_DIRS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+LOW_LEVEL = ("runc", "crun")
 
 
 def daemon_socket(site: Site) -> Path:
@@ -68,6 +73,13 @@ def _contents(conf: str) -> dict[str, tuple[bytes, int]]:
     return files
 
 
+def find_low_level(site: Site, named: str) -> Path | None:
+    """The low-level runtime that vgpu-runtime will take: the one named, by a name or a path, else a usual one."""
+    names = (named,) if named else LOW_LEVEL
+    places = [Path(name) if "/" in name else Path(folder) / name for name in names for folder in LOW_LEVEL_DIRS]
+    return next((path for path in places if os.access(site.at(path), os.X_OK)), None)
+
+
 def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> Plan:
     """What is missing of this version's files. socket None, runtime "": as before, else as the daemon is configured."""
     target = site.lib / vgpud.__version__
@@ -79,6 +91,10 @@ def plan_install(site: Site, engine: str, socket: Path | None, runtime: str) -> 
         raise SetupError(f"--runtime {runtime}: give a name, such as runc, or an absolute path", ExitCode.USAGE)
     conf = conf_text(socket or _socket(site, before.get("socket", "")), runtime or before.get("runtime", ""))
     plan = Plan()
+    if runtime and find_low_level(site, runtime) is None:
+        where = "" if "/" in runtime else f" in {', '.join(LOW_LEVEL_DIRS)}"
+        text = f"--runtime {runtime}: not there{where}: no container starts by vgpu-runtime until it is"
+        plan.notes.append(text)
     tree = InstallTree(target, site.at(target), _contents(conf))
     if tree.differing():
         plan.changes.append(tree)
