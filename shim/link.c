@@ -19,8 +19,6 @@
 #include "prim.h"
 #include "visible.h"
 
-#define CONTAINER_DIR "/run/vgpu"
-#define DEFAULT_SOCKET CONTAINER_DIR "/attach.sock"
 #define ATTACH_DEADLINE_NS (5 * VG_NS_PER_S)
 #define RESTART_NS (3 * VG_NS_PER_S)   /* a daemon that is restarted is back by then */
 #define REBIND_NS (500 * VG_NS_PER_MS) /* how long its socket may be missing meanwhile */
@@ -39,14 +37,12 @@ bool vg_link_wanted(void) {
 }
 
 static void configure(void) {
-  const char *path = secure_getenv("VGPU_SOCKET");
-  vg_link.contained = (!path || !*path) && access(CONTAINER_DIR, F_OK) == 0;
-  if (vg_link.contained) path = DEFAULT_SOCKET;
+  const char *path = vg_wire_path(&vg_link.contained);
   const char *mode = secure_getenv("VGPU_MODE");
   vg_session.mode = VG_MODE_COAST;
   if (mode && !strcmp(mode, "open")) vg_session.mode = VG_MODE_OPEN;
   if (mode && !strcmp(mode, "closed")) vg_session.mode = VG_MODE_CLOSED;
-  vg_link.configured = path && *path;
+  vg_link.configured = path != NULL;
   if (vg_link.configured) strncpy(vg_link.path, path, sizeof vg_link.path - 1);
 }
 

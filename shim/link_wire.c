@@ -5,15 +5,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "prim.h"
 
+#define CONTAINER_DIR "/run/vgpu"
 #define FDS_MAX (2 + VG_DEVICES_MAX)
 #define FD_LOWEST 3 /* a program may have closed 0, 1 or 2 and expects to find its own files there */
 
@@ -23,6 +26,20 @@ static int moved_up(int fd) {
   int error = errno;
   close(fd);
   return higher < 0 ? -error : higher;
+}
+
+/* Our runtime mounts it read-only: a directory that was left in an image, or on a host, is not taken for a slice's. */
+static bool is_mounted(void) {
+  struct statvfs status;
+  return statvfs(CONTAINER_DIR, &status) == 0 && (status.f_flag & ST_RDONLY) != 0;
+}
+
+const char *vg_wire_path(bool *ret_contained) {
+  const char *named = secure_getenv("VGPU_SOCKET");
+  bool is_named = named != NULL && *named != '\0';
+  *ret_contained = is_named ? is_mounted() : access(CONTAINER_DIR, F_OK) == 0;
+  if (*ret_contained) return CONTAINER_DIR "/attach.sock";
+  return is_named ? named : NULL;
 }
 
 int vg_wire_connect(const char *path, int *ret_socket_fd) {

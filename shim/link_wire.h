@@ -1,6 +1,7 @@
 /*
  * link_wire.h - the attach socket: connect, ask, receive the answer with its descriptors and map the pages. Used by
- * link.c alone. Nothing here waits: the caller polls. Calls return 0 or a negative errno and leave nothing open behind.
+ * link.c and ml/slice.c. Nothing here waits: the caller polls. Calls return 0 or a negative errno and leave nothing
+ * open behind.
  */
 #ifndef VG_LINK_WIRE_H
 #define VG_LINK_WIRE_H
@@ -16,6 +17,9 @@ struct vg_wire_answer {
   int doorbell_fds[VG_DEVICES_MAX];
 };
 
+/* The attach socket of this program, NULL: it has no slice. In a container its own one, whatever the environment says:
+ * that of an image is not the user's. */
+const char *vg_wire_path(bool *ret_contained);
 /* A connected, non-blocking, close-on-exec socket that is not among descriptors 0 to 2. */
 int vg_wire_connect(const char *path, int *ret_socket_fd);
 int vg_wire_ask(int socket_fd, const struct vg_attach_request *request);

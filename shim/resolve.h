@@ -25,7 +25,7 @@ void *vg_resolve_next(const char *name);           /* the next definition of a l
 
 /* Where the container runtime puts the real libraries, since it mounts shims over the image's own. */
 #define VG_CONTAINER_LIBRARIES "/usr/lib/vgpu/real/"
-/* The file that the environment variable names, else in_container if it is there, else NULL: then it is searched. */
+/* in_container if it is there, else the file that the environment variable names, else NULL: then it is searched. */
 const char *vg_resolve_named(const char *variable, const char *in_container);
 const char *vg_resolve_why(void); /* why a file that is there was not accepted; right after it */
 

@@ -155,9 +155,9 @@ static bool try_directory(const char *directory, const char *name, bool (*accept
 }
 
 const char *vg_resolve_named(const char *variable, const char *in_container) {
+  if (access(in_container, F_OK) == 0) return in_container;
   const char *named = secure_getenv(variable);
-  if (named != NULL && *named != '\0') return named;
-  return access(in_container, F_OK) == 0 ? in_container : NULL;
+  return named != NULL && *named != '\0' ? named : NULL;
 }
 
 const char *vg_resolve_why(void) {

@@ -19,7 +19,6 @@
 #include "prim.h"
 #include "visible.h"
 
-#define DEFAULT_SOCKET "/run/vgpu/attach.sock"
 #define ANSWER_DEADLINE_NS (2 * VG_NS_PER_S)
 #define USAGE_AGE_NS (100 * VG_NS_PER_MS)
 
@@ -34,9 +33,8 @@ static uint64_t usage_ns;
 nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *ret_device);
 
 static const char *socket_path(void) {
-  const char *path = secure_getenv("VGPU_SOCKET");
-  if (path != NULL && *path != '\0') return path;
-  return access(DEFAULT_SOCKET, F_OK) == 0 ? DEFAULT_SOCKET : NULL;
+  bool is_contained;
+  return vg_wire_path(&is_contained);
 }
 
 static int receive(int fd, uint64_t deadline_ns, void *ret_message, size_t bytes) {

@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: what the stand-in for NVIDIA's prestart hook says when it is run; it fails then
 NVIDIA_HOOK_SAYS = "the stand-in for the NVIDIA hook ran"
 #: C programs of the tests, below tests/
-SOURCES = ("system/programs/tenant.c", "containers/programs/view.c", "containers/programs/hold.c")
+OWN = [f"containers/programs/{name}.c" for name in ("view", "hold", "ask")]
+SOURCES = ("system/programs/tenant.c", *OWN)
 
 
 def unavailable(reason: str) -> NoReturn:

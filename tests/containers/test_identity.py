@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import engine
@@ -9,16 +10,25 @@ from vgpud.cli.own_system import OwnSystem
 
 from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, shares, slices, until, until_attached, view
 
+OnBase = Callable[[str, str], str]
+
 
 def test_another_containers_socket_is_refused(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
-    """Root in a container, with the other's socket at hand and a variable that points at it."""
+    """Root in a container, with the other's socket and the shared one at hand and a program of its own to ask them."""
     other = docker.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
-    folder = Path(slices(system)[own_name(other)].attach_socket).parent
-    aim = ("-v", f"{folder}:/other", "-e", "VGPU_SOCKET=/other/attach.sock", "-e", "VGPU_MODE=closed")
-    done = docker.run("-e", "VGPU=0.25", *aim, *at(programs), engine.BASE, "/programs/view")
-    assert done.returncode == 1, (done.stdout, done.stderr)
+    socket = Path(slices(system)[own_name(other)].attach_socket)
+    mounted = ("-v", f"{socket.parent}:/other", *at(programs))
+    done = docker.run("-e", "VGPU=0.25", *mounted, engine.BASE, "/programs/ask", "/other/attach.sock")
+    assert done.stdout.startswith("3 ") and f"cannot use slice {own_name(other)}" in done.stdout, done
     assert slices(system)[own_name(other)].processes == 0
     until("the refusal", lambda: any(own_name(other) in text for text in events(system, "attach.refused")))
+
+
+def test_what_an_image_says_leads_nowhere_else(docker: engine.Docker, programs: Path, on_base: OnBase) -> None:
+    """An image's ENV is not the user's: with it every program would run without limits."""
+    words = "VGPU_SOCKET=/nowhere VGPU_DRIVER=/nowhere VGPU_NVML=/nowhere VGPU_MODE=open"
+    image = on_base("astray", f"ENV {words}")
+    half_a_gpu_is_seen(view(docker.run(*HALF, *at(programs), image, "/programs/view")))
 
 
 def test_what_a_container_says_changes_nothing(docker: engine.Docker, system: OwnSystem, programs: Path) -> None:
