@@ -89,10 +89,14 @@ def shared_attach_dir(runtime: Path) -> Path:
     return runtime / "cdi"
 
 
-def front() -> Path:
-    """vgpu-runtime as `vgpu setup` installs it, else the package's own."""
+def front(host_root: Path = Path("/proc/1/root")) -> Path:
+    """vgpu-runtime as the host's engines find it: where `vgpu setup` installs it, else the package's own.
+
+    The own one of a daemon in a container is no file of the host, so there it is the installed one in any case.
+    """
     installed = Path("/usr/lib/vgpu/current/vgpu-runtime")
-    return installed if installed.exists() else lib_dir() / "vgpu-runtime"
+    in_container = os.access(host_root, os.X_OK) and not host_root.samefile("/")
+    return installed if in_container or installed.exists() else lib_dir() / installed.name
 
 
 def lib_dir() -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import in_container
+from vgpud import in_container, paths
 from vgpud.errors import ConfigError
 
 HOST = {"pid": 4026531836, "cgroup": 4026531835, "user": 4026531837, "mnt": 1}
@@ -100,3 +100,11 @@ def test_all_that_is_missing_is_in_one_line(proc: Proc) -> None:
     proc.namespaces("self", {"pid": OWN["pid"]})
     found = proc.missing(RUN, Path("/my run"), Path("/var/lib/vgpud"))
     assert found == "--pid=host, -v /run/vgpud:/run/vgpud, -v /var/lib/vgpud:/var/lib/vgpud"
+
+
+def test_hooks_are_the_hosts_files(tmp_path: Path) -> None:
+    """A daemon in a container (its root is not that of the host's first process) does not name its own files."""
+    installed = Path("/usr/lib/vgpu/current/vgpu-runtime")
+    assert paths.front(tmp_path) == installed
+    for here in (Path("/"), tmp_path / "not to be looked at"):
+        assert paths.front(here) == (installed if installed.exists() else paths.lib_dir() / "vgpu-runtime")
