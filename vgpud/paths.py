@@ -95,7 +95,10 @@ def front(host_root: Path = Path("/proc/1/root")) -> Path:
     The own one of a daemon in a container is no file of the host, so there it is the installed one in any case.
     """
     installed = Path("/usr/lib/vgpu/current/vgpu-runtime")
-    in_container = os.access(host_root, os.X_OK) and not host_root.samefile("/")
+    try:
+        in_container = not host_root.samefile("/")
+    except OSError:
+        in_container = False  # not ours to look at: a user's daemon, on the host
     return installed if in_container or installed.exists() else lib_dir() / installed.name
 
 
