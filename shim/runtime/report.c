@@ -37,6 +37,31 @@ void vr_one_line(char *text) {
     if ((unsigned char)*at < ' ' || *at == 0x7f) *at = ' ';
 }
 
+/* Engines search our line, in whatever case, for these words, take them for a fault of the container's command and
+ * change the exit status by them (moby: errors.go; podman: oci_util.go). None may come back longer. */
+static const struct {
+  const char *theirs, *ours;
+} misread[] = {
+    {"no such file or directory", "it does not exist"},
+    {"executable file not found", "program missing"},
+    {"system cannot find the file specified", "file missing"},
+    {"failed to run runc create/exec call", "runc failed"},
+    {"permission denied", "access denied"},
+    {"operation not permitted", "not allowed"},
+    {"not a directory", "no directory"},
+    {"open executable", "open program"},
+};
+
+void vr_plain_words(char *text) {
+  for (size_t i = 0; i < sizeof misread / sizeof *misread; i++) {
+    size_t theirs = strlen(misread[i].theirs), ours = strlen(misread[i].ours);
+    for (char *at = text; (at = strcasestr(at, misread[i].theirs)); at += ours) {
+      memcpy(at, misread[i].ours, ours);
+      memmove(at + ours, at + theirs, strlen(at + theirs) + 1);
+    }
+  }
+}
+
 /* The inside of a JSON string; logrus' text format quotes the same way. */
 static size_t quote(const char *text, char *out) {
   char *at = out;
@@ -81,8 +106,11 @@ static void append_to_log(const struct vr_call *call, const char *text) {
 
 void vr_report(const struct vr_call *call, const char *text) {
   signal(SIGPIPE, SIG_IGN);
-  append_to_log(call, text);
   char line[VR_TEXT_BYTES + 1];
-  int length = snprintf(line, sizeof line, "%s\n", text);
+  snprintf(line, VR_TEXT_BYTES, "%s", text);
+  vr_plain_words(line);
+  append_to_log(call, line);
+  int length = (int)strlen(line);
+  line[length++] = '\n';
   vr_write_all(STDERR_FILENO, line, (size_t)length);
 }

@@ -128,12 +128,14 @@ int vr_lowlevel_exec(const struct vr_conf *conf, char **argv, char *text);
 /* printf into a text of VR_TEXT_BYTES. Returns -error, so that a caller can return it. */
 int vr_say(char *text, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Why a system call failed. Engines search our line for libc's words for ENOENT and EACCES and change docker's exit
- * status by them, so those two have words of their own. */
+/* Why a system call failed, in words that vr_plain_words would leave. */
 const char *vr_reason(int error);
 
 /* Makes one line of text out of anything. */
 void vr_one_line(char *text);
+
+/* Replaces what engines would take for a fault of the container's command; other lines stay as they are. */
+void vr_plain_words(char *text);
 
 /* The line for the engine's log, if it has one, and for stderr. */
 void vr_report(const struct vr_call *call, const char *text);

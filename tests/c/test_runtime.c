@@ -134,6 +134,16 @@ static void test_configuration(void) {
   CHECK(!*conf.problem);
 }
 
+static void test_plain_words(void) {
+  char text[] = "[Errno 2] No such file or directory: 'x': not a directory, PERMISSION DENIED permission denied";
+  vr_plain_words(text);
+  CHECK(!strcmp(text, "[Errno 2] it does not exist: 'x': no directory, access denied access denied"));
+  char plain[] = "vgpud is not running";
+  vr_plain_words(plain);
+  CHECK(!strcmp(plain, "vgpud is not running"));
+  vr_plain_words(text + strlen(text));
+}
+
 static void test_records(void) {
   static char text[VR_TEXT_BYTES], record[6 * VR_TEXT_BYTES + 128];
   strcpy(text, "a \"b\" \\c");
@@ -208,6 +218,7 @@ int main(void) {
   RUN(test_header);
   RUN(test_json);
   RUN(test_configuration);
+  RUN(test_plain_words);
   RUN(test_records);
   RUN(test_marks);
   RUN(test_hanging);

@@ -65,6 +65,13 @@ def test_a_request_that_cannot_be_met(docker: engine.Docker, system: OwnSystem, 
     assert any(text in message for message in events(system, "container.refused"))
 
 
+def test_a_refusal_keeps_its_exit_status(either: Engine) -> None:
+    """Both engines search the text for a missing command's words, and would change the status by them."""
+    for words in ("permission denied", "no such file or directory"):
+        done = either.run("-e", f"VGPU={words}", engine.BASE, "true")
+        assert done.returncode == either.REFUSED and "is not a number of GPUs" in done.stderr, done
+
+
 def test_podman_says_it_as_well(podman: engine.Podman, system: OwnSystem) -> None:
     refused(podman, podman.run("-e", "VGPU=abc", engine.BASE, "true"), REQUESTS[0][1])
     text = "9 GPUs need 9 devices, this node has 2: ask for 2 or less"

@@ -97,6 +97,19 @@ def test_no_daemon_is_in_the_log_too(front: Front) -> None:
         assert words not in message.lower()
 
 
+@pytest.mark.parametrize(
+    "words", ["no such file or directory", "Executable file not found", "Permission denied", "operation not permitted"]
+)
+def test_a_refusal_is_not_taken_for_a_missing_command(front: Front, words: str) -> None:
+    """moby and podman make 127 and 126 of these words, whoever said them: a disk's error, a value of the user's."""
+    front.write()
+    log = front.folder / "log.json"
+    with FakeDaemon(front.socket, reply("refused", f"[Errno 1] {words}: '/x'".encode())):
+        done = front.create("--log", log, "--log-format=json")
+    assert done.stderr == json.loads(log.read_text())["msg"] + "\n"
+    assert words.lower() not in done.stderr.lower() and "'/x'" in done.stderr
+
+
 def test_long_text_is_cut_not_lost(front: Front) -> None:
     front.write()
     log = front.folder / "log.json"
