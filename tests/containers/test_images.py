@@ -47,15 +47,26 @@ TORCH = "2.13.0+cpu"
 
 
 @pytest.fixture(scope="session")
-def context(engines_dir: Path) -> Path:
-    """A build context with the wheels of the trainer and of this project."""
-    folder = images.context(engines_dir / "context")
+def context(engines_dir: Path, no_torch: str) -> Path:
+    """A build context with the wheels of the trainers and of this project; complete, so that layers are made once."""
+    folder = engines_dir / "context"
     try:
         images.add_wheels(folder, images.CIFAR)
         images.add_vgpud(folder)
     except images.BuildError as error:
         unavailable(str(error))
     return folder
+
+
+@pytest.fixture(scope="session")
+def no_torch(engines_dir: Path) -> str:
+    """Why there is no PyTorch among the context's wheels; "" when there is."""
+    folder = images.context(engines_dir / "context")
+    try:
+        images.add_wheels(folder, ["numpy>=1.26", f"torch=={TORCH}"])
+    except images.BuildError as error:
+        return f"no CPU build of PyTorch in the package index here: {error}"
+    return ""
 
 
 @pytest.fixture(scope="session")
@@ -124,13 +135,11 @@ def test_without_a_slice_the_trainer_finds_no_driver(docker: engine.Docker, trai
 
 @pytest.mark.slow
 def test_the_pytorch_trainer_says_what_it_lacks(
-    plain_docker: engine.Docker, engines_dir: Path, vgpud_image: str, python_base: str, context: Path
+    plain_docker: engine.Docker, vgpud_image: str, python_base: str, context: Path, no_torch: str
 ) -> None:
-    """On no device, and on the simulated one, which computes nothing for it; on the CPU only when told to."""
-    try:
-        images.add_wheels(context, ["numpy>=1.26", f"torch=={TORCH}"])
-    except images.BuildError as error:
-        pytest.skip(f"no CPU build of PyTorch in the package index here: {error}")
+    """Without a device one line that says what to do; on the CPU only when told to."""
+    if no_torch:
+        pytest.skip(no_torch)
     image = images.build(plain_docker, context, "cifar-bench-torch", python_base, TORCH=TORCH)
     refused = plain_docker.run(image, runtime="runc")
     assert (refused.returncode, refused.stdout.count("\n")) == (3, 1) and "--device cpu" in refused.stdout
