@@ -196,7 +196,8 @@ class Tenants:
         if peer is None:
             sock.close()
             return
-        waiting = sum(other.stranger == peer.stranger for other in listener.pending)
+        kind = (peer.slice_name, peer.stranger)  # on the shared socket nobody keeps another slice's programs out
+        waiting = sum((other.slice_name, other.stranger) == kind for other in listener.pending)
         if waiting >= (STRANGERS_PENDING_MAX if peer.stranger else PENDING_MAX):
             self._close_peer(peer)
             return

@@ -186,6 +186,27 @@ def test_the_shared_socket_finds_the_slice(made: Engine, site: Node, cgroups: li
     outside.close()
 
 
+FLOOD = """
+import socket, sys, time
+socks = []
+for _ in range(400):
+    socks.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    socks[-1].connect(sys.argv[1])
+print("there", flush=True)
+time.sleep(600)
+"""
+
+
+def test_silent_programs_of_one_container_keep_no_other_out(made: Engine, site: Node, cgroups: list[Path]) -> None:
+    made.started(cgroups[0], "VGPU=0.25")
+    made.started(cgroups[1], "VGPU=0.25", container_id=OTHER)
+    shared = str(site.runtime / "cdi" / "attach.sock")
+    flood = made.process(cgroups[0], sys.executable, "-c", FLOOD, shared)
+    assert flood.stdout and flood.stdout.readline() == b"there\n"
+    status, _program = attach_from(made, cgroups[1], shared)
+    assert status == client.OK
+
+
 def test_restart_of_a_container(made: Engine, site: Node, cgroups: list[Path]) -> None:
     """The id is the same; what is left of the old life does not touch the new one."""
     old = made.started(cgroups[0], "VGPU=1")
