@@ -126,6 +126,14 @@ def test_privileged_is_held_all_the_same(either: Engine, ways: Path, way: str) -
     is_held(seen(either.run(*HALF, *words, "/programs/way", *WAYS[way], TOO_MUCH)))
 
 
+def test_a_setuid_program_is_held(plain_docker: engine.Docker, docker: engine.Docker, ways: Path) -> None:
+    """The loader drops LD_PRELOAD there and asks no variable of ours; /etc/ld.so.preload and the mounts stay."""
+    lines = f"FROM {engine.BASE}\nCOPY way /way\nRUN chmod 4755 /way\n"
+    image = plain_docker.build("vgpu-test/setuid", lines, {"way": ways / "way"})
+    for name in ("soname", "namespace"):
+        is_held(seen(docker.run(*HALF, "--user", "1000", image, "/way", *WAYS[name], TOO_MUCH)))
+
+
 # ---- two copies in one process ----
 
 
