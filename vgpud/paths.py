@@ -13,8 +13,6 @@ from pathlib import Path
 
 from vgpud.errors import DeniedError
 
-#: inside a container the slice's directory is mounted here
-CONTAINER_ATTACH_SOCKET = Path("/run/vgpu/attach.sock")
 SOCKET_NAME = "vgpud.sock"
 
 

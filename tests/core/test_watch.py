@@ -5,6 +5,7 @@ from __future__ import annotations
 from vgpud.core.model import Container, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Seen
 from vgpud.core.watch import EXCESS_PATIENCE, PATIENCE, RETURN_PATIENCE, SLACK_BYTES, Running, Strangers, Watch
+from vgpud.daemon import READ_S
 
 GIB = 1 << 30
 
@@ -45,6 +46,11 @@ def test_a_stranger_is_reported_once() -> None:
     assert kinds(watch, {"GPU-0": {100: 0, 200: GIB}}, 10) == ["device.stranger"]
     assert kinds(watch, {"GPU-0": {100: 0}}, 1) == []
     assert kinds(watch, {"GPU-0": {200: 0}}, 10) == ["device.stranger"]
+
+
+def test_both_are_said_within_two_seconds() -> None:
+    """As SECURITY.md promises: a reading comes at most READ_S after the stranger."""
+    assert max(PATIENCE, RETURN_PATIENCE) * READ_S <= 2
 
 
 def test_one_that_was_there_before_the_daemon_may_come_back() -> None:

@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: parameter names of the options below, in the order of SliceSpec
-AMOUNTS = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max")
-
 
 def amount_options(function: F) -> F:
     """Adds --gpus, --min, --max, --mem, --mem-min and --mem-max."""
