@@ -118,6 +118,17 @@ def test_an_image_whose_environment_puts_its_driver_first(docker: engine.Docker,
     half_a_gpu_is_seen(view(docker.run(*HALF, *words, "/programs/view")))
 
 
+def test_an_image_whose_environment_preloads_its_driver(docker: engine.Docker, ways: Path, own_driver: str) -> None:
+    """LD_PRELOAD comes before /etc/ld.so.preload: what it names is mounted over, wherever the image has it."""
+    place = "/opt/vendor/libcuda.so.1"
+    lines = f"FROM {own_driver}\nRUN mkdir /opt/vendor && cp {COMPAT}/libcuda.so.1 {place}\nENV LD_PRELOAD={place}\n"
+    image = docker.build("vgpu-test/preloads", lines)
+    half_a_gpu_is_seen(view(docker.run(*HALF, *at(ways), image, "/programs/view")))
+    is_held(seen(docker.run(*HALF, *at(ways), image, "/programs/way", "default", "libcuda.so.1", TOO_MUCH)))
+    done = docker.run(*HALF, "-e", f"LD_PRELOAD=/lib/x.so:{REAL}", image, "true")
+    assert done.returncode == docker.REFUSED and f"LD_PRELOAD={REAL} would load the driver past" in done.stderr, done
+
+
 @pytest.mark.parametrize("way", ["soname", "namespace"])
 def test_privileged_is_held_all_the_same(either: Engine, ways: Path, way: str) -> None:
     words = ("--privileged", *at(ways), engine.BASE)

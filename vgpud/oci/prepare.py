@@ -93,6 +93,7 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
     machine = platform.machine()
     warnings: list[str] = []
     _undo(config, plan)
+    _refuse_preload(config)
     for hook in edit.remove_nvidia_hooks(config):
         warnings.append(f"took out the hook {hook}, which brings whole GPUs: leave --gpus and --runtime=nvidia away")
     with Root.at(peer_root) as host:
@@ -127,6 +128,13 @@ def _undo(config: Config, plan: Plan) -> None:
     edit.remove_our_hooks(config)
     fixed = (edit.ATTACH_AT, libtree.MOUNTED_AT, edit.SIM_AT)
     edit.remove_mounts(config, fixed, below=(str(plan.tree.parent), str(plan.scratch)))
+
+
+def _refuse_preload(config: Config) -> None:
+    """The real driver is in the container for our library alone; preloaded it would stand before it."""
+    for file in search.preloaded(edit.environment(config)):
+        if posixpath.normpath(file).startswith(f"{libtree.MOUNTED_AT}/real/"):
+            raise RequestError(f"LD_PRELOAD={file} would load the driver past the slice: take it out of the environment")
 
 
 def _root_path(config: Config) -> str:

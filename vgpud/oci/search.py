@@ -141,10 +141,16 @@ def _bounded(directories: Iterable[str], warnings: list[str]) -> Iterator[str]:
         yield directory
 
 
+def preloaded(env: Mapping[str, str]) -> list[str]:
+    """The libraries that LD_PRELOAD names; ld.so(8): between blanks or colons. They come before ours."""
+    return env.get("LD_PRELOAD", "").replace(":", " ").split()
+
+
 def _directories(view: View, env: Mapping[str, str], machine: str, warnings: list[str]) -> Iterator[str]:
     yield from default_directories(machine)
     path = env.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
     yield from (directory for directory in path if posixpath.isabs(directory))
+    yield from (posixpath.dirname(file) for file in preloaded(env) if posixpath.isabs(file))
     yield from _cuda_directories(view, machine)
     yield from _cached(view, warnings)
     yield from _configured(view, warnings)
