@@ -134,7 +134,7 @@ def _refuse_preload(config: Config) -> None:
     """The real driver is in the container for our library alone; preloaded it would stand before it."""
     for file in search.preloaded(edit.environment(config)):
         if posixpath.normpath(file).startswith(f"{libtree.MOUNTED_AT}/real/"):
-            raise RequestError(f"LD_PRELOAD={file} would load the driver past the slice: take it out of the environment")
+            raise RequestError(f"LD_PRELOAD={file} would load the driver past the slice: take it out")
 
 
 def _root_path(config: Config) -> str:
