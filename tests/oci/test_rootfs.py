@@ -71,6 +71,26 @@ def test_nul_in_a_path(tree: Path) -> None:
         assert root.find("/usr\0/lib") is None
 
 
+def test_half_a_surrogate_is_no_name(tree: Path) -> None:
+    """JSON can write what no file can be called."""
+    with Root.at(tree) as root:
+        assert root.find("/usr/\ud800") is None
+        assert root.names("/\udfff") == [] and root.read("/\ud800", 1) is None
+
+
+def test_names_have_a_bound_over_all_directories(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rootfs, "NAMES_MAX", 3)
+    with Root.at(tree) as root:
+        assert [root.names("/usr/lib") for _ in range(3)] == [["file"]] * 3
+        with pytest.raises(RequestError, match="too many files"):
+            root.names("/usr/lib")
+    (tree / "more").mkdir()
+    for name in "abcdefgh":
+        (tree / "more" / name).touch()
+    with Root.at(tree) as root, pytest.raises(RequestError, match="'/more'"):
+        root.names("/more")
+
+
 def test_locate_goes_as_far_as_there_is_something(tree: Path) -> None:
     (tree / "dangling").symlink_to("nowhere/at/all")
     with Root.at(tree) as root:

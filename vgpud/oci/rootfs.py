@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 
 from vgpud.oci.request import RequestError
@@ -22,6 +23,8 @@ _RESOLVE_NO_MAGICLINKS = 0x02
 _RESOLVE_BENEATH = 0x08
 _RESOLVE_IN_ROOT = 0x10
 _RACES_MAX = 32
+#: of all directories together that are listed in one tree: an image can name a directory of millions hundreds of times
+NAMES_MAX = 1 << 20
 #: what may be missing or strange in an image without being an error of ours
 ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.ENAMETOOLONG, errno.EXDEV, errno.EINVAL)
 
@@ -43,7 +46,10 @@ _syscall = _system_call()
 def openat2(directory: int, path: str, flags: int, resolve: int) -> int:
     """A descriptor, close-on-exec. Raises OSError; RequestError where there is no openat2 (Linux < 5.6, a filter)."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
-    name = os.fsencode(path)
+    try:
+        name = os.fsencode(path)
+    except UnicodeEncodeError as error:  # half of a pair of surrogates, which JSON can write
+        raise OSError(errno.EINVAL, "no file has such a name", ascii(path)) from error
     if b"\0" in name:
         raise OSError(errno.EINVAL, "a path cannot hold a NUL", path)
     for _ in range(_RACES_MAX):
@@ -81,6 +87,7 @@ class Root:
     def __init__(self, descriptor: int, beneath: bool = False) -> None:
         self._descriptor = descriptor
         self._resolve = _RESOLVE_NO_MAGICLINKS | (_RESOLVE_BENEATH if beneath else _RESOLVE_IN_ROOT)
+        self._listed = 0
         self._prefix = os.readlink(f"/proc/self/fd/{descriptor}").rstrip("/")
 
     @classmethod
@@ -148,7 +155,7 @@ class Root:
             rest = f"/{name}{rest}"
 
     def names(self, path: str) -> list[str]:
-        """The entries of a directory, sorted; empty when there is none."""
+        """The entries of a directory, sorted; empty when there is none. Raises RequestError beyond NAMES_MAX."""
         try:
             descriptor = self._open(path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
@@ -156,9 +163,15 @@ class Root:
                 return []
             raise
         try:
-            return sorted(os.listdir(descriptor))
+            with os.scandir(descriptor) as entries:
+                found = sorted(entry.name for entry in islice(entries, NAMES_MAX - self._listed + 1))
         finally:
             os.close(descriptor)
+        self._listed += len(found)
+        if self._listed > NAMES_MAX:
+            text = f"too many files to look for drivers among, {NAMES_MAX} up to {path!a}"
+            raise RequestError(f"{text}: take large directories out of LD_LIBRARY_PATH and ld.so.conf")
+        return found
 
     def read(self, path: str, limit_bytes: int) -> bytes | None:
         """The first bytes of a regular file; None for anything else. Never waits: FIFOs and devices are not opened."""
