@@ -250,11 +250,8 @@ class Containers:
         except Exception:
             log.exception("a request of vgpu-runtime failed")
             answer = wire.refusal("vgpud failed: see its log")
-        try:
-            await asyncio.wait_for(self._loop.sock_sendall(sock, answer), REQUEST_S)
-        except (OSError, asyncio.TimeoutError):
-            if header and header.operation == "create":
-                self._backend.end_container(header.container_id, "the engine did not wait for the answer")
+        # A front that does not take its answer ends, and what it has asked for with it: its pidfd is watched.
+        await asyncio.wait_for(self._loop.sock_sendall(sock, answer), REQUEST_S)
 
     async def _receive(self, sock: socket.socket) -> tuple[Header, bytes]:
         """A whole request. Raises WireError, and OSError when the front has gone."""

@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -222,12 +222,22 @@ def test_restart_of_a_container(made: Engine, site: Node, cgroups: list[Path]) -
     eventually(lambda: site.names() == [], "the slice's end")
 
 
+def _never(condition: Callable[[], bool]) -> None:
+    with pytest.raises(AssertionError, match="did not come"):
+        _soon(condition)
+
+
 def test_a_container_that_runs_keeps_its_id(made: Engine, site: Node, cgroups: list[Path]) -> None:
     """`runc run` with the id of another bundle's container: the low-level runtime would refuse it after us."""
     init = made.started(cgroups[0], HALF)
     before = site.get(NAME).uid
     status, body, _runtime = made.create("VGPU=1")
     assert status == "refused" and b"runs already" in body
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as hasty:  # the same, and does not wait for the answer
+        hasty.connect(made.socket)
+        hasty.sendall(engine.message("create", (made.bundle(HALF) / "config.json").read_bytes()))
+    eventually(lambda: len(events(site, "container.refused")) == 2, "the second refusal")
+    _never(lambda: site.names() != [NAME])
     assert site.get(NAME).uid == before and site.get(NAME).spec.gpus_milli == 500
     assert init.poll() is None
 
