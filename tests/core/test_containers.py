@@ -53,7 +53,8 @@ def test_a_container_gets_a_slice_of_its_own_in_one_transaction() -> None:
     made = answer(commands)
     assert isinstance(made, Slice)
     assert (made.name, made.owner_uid, made.ephemeral) == ("c-" + "a" * 12, 0, True)
-    assert "0.5" in messages(commands, "container.created")[0]
+    assert "0.5" in messages(commands, "slice.created")[0]
+    assert messages(commands, "container.created") == [f"container {'a' * 12} has slice {made.name}"]
 
 
 def test_its_slice_does_not_end_while_it_lives() -> None:

@@ -22,7 +22,7 @@ from vgpud.core.events import (
     SaveSlice,
 )
 from vgpud.core.model import Container, Denied, Reason, Slice, State
-from vgpud.core.slices import describe, end, in_use, make, owner_refusal, short, unknown
+from vgpud.core.slices import end, in_use, make, owner_refusal, short, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
 _ID_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+")
@@ -75,8 +75,7 @@ def created(state: State, event: ContainerCreated, now_ns: int) -> list[Command]
     state.grace_ns.pop(used.name, None)
     container = Container(event.container_id, used.name, not event.join, event.pid, event.pid_start, "", event.wall_ns)
     state.containers[container.container_id] = container
-    text = f"container {short(container.container_id)} has slice {used.name}: {describe(used)}"
-    log = Log("container.created", text, used.name)
+    log = Log("container.created", f"container {short(container.container_id)} has slice {used.name}", used.name)
     return [*before, *commands, SaveContainer(container), log, Answer(used)]
 
 
