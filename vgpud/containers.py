@@ -20,7 +20,6 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -29,6 +28,7 @@ from vgpud import cgroups, peers
 from vgpud import containers_wire as wire
 from vgpud.containers_watch import ContainerWatch
 from vgpud.containers_wire import Header, WireError
+from vgpud.containers_work import Work
 from vgpud.core.events import ContainerCreated, ContainerStarted
 from vgpud.core.model import Container, Denied, Slice
 from vgpud.errors import VgpudError
@@ -44,9 +44,8 @@ log = logging.getLogger("vgpud.containers")
 
 #: a front that has connected must have said everything by then, and have taken the answer as fast
 REQUEST_S = 5.0
-#: what reading and editing a bundle may take
-WORK_S = 20.0
-WORKERS = 8
+#: what reading and editing a bundle may take: less than the front waits, so that the user is told why
+WORK_S = 9.0
 #: requests worked on at once; the rest waits in the socket's backlog
 REQUESTS_MAX = 64
 BACKLOG = 1024
@@ -120,7 +119,7 @@ class Containers:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(WORKERS, "bundle")
+        self._bundles = Work()
         self._watch = ContainerWatch(backend.end_container)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
@@ -168,7 +167,6 @@ class Containers:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._watch.close()
-        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _close_listener(self) -> None:
         if self._listener:
@@ -199,7 +197,7 @@ class Containers:
         """The core knows the container no more: it is not watched any longer and its files go."""
         container = self._watch.forget(container_id)
         if container:
-            self._pool.submit(shutil.rmtree, scratch_of(self._backend.site(), container), True)
+            self._spawn(asyncio.to_thread(shutil.rmtree, scratch_of(self._backend.site(), container), True))
 
     # ---- requests ----
 
@@ -287,7 +285,7 @@ class Containers:
     async def _work(self, what: str, work: Callable[..., T], *arguments: Any) -> T:
         """Runs in a thread what may wait for a disk. Raises Refusal when that takes too long or fails."""
         try:
-            return await asyncio.wait_for(self._loop.run_in_executor(self._pool, work, *arguments), WORK_S)
+            return await self._bundles.run(WORK_S, work, *arguments)
         except asyncio.TimeoutError as error:
             raise Refusal(f"{what} takes longer than {WORK_S:.0f} s: see the disk that the container is on") from error
         except (OSError, VgpudError) as error:

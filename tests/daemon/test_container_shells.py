@@ -8,6 +8,7 @@ import json
 import os
 import sqlite3
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud import cdi, cgroups, containers, daemon_cdi, peers
+from vgpud import cdi, cgroups, containers, containers_work, daemon_cdi, peers
 from vgpud import containers_wire as wire
 from vgpud.containers import Containers, Site, slice_name
 from vgpud.core.events import ContainerCreated, ContainerStarted, ForgetContainer, SaveContainer, SaveSlice
@@ -405,6 +406,23 @@ def test_files_of_former_containers_go_and_those_of_new_ones_stay(
     asyncio.run(scenario())
 
 
+def test_a_hanging_disk_does_not_keep_the_daemon_from_ending() -> None:
+    script = """
+import asyncio, threading
+from vgpud.containers_work import Work
+
+async def main():
+    try:
+        await Work().run(0.1, threading.Event().wait)
+    except asyncio.TimeoutError:
+        print("late")
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "late\n"
+
+
 def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
     tmp_path: Path, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -419,9 +437,9 @@ def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
         assert path.stat().st_mode & 0o777 == 0o660
         stuck = [
             asyncio.create_task(talk(path, engine.message("create", config, id=f"c{number}", bundle="/b")))
-            for number in range(containers.WORKERS)
+            for number in range(containers_work.ACTIVE_MAX)
         ]
-        while len(desk.known) < containers.WORKERS:
+        while len(desk.known) < containers_work.ACTIVE_MAX:
             await asyncio.sleep(0.01)
         state = json.dumps({"id": "c0", "bundle": "/b", "pid": 0}).encode()
         assert await talk(path, engine.message("stopped", state)) == ("ok", b""), "answered while all workers hang"
@@ -429,6 +447,13 @@ def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
         for status, body in await asyncio.gather(*stuck):
             assert status == "refused" and b"longer than 3 s" in body, body
         assert not desk.known, "nothing is kept for containers that could not be prepared"
+        plain = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=none"]}}).encode()
+        assert (await talk(path, engine.message("create", plain, id="d", bundle="/b")))[0] == "pass", (
+            "what hangs is left"
+        )
+        monkeypatch.setattr(containers_work, "THREADS_MAX", containers_work.ACTIVE_MAX)
+        status, body = await talk(path, engine.message("create", plain, id="d", bundle="/b"))
+        assert status == "refused" and b"still wait for a disk" in body, body
         await made.stop()
         assert path.exists(), "fronts wait for the next daemon"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from vgpud import containers
+from vgpud import containers_work
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client, engine
@@ -467,7 +467,7 @@ def test_a_bundle_of_a_hook_is_not_waited_for(with_device: Engine, site: Node, c
     config = with_device.bundle(HALF) / "config.json"
     config.unlink()
     os.mkfifo(config)
-    for _ in range(2 * containers.WORKERS):
+    for _ in range(2 * containers_work.ACTIVE_MAX):
         status, body = with_device.hook("started", pid=init.pid)
         assert status == "refused" and b"no regular file" in body, body
     assert with_device.create(HALF, container_id=OTHER)[0] == "config"
