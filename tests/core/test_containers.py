@@ -208,10 +208,21 @@ def test_a_container_that_has_not_started_owns_no_cgroup() -> None:
 def test_no_cgroup_of_its_own_is_a_warning() -> None:
     state = started()
     send(state, asks(milli=100), starts(cgroup="/shared"), asks(OTHER, 100))
-    for cgroup in ("", "/shared"):
-        commands = send(state, asks(OTHER, 100), starts(OTHER, cgroup))
-        assert "known by their uid" in messages(commands, "container.warning")[0]
-        assert (state.containers[OTHER].started, state.containers[OTHER].cgroup) == (True, "")
+    commands = send(state, asks(OTHER, 100), starts(OTHER, cgroup=""))
+    assert "known by their uid" in messages(commands, "container.warning")[0]
+    assert (state.containers[OTHER].started, state.containers[OTHER].cgroup) == (True, "")
+
+
+def test_two_containers_in_one_cgroup_are_one_to_the_kernel() -> None:
+    """With two slices the second one's programs would be taken for the first one's; with one they may be."""
+    state = started()
+    send(state, asks(), starts(), asks(OTHER, 250))
+    refused = denied(send(state, starts(OTHER)), Reason.PRECONDITION)
+    assert f"container {'a' * 12} has the cgroup /docker/a as well" in refused
+    assert not state.containers[OTHER].started
+    send(state, ev.ContainerEnded(OTHER, "it was refused"), asks(OTHER, join="c-" + "a" * 12))
+    assert isinstance(answer(send(state, starts(OTHER))), Slice)
+    assert container_of(state, ["/docker/a"]) is state.containers[ID]
 
 
 def test_starting_what_is_not_known() -> None:

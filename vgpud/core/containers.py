@@ -122,8 +122,11 @@ def started(state: State, event: ContainerStarted, now_ns: int) -> list[Command]
     if known is None:
         text = f"container {short(event.container_id)} has no slice: create it anew"
         return [Answer(Denied(Reason.NOT_FOUND, text, field="id"))]
-    doubled = any(c.cgroup == event.cgroup != "" and c is not known for c in state.containers.values())
-    cgroup = "" if doubled else event.cgroup
+    same = next((c for c in state.containers.values() if c.cgroup == event.cgroup != "" and c is not known), None)
+    if same and same.slice_name != known.slice_name:
+        text = f"container {short(same.container_id)} has the cgroup {event.cgroup} as well, and another slice:"
+        return [Answer(Denied(Reason.PRECONDITION, f"{text} give each a cgroup of its own", field="cgroup"))]
+    cgroup = "" if same else event.cgroup
     now = replace(known, pid=event.pid, pid_start=event.pid_start, cgroup=cgroup, started=True)
     made = state.slices[now.slice_name]
     if now == known:
