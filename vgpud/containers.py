@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import posixpath
+import re
 import shutil
 import socket
 import time
@@ -49,6 +50,8 @@ WORK_S = 9.0
 #: requests worked on at once; the rest waits in the socket's backlog
 REQUESTS_MAX = 64
 BACKLOG = 1024
+#: bundles of podman, which gives a container the annotations of its image; containers/storage says where they lie
+_PODMAN_BUNDLE = re.compile(r"-containers/[^/]+/userdata/?$")
 NVIDIA_ALONE = (
     "the container asks for NVIDIA devices but for no share of them: set VGPU=1 (or less), or use another runtime"
 )
@@ -295,7 +298,7 @@ class Containers:
         if self._watch.runs(header.container_id):
             raise Refusal(f"container {header.container_id[:80]!r} runs already: end it first, or choose another id")
         site = self._backend.site()
-        asked, nvidia = await self._work("reading config.json", _read_request, body, site.gpus_milli_max)
+        asked, nvidia = await self._work("reading config.json", _read_request, body, site, header.bundle)
         if asked is None and nvidia:
             raise Refusal(NVIDIA_ALONE)
         if asked is None:
@@ -366,7 +369,7 @@ class Containers:
                 raw = root.read(path, wire.BODY_BYTES_MAX)
             if raw is None:
                 raise Refusal(f"{path} is not there, or no regular file: the engine gave its hook another bundle")
-            return _read_request(raw, site.gpus_milli_max)[0], _has_mount(raw, str(shared_attach_dir(site.runtime)))
+            return _read_request(raw, site, state.bundle)[0], _has_mount(raw, str(shared_attach_dir(site.runtime)))
 
         asked, by_device = await self._work("reading config.json", read)
         if not by_device:
@@ -379,10 +382,10 @@ class Containers:
             raise Refusal(made.message)
 
 
-def _read_request(raw: bytes, gpus_milli_max: int) -> tuple[Request | None, bool]:
+def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, bool]:
     """(what a config.json asks us for, whether it asks NVIDIA for devices without us). Raises RequestError."""
     env, annotations, _cgroup, nvidia = look(raw)
-    return parse_request(env, annotations, gpus_milli_max), nvidia
+    return parse_request(env, annotations, site.gpus_milli_max, bool(_PODMAN_BUNDLE.search(bundle))), nvidia
 
 
 def _has_mount(raw: bytes, source: str) -> bool:

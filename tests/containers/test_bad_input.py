@@ -74,9 +74,21 @@ def test_a_refusal_keeps_its_exit_status(either: Engine) -> None:
 
 def test_podman_says_it_as_well(podman: engine.Podman, system: OwnSystem) -> None:
     refused(podman, podman.run("-e", "VGPU=abc", engine.BASE, "true"), REQUESTS[0][1])
-    text = "9 GPUs need 9 devices, this node has 2: ask for 2 or less"
-    refused(podman, podman.run("--annotation", "dev.vgpu/gpus=9", engine.BASE, "true"), text)
+    text = "3 GPUs need 3 devices, this node has 2: ask for 2 or less"
+    refused(podman, podman.run("--annotation", "dev.vgpu/gpus=3", engine.BASE, "true"), text)
     assert not slices(system)
+
+
+def test_an_image_that_asks_for_eight_by_annotation(podman: engine.Podman, tmp_path: Path) -> None:
+    """podman gives an image's annotations to its containers, where they look like the user's."""
+    (tmp_path / "Containerfile").write_text(f"FROM {engine.BASE}\n")
+    podman.cli("build", "--annotation", "dev.vgpu/gpus=8", "-t", "greedy", str(tmp_path))
+    text = (
+        "dev.vgpu/gpus=8 is more than a container may ask for whose image can bring annotations, as with podman (4):"
+        " raise container_gpus_max in vgpud.toml, or join an administrator's slice by VGPU_SLICE"
+    )
+    refused(podman, podman.run("greedy", "true"), text)
+    assert podman.run("--annotation", "dev.vgpu/gpus=none", "greedy", "true").returncode == 0
 
 
 def test_an_image_that_asks_for_eight(docker: engine.Docker, system: OwnSystem, on_base: OnBase) -> None:

@@ -177,6 +177,15 @@ def test_refused_annotations(annotations: dict[str, str], words: list[str]) -> N
     assert [word for word in words if word not in text] == []
 
 
+def test_annotations_that_an_image_may_have_brought_are_bounded_as_well() -> None:
+    greedy = {"dev.vgpu/gpus": "0.5", "dev.vgpu/max": "8"}
+    with pytest.raises(RequestError, match=r"^dev.vgpu/max=8 is more .* raise container_gpus_max .* VGPU_SLICE$"):
+        parse_request([], greedy, CAP, from_image=True)
+    with pytest.raises(RequestError, match="raise container_gpus_max"):
+        parse_request(["VGPU=8"], {}, CAP, from_image=True)
+    assert parse_request([], {"dev.vgpu/gpus": "0.5"}, CAP, from_image=True) is not None
+
+
 def test_an_annotation_may_ask_for_more_than_the_environment() -> None:
     assert ask(gpus="9") == Request(Spec(9000))
 

@@ -76,10 +76,13 @@ class _Value:
         return f"{self.source}={text if text.isprintable() else ascii(text)}"
 
 
-def parse_request(env: Sequence[str], annotations: Mapping[str, str], gpus_milli_max: int) -> Request | None:
+def parse_request(
+    env: Sequence[str], annotations: Mapping[str, str], gpus_milli_max: int, from_image: bool = False
+) -> Request | None:
     """The request in a container's configuration, None when there is none. Raises RequestError.
 
     `gpus_milli_max` bounds what the environment may ask for: an image's ENV cannot be told from the user's `-e`.
+    `from_image`: annotations may be the image's as well, and are bounded like that.
     """
     variables = _variables(env)
     given = _values(variables, annotations)
@@ -94,7 +97,9 @@ def parse_request(env: Sequence[str], annotations: Mapping[str, str], gpus_milli
             return None  # VGPU= takes away the rest as well
         first = next(iter(given.values()))
         raise RequestError(f"{first.shown} without VGPU: say how many GPUs, for example VGPU=0.5")
-    return Request(_spec(given, gpus_milli_max), name=given["VGPU_NAME"].text if "VGPU_NAME" in given else "")
+    return Request(
+        _spec(given, gpus_milli_max, from_image), name=given["VGPU_NAME"].text if "VGPU_NAME" in given else ""
+    )
 
 
 def _variables(env: Sequence[str]) -> dict[str, str]:
@@ -141,8 +146,10 @@ def _joining(given: Mapping[str, _Value]) -> Request:
     return Request(None, join=joined.text)
 
 
-def _spec(given: Mapping[str, _Value], gpus_milli_max: int) -> Spec:
-    numbers = {name: _gpus(given.get(name), gpus_milli_max, name) for name in ("VGPU", "VGPU_MIN", "VGPU_MAX")}
+def _spec(given: Mapping[str, _Value], gpus_milli_max: int, from_image: bool) -> Spec:
+    numbers = {
+        name: _gpus(given.get(name), gpus_milli_max, name, from_image) for name in ("VGPU", "VGPU_MIN", "VGPU_MAX")
+    }
     gpus, low, high = numbers["VGPU"] or 0, numbers["VGPU_MIN"], numbers["VGPU_MAX"]
     if high is not None and (gpus if low is None else low) > high:
         lower, upper = given["VGPU" if low is None else "VGPU_MIN"], given["VGPU_MAX"]
@@ -159,13 +166,17 @@ def _spec(given: Mapping[str, _Value], gpus_milli_max: int) -> Spec:
     return Spec(gpus, low, high, memory_min, memory, priority=_priority(given.get("VGPU_PRIORITY")))
 
 
-def _gpus(value: _Value | None, gpus_milli_max: int, variable: str) -> int | None:
+def _gpus(value: _Value | None, gpus_milli_max: int, variable: str, from_image: bool) -> int | None:
     if value is None:
         return None
     try:
         milli = parse_gpus(value.text, zero=variable == "VGPU_MIN")
     except UnitError as error:
         raise RequestError(f"{value.source}: {error}") from error
+    if from_image and milli > gpus_milli_max:
+        text = f"{value.shown} is more than a container may ask for whose image can bring annotations"
+        mend = "raise container_gpus_max in vgpud.toml, or join an administrator's slice by VGPU_SLICE"
+        raise RequestError(f"{text}, as with podman ({format_gpus(gpus_milli_max)}): {mend}")
     if value.by_environment and milli > gpus_milli_max:
         text = f"{value.shown} is more than a container may ask for by environment ({format_gpus(gpus_milli_max)})"
         mend = f"ask by --annotation {TWINS[variable]}={value.text}, or join an administrator's slice by VGPU_SLICE"
