@@ -91,6 +91,9 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
   slice->wants |= process->waiting > 0;
   slice->outstanding |= VG_LOAD(&report->outstanding) != 0;
   slice->busy_total_ns += busy_ns - before_ns;
+  /* Without a context nothing of it can be on the device; and one that hides the device (CUDA_VISIBLE_DEVICES) never
+   * answers here: no drain of its slice would end, and half of what the next one uses would be charged to it. */
+  if (!process->contexts) return;
   bool open = (process->published_word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
   uint32_t quiet_word = open ? VG_LOAD(&report->given_up_word) : VG_LOAD(&report->drained_word);
   if (!open && VG_LOAD(&report->noticed_word) == process->published_word) {

@@ -13,6 +13,8 @@ import pytest
 
 from vgpud.cli.own_system import OwnSystem
 
+from .conftest import shares, started
+
 GIB = 1 << 30
 
 
@@ -68,3 +70,17 @@ def test_the_programs_environment_is_as_it_was(five: OwnSystem, tmp_path: Any) -
     )
     assert "CUDA_VISIBLE_DEVICES=0" in done.stdout.splitlines()
     assert "LD_PRELOAD" not in os.environ
+
+
+def test_a_process_that_hides_a_device_does_not_blur_its_slices_drain(
+    make_system: Callable[..., OwnSystem], programs: dict[str, str]
+) -> None:
+    """Else what the neighbour uses is charged to the slice by half, and the neighbour goes over its cap."""
+    system = make_system({"devices": "2"})
+    system.vgpu("slice", "create", "both", "--gpus", "1.5", "--mem", "2G")
+    command = [programs["tenant"], "250"]
+    sharing, hiding = (system.run("both", [], command, {"CUDA_VISIBLE_DEVICES": seen}) for seen in ("1", "0"))
+    started(hiding)
+    other = system.run("other", ["--gpus", "0.5", "--mem", "1G"], command)
+    own, others = shares(system, [started(sharing)["pid"], started(other)["pid"]], 4, device=1)
+    assert others < 0.56 and others / own < 1.4
