@@ -29,6 +29,14 @@ static int wait_for(int fd, short events, uint64_t deadline_ns) {
   }
 }
 
+/* Who answers decides what the low-level runtime does with our rights: root, or we ourselves. -EUSERS. */
+static int check_server(int fd) {
+  struct ucred server;
+  socklen_t bytes = sizeof server;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &server, &bytes)) return -errno;
+  return server.uid == 0 || server.uid == geteuid() ? 0 : -EUSERS;
+}
+
 static int connected(const char *path, int *ret_fd) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   if (strlen(path) >= sizeof address.sun_path) return -ENAMETOOLONG;
@@ -37,10 +45,10 @@ static int connected(const char *path, int *ret_fd) {
   if (fd < 0) return -errno;
   fd = vr_above_stdio(fd);
   if (fd < 0) return fd;
-  if (connect(fd, (struct sockaddr *)&address, sizeof address)) {
-    int error = errno;
+  int error = connect(fd, (struct sockaddr *)&address, sizeof address) ? -errno : check_server(fd);
+  if (error) {
     close(fd);
-    return -error;
+    return error;
   }
   *ret_fd = fd;
   return 0;
@@ -124,8 +132,13 @@ static int explain(int error, const char *path, uint64_t answer_ns, char *text) 
     return vr_say(text, -error, "the socket's path %s is too long: shorten `socket` in vgpu-runtime.conf", path);
   case EACCES:
   case EPERM:
-    return vr_say(text, -error, "vgpud's socket %s: access denied to user %u: ask for membership in the socket's group",
-                  path, (unsigned)geteuid());
+    return vr_say(
+        text, -error,
+        "vgpud's socket %s: access denied to user %u: start a vgpud as that user, whom this one does not serve", path,
+        (unsigned)geteuid());
+  case EUSERS:
+    return vr_say(text, -error, "what answers at %s is neither root's nor of user %u: start a vgpud as that user", path,
+                  (unsigned)geteuid());
   default:
     return vr_say(text, -error, "vgpud cannot be asked at %s: %s", path, vr_reason(-error));
   }

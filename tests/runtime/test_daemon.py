@@ -232,6 +232,23 @@ def test_socket_of_a_group_that_the_caller_is_not_in(front: Front) -> None:
     assert "access denied to user 65534" in done.stderr
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+def test_another_users_daemon_is_not_believed(front: Front) -> None:
+    """Its answer would be a configuration that root's low-level runtime carries out."""
+    front.write()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(front.socket))
+        os.seteuid(65534)
+        try:
+            listener.listen()
+        finally:
+            os.seteuid(0)
+        assert "neither root's nor of user 0" in refused(front)
+        with listener.accept()[0] as connection:
+            assert connection.recv(100) == b"", "it was told nothing"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("front", ["shipped"], indirect=True)
 def test_daemon_that_hangs(front: Front) -> None:
