@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from benchmarks import engine
 from vgpud.cli.own_system import OwnSystem
 
 from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, shares, slices, until, until_attached, view
 
+SYSTEMDS = Path("/sys/fs/cgroup/systemd")
 OnBase = Callable[[str, str], str]
 
 
@@ -22,6 +25,19 @@ def test_another_containers_socket_is_refused(docker: engine.Docker, system: Own
     assert done.stdout.startswith("3 ") and f"cannot use slice {own_name(other)}" in done.stdout, done
     assert slices(system)[own_name(other)].processes == 0
     until("the refusal", lambda: any(own_name(other) in text for text in events(system, "attach.refused")))
+
+
+@pytest.mark.skipif(not SYSTEMDS.is_dir(), reason="no cgroups of version 1 here")
+def test_a_hierarchy_that_a_container_may_write_decides_nothing(
+    docker: engine.Docker, system: OwnSystem, programs: Path
+) -> None:
+    """As podman gives it to a systemd in a container: root moves to the other's path there, and asks for its slice."""
+    other = docker.start_container(*HALF, *at(programs), engine.BASE, "sleep", "600")
+    folder = Path(slices(system)[own_name(other)].attach_socket).parent
+    words = ("-e", "VGPU=0.25", *at(programs), "-v", f"{folder}:/other", "-v", f"{SYSTEMDS}:/systemds", engine.BASE)
+    script = f"echo $$ > /systemds/docker/{other}/cgroup.procs && exec /programs/ask /other/attach.sock"
+    done = docker.run(*words, "sh", "-c", script)
+    assert done.stdout.startswith("3 ") and f"cannot use slice {own_name(other)}" in done.stdout, done
 
 
 def test_what_an_image_says_leads_nowhere_else(docker: engine.Docker, programs: Path, on_base: OnBase) -> None:

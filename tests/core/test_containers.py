@@ -197,6 +197,8 @@ def test_whose_a_cgroup_is() -> None:
     assert innermost and innermost.container_id == OTHER, "a container within a container"
     several = container_of(state, ("/elsewhere", "/docker/a"))
     assert several and several.container_id == ID, "one hierarchy of several"
+    moved = container_of(state, ("/docker/a", "/docker/a/docker/b"))
+    assert moved and moved.container_id == ID, "another's path in a further hierarchy"
 
 
 def test_a_container_that_has_not_started_owns_no_cgroup() -> None:

@@ -98,6 +98,12 @@ def test_cgroup_paths(text: str, paths: tuple[str, ...]) -> None:
     assert cgroups.parse(text) == paths
 
 
+def test_a_hierarchy_without_a_controller_comes_last() -> None:
+    """podman gives a systemd in a container that one to write, where version 1 is in use."""
+    text = "3:name=systemd:/libpod/other\n2:pids:/libpod/mine\n1:cpu:/libpod/mine\n"
+    assert cgroups.parse(text) == ("/libpod/mine", "/libpod/other")
+
+
 def test_the_path_that_is_the_containers_alone() -> None:
     assert cgroups.own_path(("/pods/p", "/pods/p/c"), ("/pods/p", "/engine")) == "/pods/p/c"
     assert cgroups.own_path(("/user.slice",), ("/user.slice",)) == "", "cgroups are switched off"

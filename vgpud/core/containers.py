@@ -37,15 +37,15 @@ def id_error(container_id: str) -> Denied | None:
 
 
 def container_of(state: State, cgroups: Iterable[str]) -> Container | None:
-    """The container that a process with these cgroup paths is in: the innermost one, None outside of all."""
-    paths = tuple(cgroups)
+    """The container that a process with these cgroup paths is in: the innermost one, None outside of all.
 
-    def holds(container: Container) -> bool:
-        inside = container.cgroup + "/"
-        return bool(container.cgroup) and any(p == container.cgroup or p.startswith(inside) for p in paths)
-
-    found = [c for c in state.containers.values() if holds(c)]
-    return max(found, key=lambda c: len(c.cgroup), default=None)
+    Hierarchies that disagree: the first decides, for who can write a later one could move to another's path there.
+    """
+    for path in cgroups:
+        found = [c for c in state.containers.values() if c.cgroup and (path + "/").startswith(c.cgroup + "/")]
+        if found:
+            return max(found, key=lambda c: len(c.cgroup))
+    return None
 
 
 def id_in(cgroups: Iterable[str]) -> str:
