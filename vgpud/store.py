@@ -1,7 +1,8 @@
 """Shell of the state database: slices, containers, answered requests and the event log in one SQLite file (WAL).
 
-What was answered to a user is on disk first (synchronous = FULL for slices); events are flushed now and then and may be
-lost with a crash. A disk that is full or read-only is a StoreError for the caller and never stops running tenants.
+What was answered to a user is on disk first (synchronous = FULL). What is said of a container need only outlive the
+daemon, for no container outlives the machine; events are written now and then, and the newest may be lost. A disk that
+is full or read-only is a StoreError for the caller and never stops running tenants.
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ def _parse(text: str | None) -> Slice | None:
     return Slice(spec=Spec(**spec), shares=shares, **body)
 
 
+def _outlive(commands: Iterable[_Saved]) -> bool:
+    """Whether a crash of the machine may not take these back: containers end with it, and so do their own slices."""
+    return not any(isinstance(c, SaveContainer | ForgetContainer) for c in commands)
+
+
 def _mend(error: Exception) -> str:
     """What to do about it: a full or read-only disk is an OperationalError, a damaged file another DatabaseError."""
     if isinstance(error, sqlite3.OperationalError):
@@ -78,7 +84,6 @@ class Store:
         db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
         try:
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
             version = db.execute("PRAGMA user_version").fetchone()[0]
             if version > len(MIGRATIONS):
                 raise StoreError(f"{self._path} was written by a newer vgpud (version {version}): use that one")
@@ -121,7 +126,7 @@ class Store:
         """Writes the commands that concern the store in one transaction; nothing when there are none."""
         mine = [c for c in commands if isinstance(c, _Saved)]
         if mine:
-            self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max)))
+            self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max), _outlive(mine)))
 
     def _write(self, commands: list[_Saved], requests_max: int) -> None:
         db = self._db
@@ -151,7 +156,8 @@ class Store:
         """A request whose effects were taken back."""
         self._guard("write", lambda: self._db.execute("DELETE FROM requests WHERE id = ?", (request_id,)))
 
-    def _transaction(self, work: Callable[[], None]) -> None:
+    def _transaction(self, work: Callable[[], None], flushed: bool) -> None:
+        self._db.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
         self._db.execute("BEGIN IMMEDIATE")
         try:
             work()
@@ -172,7 +178,7 @@ class Store:
             )
 
         if rows:
-            self._guard("write", lambda: self._transaction(write))
+            self._guard("write", lambda: self._transaction(write, flushed=False))
 
     def close(self) -> None:
         self._db.close()
