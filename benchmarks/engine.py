@@ -13,15 +13,18 @@ import shutil
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from vgpud import paths
 from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
 
 BASE = "vgpu-test/base"
 Done = subprocess.CompletedProcess[str]
+E = TypeVar("E", bound="Engine")
 COMMAND_TIMEOUT_S = 120.0
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 LOW_LEVEL = "runc"
@@ -65,8 +68,45 @@ def call(command: Sequence[str], env: Mapping[str, str], check: bool, timeout_s:
     return done
 
 
-class Docker:
-    """A dockerd with its own containerd; use it in a `with`. runtimes: name -> executable."""
+class Engine(ABC):
+    """An engine of one's own; use it in a `with`."""
+
+    def __enter__(self: E) -> E:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.stop()
+
+    @abstractmethod
+    def start(self) -> None: ...
+
+    @abstractmethod
+    def stop(self) -> None: ...
+
+    @abstractmethod
+    def cli(self, *arguments: str) -> Done: ...
+
+
+class ImageEngine(Engine):
+    """One with docker's commands for images and containers."""
+
+    def import_base(self, tar: Path, name: str = BASE) -> str:
+        """Makes an image of a root file system; returns its name."""
+        self.cli("import", str(tar), name)
+        return name
+
+    def pid(self, container: str) -> int:
+        """The host's pid of a container's init."""
+        return int(self.cli("inspect", "-f", "{{.State.Pid}}", container).stdout)
+
+
+class Docker(ImageEngine):
+    """A dockerd with its own containerd. runtimes: name -> executable."""
 
     #: what a failed start answers: docker's own codes
     REFUSED = 125
@@ -81,18 +121,6 @@ class Docker:
         self.env = {**os.environ, "DOCKER_CONFIG": str(folder / "cli"), "DOCKER_HOST": self.host}
         self.env["PATH"] = f"{self.env.get('PATH', os.defpath)}:{SBIN}"
 
-    def __enter__(self) -> Docker:
-        (self.folder / "cli").mkdir(parents=True, exist_ok=True)
-        try:
-            self.start()
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.stop()
-
     def write_config(self) -> None:
         """daemon.json: what changes here is read at the next start, runtimes also at SIGHUP."""
         runtimes = {name: {"path": str(path)} for name, path in self.runtimes.items()}
@@ -100,6 +128,7 @@ class Docker:
 
     def start(self) -> None:
         """Starts dockerd and waits until it answers. Also used to start it again. Raises PartError."""
+        (self.folder / "cli").mkdir(parents=True, exist_ok=True)
         self.write_config()
         command = [self.program, "--iptables=false", "--bridge=none", "-H", self.host]
         places = {"--data-root": "data", "--exec-root": "exec", "-p": "pid", "--config-file": "daemon.json"}
@@ -161,11 +190,6 @@ class Docker:
         """`docker run -d`; returns the id."""
         return self.cli(*self.run_words("-d", *arguments, runtime=runtime, remove=False)).stdout.strip()
 
-    def import_base(self, tar: Path, name: str = BASE) -> str:
-        """Makes an image of a root file system; returns its name."""
-        self.cli("import", str(tar), name)
-        return name
-
     def build(self, name: str, dockerfile: str, files: Mapping[str, Path] | None = None) -> str:
         """Builds an image from a Dockerfile's text and files beside it (name -> source); returns its name."""
         context = self.folder / "build" / name.replace("/", "-")
@@ -178,12 +202,8 @@ class Docker:
         call(words, {**self.env, "DOCKER_BUILDKIT": "0"}, True, COMMAND_TIMEOUT_S)
         return name
 
-    def pid(self, container: str) -> int:
-        """The host's pid of a container's init."""
-        return int(self.cli("inspect", "-f", "{{.State.Pid}}", container).stdout)
 
-
-class Podman:
+class Podman(ImageEngine):
     """podman with its own storage. cdi_dir is what it sees as /var/run/cdi (a mount of its own namespace)."""
 
     REFUSED = 126
@@ -209,12 +229,9 @@ class Podman:
         self.env = {**os.environ, "CONTAINERS_CONF": str(folder / "containers.conf")}
         self.env["PATH"] = f"{self.env.get('PATH', os.defpath)}:{SBIN}"
 
-    def __enter__(self) -> Podman:
+    def start(self) -> None:
+        """Sees that podman works at all: there is no daemon. Raises PartError."""
         self.cli("version")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.stop()
 
     def _make_world(self, cdi_dir: Path) -> Part:
         """A process with a mount namespace in which cdi_dir is /var/run/cdi: podman 4 knows the fixed folders only.
@@ -264,18 +281,9 @@ class Podman:
         """`podman run -d`; returns the id."""
         return self.cli("run", "-d", "--network=none", *arguments, runtime=runtime).stdout.strip()
 
-    def import_base(self, tar: Path, name: str = BASE) -> str:
-        """Makes an image of a root file system; returns its name."""
-        self.cli("import", str(tar), name)
-        return name
 
-    def pid(self, container: str) -> int:
-        """The host's pid of a container's init."""
-        return int(self.cli("inspect", "-f", "{{.State.Pid}}", container).stdout)
-
-
-class Containerd:
-    """A containerd of one's own, for `ctr`; use it in a `with`."""
+class Containerd(Engine):
+    """A containerd of one's own, for `ctr`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -283,22 +291,15 @@ class Containerd:
         self.daemon: Part | None = None
         self.env = {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{SBIN}"}
 
-    def __enter__(self) -> Containerd:
+    def start(self) -> None:
+        """Starts containerd and waits until it answers. Raises PartError."""
         self.folder.mkdir(parents=True, exist_ok=True)
         config = self.folder / "config.toml"
         config.write_text('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
         command = [find("containerd") or "containerd", "--config", str(config), "--address", str(self.address)]
         command += ["--root", str(self.folder / "root"), "--state", str(self.folder / "state")]
         self.daemon = Part("containerd", command, self.env, self.folder)
-        try:
-            wait_for("containerd", self._answers, 60)
-        except BaseException:
-            self.stop()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self.stop()
+        wait_for("containerd", self._answers, 60)
 
     def _answers(self) -> bool:
         assert self.daemon
