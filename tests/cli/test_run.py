@@ -131,6 +131,24 @@ def test_a_slice_that_is_left_in_use_stays(run: Any, daemon: Any) -> None:
     assert "left" in daemon.slices
 
 
+def test_the_end_is_seen_when_another_thread_has_taken_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that was there before the mask may get SIGCHLD, between our look and our wait."""
+    from vgpud.cli import child
+
+    mask = child.block_signals()
+    try:
+        pid = child.start_child(["true"], dict(os.environ), mask)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        signal.sigtimedwait({signal.SIGCHLD}, 0)  # taken, as by the other thread
+        looks = iter([(0, 0)])  # before it ended
+        real = os.waitpid
+        monkeypatch.setattr(os, "waitpid", lambda pid, options: next(looks, None) or real(pid, options))
+        monkeypatch.setattr(child, "LOOK_S", 0.01)
+        assert child.wait_child(pid) == 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def test_a_failure_before_the_start_leaves_no_slice(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from vgpud.cli import environment
     from vgpud.errors import DriverError

@@ -34,6 +34,8 @@ FORWARDED = frozenset(
     }
 )
 _WAITED = FORWARDED | {signal.SIGCHLD}
+#: a thread that was there before block_signals() takes SIGCHLD from us and drops it: how late the end is seen then
+LOOK_S = 1.0
 #: python ignores these; a program expects the default
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 
@@ -73,7 +75,9 @@ def wait_child(pid: int) -> int:
         if done:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
-        info = signal.sigwaitinfo(_WAITED)
+        info = signal.sigtimedwait(_WAITED, LOOK_S)
+        if info is None:
+            continue
         # si_code > 0: the kernel sent it, and to the whole process group, so the child has it already
         if info.si_signo != signal.SIGCHLD and info.si_code <= 0:
             os.kill(pid, info.si_signo)
