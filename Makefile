@@ -6,7 +6,7 @@ NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name buil
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers qualify clean
+.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -51,6 +51,9 @@ bench: $(VENV)/.test $(NATIVE) ## all benchmarks on the simulated device, as JSO
 
 bench-containers: $(VENV)/.test $(NATIVE) ## as root: what sharing costs CIFAR containers (BENCH="--real", "--mix 4")
 	@$(PY) -m benchmarks.containers $(BENCH)
+
+bench-sharing: $(VENV)/.test $(NATIVE) ## how well a device is shared, without a hook and with (BENCH="W1 W4", "--full")
+	@$(PY) -m benchmarks.sharing $(BENCH)
 
 qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes)
 	@$(PY) -m benchmarks.qualify

@@ -73,7 +73,7 @@ def parser(description: str | None, **defaults: Any) -> argparse.ArgumentParser:
 
 def _prog() -> str:
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return f"python -m {spec.name}" if spec else Path(sys.argv[0]).name
+    return f"python -m {spec.name.removesuffix('.__main__')}" if spec else Path(sys.argv[0]).name
 
 
 def verdict(name: str, value: float, goal: str, met: bool) -> bool:

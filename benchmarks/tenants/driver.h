@@ -42,7 +42,7 @@ typedef uint64_t device_pointer;
   X(cuEventElapsedTime, cuEventElapsedTime, (float *, handle, handle))                                                 \
   X(cuGetProcAddress, cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *))
 
-enum { ATTRIBUTE_SM_COUNT = 16, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2 };
+enum { ATTRIBUTE_SM_COUNT = 16, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2, STREAM_NON_BLOCKING = 1 };
 enum { CODE_SUCCESS = 0, CODE_OUT_OF_MEMORY = 2, CODE_NOT_READY = 600 };
 
 struct driver {
@@ -106,6 +106,28 @@ static inline handle spin_kernel(struct driver *driver, const char *name) {
   CHECK(driver->cuModuleLoadData(&module, text));
   CHECK(driver->cuModuleGetFunction(&function, module, name));
   return function;
+}
+
+/*
+ * How many rounds make the spin kernel kernel_us long, measured on a launch of it. The simulated device answers what
+ * its model file says and needs none of it.
+ */
+static inline uint64_t spin_rounds(struct driver *driver, handle function, unsigned grid, unsigned threads,
+                                   device_pointer sink, uint64_t kernel_us) {
+  uint64_t rounds = 20000;
+  void *arguments[] = {&rounds, &sink};
+  handle begin, end;
+  float ms = 0;
+  CHECK(driver->cuEventCreate(&begin, 0));
+  CHECK(driver->cuEventCreate(&end, 0));
+  for (int launch = 0; launch < 2; launch++) { /* the first warms up */
+    CHECK(driver->cuEventRecord(begin, NULL));
+    CHECK(driver->cuLaunchKernel(function, grid, 1, 1, threads, 1, 1, 0, NULL, arguments, NULL));
+    CHECK(driver->cuEventRecord(end, NULL));
+    CHECK(driver->cuCtxSynchronize());
+  }
+  CHECK(driver->cuEventElapsedTime(&ms, begin, end));
+  return ms > 0 ? (uint64_t)((double)rounds * (double)kernel_us / (1000 * (double)ms)) + 1 : rounds;
 }
 
 #endif

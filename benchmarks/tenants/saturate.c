@@ -91,24 +91,6 @@ static void launch(struct tenant *tenant, uint64_t count) {
                                         NULL));
 }
 
-/* On a real device: how many rounds make a kernel of so many us. The simulated one answers what the model says. */
-static void calibrate(struct tenant *tenant, uint64_t kernel_us) {
-  struct driver *driver = &tenant->driver;
-  handle begin, end;
-  CHECK(driver->cuEventCreate(&begin, 0));
-  CHECK(driver->cuEventCreate(&end, 0));
-  tenant->rounds = 20000;
-  launch(tenant, 1);
-  CHECK(driver->cuCtxSynchronize());
-  CHECK(driver->cuEventRecord(begin, NULL));
-  launch(tenant, 1);
-  CHECK(driver->cuEventRecord(end, NULL));
-  CHECK(driver->cuCtxSynchronize());
-  float ms = 0;
-  CHECK(driver->cuEventElapsedTime(&ms, begin, end));
-  if (ms > 0) tenant->rounds = (uint64_t)(20000 * (double)kernel_us / (1000 * (double)ms)) + 1;
-}
-
 static void begin(struct tenant *tenant, const struct options *options) {
   struct driver *driver = &tenant->driver;
   handle context;
@@ -125,7 +107,7 @@ static void begin(struct tenant *tenant, const struct options *options) {
   tenant->function = spin_kernel(driver, name);
   for (uint64_t i = 0; i < options->depth; i++)
     CHECK(driver->cuEventCreate(&tenant->events[i], EVENT_BLOCKING_SYNC | EVENT_DISABLE_TIMING));
-  calibrate(tenant, options->kernel_us);
+  tenant->rounds = spin_rounds(driver, tenant->function, tenant->grid, BLOCK_THREADS, tenant->sink, options->kernel_us);
 }
 
 static void run(struct tenant *tenant, const struct options *options) {

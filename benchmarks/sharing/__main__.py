@@ -1,0 +1,104 @@
+"""How well a device is shared: the arbiter's table, each row without any hook and under our arbiter.
+
+Shares come from the simulated device's own busy log, throughput from completed kernels, latencies from the tenants'
+programs. The defaults are for work on the arbiter; --full is for results that are kept: 60 s, 5 seeds, every case, and
+W1, W2 and W4 again with the device's switch cost x 0.5 and x 3. A missed goal is a figure like any other: it is shown,
+kept, and makes the exit code 1. A table of some rows only is kept in build/bench, beside no result of the whole one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks import harness, results, sharing
+from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.rows_bursts import w2, w2b, w4
+from benchmarks.sharing.rows_return import w6
+from benchmarks.sharing.rows_shares import w1, w5
+from benchmarks.sharing.table import Figure, by_row, line, markdown
+
+ROWS: dict[str, Callable[[Plan], Iterator[Figure]]] = {"W1": w1, "W2": w2, "W2b": w2b, "W4": w4, "W5": w5, "W6": w6}
+#: rows of the table that are not here yet: naming one is refused, not passed over
+ABSENT = ("W3", "W7", "W8", "W9", "W10")
+SECONDS, SEEDS = 10.0, 1
+FULL_SECONDS, FULL_SEEDS = 60.0, 5
+CANNOT = 3
+
+
+def arguments() -> argparse.Namespace:
+    """The command's options."""
+    made = harness.parser(__doc__)
+    made.epilog = sharing.__doc__
+    made.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to run: {', '.join(ROWS)} (default: all of them)")
+    made.add_argument("--seconds", type=float, help=f"measured time of a run (default: {SECONDS:g}; full: 60)")
+    made.add_argument("--seeds", type=int, help=f"runs, or pairs, of each case (default: {SEEDS}; full: 5)")
+    made.add_argument("--full", action="store_true", help="every case, 60 s, 5 seeds, three switch costs: many hours")
+    args = made.parse_args()
+    for row in args.rows:
+        if row not in ROWS:
+            missing = "is not there yet" if row in ABSENT else "is no row"
+            made.error(f"{row} {missing}: choose from {', '.join(ROWS)}")
+    args.rows = list(dict.fromkeys(args.rows)) or list(ROWS)
+    if set(args.rows) != set(ROWS) and args.results == results.RESULTS:
+        args.results = harness.BUILD
+    args.seconds = args.seconds or (FULL_SECONDS if args.full else SECONDS)
+    args.seeds = args.seeds or (FULL_SEEDS if args.full else SEEDS)
+    if args.seconds < 3 or args.seeds < 1:
+        made.error("--seconds must be at least 3 (one-second windows, whole absences) and --seeds at least 1")
+    return args
+
+
+def finite(value: Any) -> Any:
+    """The same with None for what JSON cannot say: figures that were infinite or not a number."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def main() -> int:
+    """Runs the rows and writes the result. Exit code 1 when a goal is missed, 3 with --real."""
+    args = arguments()
+    if args.real:
+        print("sharing: the real device is not there yet: without --real it runs on the simulated one")
+        return CANNOT
+    plan = Plan(args.seconds, args.seeds, args.full)
+    figures: list[Figure] = []
+    print(markdown([]), flush=True)
+    for row in args.rows:
+        for figure in ROWS[row](plan):
+            figures.append(figure)
+            print(line(figure), flush=True)
+    with harness.system(harness.one_device()) as own:
+        device = own.device_name()
+    path = results.write(
+        "sharing",
+        simulated=True,
+        device=device,
+        parameters={
+            "rows": args.rows,
+            "absent_rows": list(ABSENT),
+            "seconds": args.seconds,
+            "seeds": args.seeds,
+            "full": args.full,
+            "warm_up_s": 2,
+            "window_s": 1,
+            "step_s": 0.1,
+        },
+        goals={f"{f.row} {f.case}: {f.what}": str(f.goal) for f in figures if f.goal},
+        figures=finite(by_row(figures)),
+        raw=finite(plan.raw),
+        folder=args.results,
+    )
+    missed = [figure for figure in figures if figure.missed]
+    judged = sum(figure.goal is not None for figure in figures)
+    print(f"{judged - len(missed)} of {judged} goals met; {path}")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,223 @@
+"""Runs tenants on a private system, without a hook or in slices, and observes them for a while.
+
+The rows say what runs; this starts the C programs (tenants/load.c), waits until all are at work, lets the warm-up pass,
+and takes the device's busy log, the programs' reports and their latencies for exactly the measured time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import harness
+from benchmarks.sharing.measure import Histogram, completed_between, share, spans_by_tenant, window_shares
+from vgpud.busylog import SECOND_NS, Span, read_busy_log
+from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.sim import environment
+
+WARM_UP_NS = 2 * SECOND_NS
+#: the simulated device writes its log at most some 10 ms late, and a report after the end closes the last interval
+SETTLE_S = 0.3
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A slice (fractions of the device) and the load in each of its processes; see tenants/load.c for the options."""
+
+    name: str
+    minimum: float
+    maximum: float
+    kernel_us: int = 200
+    burst: int = 16
+    depth: int = 3
+    gap_us: int = 0
+    period_us: int = 0
+    active_ms: int = 0
+    idle_ms: int = 0
+    processes: int = 1
+
+    @property
+    def queued_ms(self) -> float:
+        """Device time that it keeps queued at most."""
+        return self.processes * self.depth * self.burst * self.kernel_us / 1000
+
+    def options(self, rng: random.Random) -> list[str]:
+        """Options of load.c. The seed moves the burst of those that never pause: for the others it is the workload."""
+        paused = self.gap_us or self.period_us
+        burst = self.burst if paused else max(1, self.burst + rng.randint(-self.burst // 4, self.burst // 4))
+        pairs = {
+            "--kernel-us": self.kernel_us,
+            "--burst": burst,
+            "--depth": self.depth,
+            "--gap-us": self.gap_us,
+            "--period-us": self.period_us,
+            "--active-ms": self.active_ms,
+            "--idle-ms": self.idle_ms,
+        }
+        return [word for name, value in pairs.items() if value for word in (name, str(value))]
+
+
+@dataclass
+class Process:
+    """One running load: its reports so far."""
+
+    part: Part
+    histogram: Path
+    pid: int = 0
+    points: list[tuple[int, int]] = field(default_factory=list)
+    phases: list[tuple[int, str]] = field(default_factory=list)
+
+    def poll(self) -> None:
+        """Reads new lines. Raises PartError when the program has ended by itself."""
+        for line in self.part.lines():
+            self.pid = line["pid"]
+            self.points.append((line["time_ns"], line["completed"]))
+            if line["event"] in ("idle", "active"):
+                self.phases.append((line["time_ns"], line["event"]))
+        self.part.check()
+
+    def ready(self) -> bool:
+        self.poll()
+        return self.pid != 0
+
+    def read_histogram(self) -> Histogram:
+        raw = json.loads(self.histogram.read_text())
+        return Histogram(tuple((upper_ns, count) for upper_ns, count in raw["buckets"]), raw["skipped"])
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What happened in [begin_ns, end_ns), by tenant."""
+
+    begin_ns: int
+    end_ns: int
+    spans: dict[str, list[Span]]
+    completed: dict[str, float]  # kernels
+    latencies: dict[str, list[Histogram]]
+    phases: dict[str, list[tuple[int, str]]]
+
+    def share(self, name: str) -> float:
+        """Share of the device over the whole time, 0..1."""
+        return share(self.spans[name], self.begin_ns, self.end_ns)
+
+    def shares(self) -> dict[str, float]:
+        return {name: self.share(name) for name in self.spans}
+
+    def windows(self, name: str) -> list[float]:
+        """Share in each sliding one-second window."""
+        return window_shares(self.spans[name], self.begin_ns, self.end_ns)
+
+
+class Bench:
+    """One private system; runs observations on it one after the other."""
+
+    def __init__(self, own: OwnSystem, seconds: float) -> None:
+        self._own = own
+        self._seconds = seconds
+        self._program = str(harness.build("tenants/load.c"))
+        self._runs = 0
+
+    def observe(self, tenants: Sequence[Tenant], *, hooked: bool, seed: int) -> Observed:
+        """Runs the tenants for the warm-up and the measured time. Raises PartError when one of them fails."""
+        self._runs += 1
+        rng = random.Random(seed)
+        started: dict[str, list[Process]] = {}
+        try:
+            for tenant in rng.sample(list(tenants), len(tenants)):
+                started[tenant.name] = self._start(tenant, hooked, rng)
+                time.sleep(rng.uniform(0, 0.1))
+            everyone = [process for several in started.values() for process in several]
+            wait_for("the tenants", lambda: all(process.ready() for process in everyone), START_TIMEOUT_S)
+            begin_ns, end_ns = self._measure(everyone)
+        finally:
+            self._end([process for several in started.values() for process in several])
+        return self._observed(started, begin_ns, end_ns)
+
+    def _start(self, tenant: Tenant, hooked: bool, rng: random.Random) -> list[Process]:
+        """All processes of a tenant: the first makes the slice, the others join it."""
+        own, several = self._own, []
+        slice_name = f"{tenant.name}-{self._runs}"
+        for index in range(tenant.processes):
+            name = f"{slice_name}-{index}"
+            histogram = own.folder / f"{name}.histogram"
+            command = [self._program, *tenant.options(rng), "--seconds", str(int(self._seconds) + 120)]
+            command += ["--histogram", str(histogram)]
+            if hooked:
+                amounts = ["--gpus", f"{tenant.minimum:g}", "--max", f"{tenant.maximum:g}"] if index == 0 else []
+                part = own.run(slice_name, amounts, command)
+            else:
+                env = environment(own.sim_dir, own.env) if own.simulated else own.env
+                part = Part(name, command, env, own.folder)
+                own.tenants.append(part)
+            several.append(Process(part, histogram))
+            if hooked and tenant.processes > 1 and index == 0:
+                wait_for("the slice's first program", several[0].ready, START_TIMEOUT_S)
+        return several
+
+    def _measure(self, everyone: Sequence[Process]) -> tuple[int, int]:
+        def wait_until(time_ns: int) -> None:
+            while (left_ns := time_ns - time.monotonic_ns()) > 0:
+                time.sleep(min(0.2, left_ns / 1e9))
+                for process in everyone:
+                    process.poll()
+
+        begin_ns = time.monotonic_ns() + WARM_UP_NS
+        end_ns = begin_ns + int(self._seconds * SECOND_NS)
+        wait_until(begin_ns)
+        for process in everyone:
+            os.kill(process.pid, signal.SIGUSR1)
+        wait_until(end_ns)
+        for process in everyone:
+            os.kill(process.pid, signal.SIGUSR2)
+        wait_until(end_ns + int(SETTLE_S * SECOND_NS))
+        return begin_ns, end_ns
+
+    def _end(self, everyone: Sequence[Process]) -> None:
+        for process in everyone:
+            if process.part.running and process.pid:
+                os.kill(process.pid, signal.SIGTERM)
+        for process in everyone:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.part.process.wait(END_TIMEOUT_S)
+            process.part.stop()
+            self._own.tenants.remove(process.part)
+
+    def _observed(self, started: dict[str, list[Process]], begin_ns: int, end_ns: int) -> Observed:
+        for several in started.values():
+            for process in several:
+                process.points += [(line["time_ns"], line["completed"]) for line in process.part.lines()]
+        pids = {name: [process.pid for process in several] for name, several in started.items()}
+        spans = read_busy_log(self._own.busy_log())
+        inside = [s for s in spans if s.end_ns > begin_ns and s.begin_ns < end_ns]
+        completed = {
+            name: sum(completed_between(process.points, begin_ns, end_ns) for process in several)
+            for name, several in started.items()
+        }
+        return Observed(
+            begin_ns,
+            end_ns,
+            spans_by_tenant(inside, pids),
+            completed,
+            {name: [process.read_histogram() for process in several] for name, several in started.items()},
+            {name: [at for process in several for at in process.phases] for name, several in started.items()},
+        )
+
+
+@contextlib.contextmanager
+def bench(seconds: float, kernels_us: Sequence[int], switch_us: int | None = None) -> Iterator[Bench]:
+    """A system of one simulated device. switch_us: what a change of context costs it (None: as shipped)."""
+    config = harness.one_device()
+    if switch_us is not None:
+        config["switch_us"] = str(switch_us)
+    with harness.system(config, lengths_us=kernels_us) as own:
+        yield Bench(own, seconds)

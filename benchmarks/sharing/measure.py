@@ -1,0 +1,114 @@
+"""What is worked out from busy spans, progress reports and latency histograms. Pure.
+
+Everything comes from the device's own log of busy times or from the tenants' programs, nothing from the arbiter.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vgpud.busylog import Span, busy_steps, sliding
+
+MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Latencies of bursts: (upper bound of the bucket in ns, count), ascending; skipped: periods that were overrun."""
+
+    buckets: tuple[tuple[int, int], ...]
+    skipped: int = 0
+
+    @property
+    def count(self) -> int:
+        return sum(count for _upper_ns, count in self.buckets)
+
+    def percentile_ns(self, fraction: float) -> float:
+        """The smallest bound that at least this fraction of the bursts kept; NaN without any burst."""
+        wanted, seen = fraction * self.count, 0
+        for upper_ns, count in self.buckets:
+            seen += count
+            if seen >= wanted:
+                return upper_ns
+        return float("nan")
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """One histogram over several runs."""
+    counts: dict[int, int] = {}
+    skipped = 0
+    for one in histograms:
+        skipped += one.skipped
+        for upper_ns, count in one.buckets:
+            counts[upper_ns] = counts.get(upper_ns, 0) + count
+    return Histogram(tuple(sorted(counts.items())), skipped)
+
+
+def spans_by_tenant(spans: Iterable[Span], pids: Mapping[str, Sequence[int]]) -> dict[str, list[Span]]:
+    """Tenant -> the device time of all its processes, by time."""
+    tenant_of = {pid: name for name, several in pids.items() for pid in several}
+    found: dict[str, list[Span]] = {name: [] for name in pids}
+    for span in spans:
+        if span.pid in tenant_of:
+            found[tenant_of[span.pid]].append(span)
+    for mine in found.values():
+        mine.sort(key=lambda span: span.begin_ns)
+    return found
+
+
+def window_shares(spans: Iterable[Span], begin_ns: int, end_ns: int) -> list[float]:
+    """Share in every one-second window of [begin_ns, end_ns), every 100 ms."""
+    return sliding(busy_steps(spans, begin_ns, end_ns))
+
+
+def share(spans: Iterable[Span], begin_ns: int, end_ns: int) -> float:
+    """Share over the whole of [begin_ns, end_ns); 0 when it is empty."""
+    busy = sum(max(0, min(s.end_ns, end_ns) - max(s.begin_ns, begin_ns)) for s in spans)
+    return busy / (end_ns - begin_ns) if end_ns > begin_ns else 0.0
+
+
+def jain(values: Sequence[float]) -> float:
+    """Jain's index of fairness, 1/n..1 (Jain, Chiu, Hawe 1984); NaN when nobody got anything."""
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else float("nan")
+
+
+def completed_between(points: Sequence[tuple[int, int]], begin_ns: int, end_ns: int) -> float:
+    """Completed kernels in [begin_ns, end_ns), straight lines between the reports (time_ns, completed).
+
+    Raises ValueError when the reports do not reach over the whole time.
+    """
+    return _at(points, end_ns) - _at(points, begin_ns)
+
+
+def _at(points: Sequence[tuple[int, int]], time_ns: int) -> float:
+    index = bisect_right(points, (time_ns, 1 << 63))
+    if index in (0, len(points)):
+        raise ValueError("the reports do not reach over the measured time")
+    (t0, c0), (t1, c1) = points[index - 1], points[index]
+    return c0 + (c1 - c0) * (time_ns - t0) / (t1 - t0)
+
+
+def first_ms_with_share(spans: Sequence[Span], from_ns: int, until_ns: int, window_ns: int, wanted: float) -> float:
+    """After how many milliseconds from from_ns a window begins in which the share is at least `wanted`.
+
+    Windows lie wholly before until_ns and begin every millisecond. Infinite when there is none.
+    """
+    steps = busy_steps(spans, from_ns, until_ns, MS)
+    shares = sliding(steps, window_ns, MS)
+    return next((float(index) for index, got in enumerate(shares) if got >= wanted), float("inf"))
+
+
+def pairs(points: Iterable[tuple[int, str]], begin: str, end: str) -> list[tuple[int, int]]:
+    """The times between an event `begin` and the next event `end`: (time_ns, time_ns)."""
+    found: list[tuple[int, int]] = []
+    opened: int | None = None
+    for time_ns, name in points:
+        if name == begin:
+            opened = time_ns
+        elif name == end and opened is not None:
+            found.append((opened, time_ns))
+            opened = None
+    return found

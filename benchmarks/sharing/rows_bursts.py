@@ -1,0 +1,95 @@
+"""W2, W2b: tenants that leave gaps. W4: inference beside training."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from benchmarks.sharing.bench import Bench, Observed, Tenant, bench
+from benchmarks.sharing.measure import merged
+from benchmarks.sharing.plan import Plan, at_switch
+from benchmarks.sharing.table import Figure, Goal, compared
+
+KERNELS_US = (20, 200, 2000)
+INFERENCE_PERIOD_US = 8000
+#: the yardstick is the best of these: a machine's own hiccup must not make it longer and the goal easier
+ALONE_RUNS = 3
+
+
+def launch_bound(name: str, part: float) -> Tenant:
+    """50 kernels of 20 us, then a host gap of the same length: half a device busy when alone."""
+    return Tenant(name, part, part, kernel_us=20, burst=50, gap_us=1000)
+
+
+def w2(plan: Plan) -> Iterator[Figure]:
+    """2, 3 and 4 launch-bound tenants in equal parts, against the same without a hook, in interleaved pairs."""
+    for switch_us in plan.switches_us():
+        with bench(plan.seconds, KERNELS_US, switch_us) as here:
+            for count in (2, 3, 4):
+                yield from _w2_case(plan, here, at_switch(f"{count} launch-bound", switch_us), count)
+
+
+def _w2_case(plan: Plan, here: Bench, case: str, count: int) -> Iterator[Figure]:
+    tenants = [launch_bound(f"l{i}", 1000 // count / 1000) for i in range(count)]
+    pairs = plan.both(here, "W2", case, tenants)
+    together = [(sum(free.completed.values()), sum(hooked.completed.values())) for free, hooked in pairs]
+    rates = [statistics.median(done[i] for done in together) / plan.seconds / 1000 for i in (0, 1)]
+    yield compared("W2", case, "together, thousand kernels/s", rates)
+    ratio = statistics.median(hooked / free for free, hooked in together)
+    yield Figure("W2", case, "together, % of no hook", None, ratio * 100, Goal(98, at_most=False))
+    least = [min(least_part(pair[i]) for pair in pairs) * 100 for i in (0, 1)]
+    yield compared("W2", case, "least, % of an equal part", least, Goal(90, at_most=False))
+
+
+def least_part(observed: Observed) -> float:
+    """The smallest tenant's completed work over an equal part of all that was completed."""
+    done = list(observed.completed.values())
+    return min(done) * len(done) / sum(done)
+
+
+def w2b(plan: Plan) -> Iterator[Figure]:
+    """A launch-bound tenant beside a saturating one: each against the smaller of its demand and its part."""
+    with bench(plan.seconds, KERNELS_US) as here:
+        free = plan.once(here, "W2b", "launch-bound alone", [launch_bound("bound", 1)], False)
+        demand = {"bound": free.share("bound"), "saturating": 1.0}
+        yield Figure("W2b", "launch-bound alone", "share, %", demand["bound"] * 100, None)
+        for part in (0.2, 0.4):
+            tenants = [launch_bound("bound", part), Tenant("saturating", 1 - part, 1 - part)]
+            case = f"launch-bound {part:g}/saturating {1 - part:g}"
+            pairs = plan.both(here, "W2b", case, tenants)
+            for tenant in tenants:
+                due = min(demand[tenant.name], tenant.minimum)
+                got = [min(pair[i].share(tenant.name) for pair in pairs) / due * 100 for i in (0, 1)]
+                yield compared("W2b", case, f"{tenant.name}, % of its due", got, Goal(95, at_most=False))
+
+
+def w4(plan: Plan) -> Iterator[Figure]:
+    """Bursts of 4 ms due every 8 ms beside saturating training; latencies against the same bursts alone."""
+    inference = Tenant("inference", 0.5, 1, burst=20, period_us=INFERENCE_PERIOD_US)
+    for switch_us in plan.switches_us():
+        with bench(plan.seconds, KERNELS_US, switch_us) as here:
+            case = at_switch("inference alone", switch_us)
+            alone = [plan.once(here, "W4", case, [inference], False, seed) for seed in range(1, ALONE_RUNS + 1)]
+            alone_ns = min(p99_ns([run]) for run in alone)
+            yield Figure("W4", case, "p99, ms", alone_ns / 1e6, None)
+            for kernel_us, bound in ((200, 1.5), (2000, 1.75)):
+                trainer = Tenant("training", 0.5, 1, kernel_us, burst=3200 // kernel_us)
+                case = at_switch(f"beside training ({kernel_us / 1000:g} ms)", switch_us)
+                pairs = plan.both(here, "W4", case, [inference, trainer])
+                runs = [[pair[i] for pair in pairs] for i in (0, 1)]
+                yield compared("W4", case, "p99 / p99 alone", (p99_ns(some) / alone_ns for some in runs), Goal(bound))
+                skipped = (skipped_part(some, plan.seconds) * 100 for some in runs)
+                yield compared("W4", case, "bursts not begun in their period, %", skipped)
+                kept = [min(one.share("training") for one in some) * 100 for some in runs]
+                yield compared("W4", case, "training keeps, %", kept, Goal(47, at_most=False))
+
+
+def p99_ns(runs: list[Observed]) -> float:
+    """99th percentile of the inference bursts of all runs."""
+    return merged(h for run in runs for h in run.latencies["inference"]).percentile_ns(0.99)
+
+
+def skipped_part(runs: list[Observed], seconds: float) -> float:
+    """Periods in which no burst was begun because an earlier one still ran, of all periods: the tail's other half."""
+    skipped = sum(h.skipped for run in runs for h in run.latencies["inference"])
+    return skipped / (len(runs) * seconds * 1e6 / INFERENCE_PERIOD_US)

@@ -1,0 +1,66 @@
+"""W6: a neighbour goes idle and comes back.
+
+Equal parts, both may borrow all. For every absence and return, from the device's log:
+- after how many ms a window of 20 ms begins in which who stayed has 98 % of the device;
+- what who came back had of the first 5 ms, against an equal part of them;
+- after how many ms a window of 50 ms begins in which it has its guarantee (98 % of it: a window cuts leases at its
+  ends). The goal's 50 ms grow by what its neighbour may have queued when it came.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+
+from benchmarks.sharing.bench import Observed, Tenant, bench
+from benchmarks.sharing.measure import MS, first_ms_with_share, pairs, share
+from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.table import Figure, Goal, compared
+
+STAYS = Tenant("stays", 0.5, 1)
+GOES = Tenant("goes", 0.5, 1, active_ms=500, idle_ms=500)
+FIRST_NS = 5 * MS
+ABSENCE_WINDOW_NS = 20 * MS
+RETURN_WINDOW_NS = 50 * MS
+NEARLY_ALL = 0.98
+
+
+def absences_ms(run: Observed) -> list[float]:
+    """For each absence: when who stayed had nearly all."""
+    found = pairs(run.phases["goes"], "idle", "active")
+    return [
+        first_ms_with_share(run.spans["stays"], gone_ns, back_ns, ABSENCE_WINDOW_NS, NEARLY_ALL)
+        for gone_ns, back_ns in found
+        if run.begin_ns <= gone_ns and back_ns <= run.end_ns
+    ]
+
+
+def returns(run: Observed) -> list[tuple[float, float]]:
+    """For each return: (part of an equal part of the first 5 ms, ms until it had its guarantee)."""
+    spans = run.spans["goes"]
+    return [
+        (
+            share(spans, back_ns, back_ns + FIRST_NS) / GOES.minimum,
+            first_ms_with_share(spans, back_ns, gone_ns, RETURN_WINDOW_NS, NEARLY_ALL * GOES.minimum),
+        )
+        for back_ns, gone_ns in pairs(run.phases["goes"], "active", "idle")
+        if run.begin_ns <= back_ns and gone_ns <= run.end_ns
+    ]
+
+
+def w6(plan: Plan) -> Iterator[Figure]:
+    """Absences and returns of half a second each; worst of all, and the median for scale."""
+    case = "stays/goes for .5 s"
+    with bench(plan.seconds, (200,)) as here:
+        both = plan.both(here, "W6", case, [STAYS, GOES])
+    runs = [[pair[i] for pair in both] for i in (0, 1)]
+    gone = [[ms for run in some for ms in absences_ms(run)] for some in runs]
+    back = [[one for run in some for one in returns(run)] for some in runs]
+    yield compared("W6", case, "98 % for who stays, ms, median", map(statistics.median, gone))
+    yield compared("W6", case, "98 % for who stays, ms, worst", map(max, gone), Goal(20))
+    first = [[part * 100 for part, _ms in some] for some in back]
+    yield compared("W6", case, "first 5 ms, % of an equal part, median", map(statistics.median, first))
+    yield compared("W6", case, "first 5 ms, % of an equal part, worst", map(min, first), Goal(45, at_most=False))
+    until = [[ms for _part, ms in some] for some in back]
+    yield compared("W6", case, "its guarantee, ms, median", map(statistics.median, until))
+    yield compared("W6", case, "its guarantee, ms, worst", map(max, until), Goal(50 + STAYS.queued_ms))

@@ -1,0 +1,106 @@
+"""W1: shares of saturating tenants. W5: caps of a tenant that has the device to itself."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchmarks.sharing.bench import Bench, Observed, Tenant, bench
+from benchmarks.sharing.measure import jain
+from benchmarks.sharing.plan import Plan, at_switch
+from benchmarks.sharing.table import Figure, Goal, compared
+
+LONG_KERNEL_US = 40_000
+#: W1's sum has a goal of its own at this switch cost
+DEAR_SWITCH_US = 100
+
+
+def saturating(name: str, part: float, kernel_us: int = 200, processes: int = 1) -> Tenant:
+    """Exactly this part of the device, always busy. About 3 ms a burst, three of them in flight."""
+    burst = max(1, 3200 // kernel_us)
+    return Tenant(name, part, part, kernel_us, burst, processes=processes)
+
+
+def _eighths(kernels_us: Sequence[int]) -> tuple[Tenant, ...]:
+    return tuple(saturating(f"t{i}", 0.125, kernels_us[i % len(kernels_us)]) for i in range(8))
+
+
+#: case -> tenants; kernels of .2 ms where the name says nothing else
+W1_DEFAULT: Mapping[str, tuple[Tenant, ...]] = {
+    ".5/.5": (saturating("a", 0.5), saturating("b", 0.5)),
+    ".25 (.02 ms)/.75 (2 ms)": (saturating("a", 0.25, 20), saturating("b", 0.75, 2000)),
+    ".5/.3 (2 ms)/.2 (40 ms)": (saturating("a", 0.5), saturating("b", 0.3, 2000), saturating("c", 0.2, LONG_KERNEL_US)),
+    "8 x .125 (.02, .2, 2 ms)": _eighths((20, 200, 2000)),
+    ".5 by 4 processes/.5 by 1": (saturating("a", 0.5, processes=4), saturating("b", 0.5)),
+}
+W1_MORE: Mapping[str, tuple[Tenant, ...]] = {
+    ".5 (.02 ms)/.5 (40 ms)": (saturating("a", 0.5, 20), saturating("b", 0.5, LONG_KERNEL_US)),
+    ".5 (2 ms)/.5": (saturating("a", 0.5, 2000), saturating("b", 0.5)),
+    ".25/.75": (saturating("a", 0.25), saturating("b", 0.75)),
+    ".25 (40 ms)/.75": (saturating("a", 0.25, LONG_KERNEL_US), saturating("b", 0.75)),
+    ".1/.9": (saturating("a", 0.1), saturating("b", 0.9)),
+    ".1 (2 ms)/.9 (.02 ms)": (saturating("a", 0.1, 2000), saturating("b", 0.9, 20)),
+    ".5 (.02 ms)/.3/.2 (2 ms)": (saturating("a", 0.5, 20), saturating("b", 0.3), saturating("c", 0.2, 2000)),
+    "8 x .125": _eighths((200,)),
+    "8 x .125 (.02, .2, 2, 40 ms)": _eighths((20, 200, 2000, LONG_KERNEL_US)),
+}
+KERNELS_US = (20, 200, 2000, LONG_KERNEL_US)
+
+
+def worst_error_pp(observed: Observed, tenants: Sequence[Tenant]) -> float:
+    """The largest distance of a tenant's one-second window from its part, in percentage points."""
+    return max(abs(got - t.minimum) * 100 for t in tenants for got in observed.windows(t.name))
+
+
+def worst_jain(observed: Observed) -> float:
+    """The smallest fairness index of a one-second window."""
+    each = [observed.windows(name) for name in observed.spans]
+    return min(jain(together) for together in zip(*each, strict=True))
+
+
+def w1(plan: Plan) -> Iterator[Figure]:
+    """Worst one-second error, sum against one tenant alone, fairness of equal parts."""
+    mixes = {**W1_DEFAULT, **W1_MORE} if plan.full else W1_DEFAULT
+    for switch_us in plan.switches_us(DEAR_SWITCH_US):
+        with bench(plan.seconds, KERNELS_US, switch_us) as here:
+            alone = plan.once(here, "W1", at_switch("alone", switch_us), [saturating("alone", 1)], False).share("alone")
+            for name, tenants in mixes.items():
+                yield from _w1_case(plan, here, at_switch(name, switch_us), tenants, alone, switch_us)
+
+
+def _w1_case(
+    plan: Plan, here: Bench, case: str, tenants: Sequence[Tenant], alone: float, switch_us: int | None
+) -> Iterator[Figure]:
+    pairs = plan.both(here, "W1", case, tenants)
+    long_kernels = any(t.kernel_us >= LONG_KERNEL_US for t in tenants)
+    errors = [max(worst_error_pp(pair[i], tenants) for pair in pairs) for i in (0, 1)]
+    yield compared("W1", case, "worst 1 s error, pp", errors, Goal(2.5 if long_kernels else 1.5))
+    sums = [min(sum(pair[i].shares().values()) for pair in pairs) / alone * 100 for i in (0, 1)]
+    goal = Goal(98 if switch_us == DEAR_SWITCH_US else 99, at_most=False)
+    yield compared("W1", case, "sum, % of one alone", sums, goal)
+    if len({t.minimum for t in tenants}) == 1:
+        fairness = [min(worst_jain(pair[i]) for pair in pairs) for i in (0, 1)]
+        yield compared("W1", case, "Jain, worst 1 s", fairness, Goal(0.99, at_most=False))
+
+
+def w5(plan: Plan) -> Iterator[Figure]:
+    """How exactly a cap holds where nobody else is, and what it costs who stays below it."""
+    with bench(plan.seconds, KERNELS_US) as here:
+        for cap in (0.1, 0.3, 0.5):
+            yield _cap(plan, here, cap, 200)
+        for cap in (0.1, 0.3, 0.5) if plan.full else (0.3,):
+            yield _cap(plan, here, cap, LONG_KERNEL_US)
+        below = Tenant("below", 0.5, 0.5, burst=15, period_us=10_000)
+        case = "busy 30 % under a cap of .5"
+        pairs = plan.both(here, "W5", case, [below])
+        lost = statistics.median(1 - hooked.completed["below"] / free.completed["below"] for free, hooked in pairs)
+        yield Figure("W5", case, "completed work lost, %", None, lost * 100, Goal(1))
+
+
+def _cap(plan: Plan, here: Bench, cap: float, kernel_us: int) -> Figure:
+    """Without a hook nothing caps: only our arbiter is run. No goal for long kernels, they are reported."""
+    tenant = saturating("capped", cap, kernel_us)
+    case = f"cap {cap:g} ({kernel_us / 1000:g} ms) alone"
+    runs = [plan.once(here, "W5", case, [tenant], True, seed) for seed in range(1, plan.seeds + 1)]
+    worst = max(worst_error_pp(run, [tenant]) for run in runs)
+    return Figure("W5", case, "worst 1 s error, pp", None, worst, Goal(1) if kernel_us < LONG_KERNEL_US else None)

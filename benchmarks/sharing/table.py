@@ -1,0 +1,88 @@
+"""Figures of the sharing benchmark beside their goals, as JSON and as a Markdown table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+HEADER = ("row", "case", "figure", "no hook", "vgpud", "goal", "")
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound that a figure is to keep to, from above (at_most) or from below."""
+
+    bound: float
+    at_most: bool = True
+
+    def met(self, value: float) -> bool:
+        """A figure that is not a number (nothing was measured) meets no goal."""
+        return value <= self.bound if self.at_most else value >= self.bound
+
+    def __str__(self) -> str:
+        return f"{'<=' if self.at_most else '>='} {self.bound:g}"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of one case of a row. unhooked, arbiter: None where the condition says nothing; the goal is ours."""
+
+    row: str
+    case: str
+    what: str
+    unhooked: float | None
+    arbiter: float | None
+    goal: Goal | None = None
+
+    @property
+    def missed(self) -> bool:
+        """Whether there is a goal and our arbiter is not known to meet it."""
+        return self.goal is not None and (self.arbiter is None or not self.goal.met(self.arbiter))
+
+    def as_json(self) -> dict[str, Any]:
+        """The figure as the results file keeps it."""
+        return {
+            "case": self.case,
+            "what": self.what,
+            "unhooked": self.unhooked,
+            "arbiter": self.arbiter,
+            "goal": None if self.goal is None else str(self.goal),
+            "met": None if self.goal is None else not self.missed,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """The figure as a line of the table."""
+        verdict = "" if self.goal is None else "**missed**" if self.missed else "met"
+        goal = "" if self.goal is None else str(self.goal)
+        return (self.row, self.case, self.what, _number(self.unhooked), _number(self.arbiter), goal, verdict)
+
+
+def compared(row: str, case: str, what: str, got: Iterable[float], goal: Goal | None = None) -> Figure:
+    """A figure that both conditions have; got: without a hook, under our arbiter."""
+    unhooked, arbiter = got
+    return Figure(row, case, what, unhooked, arbiter, goal)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def line(figure: Figure) -> str:
+    """One figure as a line of the Markdown table."""
+    return "| " + " | ".join(figure.cells()) + " |"
+
+
+def markdown(figures: Iterable[Figure]) -> str:
+    """The whole table."""
+    head = "| " + " | ".join(HEADER) + " |"
+    rule = "|" + " --- |" * len(HEADER)
+    return "\n".join([head, rule, *(line(figure) for figure in figures)])
+
+
+def by_row(figures: Iterable[Figure]) -> dict[str, list[dict[str, Any]]]:
+    """The figures for the results file, by row."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for figure in figures:
+        rows.setdefault(figure.row, []).append(figure.as_json())
+    return rows
