@@ -185,10 +185,11 @@ class Bench:
     def _end(self, everyone: Sequence[Process]) -> None:
         for process in everyone:
             if process.part.running and process.pid:
-                os.kill(process.pid, signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # it may just have failed: that is told elsewhere
+                    os.kill(process.pid, signal.SIGTERM)
         for process in everyone:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.part.process.wait(END_TIMEOUT_S)
+                process.part.process.wait(END_TIMEOUT_S if process.pid else 0)
             process.part.stop()
             self._own.tenants.remove(process.part)
 
