@@ -145,7 +145,8 @@ class _Demo:
 
                 self.busy = BusyTail(system.busy_log())
             self._train()
-        return self._report()
+        self._report()
+        return int(ExitCode.OK)
 
     def _train(self) -> None:
         from vgpud.cli.demo_measure import Wanted
@@ -276,7 +277,8 @@ class _Demo:
 
     # ---- the end ----
 
-    def _report(self) -> int:
+    def _report(self) -> None:
+        """Shows what was got; a share that is off is told, and is no failure of the demo: `make bench` judges."""
         from vgpud.cli.demo_measure import TOLERANCE_PP
         from vgpud.cli.demo_view import final_table
 
@@ -288,11 +290,10 @@ class _Demo:
         self.console.print(
             f"Shares are from {source}. Plot and figures: {self.output}", highlight=False, soft_wrap=True
         )
-        off = [row for row in self.rows if row.off_pp() > limit_pp]
-        for row in off:
-            text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {row.off_pp():.1f} points off (allowed: {limit_pp:g})"
-            self.console.print(text, style="red", highlight=False)
-        return int(ExitCode.OTHER if off else ExitCode.OK)
+        for row in self.rows:
+            if row.off_pp() > limit_pp:
+                text = f"{row.phase}: {row.tenant} got {row.got:.1%}, {row.off_pp():.1f} points off (goal {limit_pp:g})"
+                self.console.print(f"{text}; see README.md, honest limits", style="red", highlight=False)
 
     def _plot(self) -> None:
         from vgpud.cli.demo_measure import series
