@@ -28,10 +28,24 @@ struct vg_slice_params {
   uint32_t min_milli;
   uint32_t max_milli;
   uint32_t weight;   /* of borrowed time; 0 = min_milli, at least 1 */
-  uint32_t priority; /* kept for the scheduler, not used by this version */
+  uint32_t priority; /* borrowed time goes to the highest first, by weight among equals */
+  uint32_t latency;  /* 1: the latency class: its guarantee is served first, at once */
+  uint32_t gang;     /* VG_GANG_*: part of a slice with several shared devices */
   uint64_t mem_min_bytes;
   uint64_t mem_max_bytes;
 };
+
+/* How the device is shared at this moment (DESIGN D6). */
+#define VG_REGIME_IDLE 0
+#define VG_REGIME_SOLO 1
+#define VG_REGIME_OPEN 2
+#define VG_REGIME_THROTTLED 3
+#define VG_REGIME_ARBITRATED 4
+
+/* A slice's part in its gang on one device: the leader decides when the gang runs, the followers do as it does. */
+#define VG_GANG_NONE 0
+#define VG_GANG_LEADER 1
+#define VG_GANG_FOLLOWER 2
 
 struct vg_slice_stats {
   uint64_t charged_ns;   /* device time charged to the slice */
@@ -45,7 +59,33 @@ struct vg_slice_stats {
   uint64_t mem_peak_bytes;
   uint64_t mem_denied; /* refused requests for credit */
   uint32_t processes;
-  uint32_t gate; /* VG_GATE_* of now */
+  uint32_t gate;              /* VG_GATE_* of now */
+  uint32_t regime;            /* VG_REGIME_* of the device */
+  uint32_t entitlement_milli; /* what it is due now: minimum, maximum, weight and priority against everybody's demand */
+  int64_t lag_ns;             /* what it has had less than it was due; negative: debt */
+  uint64_t borrowed_ns;       /* of charged_ns: beyond the guarantee */
+  uint64_t drains;
+  uint64_t drain_total_ns; /* from the gate's closing to the last completion */
+  uint64_t drain_max_ns;
+  uint64_t wait_counts[VG_WAIT_BUCKETS]; /* as in vg_report_device */
+};
+
+/* What happened, for `vgpu trace`. */
+#define VG_TRACE_OPEN 1        /* value: the gate word */
+#define VG_TRACE_CLOSE 2       /* value: the gate word */
+#define VG_TRACE_DRAINED 3     /* value: ns from the close to the last completion */
+#define VG_TRACE_OVERLAP 4     /* somebody else runs beside a drain that goes on */
+#define VG_TRACE_WAITS 5       /* value: threads that wait at the gate */
+#define VG_TRACE_OUTSTANDING 6 /* value: 1 work is outstanding, 0 none is */
+#define VG_TRACE_LAUNCHES 7    /* value: launches so far */
+#define VG_TRACE_CHARGED 8     /* value: device time charged so far, ns */
+#define VG_TRACE_REGIME 9      /* slice_id 0; value: VG_REGIME_* */
+struct vg_trace_event {
+  uint64_t time_ns; /* CLOCK_MONOTONIC */
+  uint64_t slice_id;
+  uint32_t kind; /* VG_TRACE_* */
+  uint32_t lost; /* events lost before this one, since nobody read */
+  uint64_t value;
 };
 
 struct vg_process_stats {

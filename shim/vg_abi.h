@@ -12,13 +12,14 @@
 #include <stdint.h>
 
 #define VG_ABI_MAGIC 0x55504756
-#define VG_ABI_VERSION 1
+#define VG_ABI_VERSION 2
 #define VG_DEVICES_MAX 16
 #define VG_PAGE_BYTES 4096
 #define VG_UUID_BYTES 16
 #define VG_NAME_BYTES 64
 #define VG_TEXT_BYTES 256
 #define VG_COAST_SLOTS_MAX 8
+#define VG_WAIT_BUCKETS 16
 
 /* The gate word: state in the two low bits, lease epoch above. */
 #define VG_GATE_CLOSED 0
@@ -32,6 +33,13 @@
 #define VG_NOBODY_WAITS 0
 #define VG_NEIGHBOUR_WAITS 1
 #define VG_NEIGHBOUR_MAY_WAIT 2
+
+/* What the arbiter wants to be told by the shim, a set of bits: when the last piece of work has completed, even if the
+ * program never waits (for what the tenant used); by the doorbell at once, when work begins or ends; and whether the
+ * slice has its devices in one slot (a gang). */
+#define VG_WATCH_USAGE 1
+#define VG_WATCH_EDGES 2
+#define VG_WATCH_GANG 4
 
 /* What a tenant does when no daemon answers (site configuration, DESIGN D9). */
 #define VG_MODE_COAST 0
@@ -144,7 +152,7 @@ struct vg_control_device {
   uint32_t coast_seq;
   uint32_t coast_period_us;
   uint32_t coast_slot_count;
-  uint32_t coast_padding;
+  uint32_t watch; /* VG_WATCH_* */
   struct vg_coast_slot coast_slots[VG_COAST_SLOTS_MAX];
 };
 
@@ -175,6 +183,11 @@ struct vg_report_device {
   uint32_t noticed_word; /* the gate word (closed) that the helper has seen: a stopped process does not */
   uint32_t padding;
   uint64_t drain_expected_ns; /* under a closed word: when it will have drained, by the estimates; 0 = no idea */
+  uint64_t done_ns;           /* device time of all work that has completed, by calibrated estimates; monotone */
+  uint64_t active_ns;         /* time with work outstanding or a thread at the gate, up to active_since_ns or its end */
+  uint64_t active_since_ns;   /* not 0: active since then */
+  /* how long threads waited at the closed gate: bucket i counts waits below 2^i * 16 us, the last one all others */
+  uint32_t wait_counts[VG_WAIT_BUCKETS];
 };
 
 #endif
