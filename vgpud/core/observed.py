@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: buckets of the histogram of waits at the closed gate
+WAIT_BUCKETS = 16
+
+
+def wait_ends_ns() -> tuple[int, ...]:
+    """Upper ends of the buckets; the last bucket, which has none, counts all longer waits."""
+    return tuple(16_000 << i for i in range(WAIT_BUCKETS - 1))
+
 
 @dataclass(frozen=True, slots=True)
 class SliceStats:
     """A slice on one device; times in ns since the daemon started, memory in bytes."""
 
     share_ratio: float = 0.0  # device time in the last second, 0..1
+    share_10s_ratio: float = 0.0
+    share_60s_ratio: float = 0.0
+    entitlement_milli: int = 0  # what it is due now, by the limits, weights and demands of all
+    lag_ns: int = 0  # device time that it has had less than it was due; negative: debt
     charged_ns: int = 0
-    throttled_ns: int = 0
+    borrowed_ns: int = 0  # of charged_ns, beyond the guarantee
+    throttled_ns: int = 0  # at the closed gate, summed over the threads
+    wait_counts: tuple[int, ...] = (0,) * WAIT_BUCKETS  # see wait_ends_ns
     grants: int = 0
     early_releases: int = 0
     overruns: int = 0
+    drains: int = 0  # how often its gate was closed on work that was still running
+    drain_total_ns: int = 0  # until that work had completed
+    drain_max_ns: int = 0
     launches: int = 0
     mem_held_bytes: int = 0
     mem_used_bytes: int = 0
@@ -22,6 +39,7 @@ class SliceStats:
     mem_denied: int = 0
     processes: int = 0
     gate: str = ""  # closed, count, solo; "" when nobody is attached
+    regime: str = ""  # of the device: idle, solo, open, throttled, arbitrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,19 @@ class ProcessStats:
     mem_peak_bytes: int = 0
     denied: int = 0
     contexts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """What the arbiter of a device saw or did; the kinds are those of the API's TraceEvent."""
+
+    time_ns: int  # CLOCK_MONOTONIC
+    device_uuid: str
+    serial: int  # of the slice, 0: of the device
+    kind: str
+    value: int = 0  # by kind; 0 where `text` says it
+    text: str = ""  # open and close: the gate; regime: its name
+    lost: int = 0  # events lost before this one
 
 
 @dataclass(frozen=True, slots=True)

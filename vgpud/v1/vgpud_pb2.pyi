@@ -69,7 +69,7 @@ class Node(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ...) -> None: ...
 
 class SliceDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate")
+    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -85,6 +85,19 @@ class SliceDevice(_message.Message):
     GRANTS_FIELD_NUMBER: _ClassVar[int]
     OVERRUNS_FIELD_NUMBER: _ClassVar[int]
     GATE_FIELD_NUMBER: _ClassVar[int]
+    REGIME_FIELD_NUMBER: _ClassVar[int]
+    ENTITLEMENT_MILLI_FIELD_NUMBER: _ClassVar[int]
+    SHARE_10S_RATIO_FIELD_NUMBER: _ClassVar[int]
+    SHARE_60S_RATIO_FIELD_NUMBER: _ClassVar[int]
+    LAG_NS_FIELD_NUMBER: _ClassVar[int]
+    BORROWED_NS_FIELD_NUMBER: _ClassVar[int]
+    EARLY_RELEASES_FIELD_NUMBER: _ClassVar[int]
+    DRAINS_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_TOTAL_NS_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_MAX_NS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    LAUNCHES_FIELD_NUMBER: _ClassVar[int]
+    MEM_DENIED_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
     device_index: int
@@ -100,7 +113,20 @@ class SliceDevice(_message.Message):
     grants: int
     overruns: int
     gate: str
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[str] = ...) -> None: ...
+    regime: str
+    entitlement_milli: int
+    share_10s_ratio: float
+    share_60s_ratio: float
+    lag_ns: int
+    borrowed_ns: int
+    early_releases: int
+    drains: int
+    drain_total_ns: int
+    drain_max_ns: int
+    wait_counts: _containers.RepeatedScalarFieldContainer[int]
+    launches: int
+    mem_denied: int
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[str] = ..., regime: _Optional[str] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
     __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids")
@@ -393,6 +419,38 @@ class WatchSlicesResponse(_message.Message):
     slices: _containers.RepeatedCompositeFieldContainer[Slice]
     devices: _containers.RepeatedCompositeFieldContainer[Device]
     def __init__(self, slices: _Optional[_Iterable[_Union[Slice, _Mapping]]] = ..., devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ...) -> None: ...
+
+class WatchTraceRequest(_message.Message):
+    __slots__ = ("node", "name")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    name: str
+    def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class WatchTraceResponse(_message.Message):
+    __slots__ = ("events",)
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[TraceEvent]
+    def __init__(self, events: _Optional[_Iterable[_Union[TraceEvent, _Mapping]]] = ...) -> None: ...
+
+class TraceEvent(_message.Message):
+    __slots__ = ("time_ns", "device_index", "slice", "kind", "value", "text", "lost")
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    SLICE_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    time_ns: int
+    device_index: int
+    slice: str
+    kind: str
+    value: int
+    text: str
+    lost: int
+    def __init__(self, time_ns: _Optional[int] = ..., device_index: _Optional[int] = ..., slice: _Optional[str] = ..., kind: _Optional[str] = ..., value: _Optional[int] = ..., text: _Optional[str] = ..., lost: _Optional[int] = ...) -> None: ...
 
 class ListProcessesRequest(_message.Message):
     __slots__ = ("slice", "page_size", "page_token", "node")

@@ -227,6 +227,11 @@ class SliceServiceStub(object):
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesResponse.FromString,
                 _registered_method=True)
+        self.WatchTrace = channel.unary_stream(
+                '/vgpud.v1.SliceService/WatchTrace',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.FromString,
+                _registered_method=True)
 
 
 class SliceServiceServicer(object):
@@ -274,6 +279,12 @@ class SliceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchTrace(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SliceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -311,6 +322,11 @@ def add_SliceServiceServicer_to_server(servicer, server):
                     servicer.ListProcesses,
                     request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesRequest.FromString,
                     response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListProcessesResponse.SerializeToString,
+            ),
+            'WatchTrace': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchTrace,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -502,6 +518,33 @@ class SliceService(object):
             '/vgpud.v1.SliceService/ListProcesses',
             vgpud_dot_v1_dot_vgpud__pb2.ListProcessesRequest.SerializeToString,
             vgpud_dot_v1_dot_vgpud__pb2.ListProcessesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchTrace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vgpud.v1.SliceService/WatchTrace',
+            vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -83,6 +83,7 @@ class SliceServiceStub:
     DeleteSlice: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteSliceRequest, _vgpud_pb2.DeleteSliceResponse]
     WatchSlices: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchSlicesRequest, _vgpud_pb2.WatchSlicesResponse]
     ListProcesses: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ListProcessesRequest, _vgpud_pb2.ListProcessesResponse]
+    WatchTrace: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchTraceRequest, _vgpud_pb2.WatchTraceResponse]
 
 @_typing.type_check_only
 class SliceServiceAsyncStub(SliceServiceStub):
@@ -94,6 +95,7 @@ class SliceServiceAsyncStub(SliceServiceStub):
     DeleteSlice: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.DeleteSliceRequest, _vgpud_pb2.DeleteSliceResponse]  # type: ignore[assignment]
     WatchSlices: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchSlicesRequest, _vgpud_pb2.WatchSlicesResponse]  # type: ignore[assignment]
     ListProcesses: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ListProcessesRequest, _vgpud_pb2.ListProcessesResponse]  # type: ignore[assignment]
+    WatchTrace: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchTraceRequest, _vgpud_pb2.WatchTraceResponse]  # type: ignore[assignment]
 
 class SliceServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -144,6 +146,13 @@ class SliceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.ListProcessesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.ListProcessesResponse, _abc.Awaitable[_vgpud_pb2.ListProcessesResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def WatchTrace(
+        self,
+        request: _vgpud_pb2.WatchTraceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchTraceResponse], _abc.AsyncIterator[_vgpud_pb2.WatchTraceResponse]]: ...
 
 def add_SliceServiceServicer_to_server(servicer: SliceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 
