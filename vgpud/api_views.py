@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud.core.model import Container, Device, Process, Slice, Spec
-from vgpud.core.observed import Entry, ProcessStats, SliceStats
+from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
 from vgpud.v1 import vgpud_pb2 as pb
 
 T = TypeVar("T")
@@ -108,8 +108,34 @@ def slice_view(
             grants=now.grants,
             overruns=now.overruns,
             gate=now.gate,
+            regime=now.regime,
+            entitlement_milli=now.entitlement_milli,
+            share_10s_ratio=now.share_10s_ratio,
+            share_60s_ratio=now.share_60s_ratio,
+            lag_ns=now.lag_ns,
+            borrowed_ns=now.borrowed_ns,
+            early_releases=now.early_releases,
+            drains=now.drains,
+            drain_total_ns=now.drain_total_ns,
+            drain_max_ns=now.drain_max_ns,
+            wait_counts=now.wait_counts,
+            launches=now.launches,
+            mem_denied=now.mem_denied,
         )
     return view
+
+
+def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mapping[int, str]) -> pb.TraceEvent:
+    """indexes: of the devices by UUID; names: of the slices by serial number."""
+    return pb.TraceEvent(
+        time_ns=event.time_ns,
+        device_index=indexes[event.device_uuid],
+        slice=names.get(event.serial, ""),
+        kind=event.kind,
+        value=event.value,
+        text=event.text,
+        lost=event.lost,
+    )
 
 
 def device_view(
