@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import vgpud._shim as _shim
-from vgpud.core.model import Device, Slice
+from vgpud.core.model import LATENCY, Device, Slice
 from vgpud.core.observed import ProcessStats, SliceStats
 
 ffi, lib = _shim.ffi, _shim.lib
@@ -65,6 +65,7 @@ class Arbiters:
             params.min_milli, params.max_milli = share.min_milli, share.max_milli
             params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
             params.weight, params.priority = given.spec.weight, given.spec.priority
+            params.latency = given.spec.service_class == LATENCY
             _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
             self._charged.setdefault((given.serial, share.device_uuid), deque())
         for uuid in dropped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vgpud.core.model import Denied, Device, Policy, Reason, Share, Spec, State, whole_devices
+from vgpud.core.model import CLASSES, LATENCY, Denied, Device, Policy, Reason, Share, Spec, State, whole_devices
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 WEIGHT_MAX = 10_000
@@ -92,8 +92,18 @@ def parts_of(spec: Spec, policy: Policy) -> list[Part] | Denied:
     if min(caps) == 0:
         return _invalid(f"max {format_gpus(highest)} leaves a device with nothing: raise the maximum", "max_milli")
     floors = split(lowest, pieces, caps)
+    if spec.service_class == LATENCY and min(floors) == 0:
+        return _invalid(
+            f"class latency with min {format_gpus(lowest)}: it is the guarantee that is served at once,"
+            f" set a minimum above 0{_on_each(pieces)} or class batch",
+            "service_class",
+        )
     mem_low, mem_high = (_split_memory(total, pieces) for total in (spec.mem_min_bytes, spec.mem_max_bytes))
     return [Part(*numbers) for numbers in zip(pieces, floors, caps, mem_low, mem_high, strict=True)]
+
+
+def _on_each(pieces: list[int]) -> str:
+    return "" if len(pieces) == 1 else f" on each of the {len(pieces)} devices"
 
 
 def _split_memory(total: int | None, pieces: list[int]) -> Sequence[int | None]:
@@ -122,10 +132,12 @@ def _check_numbers(spec: Spec) -> Denied | None:
             f"mem-min {format_bytes(low)} is above mem-max {format_bytes(high)}: lower the one or raise the other",
             "mem_min_bytes",
         )
-    if spec.weight > WEIGHT_MAX:
-        return _invalid(f"weight {spec.weight} is too much: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
-    if spec.priority > PRIORITY_MAX:
-        return _invalid(f"priority {spec.priority} is too much: write 0 to {PRIORITY_MAX}", "priority")
+    if not 0 <= spec.weight <= WEIGHT_MAX:
+        return _invalid(f"weight {spec.weight} cannot be: write 0 (by the minimum) to {WEIGHT_MAX}", "weight")
+    if not 0 <= spec.priority <= PRIORITY_MAX:
+        return _invalid(f"priority {spec.priority} cannot be: write 0 to {PRIORITY_MAX}", "priority")
+    if spec.service_class not in CLASSES:
+        return _invalid(f"no class {spec.service_class!r}: write {' or '.join(CLASSES)}", "service_class")
     return None
 
 

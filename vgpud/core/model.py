@@ -9,6 +9,9 @@ from enum import Enum
 from vgpud.core.units import MILLI_PER_DEVICE
 
 ANYONE = -1  # Slice.owner_uid: every user may attach
+BATCH = "batch"
+LATENCY = "latency"  # its guarantee is served at once, before others'
+CLASSES = (BATCH, LATENCY)
 
 
 class Reason(Enum):
@@ -58,8 +61,9 @@ class Spec:
     mem_min_bytes: int | None = None
     mem_max_bytes: int | None = None
     weight: int = 0  # of borrowed time; 0 = by the minimum
-    priority: int = 0
+    priority: int = 0  # borrowed time goes to the highest first
     device_uuids: tuple[str, ...] = ()
+    service_class: str = BATCH
 
 
 @dataclass(frozen=True, slots=True)
