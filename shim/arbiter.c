@@ -22,6 +22,7 @@
 
 #include "arbiter_core.h"
 #include "arbiter_memory.h"
+#include "arbiter_trace.h"
 #include "prim.h"
 
 #define PROCESSES_MAX 1024
@@ -29,7 +30,7 @@
 
 struct process {
   uint64_t id;
-  uint64_t slice_id;
+  struct vg_core_slice *slice; /* its place in the core stays while it has processes */
   struct vg_control_header *header;
   struct vg_control_device *control;
   const struct vg_report_device *report;
@@ -40,7 +41,7 @@ struct process {
   uint64_t ring_window_ns;
   uint32_t rings;
   /* last validated counters */
-  uint64_t busy_ns, launches, waited_ns, peak_bytes, denied, refused;
+  uint64_t busy_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, waiting;
 };
 
@@ -53,15 +54,19 @@ struct vg_arbiter {
   struct vg_memory_slice memory_slices[VG_CORE_SLICES_MAX];
   struct process *processes[PROCESSES_MAX];
   int process_count;
+  uint32_t waiting[VG_CORE_SLICES_MAX]; /* threads at the gate of each slice of the core */
+  struct vg_trace trace;
   bool coast_stale; /* slices or attachments changed: timetables must be rewritten */
 };
 
 /* ---- reading the report pages ---- */
 
 /* A counter that a tenant may only raise; anything else is ignored. */
-static void raise_counter(uint64_t *counter, const uint64_t *reported) {
+static uint64_t raise_counter(uint64_t *counter, const uint64_t *reported) {
   uint64_t value = VG_LOAD_RELAXED(reported);
-  if (value > *counter) *counter = value;
+  uint64_t before = *counter;
+  if (value > before) *counter = value;
+  return *counter - before;
 }
 
 static uint64_t busy_total(struct process *process, uint64_t now_ns) {
@@ -74,9 +79,9 @@ static uint64_t busy_total(struct process *process, uint64_t now_ns) {
 
 static void read_process(struct vg_arbiter *arbiter, struct process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
-  struct vg_core_slice *slice = vg_core_find(&arbiter->core, process->slice_id);
-  raise_counter(&process->launches, &report->launches);
-  raise_counter(&process->waited_ns, &report->waited_ns);
+  struct vg_core_slice *slice = process->slice;
+  slice->stats.launches += raise_counter(&process->launches, &report->launches);
+  slice->stats.throttled_ns += raise_counter(&process->waited_ns, &report->waited_ns);
   raise_counter(&process->peak_bytes, &report->peak_bytes);
   raise_counter(&process->denied, &report->denied);
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
@@ -86,8 +91,8 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
                        VG_LOAD(&report->want_bytes), want_seq, now_ns);
   uint64_t before_ns = process->busy_ns;
   uint64_t busy_ns = busy_total(process, now_ns);
-  if (!slice) return;
   slice->attached = true;
+  arbiter->waiting[slice - arbiter->core.slices] += process->waiting;
   slice->wants |= process->waiting > 0;
   slice->outstanding |= VG_LOAD(&report->outstanding) != 0;
   slice->busy_total_ns += busy_ns - before_ns;
@@ -114,6 +119,7 @@ static void read_all(struct vg_arbiter *arbiter, uint64_t now_ns) {
     slice->quiet = true;
     slice->drained_ns = slice->close_ns;
     slice->drain_expected_ns = 0;
+    arbiter->waiting[i] = 0;
   }
   for (int i = 0; i < arbiter->process_count; i++) read_process(arbiter, arbiter->processes[i], now_ns);
 }
@@ -160,7 +166,7 @@ static void publish_memory(struct process *process, const struct vg_memory_slice
 static void publish_coast(struct vg_arbiter *arbiter, struct process *process) {
   struct vg_control_device *control = process->control;
   struct vg_coast_slot slots[VG_COAST_SLOTS_MAX];
-  int count = vg_core_coast_slots(&arbiter->core, process->slice_id, slots, VG_COAST_SLOTS_MAX);
+  int count = vg_core_coast_slots(&arbiter->core, process->slice->id, slots, VG_COAST_SLOTS_MAX);
   uint32_t seq = control->coast_seq;
   VG_STORE_RELAXED(&control->coast_seq, seq + 1);
   __atomic_thread_fence(__ATOMIC_RELEASE);
@@ -173,21 +179,13 @@ static void publish_coast(struct vg_arbiter *arbiter, struct process *process) {
   VG_STORE(&control->coast_seq, seq + 2);
 }
 
-static const struct vg_memory_slice *memory_slice(const struct vg_arbiter *arbiter, uint64_t slice_id) {
-  for (int i = 0; i < arbiter->core.slice_count; i++)
-    if (arbiter->core.slices[i].present && arbiter->core.slices[i].id == slice_id) return &arbiter->memory_slices[i];
-  return NULL;
-}
-
 static void publish_process(struct vg_arbiter *arbiter, struct process *process, uint64_t now_ns) {
-  const struct vg_core_slice *slice = vg_core_find(&arbiter->core, process->slice_id);
-  const struct vg_memory_slice *memory = memory_slice(arbiter, process->slice_id);
-  if (!slice || !memory) return;
+  const struct vg_core_slice *slice = process->slice;
   VG_STORE_RELAXED(&process->control->min_milli, slice->params.min_milli);
   VG_STORE_RELAXED(&process->control->max_milli, slice->params.max_milli);
   VG_STORE(&process->control->heartbeat_ns, now_ns);
   if (arbiter->coast_stale) publish_coast(arbiter, process);
-  publish_memory(process, memory);
+  publish_memory(process, &arbiter->memory_slices[slice - arbiter->core.slices]);
   publish_gate(process, slice);
 }
 
@@ -222,7 +220,7 @@ static uint64_t memory_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
     if (arbiter->memory_slices[i].used_bytes > *peak_bytes) *peak_bytes = arbiter->memory_slices[i].used_bytes;
   }
   for (int i = 0; i < arbiter->process_count; i++)
-    if (arbiter->processes[i]->memory.denied) arbiter->processes[i]->refused++;
+    arbiter->processes[i]->slice->stats.mem_denied += arbiter->processes[i]->memory.denied;
   return deadline_ns;
 }
 
@@ -232,6 +230,7 @@ static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   uint64_t memory_ns = memory_round(arbiter, now_ns);
   if (memory_ns < deadline_ns) deadline_ns = memory_ns;
   publish_all(arbiter, now_ns);
+  vg_trace_round(&arbiter->trace, &arbiter->core, arbiter->waiting, now_ns);
   uint64_t heartbeat_ns = now_ns + arbiter->core.params.heartbeat_ns;
   return heartbeat_ns < deadline_ns ? heartbeat_ns : deadline_ns;
 }
@@ -351,6 +350,7 @@ void vg_arbiter_free(struct vg_arbiter *arbiter) {
     pthread_join(arbiter->thread, NULL);
   }
   for (int i = 0; i < arbiter->process_count; i++) free(arbiter->processes[i]);
+  vg_trace_switch(&arbiter->trace, false);
   vg_prim_close(arbiter->epoll_fd);
   vg_prim_close(arbiter->timer_fd);
   vg_prim_close(arbiter->wake_fd);
@@ -384,7 +384,7 @@ int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const st
 int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   pthread_mutex_lock(&arbiter->mutex);
   for (int i = 0; i < arbiter->process_count; i++)
-    if (arbiter->processes[i]->slice_id == slice_id) return leave(arbiter, -EBUSY);
+    if (arbiter->processes[i]->slice->id == slice_id) return leave(arbiter, -EBUSY);
   int result = vg_core_find(&arbiter->core, slice_id) ? 0 : -ENOENT;
   vg_core_remove(&arbiter->core, slice_id);
   arbiter->coast_stale = true;
@@ -400,8 +400,9 @@ static struct process *find_process(const struct vg_arbiter *arbiter, uint64_t p
   return NULL;
 }
 
-static int add_locked(struct vg_arbiter *arbiter, struct process *process) {
-  if (!vg_core_find(&arbiter->core, process->slice_id)) return -ENOENT;
+static int add_locked(struct vg_arbiter *arbiter, struct process *process, uint64_t slice_id) {
+  process->slice = vg_core_find(&arbiter->core, slice_id);
+  if (!process->slice) return -ENOENT;
   if (find_process(arbiter, process->id, NULL)) return -EEXIST;
   if (arbiter->process_count == PROCESSES_MAX) return -ENOSPC;
   struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = process->id};
@@ -410,7 +411,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct process *process) {
   arbiter->processes[arbiter->process_count++] = process;
   arbiter->coast_stale = true;
   /* The page is complete before the tenant sees it; the thread's next round, which is about to come, does the rest. */
-  vg_core_find(&arbiter->core, process->slice_id)->attached = true;
+  process->slice->attached = true;
   memory_round(arbiter, vg_prim_now_ns());
   publish_process(arbiter, process, vg_prim_now_ns());
   return 0;
@@ -423,14 +424,13 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
   struct process *process = calloc(1, sizeof *process);
   if (!process) return -ENOMEM;
   process->id = process_id;
-  process->slice_id = slice_id;
   process->header = header;
   process->control = control;
   process->report = report;
   process->doorbell_fd = doorbell_fd;
   process->memory = (struct vg_memory_row){.slice_id = slice_id, .granted_bytes = held_bytes};
   pthread_mutex_lock(&arbiter->mutex);
-  int result = add_locked(arbiter, process);
+  int result = add_locked(arbiter, process, slice_id);
   if (result) free(process);
   return leave(arbiter, result);
 }
@@ -443,22 +443,13 @@ int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id) {
   epoll_ctl(arbiter->epoll_fd, EPOLL_CTL_DEL, process->doorbell_fd, NULL);
   arbiter->processes[index] = arbiter->processes[--arbiter->process_count];
   arbiter->coast_stale = true;
-  struct vg_core_slice *slice = vg_core_find(&arbiter->core, process->slice_id);
-  if (slice) { /* the slice's counters outlive its processes */
-    slice->stats.throttled_ns += process->waited_ns;
-    slice->stats.launches += process->launches;
-    slice->stats.mem_denied += process->refused;
-  }
   free(process);
   return leave(arbiter, 0);
 }
 
 static void add_process_stats(struct vg_slice_stats *stats, const struct process *process) {
-  stats->throttled_ns += process->waited_ns;
-  stats->launches += process->launches;
   stats->mem_held_bytes += process->memory.granted_bytes - process->memory.returned_bytes;
   stats->mem_used_bytes += process->memory.used_bytes;
-  stats->mem_denied += process->refused;
   stats->processes++;
 }
 
@@ -470,7 +461,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     *ret_stats = slice->stats;
     ret_stats->gate = slice->word & VG_GATE_STATE_MASK;
     for (int i = 0; i < arbiter->process_count; i++)
-      if (arbiter->processes[i]->slice_id == slice_id) add_process_stats(ret_stats, arbiter->processes[i]);
+      if (arbiter->processes[i]->slice == slice) add_process_stats(ret_stats, arbiter->processes[i]);
   }
   pthread_mutex_unlock(&arbiter->mutex);
   return result;
@@ -493,4 +484,16 @@ int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, st
     };
   pthread_mutex_unlock(&arbiter->mutex);
   return process ? 0 : -ENOENT;
+}
+
+int vg_arbiter_trace(struct vg_arbiter *arbiter, int on) {
+  pthread_mutex_lock(&arbiter->mutex);
+  return leave(arbiter, vg_trace_switch(&arbiter->trace, on != 0));
+}
+
+int vg_arbiter_trace_read(struct vg_arbiter *arbiter, struct vg_trace_event *ret_events, int capacity) {
+  pthread_mutex_lock(&arbiter->mutex);
+  int count = vg_trace_read(&arbiter->trace, ret_events, capacity);
+  pthread_mutex_unlock(&arbiter->mutex);
+  return count;
 }

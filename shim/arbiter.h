@@ -116,5 +116,10 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
 int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
+/* Events are kept from the first `on` to the next `off`, some ten thousand of them: the oldest give way. */
+int vg_arbiter_trace(struct vg_arbiter *arbiter, int on);
+/* Takes the oldest events out; returns how many. They come in the order in which the arbiter noticed them: a drain's
+ * time is that of the last completion, which may lie before. */
+int vg_arbiter_trace_read(struct vg_arbiter *arbiter, struct vg_trace_event *ret_events, int capacity);
 
 #endif

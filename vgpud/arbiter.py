@@ -14,18 +14,33 @@ from typing import Any
 
 import vgpud._shim as _shim
 from vgpud.core.model import LATENCY, Device, Slice
-from vgpud.core.observed import ProcessStats, SliceStats
+from vgpud.core.observed import ProcessStats, SliceStats, TraceEvent
 
 ffi, lib = _shim.ffi, _shim.lib
 
 #: how long a share looks back
 WINDOW_NS = 1_000_000_000
 _GATES = {lib.VG_GATE_CLOSED: "closed", lib.VG_GATE_COUNT: "count", lib.VG_GATE_SOLO: "solo"}
+_REGIMES = {getattr(lib, f"VG_REGIME_{n.upper()}"): n for n in ("idle", "solo", "open", "throttled", "arbitrated")}
+_TRACE_KINDS = {
+    getattr(lib, f"VG_TRACE_{n.upper()}"): n
+    for n in ("open", "close", "drained", "overlap", "waits", "outstanding", "launches", "charged", "regime")
+}
+_TRACE_BATCH = 4096
 
 
 def _check(result: int, what: str) -> None:
     if result < 0:
         raise OSError(-result, f"{what}: {os.strerror(-result)}")
+
+
+def _trace_event(uuid: str, raw: Any) -> TraceEvent:
+    kind, value, text = _TRACE_KINDS[raw.kind], raw.value, ""
+    if kind in ("open", "close"):
+        value, text = 0, _GATES[raw.value & lib.VG_GATE_STATE_MASK]
+    elif kind == "regime":
+        value, text = 0, _REGIMES[raw.value]
+    return TraceEvent(raw.time_ns, uuid, raw.slice_id, kind, value, text, raw.lost)
 
 
 class Arbiters:
@@ -145,6 +160,24 @@ class Arbiters:
             denied=raw.denied,
             contexts=raw.contexts,
         )
+
+    def trace(self, on: bool) -> None:
+        """Begins or ends the keeping of trace events on all devices."""
+        for native in self._native.values():
+            _check(lib.vg_arbiter_trace(native, on), "trace")
+
+    def read_trace(self) -> list[TraceEvent]:
+        """Takes what has come together since the last call, device by device, in the order of time."""
+        events = []
+        batch = ffi.new("struct vg_trace_event[]", _TRACE_BATCH)
+        for uuid, native in self._native.items():
+            of_device = []
+            count = _TRACE_BATCH
+            while count == _TRACE_BATCH:
+                count = lib.vg_arbiter_trace_read(native, batch, _TRACE_BATCH)
+                of_device += [_trace_event(uuid, batch[i]) for i in range(count)]
+            events += sorted(of_device, key=lambda event: event.time_ns)
+        return events
 
     def close(self) -> None:
         """Stops the threads. The pages stay as they are: tenants coast."""
