@@ -13,12 +13,14 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import harness
 from benchmarks.sharing.measure import Histogram, completed_between, share, spans_by_tenant, window_shares
+from benchmarks.sharing.plain import Plain, options
 from vgpud.busylog import SECOND_NS, Span, read_busy_log
 from vgpud.cli.own_system import OwnSystem, Part, wait_for
 from vgpud.sim import environment
@@ -74,17 +76,27 @@ class Process:
     part: Part
     histogram: Path
     pid: int = 0
+    issued: int = 0
     points: list[tuple[int, int]] = field(default_factory=list)
     phases: list[tuple[int, str]] = field(default_factory=list)
 
     def poll(self) -> None:
         """Reads new lines. Raises PartError when the program has ended by itself."""
+        self.read()
+        self.part.check()
+
+    def read(self) -> None:
+        """Reads new lines."""
         for line in self.part.lines():
-            self.pid = line["pid"]
+            self.pid, self.issued = line["pid"], line["issued"]
             self.points.append((line["time_ns"], line["completed"]))
             if line["event"] in ("idle", "active"):
                 self.phases.append((line["time_ns"], line["event"]))
-        self.part.check()
+
+    @property
+    def lost(self) -> float:
+        """Kernels that it issued and that never completed; infinite when it has failed. Known when it has ended."""
+        return float("inf") if self.part.process.returncode else self.issued - self.points[-1][1]
 
     def ready(self) -> bool:
         self.poll()
@@ -105,6 +117,7 @@ class Observed:
     completed: dict[str, float]  # kernels
     latencies: dict[str, list[Histogram]]
     phases: dict[str, list[tuple[int, str]]]
+    lost: dict[str, float] = field(default_factory=dict)  # kernels, over the whole life of the programs
 
     def share(self, name: str) -> float:
         """Share of the device over the whole time, 0..1."""
@@ -118,6 +131,19 @@ class Observed:
         return window_shares(self.spans[name], self.begin_ns, self.end_ns)
 
 
+@dataclass(frozen=True)
+class Running:
+    """The measured time as it begins, for who does something to the tenants meanwhile."""
+
+    own: OwnSystem
+    slices: Mapping[str, str]  # tenant -> the name of its slice
+    begin_ns: int
+    end_ns: int
+
+
+Meanwhile = Callable[[Running], None]
+
+
 class Bench:
     """One private system; runs observations on it one after the other."""
 
@@ -127,31 +153,48 @@ class Bench:
         self._program = str(harness.build("tenants/load.c"))
         self._runs = 0
 
-    def observe(self, tenants: Sequence[Tenant], *, hooked: bool, seed: int) -> Observed:
-        """Runs the tenants for the warm-up and the measured time. Raises PartError when one of them fails."""
+    def observe(
+        self,
+        tenants: Sequence[Tenant],
+        *,
+        hooked: bool,
+        seed: int,
+        meanwhile: Meanwhile | None = None,
+        plain: Plain | None = None,
+    ) -> Observed:
+        """Runs the tenants for the warm-up and the measured time. Raises PartError when one of them fails.
+
+        meanwhile: called in a thread of its own when the measured time begins; what it raises is raised here.
+        plain: without a hook the tenants may keep each other apart in one of the plain ways.
+        """
         self._runs += 1
         rng = random.Random(seed)
+        more = options(plain, tenants)
         started: dict[str, list[Process]] = {}
         try:
             for tenant in rng.sample(list(tenants), len(tenants)):
-                started[tenant.name] = self._start(tenant, hooked, rng)
+                started[tenant.name] = self._start(tenant, hooked, more[tenant.name], rng)
                 time.sleep(rng.uniform(0, 0.1))
             everyone = [process for several in started.values() for process in several]
             wait_for("the tenants", lambda: all(process.ready() for process in everyone), START_TIMEOUT_S)
-            begin_ns, end_ns = self._measure(everyone)
+            slices = {tenant.name: self._slice_name(tenant) for tenant in tenants}
+            begin_ns, end_ns = self._measure(everyone, slices, meanwhile)
         finally:
             self._end([process for several in started.values() for process in several])
         return self._observed(started, begin_ns, end_ns)
 
-    def _start(self, tenant: Tenant, hooked: bool, rng: random.Random) -> list[Process]:
+    def _slice_name(self, tenant: Tenant) -> str:
+        return f"{tenant.name}-{self._runs}"
+
+    def _start(self, tenant: Tenant, hooked: bool, more: Sequence[str], rng: random.Random) -> list[Process]:
         """All processes of a tenant: the first makes the slice, the others join it."""
         own, several = self._own, []
-        slice_name = f"{tenant.name}-{self._runs}"
+        slice_name = self._slice_name(tenant)
         for index in range(tenant.processes):
             name = f"{slice_name}-{index}"
             histogram = own.folder / f"{name}.histogram"
             command = [self._program, *tenant.options(rng), "--seconds", str(int(self._seconds) + 120)]
-            command += ["--histogram", str(histogram)]
+            command += ["--histogram", str(histogram), *more]
             if hooked:
                 amounts = ["--gpus", f"{tenant.minimum:g}", "--max", f"{tenant.maximum:g}"] if index == 0 else []
                 part = own.run(slice_name, amounts, command)
@@ -164,7 +207,9 @@ class Bench:
                 wait_for("the slice's first program", several[0].ready, START_TIMEOUT_S)
         return several
 
-    def _measure(self, everyone: Sequence[Process]) -> tuple[int, int]:
+    def _measure(
+        self, everyone: Sequence[Process], slices: Mapping[str, str], meanwhile: Meanwhile | None
+    ) -> tuple[int, int]:
         def wait_until(time_ns: int) -> None:
             while (left_ns := time_ns - time.monotonic_ns()) > 0:
                 time.sleep(min(0.2, left_ns / 1e9))
@@ -176,7 +221,12 @@ class Bench:
         wait_until(begin_ns)
         for process in everyone:
             os.kill(process.pid, signal.SIGUSR1)
-        wait_until(end_ns)
+        with ThreadPoolExecutor(1) as aside:
+            running = Running(self._own, slices, begin_ns, end_ns)
+            future = aside.submit(meanwhile, running) if meanwhile else None
+            wait_until(end_ns)
+        if future:
+            future.result()
         for process in everyone:
             os.kill(process.pid, signal.SIGUSR2)
         wait_until(end_ns + int(SETTLE_S * SECOND_NS))
@@ -196,7 +246,7 @@ class Bench:
     def _observed(self, started: dict[str, list[Process]], begin_ns: int, end_ns: int) -> Observed:
         for several in started.values():
             for process in several:
-                process.points += [(line["time_ns"], line["completed"]) for line in process.part.lines()]
+                process.read()
         pids = {name: [process.pid for process in several] for name, several in started.items()}
         spans = read_busy_log(self._own.busy_log())
         inside = [s for s in spans if s.end_ns > begin_ns and s.begin_ns < end_ns]
@@ -211,6 +261,7 @@ class Bench:
             completed,
             {name: [process.read_histogram() for process in several] for name, several in started.items()},
             {name: [at for process in several for at in process.phases] for name, several in started.items()},
+            {name: sum(process.lost for process in several) for name, several in started.items()},
         )
 
 

@@ -96,9 +96,18 @@ def first_ms_with_share(spans: Sequence[Span], from_ns: int, until_ns: int, wind
 
     Windows lie wholly before until_ns and begin every millisecond. Infinite when there is none.
     """
-    steps = busy_steps(spans, from_ns, until_ns, MS)
-    shares = sliding(steps, window_ns, MS)
-    return next((float(index) for index, got in enumerate(shares) if got >= wanted), float("inf"))
+    return first_ms_within([(spans, wanted, float("inf"))], from_ns, until_ns, window_ns)
+
+
+def first_ms_within(
+    wanted: Iterable[tuple[Sequence[Span], float, float]], from_ns: int, until_ns: int, window_ns: int
+) -> float:
+    """The same for several at once, in the same window: (spans, least share, greatest share) each."""
+    kept = [
+        [least <= got <= most for got in sliding(busy_steps(spans, from_ns, until_ns, MS), window_ns, MS)]
+        for spans, least, most in wanted
+    ]
+    return next((float(index) for index, all_of in enumerate(zip(*kept, strict=True)) if all(all_of)), float("inf"))
 
 
 def pairs(points: Iterable[tuple[int, str]], begin: str, end: str) -> list[tuple[int, int]]:

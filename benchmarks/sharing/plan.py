@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.sharing.bench import Bench, Observed, Tenant
+from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Tenant
 from benchmarks.sharing.measure import Histogram, merged
+from benchmarks.sharing.plain import Plain
 
 #: the device's change of context (SIM_SWITCH_NS) x 0.5 and x 3
 OTHER_SWITCHES_US = (10, 60)
@@ -33,12 +34,29 @@ class Plan:
             for seed in range(1, self.seeds + 1)
         ]
 
+    def all_ways(self, bench: Bench, row: str, case: str, tenants: Sequence[Tenant]) -> list[list[Observed]]:
+        """Runs without a hook, under our arbiter, and in each plain way; the n-th of each ran one after the other."""
+        ways: list[tuple[bool, Plain | None]] = [(False, None), (True, None), *((False, way) for way in Plain)]
+        runs: list[list[Observed]] = [[] for _ in ways]
+        for seed in range(1, self.seeds + 1):
+            for mine, (hooked, plain) in zip(runs, ways, strict=True):
+                mine.append(self.once(bench, row, case, tenants, hooked, seed, plain=plain))
+        return runs
+
     def once(
-        self, bench: Bench, row: str, case: str, tenants: Sequence[Tenant], hooked: bool, seed: int = 1
+        self,
+        bench: Bench,
+        row: str,
+        case: str,
+        tenants: Sequence[Tenant],
+        hooked: bool,
+        seed: int = 1,
+        meanwhile: Meanwhile | None = None,
+        plain: Plain | None = None,
     ) -> Observed:
         """One run."""
-        found = bench.observe(tenants, hooked=hooked, seed=seed)
-        kept: dict[str, Any] = {"case": case, "hooked": hooked, "seed": seed}
+        found = bench.observe(tenants, hooked=hooked, seed=seed, meanwhile=meanwhile, plain=plain)
+        kept: dict[str, Any] = {"case": case, "hooked": hooked, "seed": seed, "plain": plain and plain.value}
         kept["share"] = {name: round(got, 5) for name, got in found.shares().items()}
         kept["completed"] = {name: round(count) for name, count in found.completed.items()}
         kept["seconds"] = {name: [round(one, 4) for one in found.windows(name)[::10]] for name in found.spans}

@@ -107,8 +107,9 @@ static struct options parse(int argc, char **argv) {
 }
 
 static void say(const struct load *load, const char *event) {
-  printf("{\"event\": \"%s\", \"pid\": %d, \"time_ns\": %llu, \"completed\": %llu}\n", event, getpid(),
-         (unsigned long long)now_ns(), (unsigned long long)(load->reaped * load->options.burst));
+  printf("{\"event\": \"%s\", \"pid\": %d, \"time_ns\": %llu, \"issued\": %llu, \"completed\": %llu}\n", event,
+         getpid(), (unsigned long long)now_ns(), (unsigned long long)(load->issued * load->options.burst),
+         (unsigned long long)(load->reaped * load->options.burst));
   fflush(stdout);
 }
 
