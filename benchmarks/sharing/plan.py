@@ -34,9 +34,12 @@ class Plan:
             for seed in range(1, self.seeds + 1)
         ]
 
-    def all_ways(self, bench: Bench, row: str, case: str, tenants: Sequence[Tenant]) -> list[list[Observed]]:
-        """Runs without a hook, under our arbiter, and in each plain way; the n-th of each ran one after the other."""
-        ways: list[tuple[bool, Plain | None]] = [(False, None), (True, None), *((False, way) for way in Plain)]
+    def all_ways(
+        self, bench: Bench, row: str, case: str, tenants: Sequence[Tenant], free: bool = True
+    ) -> list[list[Observed]]:
+        """Runs without a hook (free), under our arbiter, in each plain way; the n-th of each one after the other."""
+        ways: list[tuple[bool, Plain | None]] = [(False, None)] if free else []
+        ways += [(True, None), *((False, way) for way in Plain)]
         runs: list[list[Observed]] = [[] for _ in ways]
         for seed in range(1, self.seeds + 1):
             for mine, (hooked, plain) in zip(runs, ways, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from operator import truediv
 
 from benchmarks.sharing.bench import Bench, Observed, Tenant, bench
 from benchmarks.sharing.measure import merged
@@ -31,13 +32,13 @@ def w2(plan: Plan) -> Iterator[Figure]:
 
 def _w2_case(plan: Plan, here: Bench, case: str, count: int) -> Iterator[Figure]:
     tenants = [launch_bound(f"l{i}", 1000 // count / 1000) for i in range(count)]
-    pairs = plan.both(here, "W2", case, tenants)
-    together = [(sum(free.completed.values()), sum(hooked.completed.values())) for free, hooked in pairs]
-    rates = [statistics.median(done[i] for done in together) / plan.seconds / 1000 for i in (0, 1)]
+    ways = plan.all_ways(here, "W2", case, tenants)
+    free, *together = [[sum(run.completed.values()) for run in runs] for runs in ways]
+    rates = [statistics.median(done) / plan.seconds / 1000 for done in (free, *together)]
     yield compared("W2", case, "together, thousand kernels/s", rates)
-    ratio = statistics.median(hooked / free for free, hooked in together)
-    yield Figure("W2", case, "together, % of no hook", None, ratio * 100, Goal(98, at_most=False))
-    least = [min(least_part(pair[i]) for pair in pairs) * 100 for i in (0, 1)]
+    ratios = [statistics.median(map(truediv, done, free)) * 100 for done in together]
+    yield compared("W2", case, "together, % of no hook", [None, *ratios], Goal(98, at_most=False))
+    least = [min(map(least_part, runs)) * 100 for runs in ways]
     yield compared("W2", case, "least, % of an equal part", least, Goal(90, at_most=False))
 
 
@@ -56,10 +57,10 @@ def w2b(plan: Plan) -> Iterator[Figure]:
         for part in (0.2, 0.4):
             tenants = [launch_bound("bound", part), Tenant("saturating", 1 - part, 1 - part)]
             case = f"launch-bound {part:g}/saturating {1 - part:g}"
-            pairs = plan.both(here, "W2b", case, tenants)
+            ways = plan.all_ways(here, "W2b", case, tenants)
             for tenant in tenants:
                 due = min(demand[tenant.name], tenant.minimum)
-                got = [min(pair[i].share(tenant.name) for pair in pairs) / due * 100 for i in (0, 1)]
+                got = [min(run.share(tenant.name) for run in runs) / due * 100 for runs in ways]
                 yield compared("W2b", case, f"{tenant.name}, % of its due", got, Goal(95, at_most=False))
 
 
@@ -75,12 +76,11 @@ def w4(plan: Plan) -> Iterator[Figure]:
             for kernel_us, bound in ((200, 1.5), (2000, 1.75)):
                 trainer = Tenant("training", 0.5, 1, kernel_us, burst=3200 // kernel_us)
                 case = at_switch(f"beside training ({kernel_us / 1000:g} ms)", switch_us)
-                pairs = plan.both(here, "W4", case, [inference, trainer])
-                runs = [[pair[i] for pair in pairs] for i in (0, 1)]
-                yield compared("W4", case, "p99 / p99 alone", (p99_ns(some) / alone_ns for some in runs), Goal(bound))
-                skipped = (skipped_part(some, plan.seconds) * 100 for some in runs)
+                ways = plan.all_ways(here, "W4", case, [inference, trainer])
+                yield compared("W4", case, "p99 / p99 alone", [p99_ns(runs) / alone_ns for runs in ways], Goal(bound))
+                skipped = [skipped_part(runs, plan.seconds) * 100 for runs in ways]
                 yield compared("W4", case, "bursts not begun in their period, %", skipped)
-                kept = [min(one.share("training") for one in some) * 100 for some in runs]
+                kept = [min(run.share("training") for run in runs) * 100 for runs in ways]
                 yield compared("W4", case, "training keeps, %", kept, Goal(47, at_most=False))
 
 

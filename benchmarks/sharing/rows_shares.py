@@ -71,15 +71,15 @@ def w1(plan: Plan) -> Iterator[Figure]:
 def _w1_case(
     plan: Plan, here: Bench, case: str, tenants: Sequence[Tenant], alone: float, switch_us: int | None
 ) -> Iterator[Figure]:
-    pairs = plan.both(here, "W1", case, tenants)
+    ways = plan.all_ways(here, "W1", case, tenants)
     long_kernels = any(t.kernel_us >= LONG_KERNEL_US for t in tenants)
-    errors = [max(worst_error_pp(pair[i], tenants) for pair in pairs) for i in (0, 1)]
+    errors = [max(worst_error_pp(run, tenants) for run in runs) for runs in ways]
     yield compared("W1", case, "worst 1 s error, pp", errors, Goal(2.5 if long_kernels else 1.5))
-    sums = [min(sum(pair[i].shares().values()) for pair in pairs) / alone * 100 for i in (0, 1)]
+    sums = [min(sum(run.shares().values()) for run in runs) / alone * 100 for runs in ways]
     goal = Goal(98 if switch_us == DEAR_SWITCH_US else 99, at_most=False)
     yield compared("W1", case, "sum, % of one alone", sums, goal)
     if len({t.minimum for t in tenants}) == 1:
-        fairness = [min(worst_jain(pair[i]) for pair in pairs) for i in (0, 1)]
+        fairness = [min(worst_jain(run) for run in runs) for runs in ways]
         yield compared("W1", case, "Jain, worst 1 s", fairness, Goal(0.99, at_most=False))
 
 
@@ -92,15 +92,20 @@ def w5(plan: Plan) -> Iterator[Figure]:
             yield _cap(plan, here, cap, LONG_KERNEL_US)
         below = Tenant("below", 0.5, 0.5, burst=15, period_us=10_000)
         case = "busy 30 % under a cap of .5"
-        pairs = plan.both(here, "W5", case, [below])
-        lost = statistics.median(1 - hooked.completed["below"] / free.completed["below"] for free, hooked in pairs)
-        yield Figure("W5", case, "completed work lost, %", None, lost * 100, Goal(1))
+        free, *ways = plan.all_ways(here, "W5", case, [below])
+        lost = [statistics.median(_lost_percent(*pair) for pair in zip(free, runs, strict=True)) for runs in ways]
+        yield compared("W5", case, "completed work lost, %", [None, *lost], Goal(1))
+
+
+def _lost_percent(free: Observed, held: Observed) -> float:
+    return (1 - held.completed["below"] / free.completed["below"]) * 100
 
 
 def _cap(plan: Plan, here: Bench, cap: float, kernel_us: int) -> Figure:
-    """Without a hook nothing caps: only our arbiter is run. No goal for long kernels, they are reported."""
+    """Without a hook nothing caps: only the others are run. No goal for long kernels, they are reported."""
     tenant = saturating("capped", cap, kernel_us)
     case = f"cap {cap:g} ({kernel_us / 1000:g} ms) alone"
-    runs = [plan.once(here, "W5", case, [tenant], True, seed) for seed in range(1, plan.seeds + 1)]
-    worst = max(worst_error_pp(run, [tenant]) for run in runs)
-    return Figure("W5", case, "worst 1 s error, pp", None, worst, Goal(1) if kernel_us < LONG_KERNEL_US else None)
+    ways = plan.all_ways(here, "W5", case, [tenant], free=False)
+    worst = [max(worst_error_pp(run, [tenant]) for run in runs) for runs in ways]
+    goal = Goal(1) if kernel_us < LONG_KERNEL_US else None
+    return compared("W5", case, "worst 1 s error, pp", [None, *worst], goal)

@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-HEADER = ("row", "case", "figure", "no hook", "vgpud", "goal", "")
+from benchmarks.sharing.plain import Plain
+
+HEADER = ("row", "case", "figure", "no hook", "vgpud", *(way.value for way in Plain), "goal", "")
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of one case of a row. unhooked, arbiter: None where the condition says nothing; the goal is ours."""
+    """One figure of one case of a row. Values: None where a condition says nothing or was not run; the goal is ours."""
 
     row: str
     case: str
@@ -34,6 +36,8 @@ class Figure:
     unhooked: float | None
     arbiter: float | None
     goal: Goal | None = None
+    fixed: float | None = None
+    rate: float | None = None
 
     @property
     def missed(self) -> bool:
@@ -47,6 +51,8 @@ class Figure:
             "what": self.what,
             "unhooked": self.unhooked,
             "arbiter": self.arbiter,
+            "fixed": self.fixed,
+            "rate": self.rate,
             "goal": None if self.goal is None else str(self.goal),
             "met": None if self.goal is None else not self.missed,
         }
@@ -55,13 +61,15 @@ class Figure:
         """The figure as a line of the table."""
         verdict = "" if self.goal is None else "**missed**" if self.missed else "met"
         goal = "" if self.goal is None else str(self.goal)
-        return (self.row, self.case, self.what, _number(self.unhooked), _number(self.arbiter), goal, verdict)
+        numbers = map(_number, (self.unhooked, self.arbiter, self.fixed, self.rate))
+        return (self.row, self.case, self.what, *numbers, goal, verdict)
 
 
-def compared(row: str, case: str, what: str, got: Iterable[float], goal: Goal | None = None) -> Figure:
-    """A figure that both conditions have; got: without a hook, under our arbiter."""
-    unhooked, arbiter = got
-    return Figure(row, case, what, unhooked, arbiter, goal)
+def compared(row: str, case: str, what: str, got: Iterable[float | None], goal: Goal | None = None) -> Figure:
+    """A figure of several conditions; got: without a hook, under our arbiter, and in the plain ways if they ran."""
+    unhooked, arbiter, *plain = got
+    fixed, rate = plain or (None, None)
+    return Figure(row, case, what, unhooked, arbiter, goal, fixed, rate)
 
 
 def _number(value: float | None) -> str:

@@ -5,6 +5,7 @@
  *
  *   load [--kernel-us N] [--burst N] [--depth N] [--streams N] [--gap-us N] [--active-ms N --idle-ms N]
  *        [--period-us N] [--seconds N] [--report-ms N] [--histogram FILE]
+ *        [--baseline fixed:BEGIN:END:PERIOD|rate:MILLI]  (baseline.h)
  *
  * A burst is a number of launches on one stream closed by an event; depth bursts are in flight, over all streams in
  * turn, so the device never runs dry. --gap-us: waits for every burst, then sleeps so long (launch-bound).
@@ -17,6 +18,7 @@
  * (model file); on a real one its length is measured first.
  */
 #define _GNU_SOURCE
+#include "baseline.h"
 #include "driver.h"
 #include <errno.h>
 #include <signal.h>
@@ -31,6 +33,7 @@ enum { SUB_BITS = 7, SUB_BUCKETS = 1 << SUB_BITS, BUCKETS = (64 - SUB_BITS) * SU
 struct options {
   uint64_t kernel_us, burst, depth, streams, gap_us, period_us, active_ms, idle_ms, seconds, report_ms;
   const char *histogram;
+  struct baseline baseline;
 };
 
 struct load {
@@ -82,7 +85,7 @@ static struct options parse(int argc, char **argv) {
       {"--kernel-us", &options.kernel_us}, {"--burst", &options.burst},     {"--depth", &options.depth},
       {"--streams", &options.streams},     {"--gap-us", &options.gap_us},   {"--period-us", &options.period_us},
       {"--active-ms", &options.active_ms}, {"--idle-ms", &options.idle_ms}, {"--seconds", &options.seconds},
-      {"--report-ms", &options.report_ms}, {"--histogram", NULL},
+      {"--report-ms", &options.report_ms}, {"--histogram", NULL},           {"--baseline", NULL},
   };
   for (int i = 1; i < argc; i += 2) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -94,8 +97,10 @@ static struct options parse(int argc, char **argv) {
     }
     if (numbers[which].value)
       *numbers[which].value = number(argv[i], value);
-    else
+    else if (!strcmp(argv[i], "--histogram"))
       options.histogram = value;
+    else
+      refuse(!value || !baseline_parse(&options.baseline, value), "--baseline is fixed:BEGIN:END:PERIOD or rate:MILLI");
   }
   refuse(!options.burst, "--burst must be at least 1");
   refuse(!options.depth || options.depth > DEPTH_MAX, "--depth must be 1..64");
@@ -156,13 +161,15 @@ static void reap_one(struct load *load) {
 }
 
 static void issue_burst(struct load *load) {
-  const struct options *options = &load->options;
+  struct options *options = &load->options;
   void *arguments[] = {&load->rounds, &load->sink};
   if (load->issued - load->reaped == options->depth) reap_one(load);
   handle stream = load->streams[load->issued % options->streams];
-  for (uint64_t i = 0; i < options->burst; i++)
+  for (uint64_t i = 0; i < options->burst; i++) {
+    baseline_wait(&options->baseline, options->kernel_us * 1000, &stopped);
     CHECK(
         load->driver.cuLaunchKernel(load->function, load->grid, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, arguments, NULL));
+  }
   CHECK(load->driver.cuEventRecord(load->events[load->issued % options->depth], stream));
   load->issued++;
 }
@@ -251,6 +258,7 @@ int main(int argc, char **argv) {
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) sigaction(signals[i], &action, NULL);
   prctl(PR_SET_TIMERSLACK, 1); /* a gap of 1 ms is to be one, not 1.05 ms */
   begin(&load);
+  baseline_begin(&load.options.baseline);
   say(&load, "ready");
   run(&load);
   say(&load, "end");

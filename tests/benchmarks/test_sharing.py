@@ -162,15 +162,15 @@ def test_only_a_full_run_changes_the_switch_cost() -> None:
 def test_a_missed_goal_is_shown_and_counts() -> None:
     figures = [
         compared("W1", "x", "error", (9.0, 1.0), Goal(1.5)),
-        compared("W1", "x", "sum", (99.5, 90.0), Goal(99, at_most=False)),
+        compared("W1", "x", "sum", (99.5, 90.0, 100.0, None), Goal(99, at_most=False)),
         Figure("W5", "y", "reported", None, 7.0),
         Figure("W5", "y", "nothing measured", None, math.nan, Goal(1)),
     ]
     assert [figure.missed for figure in figures] == [False, True, False, True]
     lines = markdown(figures).splitlines()
-    assert lines[2] == "| W1 | x | error | 9.00 | 1.00 | <= 1.5 | met |"
-    assert lines[3].endswith("| 99.50 | 90.00 | >= 99 | **missed** |")
-    assert lines[4] == "| W5 | y | reported | - | 7.00 |  |  |"
+    assert lines[2] == "| W1 | x | error | 9.00 | 1.00 | - | - | <= 1.5 | met |"
+    assert lines[3].endswith("| 99.50 | 90.00 | 100.00 | - | >= 99 | **missed** |")
+    assert lines[4] == "| W5 | y | reported | - | 7.00 | - | - |  |  |"
     assert [len(rows) for rows in by_row(figures).values()] == [2, 2]
 
 
