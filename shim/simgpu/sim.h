@@ -121,12 +121,13 @@ uint64_t sim_launch_cost_ns(void);
 
 enum sim_copy { SIM_COPY_TO_DEVICE, SIM_COPY_FROM_DEVICE, SIM_COPY_ON_DEVICE, SIM_COPY_ON_HOST, SIM_COPY_PEER };
 
-/* A kernel that needs cost_ns of all SMs. Spends the launch cost and blocks while 1024 launches are not completed. */
-CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns);
+/* A kernel that needs cost_ns of all SMs; meet not 0: while all kernels of its meeting run, one on each of so many
+ * devices. Spends the launch cost and blocks while 1024 launches are not completed. */
+CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet);
 /* One launch of a whole graph costs the host one launch: sim_submit_launch_begin(), then the nodes with cost but
  * without host cost. */
 CUresult sim_submit_launch_begin(struct sim_stream *stream);
-CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns);
+CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet);
 /* Copy-engine time for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */
 CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t bytes);
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes);

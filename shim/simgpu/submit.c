@@ -137,8 +137,8 @@ static void spend(uint64_t begin_ns, uint64_t cost_ns) {
   if (cost_ns) sim_spin_until(begin_ns + cost_ns);
 }
 
-static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns) {
-  in_order(stream, (struct sim_command){.op = SIM_OP_KERNEL, .cost_ns = cost_ns});
+static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
+  in_order(stream, (struct sim_command){.op = SIM_OP_KERNEL, .cost_ns = cost_ns, .meet = meet});
   return CUDA_SUCCESS;
 }
 
@@ -150,14 +150,14 @@ CUresult sim_submit_launch_begin(struct sim_stream *stream) {
   return sim_waited();
 }
 
-CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns) {
+CUresult sim_submit_kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
   CUresult result = sim_submit_launch_begin(stream);
-  return result == CUDA_SUCCESS ? kernel(stream, cost_ns) : result;
+  return result == CUDA_SUCCESS ? kernel(stream, cost_ns, meet) : result;
 }
 
-CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns) {
+CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
   wait_for_launch(stream->slot);
-  return kernel(stream, cost_ns);
+  return kernel(stream, cost_ns, meet);
 }
 
 static const struct {
@@ -180,7 +180,7 @@ CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes) {
   wait_for_launch(stream->slot);
   implicit_order(stream);
-  return kernel(stream, SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US);
+  return kernel(stream, SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US, 0);
 }
 
 CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument) {

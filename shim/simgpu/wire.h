@@ -28,7 +28,7 @@
 enum sim_op {
   SIM_OP_OPEN = 1, /* bind stream slot to context `target` with `priority`; takes no place in the stream */
   SIM_OP_MARKER,   /* done when everything before it is */
-  SIM_OP_KERNEL,   /* cost_ns of SM time */
+  SIM_OP_KERNEL,   /* cost_ns of SM time; with meet: while all of its meeting run, see server/meet.c */
   SIM_OP_COPY,     /* cost_ns of copy engine `engine` */
   SIM_OP_RECORD,   /* writes its time into event slot `target`, generation `value` */
   SIM_OP_WAIT,     /* until stream slot `target` has completed sequence number `value` */
@@ -45,7 +45,8 @@ struct sim_command {
   int32_t priority;
   uint16_t op;
   uint16_t engine;
-  uint8_t reserved[24]; /* one command = one cache line */
+  uint16_t meet;        /* of a kernel: how many kernels of different devices meet; 0 = it runs by itself */
+  uint8_t reserved[22]; /* one command = one cache line */
 };
 
 struct sim_ring {

@@ -48,6 +48,7 @@ def test_death_and_garbage(
 ) -> None:
     made = device(sanitized, devices=2)
     running = [start(made, "saturate", us, 5) for us in (20, 1000, 40000)]
+    running += [start(made, "meet", 1000, 100, *how) for how in ((), ("processes",))]
     for one in running:
         one.line()
         one.go()

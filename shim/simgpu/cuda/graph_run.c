@@ -55,7 +55,8 @@ static CUresult run_kernel(const struct sim_node *node, struct sim_stream *strea
   if (sim_function_find((CUfunction)node->kernel.launch.function) == NULL) return CUDA_ERROR_INVALID_HANDLE;
   CUresult result = sim_launch_compute(&node->kernel.launch);
   if (result != CUDA_SUCCESS) return result;
-  return sim_submit_node(stream, sim_launch_cost_of(&node->kernel.launch, stream->context));
+  const struct sim_launch *launch = &node->kernel.launch;
+  return sim_submit_node(stream, sim_launch_cost_of(launch, stream->context), launch->function->rule->meet);
 }
 
 static CUresult run_child(const struct sim_node *node, struct sim_stream *stream) {

@@ -96,7 +96,7 @@ static CUresult submit(struct sim_stream *stream, const struct sim_launch *launc
     return CUDA_SUCCESS;
   }
   if (result != CUDA_SUCCESS) return result;
-  return sim_submit_kernel(stream, sim_launch_cost_of(launch, stream->context));
+  return sim_submit_kernel(stream, sim_launch_cost_of(launch, stream->context), function->rule->meet);
 }
 
 static CUresult launch_on(CUstream handle, bool per_thread, CUfunction function, const unsigned grid[3],

@@ -1,7 +1,7 @@
 /*
- * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [host=NAME.TYPE] [args=I,J,...]`, the word
- * `default` for the rule of all other kernels. Read once per process, at the first look-up of a kernel. A line that
- * cannot be understood is said on stderr and left out: this is a simulator's input, and the program should go on.
+ * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [meet=N] [host=NAME.TYPE] [args=I,J,...]`, the
+ * word `default` for the rule of all other kernels. Read once per process, at the first look-up of a kernel. A line
+ * that cannot be understood is said on stderr and left out: this is a simulator's input, and the program should go on.
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
 #include "model.h"
@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define RULES_MAX 256
+#define SIM_MEET_MAX 16 /* devices of a server */
 
 struct entry {
   regex_t pattern;
@@ -59,6 +60,13 @@ static bool read_number(const char *text, double *ret_us) {
   return end != text && *end == 0 && *ret_us >= 0 && *ret_us < 1e9;
 }
 
+static bool read_meet(const char *text, struct sim_model_rule *rule) {
+  double devices;
+  if (!read_number(text, &devices) || devices < 2 || devices > SIM_MEET_MAX) return false;
+  rule->meet = (uint16_t)devices;
+  return true;
+}
+
 /* Returns what is wrong with the line, or NULL. */
 static const char *read_line(char *line) {
   char *state, *pattern = strtok_r(line, " \t\n", &state);
@@ -68,6 +76,7 @@ static const char *read_line(char *line) {
     bool good = false;
     if (strncmp(word, "us=", 3) == 0) good = read_number(word + 3, &rule.base_us);
     if (strncmp(word, "wave_us=", 8) == 0) good = read_number(word + 8, &rule.wave_us);
+    if (strncmp(word, "meet=", 5) == 0) good = read_meet(word + 5, &rule);
     if (strncmp(word, "host=", 5) == 0) good = read_host(word + 5, &rule);
     if (strncmp(word, "args=", 5) == 0) good = read_args(word + 5, &rule);
     if (!good) return word;

@@ -17,6 +17,7 @@ struct sim_host_kernel; /* host_kernels.c */
 struct sim_model_rule {
   double base_us;                     /* of any launch */
   double wave_us;                     /* for each full device of resident threads */
+  uint16_t meet;                      /* it runs only while so many devices run one; 0: by itself */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */
   enum sim_host_type type;
   uint8_t args[SIM_HOST_ARGS_MAX]; /* which kernel parameter is the n-th argument of host */

@@ -34,6 +34,7 @@ int client_accept(int listener) {
   }
   process->socket = fd;
   process->pid = peer.pid;
+  process->group = getpgid(peer.pid);
   process->pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0); /* without it the socket's end has to do */
   process->next = server.processes;
   server.processes = process;

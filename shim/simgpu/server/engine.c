@@ -2,7 +2,8 @@
  * engine.c - the devices' SMs and copy engines. Called by main.c once per round. Time is decided retroactively: a round
  * that comes late continues each engine where its decided time ended, so that the server's own wake-ups never make a
  * device idle. Never decided: which context gets the SMs at a time later than now + LOOK_AHEAD_NS. Once a context has
- * its slice, its queued kernels are decided up to the end of the slice, because nothing can come between.
+ * its slice, its queued kernels are decided up to the end of the slice, because nothing can come between; but for
+ * kernels that meet (meet.c): these stop their device's clock until all devices concerned have come to them.
  */
 #define _GNU_SOURCE
 #include "server.h"
@@ -25,6 +26,7 @@ static void list_remove(struct stream_list *list, struct stream *stream) {
 
 void engine_add_sm(struct stream *stream) {
   stream->state = STREAM_ON_SM;
+  if (stream->queue[stream->first].meet) meet_join(stream);
   list_add(&stream->context->ready, stream);
 }
 
@@ -37,6 +39,7 @@ void engine_remove(struct stream *stream) {
   if (stream->state == STREAM_ON_SM) {
     list_remove(&stream->context->ready, stream);
     if (stream->context->preempted == stream) stream->context->preempted = NULL;
+    if (stream->meeting) meet_leave(stream);
   } else if (stream->state == STREAM_ON_COPY) {
     list_remove(&stream->context->device->engines[stream->queue[stream->first].engine].pending, stream);
   }
@@ -84,27 +87,44 @@ static uint64_t earliest_kernel(const struct device *device) {
   return earliest;
 }
 
-static void run_portion(struct device *device, struct context *context, struct stream *stream) {
+void engine_advance(struct device *device, uint64_t until_ns) {
+  report_busy(device, device->running, device->sm_ns, until_ns);
+  device->sm_ns = until_ns;
+  decisions++;
+}
+
+void engine_complete(struct stream *stream) {
+  struct context *context = stream->context;
+  context->preempted = NULL;
+  decisions++;
+  list_remove(&context->ready, stream);
+  queue_complete(stream, context->device->sm_ns);
+}
+
+static void run_portion(struct device *device, struct stream *stream) {
   uint64_t room_ns = device->slice_end_ns - device->sm_ns;
   uint64_t run_ns = stream->left_ns < room_ns ? stream->left_ns : room_ns;
-  report_busy(device, context, device->sm_ns, device->sm_ns + run_ns);
-  device->sm_ns += run_ns;
   stream->left_ns -= run_ns;
-  decisions++;
-  context->preempted = stream->left_ns > 0 ? stream : NULL;
-  if (stream->left_ns > 0) return;
-  list_remove(&context->ready, stream);
-  queue_complete(stream, device->sm_ns);
+  stream->context->preempted = stream;
+  engine_advance(device, device->sm_ns + run_ns);
+  if (stream->left_ns == 0) engine_complete(stream);
 }
 
 static void run_sm(struct device *device, uint64_t now_ns) {
   device->next_decision_ns = NEVER;
+  device->meets = NULL;
   for (;;) {
     struct context *context = device->running;
     struct stream *stream =
         context && device->sm_ns < device->slice_end_ns ? pick_stream(context, device->sm_ns) : NULL;
+    if (stream && stream->meeting) { /* how far it gets is a matter of other devices, too */
+      context->preempted = stream;
+      device->meets = stream;
+      device->next_decision_ns = device->slice_end_ns;
+      return;
+    }
     if (stream) {
-      run_portion(device, context, stream);
+      run_portion(device, stream);
       continue;
     }
     uint64_t at_ns = device->sm_ns, earliest_ns = earliest_kernel(device);
@@ -163,6 +183,8 @@ void engine_round(uint64_t now_ns) {
   do { /* work of one device can wait for another's */
     before = decisions;
     for (uint32_t i = 0; i < server.config.device_count; i++) run_device(&server.devices[i], now_ns);
+    meet_run();
+    if (decisions == before) meet_spin(now_ns);
   } while (decisions != before);
   queue_bells();
 }

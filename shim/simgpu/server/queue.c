@@ -173,7 +173,9 @@ static int enqueue(struct stream *stream, const struct sim_command *command, uin
                           .value = command->op == SIM_OP_KERNEL ? order : command->value,
                           .target = command->target,
                           .op = command->op,
-                          .engine = command->engine};
+                          .engine = command->engine,
+                          .meet = command->op == SIM_OP_KERNEL ? command->meet : 0};
+  if (entry->meet && stream->context) entry->target = stream->context->meetings++;
   stream->count++;
   if (stream->count == 1) work_add(stream);
   return 0;

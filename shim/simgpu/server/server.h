@@ -1,7 +1,8 @@
 /*
  * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
  * the simulation up to now plus a small look-ahead. main.c: loop and sockets; client.c: processes, requests, death;
- * queue.c: streams; engine.c: SMs and copy engines; report.c: busy log and state page; config.c: configuration.
+ * queue.c: streams; engine.c: SMs and copy engines; meet.c: kernels that run only together; report.c: busy log and
+ * state page; config.c: configuration.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -51,6 +52,7 @@ struct entry { /* a queued command */
   uint32_t target;
   uint16_t op;
   uint16_t engine;
+  uint16_t meet; /* of a kernel: then target is its number among those of its context */
 };
 
 enum stream_state { STREAM_IDLE, STREAM_ON_SM, STREAM_ON_COPY, STREAM_WAITS, STREAM_HELD };
@@ -66,11 +68,12 @@ struct stream {
   uint32_t first;
   uint32_t count;
   uint64_t done_seq;
-  uint64_t done_ns;  /* when the last decided command was done */
-  uint64_t ready_ns; /* of the head, once it is with an engine */
-  uint64_t left_ns;  /* SM time that the head still needs */
-  uint64_t order;    /* place of the head in the process's submission order */
-  uint32_t releases; /* RELEASE commands not yet used */
+  uint64_t done_ns;        /* when the last decided command was done */
+  uint64_t ready_ns;       /* of the head, once it is with an engine */
+  uint64_t left_ns;        /* SM time that the head still needs */
+  struct meeting *meeting; /* the head runs only together with others, else NULL */
+  uint64_t order;          /* place of the head in the process's submission order */
+  uint32_t releases;       /* RELEASE commands not yet used */
   uint64_t release_ns;
   struct stream *next; /* list of its engine */
   struct stream *previous;
@@ -92,6 +95,7 @@ struct context {
   struct context *next;     /* round robin order of the device */
   struct stream_list ready; /* heads that need the SMs */
   struct stream *preempted; /* its kernel goes on first */
+  uint32_t meetings;        /* kernels that meet, so far */
 };
 
 struct copy_engine {
@@ -111,6 +115,7 @@ struct device {
   uint64_t sm_ns;       /* decided up to here */
   uint64_t slice_end_ns;
   uint64_t next_decision_ns; /* when there is something to decide again, or NEVER */
+  struct stream *meets;      /* at sm_ns it runs the SMs and is of a meeting, else NULL */
   struct copy_engine engines[SIM_COPY_ENGINES];
   /* report.c */
   int log_fd;
@@ -128,6 +133,7 @@ struct process {
   int socket;
   int pidfd;
   pid_t pid;
+  pid_t group; /* its process group: whose kernels may meet */
   bool greeted;
   bool dead;    /* to be removed at the end of the loop */
   bool decided; /* the bell is to be rung */
@@ -176,6 +182,14 @@ void engine_remove(struct stream *stream);
 void engine_remove_context(struct context *context);
 void engine_round(uint64_t now_ns); /* takes commands, decides, rings bells */
 uint64_t engine_next_ns(void);      /* the earliest time at which a device has something to decide, or NEVER */
+void engine_advance(struct device *device, uint64_t until_ns); /* the running context has the SMs up to then */
+void engine_complete(struct stream *stream); /* the kernel that runs is done at the device's decided time */
+
+/* meet.c */
+void meet_join(struct stream *stream);  /* its head, which has come to the SMs */
+void meet_leave(struct stream *stream); /* it is done, or dropped */
+void meet_run(void);                    /* those of which all run */
+void meet_spin(uint64_t now_ns);        /* nothing else can be decided: those of which some do not run hold their SMs */
 
 /* report.c */
 int report_open(int directory);

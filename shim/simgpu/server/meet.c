@@ -1,0 +1,122 @@
+/*
+ * meet.c - kernels that run only together, as those of a collective (NCCL) do: each has the SMs of its device and spins
+ * until one of each device runs, and they get on only while all of them do. Called by engine.c.
+ *
+ * Who meets: kernels of one process group, by the order of their launches in their contexts: the first such kernel of
+ * a context meets the first ones of contexts on other devices, and so on. One that is alone in having the SMs (its
+ * partner is not launched, waits in its stream, or another context has that device's slice) goes on spinning: that is
+ * busy time of its context, and no other stream of the context runs meanwhile.
+ *
+ * Time: a device that has come to such a kernel stops deciding. When all devices of the meeting have come to theirs,
+ * they go on together up to the first end of a slice or of the kernel. When nothing else is left to decide, all that
+ * spin do so up to the first end of a slice, or up to now: a device that does not spin and has nothing to run can begin
+ * something at any time from now on, and a device that spins can begin something else only when a slice ends.
+ */
+#include "server.h"
+#include <stdlib.h>
+
+struct meeting {
+  struct meeting *next;
+  pid_t group;
+  uint32_t number;
+  uint32_t size;  /* how many it takes */
+  uint32_t count; /* how many have come to the SMs' queue */
+  struct stream *members[SIM_DEVICES_MAX];
+  uint64_t left_ns;
+};
+
+static struct meeting *meetings;
+
+static bool may_join(const struct meeting *meeting, const struct stream *stream) {
+  const struct entry *head = &stream->queue[stream->first];
+  if (meeting->group != stream->process->group || meeting->number != head->target || meeting->size != head->meet)
+    return false;
+  for (uint32_t i = 0; i < meeting->count; i++)
+    if (meeting->members[i]->context->device == stream->context->device) return false;
+  return meeting->count < meeting->size;
+}
+
+void meet_join(struct stream *stream) {
+  const struct entry *head = &stream->queue[stream->first];
+  struct meeting *meeting = meetings;
+  while (meeting && !may_join(meeting, stream)) meeting = meeting->next;
+  if (!meeting) {
+    meeting = calloc(1, sizeof *meeting);
+    if (!meeting) return; /* it runs by itself */
+    *meeting =
+        (struct meeting){.next = meetings, .group = stream->process->group, .number = head->target, .size = head->meet};
+    meetings = meeting;
+  }
+  meeting->members[meeting->count++] = stream;
+  if (head->cost_ns > meeting->left_ns) meeting->left_ns = head->cost_ns;
+  stream->meeting = meeting;
+}
+
+void meet_leave(struct stream *stream) {
+  struct meeting *meeting = stream->meeting;
+  struct device *device = stream->context->device;
+  if (device->meets == stream) device->meets = NULL;
+  stream->meeting = NULL;
+  uint32_t at = 0;
+  while (meeting->members[at] != stream) at++;
+  meeting->members[at] = meeting->members[--meeting->count];
+  if (meeting->count > 0) return;
+  struct meeting **link = &meetings;
+  while (*link != meeting) link = &(*link)->next;
+  *link = meeting->next;
+  free(meeting);
+}
+
+static bool all_run(const struct meeting *meeting) {
+  if (meeting->count < meeting->size) return false;
+  for (uint32_t i = 0; i < meeting->count; i++)
+    if (meeting->members[i]->context->device->meets != meeting->members[i]) return false;
+  return true;
+}
+
+static void complete(struct meeting *meeting) {
+  struct stream *members[SIM_DEVICES_MAX];
+  uint32_t count = meeting->count;
+  for (uint32_t i = 0; i < count; i++) members[i] = meeting->members[i];
+  for (uint32_t i = 0; i < count; i++) meet_leave(members[i]); /* the last one frees it */
+  for (uint32_t i = 0; i < count; i++) engine_complete(members[i]);
+}
+
+/* All members run, each on its device from sm_ns to slice_end_ns. */
+static void go_on(struct meeting *meeting) {
+  uint64_t begin_ns = 0, end_ns = NEVER;
+  for (uint32_t i = 0; i < meeting->count; i++) {
+    const struct device *device = meeting->members[i]->context->device;
+    if (device->sm_ns > begin_ns) begin_ns = device->sm_ns;
+    if (device->slice_end_ns < end_ns) end_ns = device->slice_end_ns;
+  }
+  if (end_ns > begin_ns + meeting->left_ns) end_ns = begin_ns + meeting->left_ns;
+  if (end_ns > begin_ns) meeting->left_ns -= end_ns - begin_ns;
+  for (uint32_t i = 0; i < meeting->count; i++) {
+    struct device *device = meeting->members[i]->context->device;
+    device->meets = NULL; /* the engine looks again who runs */
+    if (device->sm_ns < end_ns) engine_advance(device, end_ns);
+  }
+  if (meeting->left_ns == 0) complete(meeting);
+}
+
+void meet_run(void) {
+  for (struct meeting *meeting = meetings; meeting; meeting = meeting->next) {
+    if (!all_run(meeting)) continue;
+    go_on(meeting);
+    return; /* the list may have changed; the round comes back */
+  }
+}
+
+void meet_spin(uint64_t now_ns) {
+  uint64_t until_ns = NEVER;
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    const struct device *device = &server.devices[i];
+    if (device->meets && device->slice_end_ns < until_ns) until_ns = device->slice_end_ns;
+  }
+  if (until_ns > now_ns + LOOK_AHEAD_NS) until_ns = now_ns;
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    struct device *device = &server.devices[i];
+    if (device->meets && device->sm_ns < until_ns) engine_advance(device, until_ns);
+  }
+}
