@@ -239,11 +239,9 @@ class SliceService(Service, stubs.SliceServiceServicer):
     @unary
     def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
         self._here(request.node)
-        if request.spec.gpus_milli < 0:
-            raise _refuse(
-                Reason.INVALID, f"gpus_milli {request.spec.gpus_milli} is negative: write 0 to keep it", "spec"
-            )
-        made = self._submit(UpdateSlice(request.request_id, request.name, views.spec_from(request.spec)))
+        given = request.update_mask.paths or [field.name for field, _ in request.spec.ListFields()]
+        patch = views.spec_from(request.spec)
+        made = self._submit(UpdateSlice(request.request_id, request.name, patch, tuple(sorted(set(given)))))
         return pb.UpdateSliceResponse(slice=self._slice(made) if made else None)
 
     @unary

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.core.model import Container, Device, Process, Slice, Spec
+from vgpud.core.model import BATCH, Container, Device, Process, Slice, Spec
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -40,6 +40,8 @@ def spec_from(message: pb.SliceSpec) -> Spec:
         weight=message.weight,
         priority=message.priority,
         device_uuids=tuple(message.device_uuids),
+        service_class=message.service_class or BATCH,
+        spread=message.spread,
     )
 
 
@@ -53,6 +55,8 @@ def spec_view(spec: Spec) -> pb.SliceSpec:
         weight=spec.weight,
         priority=spec.priority,
         device_uuids=spec.device_uuids,
+        service_class=spec.service_class,
+        spread=spec.spread,
     )
 
 

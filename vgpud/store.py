@@ -32,6 +32,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " slice TEXT NOT NULL, device TEXT NOT NULL, process_id INTEGER NOT NULL, message TEXT NOT NULL)",
     ),
     ("CREATE TABLE containers (id TEXT PRIMARY KEY, body TEXT NOT NULL)",),
+    (),  # specs have service_class and spread, which older versions would not read
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest

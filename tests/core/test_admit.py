@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,14 +33,14 @@ def half(index: int, milli: int = 500, size: int = 8 * GIB) -> Share:
     return Share(f"GPU-{index}", milli, milli, size, size)
 
 
-def place(state: State, **spec: int) -> tuple[Share, ...]:
+def place(state: State, **spec: Any) -> tuple[Share, ...]:
     placed = admit.place(Spec(**spec), state)
     assert not isinstance(placed, Denied), placed
     return placed
 
 
-def refusal(state: State, **spec: int | tuple[str, ...]) -> Denied:
-    placed = admit.place(Spec(**spec), state)  # type: ignore[arg-type]
+def refusal(state: State, **spec: Any) -> Denied:
+    placed = admit.place(Spec(**spec), state)
     assert isinstance(placed, Denied)
     assert "\n" not in placed.message
     return placed
@@ -106,7 +109,20 @@ def test_named_devices_are_used_in_device_order() -> None:
         ({"gpus_milli": 500, "device_uuids": ("GPU-9",)}, ("'GPU-9'", "GPU-0")),
         ({"gpus_milli": 500, "device_uuids": ("GPU-0", "GPU-0")}, ("name 1 or none",)),
         ({"gpus_milli": 500, "weight": 1_000_000}, ("weight 1000000",)),
+        ({"gpus_milli": 500, "weight": -1}, ("weight -1", "0 (by the minimum) to 10000")),
         ({"gpus_milli": 500, "priority": 1_000_000}, ("priority 1000000",)),
+        ({"gpus_milli": 500, "priority": -1}, ("priority -1", "0 to 1000")),
+        ({"gpus_milli": 500, "service_class": "fast"}, ("'fast'", "batch or latency")),
+        ({"gpus_milli": 500, "service_class": "latency", "min_milli": 0}, ("min 0:", "above 0 or class batch")),
+        (
+            {"gpus_milli": 2000, "service_class": "latency", "min_milli": 1},
+            ("min 0.001", "above 0 on each of the 2 devices"),
+        ),
+        ({"gpus_milli": 500, "spread": 2}, ("2 devices to spread over", "has 1")),
+        ({"gpus_milli": 2500, "spread": 2}, ("2.5 GPUs cannot be spread over 2", "write 3 to 16")),
+        ({"gpus_milli": 1, "spread": 2}, ("0.001 GPUs cannot be spread over 2", "write 1")),
+        ({"gpus_milli": 500, "spread": -1}, ("over -1",)),
+        ({"gpus_milli": 500, "device_uuids": ("GPU-0", "GPU-0")}, ("or spread it over 2",)),
         ({"gpus_milli": 500, "min_milli": -1}, ("min -0.001", "write 0")),
         ({"gpus_milli": 500, "max_milli": 0}, ("max 0", "0.001 or more")),
         ({"gpus_milli": 500, "mem_max_bytes": 0}, ("mem_max_bytes 0",)),
@@ -114,7 +130,7 @@ def test_named_devices_are_used_in_device_order() -> None:
         ({"gpus_milli": 2500, "min_milli": 0, "max_milli": 2}, ("max 0.002", "raise the maximum")),
     ],
 )
-def test_what_can_never_be_is_invalid(spec: dict[str, int], words: tuple[str, ...]) -> None:
+def test_what_can_never_be_is_invalid(spec: dict[str, Any], words: tuple[str, ...]) -> None:
     denied = refusal(node(), **spec)
     assert denied.reason is Reason.INVALID
     assert denied.field
@@ -165,6 +181,32 @@ def test_split_adds_up_and_keeps_to_caps(total: int, rows: list[tuple[int, int]]
 
 def test_merge_keeps_what_the_patch_leaves_out() -> None:
     spec = Spec(500, min_milli=300, mem_max_bytes=GIB, weight=3, device_uuids=("GPU-0",))
-    assert admit.merge(spec, Spec(0)) == spec
-    assert admit.merge(spec, Spec(0, min_milli=0)).min_milli == 0
-    assert admit.merge(spec, Spec(700, weight=5)) == Spec(700, 300, None, None, GIB, 5, 0, ("GPU-0",))
+    assert admit.merge(spec, Spec(0), ()) == spec
+    assert admit.merge(spec, Spec(0, min_milli=0), ("min_milli",)) == replace(spec, min_milli=0)
+    assert admit.merge(spec, Spec(700, weight=5), ("gpus_milli", "weight")) == replace(spec, gpus_milli=700, weight=5)
+
+
+def test_merge_sets_back_to_defaults() -> None:
+    spec = Spec(500, 300, 900, GIB, GIB, 3, 4, ("GPU-0",), "latency", 2)
+    names = tuple(field.name for field in fields(Spec) if field.name != "gpus_milli")
+    assert admit.merge(spec, Spec(0), names) == Spec(500)
+
+
+def test_merge_refuses_fields_that_are_none() -> None:
+    denied = admit.merge(Spec(500), Spec(0), ("max_mili",))
+    assert isinstance(denied, Denied)
+    assert "'max_mili'" in denied.message and "max_milli" in denied.message
+
+
+def test_a_slice_may_be_spread_over_more_devices_than_it_fills() -> None:
+    shares = place(node(3), gpus_milli=1000, max_milli=1600, spread=2)
+    assert [(s.min_milli, s.max_milli, s.mem_max_bytes) for s in shares] == [(500, 800, 40 * GIB)] * 2
+    assert [s.min_milli for s in place(node(3), gpus_milli=1001, spread=3)] == [334, 334, 333]
+    assert place(node(2), gpus_milli=1000, spread=1) == place(node(2), gpus_milli=1000)
+    named = place(node(3), gpus_milli=1000, spread=2, device_uuids=("GPU-2", "GPU-1"))
+    assert [s.device_uuid for s in named] == ["GPU-1", "GPU-2"]
+
+
+def test_a_class_needs_a_guarantee_to_be_served() -> None:
+    assert place(node(), gpus_milli=500, min_milli=1, service_class="latency")[0].min_milli == 1
+    assert place(node(), gpus_milli=500, min_milli=0, service_class="batch")[0].min_milli == 0

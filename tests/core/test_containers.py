@@ -162,12 +162,14 @@ def test_a_containers_slice_is_resized_where_it_is() -> None:
     state = started(2)
     send(state, create("big", 600), asks(milli=300, name="train"))
     home = state.slices["train"].shares[0].device_uuid
-    assert "cannot move" in denied(send(state, ev.UpdateSlice("", "train", Spec(1500))), Reason.PRECONDITION)
+    assert "cannot move" in denied(
+        send(state, ev.UpdateSlice("", "train", Spec(1500), ("gpus_milli",))), Reason.PRECONDITION
+    )
     for milli in (350, 200):
-        resized = answer(send(state, ev.UpdateSlice("", "train", Spec(milli))))
+        resized = answer(send(state, ev.UpdateSlice("", "train", Spec(milli), ("gpus_milli",))))
         assert isinstance(resized, Slice) and resized.shares[0].device_uuid == home
     send(state, create("rest", 100, spare_name="x"))
-    denied(send(state, ev.UpdateSlice("", "train", Spec(950))), Reason.NO_CAPACITY)
+    denied(send(state, ev.UpdateSlice("", "train", Spec(950), ("gpus_milli",))), Reason.NO_CAPACITY)
 
 
 def test_inside_the_cgroup_decides() -> None:
@@ -311,7 +313,7 @@ def test_a_used_device_stays_used_over_a_restart() -> None:
 def test_a_device_follows_its_slice() -> None:
     state = started(2)
     send(state, device("a", 500), create("b", 400))
-    commands = send(state, ev.UpdateSlice("", "a", Spec(900)))
+    commands = send(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)))
     assert state.slices["a"].shares[0].device_uuid == "GPU-1"
     assert ev.OpenDevice("a") in commands
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, get_args
 
 import pytest
@@ -120,7 +120,7 @@ def test_resize_of_a_running_slice() -> None:
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
     home = state.slices["a"].shares[0].device_uuid
-    commands = step(state, ev.UpdateSlice("", "a", Spec(800)), 0)
+    commands = step(state, ev.UpdateSlice("", "a", Spec(800), ("gpus_milli",)), 0)
     resized = answer(commands)
     assert isinstance(resized, Slice)
     assert (resized.revision, resized.shares[0].min_milli, resized.shares[0].device_uuid) == (2, 800, home)
@@ -132,9 +132,9 @@ def test_resize_that_does_not_fit_where_it_runs() -> None:
     step(state, create("a", 500), 0)
     step(state, create("b", 400), 0)
     step(state, ev.ProcessAttached(process()), 0)
-    assert denied(step(state, ev.UpdateSlice("", "a", Spec(900)), 0), Reason.NO_CAPACITY)
+    assert denied(step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0), Reason.NO_CAPACITY)
     step(state, ev.ProcessGone(1), 0)
-    moved = answer(step(state, ev.UpdateSlice("", "a", Spec(900)), 0))
+    moved = answer(step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0))
     assert isinstance(moved, Slice), "an idle slice may move to the other device"
     assert moved.shares[0].device_uuid == "GPU-1"
 
@@ -143,14 +143,16 @@ def test_a_running_slice_keeps_its_number_of_devices() -> None:
     state = started(3)
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
-    assert "cannot move" in denied(step(state, ev.UpdateSlice("", "a", Spec(1500)), 0), Reason.PRECONDITION)
+    assert "cannot move" in denied(
+        step(state, ev.UpdateSlice("", "a", Spec(1500), ("gpus_milli",)), 0), Reason.PRECONDITION
+    )
 
 
 def test_move_drops_the_old_device() -> None:
     state = started(2)
     step(state, create("a", 500), 0)
     step(state, create("b", 400), 0)
-    commands = step(state, ev.UpdateSlice("", "a", Spec(900)), 0)
+    commands = step(state, ev.UpdateSlice("", "a", Spec(900), ("gpus_milli",)), 0)
     (applied,) = [c for c in commands if isinstance(c, ev.ApplySlice)]
     assert applied.dropped == ("GPU-0",)
 
@@ -160,7 +162,7 @@ def test_memory_may_be_lowered_below_use() -> None:
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
     patch = Spec(0, mem_min_bytes=GIB, mem_max_bytes=GIB)
-    lowered = answer(step(state, ev.UpdateSlice("", "a", patch), 0))
+    lowered = answer(step(state, ev.UpdateSlice("", "a", patch, ("mem_max_bytes", "mem_min_bytes")), 0))
     assert isinstance(lowered, Slice)
     assert lowered.shares[0].mem_max_bytes == GIB
 
@@ -177,7 +179,7 @@ def test_delete_needs_force_while_programs_run() -> None:
 
 def test_unknown_slice() -> None:
     state = started()
-    events: tuple[ev.Event, ...] = (ev.UpdateSlice("", "x", Spec(1)), ev.DeleteSlice("", "x", False))
+    events: tuple[ev.Event, ...] = (ev.UpdateSlice("", "x", Spec(1), ("gpus_milli",)), ev.DeleteSlice("", "x", False))
     for event in events:
         assert "'x'" in denied(step(state, event, 0), Reason.NOT_FOUND)
     assert denied(step(state, ev.ProcessAttached(process(1, "x")), 0), Reason.NOT_FOUND)
@@ -274,7 +276,7 @@ def test_slice_of_a_lost_device_waits() -> None:
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.waiting"]
     invariants.check(fresh)
     step(fresh, ev.DeleteSlice("", "a", False), 0)
-    moved = step(fresh, ev.UpdateSlice("", "b", Spec(700)), 0)
+    moved = step(fresh, ev.UpdateSlice("", "b", Spec(700), ("gpus_milli",)), 0)
     assert ev.OpenSocket in kinds(moved), "it has found a device again"
     assert not fresh.waiting
     assert answer(step(fresh, ev.DeleteSlice("", "b", False), 0)) is None
@@ -331,10 +333,22 @@ NAMES = st.sampled_from(["a", "b", "c", "d", ""])
 MILLI = st.sampled_from([0, 1, 50, 250, 500, 900, 1000, 1500, 2500, 4000])
 MEMORY = st.sampled_from([None, 0, 1, GIB, 40 * GIB, 100 * GIB])
 OPTIONAL = st.sampled_from([None, 0, 100, 500, 1000, 3000])
-WILD_SPECS = st.builds(Spec, MILLI, OPTIONAL, OPTIONAL, MEMORY, MEMORY, weight=st.sampled_from([0, 5]))
+WILD_SPECS = st.builds(
+    Spec,
+    MILLI,
+    OPTIONAL,
+    OPTIONAL,
+    MEMORY,
+    MEMORY,
+    weight=st.sampled_from([0, 5]),
+    priority=st.sampled_from([0, 7, -1]),
+    service_class=st.sampled_from(["batch", "latency", "fast"]),
+    spread=st.sampled_from([0, 1, 2, 3, 99]),
+)
 #: most must be possible, or nothing ever happens
 TAME_SPECS = st.builds(Spec, st.sampled_from([50, 250, 500, 1500]))
 SPECS = st.one_of(TAME_SPECS, TAME_SPECS, WILD_SPECS)
+FIELDS = st.sampled_from([field.name for field in fields(Spec)])
 REQUESTS = st.sampled_from(["", "r1", "r2"])
 IDS = st.integers(1, 4)
 
@@ -367,9 +381,9 @@ class Machine(RuleBasedStateMachine):
         self.number += 1
         self.send(ev.CreateSlice(request_id, name, spec, ephemeral, -1, f"n{self.number}", f"u{self.number}", 0))
 
-    @rule(name=NAMES, patch=SPECS, request_id=REQUESTS)
-    def update(self, name: str, patch: Spec, request_id: str) -> None:
-        self.send(ev.UpdateSlice(request_id, name, patch))
+    @rule(name=NAMES, patch=SPECS, changed=st.sets(FIELDS), request_id=REQUESTS)
+    def update(self, name: str, patch: Spec, changed: set[str], request_id: str) -> None:
+        self.send(ev.UpdateSlice(request_id, name, patch, tuple(sorted(changed))))
 
     @rule(name=NAMES, force=st.booleans(), request_id=REQUESTS)
     def delete(self, name: str, force: bool, request_id: str) -> None:
@@ -443,7 +457,7 @@ def random_run(seed: int) -> list[ev.Command]:
         event: ev.Event = choose.choice(
             [
                 create(name, milli, uid=f"u{number}", ephemeral=choose.random() < 0.5),
-                ev.UpdateSlice("", name, Spec(milli)),
+                ev.UpdateSlice("", name, Spec(milli), ("gpus_milli",)),
                 ev.DeleteSlice("", name, choose.random() < 0.5),
                 ev.ProcessAttached(process(number, name)),
                 ev.ProcessGone(number - choose.randrange(1, 9)),

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf import field_mask_pb2
 from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
@@ -42,7 +43,7 @@ def test_node_and_devices(node: Node) -> None:
     node.env = {"FAKE_DEVICES": "3"}
     node.start()
     told = node.nodes.GetNode(pb.GetNodeRequest()).node
-    assert (told.name, told.abi_version, told.mode, told.simulated) == ("n1", 1, "coast", False)
+    assert (told.name, told.abi_version, told.mode, told.simulated) == ("n1", 2, "coast", False)
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [d.index for d in devices] == [0, 1, 2]
     assert {d.node for d in devices} == {"n1"}
@@ -156,6 +157,44 @@ def test_update_and_delete(node: Node) -> None:
     assert node.names() == []
     assert not (node.runtime / "slices" / "a").exists()
     assert node.kinds() == ["slice.created", "slice.updated", "slice.deleted"]
+
+
+def test_update_changes_what_the_mask_names(node: Node) -> None:
+    node.start()
+    node.create("a", 500, spec={"max_milli": 900, "weight": 5, "priority": 7, "service_class": "latency"})
+
+    def update(*paths: str, **spec: Any) -> pb.Slice:
+        mask = field_mask_pb2.FieldMask(paths=paths)
+        request = pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(**spec), update_mask=mask)
+        return node.slices.UpdateSlice(request).slice
+
+    back = update("max_milli", "weight", min_milli=100, priority=9)
+    assert (back.devices[0].min_milli, back.devices[0].max_milli) == (500, 500)
+    assert (back.spec.weight, back.spec.priority, back.spec.service_class) == (0, 7, "latency")
+    assert update(priority=9).spec.priority == 9
+    assert update("service_class").spec.service_class == "batch"
+    for paths, spec, word in (
+        (("min_mili",), {}, "min_mili"),
+        (("gpus_milli",), {}, "0 GPUs"),
+        (("min_milli", "max_milli"), {"min_milli": 900, "max_milli": 100}, "min 0.9 is above max 0.1"),
+        (("min_milli", "service_class"), {"min_milli": 0, "service_class": "latency"}, "class latency with min 0"),
+        ((), {"service_class": "fast"}, "'fast'"),
+        ((), {"weight": 1 << 31}, f"weight {1 << 31}"),
+        ((), {"gpus_milli": -1}, "-0.001 GPUs"),
+    ):
+        error = refused(lambda p=paths, s=spec: update(*p, **s))
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert word in error.details()
+    assert node.get("a").revision == 4
+
+
+def test_class_and_spread_survive_a_restart(node: Node) -> None:
+    node.start()
+    made = node.create("a", 500, spec={"service_class": "latency", "spread": 1})
+    assert (made.spec.service_class, made.spec.spread) == ("latency", 1)
+    node.stop()
+    node.start()
+    assert node.get("a").spec == made.spec
 
 
 def test_watch_sends_a_change_at_once(node: Node) -> None:

@@ -181,6 +181,7 @@ def test_a_database_of_the_last_release_is_taken_over(tmp_path: Path) -> None:
     store = Store(tmp_path)
     (kept,) = store.load(10).slices
     assert (kept.name, kept.revision, kept.cdi_device) == ("a", 4, False)
+    assert kept.spec == Spec(500)
     store.apply([SaveContainer(KNOWN)])
     assert store.load(10).containers == (KNOWN,)
 

@@ -7,9 +7,9 @@ fits, so that empty ones stay free for slices that need a whole device.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
-from vgpud.core.model import CLASSES, LATENCY, Denied, Device, Policy, Reason, Share, Spec, State, whole_devices
+from vgpud.core.model import CLASSES, LATENCY, Denied, Device, Policy, Reason, Share, Spec, State
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 WEIGHT_MAX = 10_000
@@ -71,7 +71,7 @@ def parts_of(spec: Spec, policy: Policy) -> list[Part] | Denied:
     wrong = _check_numbers(spec)
     if wrong:
         return wrong
-    pieces = whole_devices(spec.gpus_milli)
+    pieces = spec.pieces
     top = MILLI_PER_DEVICE * len(pieces)
     lowest = spec.gpus_milli if spec.min_milli is None else spec.min_milli
     highest = spec.max_milli
@@ -119,6 +119,9 @@ def _check_numbers(spec: Spec) -> Denied | None:
         return _invalid(
             f"{format_gpus(spec.gpus_milli)} GPUs is more than any node has: ask for {GPUS_MAX} or less", "gpus_milli"
         )
+    wrong = _check_spread(spec)
+    if wrong:
+        return wrong
     if spec.min_milli is not None and spec.min_milli < 0:
         return _invalid(f"min {format_gpus(spec.min_milli)} is negative: write 0 for no guarantee", "min_milli")
     if spec.max_milli is not None and spec.max_milli <= 0:
@@ -139,6 +142,16 @@ def _check_numbers(spec: Spec) -> Denied | None:
     if spec.service_class not in CLASSES:
         return _invalid(f"no class {spec.service_class!r}: write {' or '.join(CLASSES)}", "service_class")
     return None
+
+
+def _check_spread(spec: Spec) -> Denied | None:
+    least, most = -(-spec.gpus_milli // MILLI_PER_DEVICE), min(GPUS_MAX, spec.gpus_milli)
+    if spec.spread == 0 or least <= spec.spread <= most:
+        return None
+    between = f"{least}" if least == most else f"{least} to {most}"
+    return _invalid(
+        f"{format_gpus(spec.gpus_milli)} GPUs cannot be spread over {spec.spread} device(s): write {between}", "spread"
+    )
 
 
 def smallest_limit_bytes(device: Device) -> int:
@@ -192,10 +205,14 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
     if names and (len(set(names)) != len(names) or len(names) != len(parts)):
         return _invalid(
             f"{format_gpus(spec.gpus_milli)} GPUs need {len(parts)} different device(s), {len(names)} are named:"
-            f" name {len(parts)} or none",
+            f" name {len(parts)} or none" + (f", or spread it over {len(names)}" if len(names) > len(parts) else ""),
             "device_uuids",
         )
     have_count = len(state.devices)
+    if spec.spread > have_count:
+        return _invalid(
+            f"{spec.spread} devices to spread over, this node has {have_count}: write {have_count} or less", "spread"
+        )
     if len(parts) > have_count:
         return _invalid(
             f"{format_gpus(spec.gpus_milli)} GPUs need {len(parts)} devices, this node has {have_count}:"
@@ -247,11 +264,10 @@ def _no_room(part: Part, devices: list[Device], state: State, without: str) -> D
     )
 
 
-def merge(spec: Spec, patch: Spec) -> Spec:
-    """A spec with what the patch sets: 0 (of gpus, weight, priority), None and () mean unchanged."""
-    kept_if_zero = {name: getattr(patch, name) or getattr(spec, name) for name in ("gpus_milli", "weight", "priority")}
-    kept_if_none = {
-        name: getattr(spec, name) if getattr(patch, name) is None else getattr(patch, name)
-        for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")
-    }
-    return replace(spec, **kept_if_zero, **kept_if_none, device_uuids=patch.device_uuids or spec.device_uuids)
+def merge(spec: Spec, patch: Spec, changed: Sequence[str]) -> Spec | Denied:
+    """A spec whose fields of these names are the patch's."""
+    known = [field.name for field in fields(Spec)]
+    unknown = next((name for name in changed if name not in known), None)
+    if unknown is not None:
+        return _invalid(f"a spec has no field {unknown!r}: write {', '.join(known)}", "update_mask")
+    return replace(spec, **{name: getattr(patch, name) for name in changed})

@@ -40,11 +40,12 @@ class CreateSlice:
 
 @dataclass(frozen=True, slots=True)
 class UpdateSlice:
-    """`patch`: gpus_milli 0, weight 0, priority 0, None and () mean unchanged."""
+    """The named fields of the spec become those of `patch`; None, 0 and () there are their defaults."""
 
     request_id: str
     name: str
     patch: Spec
+    fields: tuple[str, ...]  # sorted
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.admit import smallest_limit_bytes
-from vgpud.core.model import State
+from vgpud.core.model import LATENCY, State
 from vgpud.core.slices import in_use
 from vgpud.core.units import MILLI_PER_DEVICE
 
@@ -37,6 +37,8 @@ def _check_slices(state: State) -> None:
         for share in made.shares:
             _require(0 <= share.min_milli <= share.max_milli <= MILLI_PER_DEVICE, f"{name}: min <= max <= device")
             _require(share.max_milli > 0, f"{name}: every device has something")
+            is_latency = made.spec.service_class == LATENCY
+            _require(share.min_milli > 0 or not is_latency, f"{name}: a guarantee that is served first is there")
             _require(0 <= share.mem_min_bytes <= share.mem_max_bytes, f"{name}: mem min <= mem max")
             if name in state.waiting:
                 continue

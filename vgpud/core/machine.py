@@ -37,7 +37,7 @@ from vgpud.core.events import (
     Tick,
     UpdateSlice,
 )
-from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State, whole_devices
+from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
 from vgpud.core.slices import attach_refusal, describe, end, in_use, make, short, unknown
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
@@ -164,14 +164,16 @@ def _create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command
 
 def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command]:
     """Live resize. A slice with processes stays on its devices; an idle one may move to where it fits."""
-    fingerprint = repr(("update", event.name, event.patch))
+    fingerprint = repr(("update", event.name, event.patch, event.fields))
     repeated = _repeated(state, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
-    spec = admit.merge(old.spec, event.patch)
+    spec = admit.merge(old.spec, event.patch, event.fields)
+    if isinstance(spec, Denied):
+        return [Answer(spec)]
     parts = admit.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return [Answer(parts)]
@@ -198,7 +200,7 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
 
 def _resized(state: State, old: Slice, spec: Spec, busy: bool) -> tuple[Share, ...] | Denied:
     here = tuple(s.device_uuid for s in old.shares)
-    same_count = len(whole_devices(spec.gpus_milli)) == len(here)  # the spec has been checked: this is short
+    same_count = len(spec.pieces) == len(here)  # the spec has been checked: this is short
     same_names = not spec.device_uuids or set(spec.device_uuids) == set(here)
     if busy and not (same_count and same_names):
         text = f"slice {old.name} is in use on {len(here)} device(s) and cannot move:"

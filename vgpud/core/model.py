@@ -64,6 +64,16 @@ class Spec:
     priority: int = 0  # borrowed time goes to the highest first
     device_uuids: tuple[str, ...] = ()
     service_class: str = BATCH
+    spread: int = 0  # divide it equally over so many devices; 0 = as few as do
+
+    @property
+    def pieces(self) -> list[int]:
+        """The parts, one per device: 2500 is [1000, 1000, 500], over four devices [625, 625, 625, 625]."""
+        if self.spread:
+            part, rest = divmod(self.gpus_milli, self.spread)
+            return [part + 1] * rest + [part] * (self.spread - rest)
+        whole, rest = divmod(self.gpus_milli, MILLI_PER_DEVICE)
+        return [MILLI_PER_DEVICE] * whole + ([rest] if rest else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +204,3 @@ class State:
     def containers_of(self, slice_name: str) -> list[Container]:
         """The containers that use a slice, oldest first."""
         return [c for c in self.containers.values() if c.slice_name == slice_name]
-
-
-def whole_devices(gpus_milli: int) -> list[int]:
-    """The parts of a fraction, one per device: 2500 -> [1000, 1000, 500]."""
-    whole, rest = divmod(gpus_milli, MILLI_PER_DEVICE)
-    return [MILLI_PER_DEVICE] * whole + ([rest] if rest else [])
