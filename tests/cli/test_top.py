@@ -13,18 +13,187 @@ from typing import Any
 
 import pytest
 from fake_server import FakeDaemon
+from rich.console import Console
 
-from vgpud.cli.top import BAR_CELLS, bar, frame
+from vgpud.cli import figures, views
+from vgpud.cli.history import History
+from vgpud.cli.top_frame import frame
+from vgpud.v1 import vgpud_pb2 as pb
+
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
 
-def test_bars_show_what_was_got_and_the_limits() -> None:
-    assert bar(0.0, 0.0, 1.0) == "[" + "·" * (BAR_CELLS - 2) + "]"
-    half = bar(0.5, 0.25, 1.0)
-    assert half.count("█") == BAR_CELLS // 2 - 1
-    assert half.index("[") == round(0.25 * BAR_CELLS)
-    for got in (0.0, 0.33, 1.0, 1.2):
-        for low, high in ((0.0, 0.01), (0.5, 0.5), (1.0, 1.0)):
-            assert len(bar(got, low, high)) == BAR_CELLS
+def device_of(**fields: Any) -> dict[str, Any]:
+    """A slice's view on the fake daemon's device."""
+    return views.slice_device_view(pb.SliceDevice(device_uuid=UUID, **fields), simulated=True)
+
+
+def slice_of(name: str, processes: int = 1, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "uid": name, "processes": processes, "devices": [device_of(**fields)]}
+
+
+def drawn(
+    slices: list[dict[str, Any]], width: int, height: int = 24, encoding: str = "utf-8", **more: Any
+) -> list[str]:
+    """The lines of a frame, after a minute of the same view every second."""
+    device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, memory_total_bytes=1 << 36))
+    history = History(1.0)
+    for second in range(120):
+        history.add(float(second), slices)
+    written = io.BytesIO()
+    out = Console(file=io.TextIOWrapper(written, encoding), width=width, height=height)
+    out.print(frame(out, {"devices": [device], "slices": slices}, history, "12:34:56", **more))
+    out.file.flush()
+    return written.getvalue().decode(encoding).split("\n")
+
+
+# ---- figures ----
+
+
+def test_a_sparkline_goes_from_low_to_high() -> None:
+    assert figures.sparkline([0.0, 0.5, 0.99, 1.0, 7.0, -1.0, None]) == "▁▅███▁ "
+    plain = figures.sparkline([i / 8 for i in range(9)], ascii_only=True)
+    assert plain.isascii() and len(set(plain)) == 8
+
+
+def test_bars_are_as_long_as_their_ratio_and_never_vanish() -> None:
+    assert figures.bar(1.0, 10) == "█" * 10
+    assert figures.bar(0.55, 10) == "█████▌"
+    assert figures.bar(0.0001, 10) == "▏"
+    assert figures.bar(0.0, 10) == figures.bar(0.0, 10, ascii_only=True) == ""
+    assert figures.bar(0.5, 10, ascii_only=True) == "#####"
+
+
+@pytest.mark.parametrize(
+    ("span_ns", "text"),
+    [
+        (0, "0"),
+        (400, "0"),
+        (16_000, "16us"),
+        (999_499, "999us"),
+        (999_501, "1.0ms"),
+        (8_190_000, "8.2ms"),
+        (-131_000_000, "-131ms"),
+        (1.5e9, "1.5s"),
+        (4.2e11, "420s"),
+    ],
+)
+def test_spans_of_time_are_short(span_ns: float, text: str) -> None:
+    assert figures.short_time(span_ns) == text
+
+
+def test_quantiles_are_ends_of_buckets() -> None:
+    counts = [0] * 16
+    assert figures.wait_quantile(counts, 0.5) == "-"
+    counts[3], counts[9] = 98, 2
+    assert figures.wait_quantile(counts, 0.5) == "128us"
+    assert figures.wait_quantile(counts, 0.99) == "8.2ms"
+    counts[15] = 1000
+    assert figures.wait_quantile(counts, 0.5) == ">262ms"
+
+
+def test_wait_bars_leave_out_the_empty_ends() -> None:
+    counts = [0, 0, 4, 0, 8] + [0] * 10 + [1]
+    bars = figures.wait_bars(counts, 8)
+    assert bars[0] == ("< 64us", "████", 4)
+    assert bars[1] == ("< 128us", "", 0)
+    assert bars[-1] == (">= 262ms", "█", 1)
+    assert len(bars) == 14
+    assert figures.wait_bars([0] * 16, 8) == []
+
+
+# ---- the last minute ----
+
+
+def test_the_minute_is_a_mean_per_cell_and_blank_where_nothing_was_heard() -> None:
+    history = History(1.0)
+    for second, share in [(0, 1.0), (1, 0.5), (2, 0.0), (3, 0.0), (30, 0.4), (31, 0.6), (59, 0.2)]:
+        history.add(float(second), [slice_of("a", share_ratio=share)])
+    cells = history.shares(("a", UUID), 60)
+    assert cells[:4] == [1.0, 0.5, 0.0, 0.0]
+    assert cells[30:32] == [0.4, 0.6]
+    assert cells[-1] == 0.2
+    assert set(cells[4:30]) == set(cells[32:59]) == {None}
+    assert history.shares(("a", UUID), 6)[0] == pytest.approx(0.375)
+    assert history.shares(("unknown", UUID), 3) == [None] * 3
+
+
+def test_slow_views_fill_the_cells_between_them() -> None:
+    history = History(10.0)
+    for second in range(0, 70, 10):
+        history.add(float(second), [slice_of("a", share_ratio=0.5)])
+    assert history.shares(("a", UUID), 60) == [0.5] * 60
+
+
+def test_rates_are_of_the_last_second_and_waits_of_the_last_minute() -> None:
+    history = History(0.5)
+    assert history.recent(("a", UUID)).throttled_ratio is None
+    for step in range(200):
+        waits = [step] + [0] * 15
+        fields = {"throttled_ns": step * 100_000_000, "borrowed_ns": step * 50_000_000, "wait_counts": waits}
+        history.add(step * 0.5, [slice_of("a", **fields)])
+    recent = history.recent(("a", UUID))
+    assert recent.throttled_ratio == pytest.approx(0.2)
+    assert recent.borrowed_ratio == pytest.approx(0.1)
+    assert recent.wait_counts == (120,) + (0,) * 15
+
+
+def test_counters_that_begin_again_and_slices_that_went_are_forgotten() -> None:
+    history = History(1.0)
+    history.add(0.0, [slice_of("a", throttled_ns=5_000_000_000), slice_of("b")])
+    history.add(1.0, [slice_of("a", throttled_ns=1_000)])
+    assert history.recent(("a", UUID)).throttled_ratio is None
+    history.add(2.0, [slice_of("a", throttled_ns=500_001_000), slice_of("b")])
+    assert history.recent(("a", UUID)).throttled_ratio == pytest.approx(0.5)
+    assert history.recent(("b", UUID)).throttled_ratio is None
+
+
+# ---- the frame ----
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_lines_fit_and_wide_terminals_show_more(width: int) -> None:
+    lines = drawn([slice_of("a-name-that-is-rather-long-for-a-slice", share_ratio=0.5)], width)
+    assert max(map(len, lines)) <= width
+    titles = lines[1].split()
+    assert {"SLICE", "DUE%", "GOT%", "WAIT%", "p99", "BALANCE", "MEM%"} <= set(titles)
+    assert ({"BORR%", "GATE", "p50"} <= set(titles)) == (width >= 80)
+    assert ("PROCS" in titles) == (width >= 200)
+
+
+def test_a_line_says_what_the_slice_is_due_got_and_waited() -> None:
+    fields = {"entitlement_milli": 250, "share_ratio": 0.253, "lag_ns": -3_000_000, "gate": "closed"}
+    limits = {"min_milli": 250, "max_milli": 750, "mem_max_bytes": 8 << 30, "mem_used_bytes": 2 << 30}
+    lines = drawn([slice_of("train", regime="arbitrated", **fields, **limits)], 120)
+    assert "arbitrated" in lines[0] and "SIMULATED" in lines[0]
+    shown = dict(zip(lines[1].replace("LAST MINUTE", "MINUTE").split(), lines[2].split(), strict=False))
+    assert (shown["DUE%"], shown["GOT%"], shown["LIMITS"]) == ("25.0", "25.3", "0.25..0.75")
+    for text in ("-3.0ms", "closed", " 25.0\n", "▃▃▃▃▃▃▃▃▃▃"):
+        assert text in lines[2] + "\n"
+    assert "12:34:56" in lines[-2]
+
+
+def test_lines_stay_where_they_are_and_idle_slices_come_last() -> None:
+    slices = [slice_of("c", share_ratio=0.9), slice_of("a", processes=0), slice_of("b", share_ratio=0.1)]
+    assert [line[0] for line in drawn(slices, 80)[2:5]] == ["b", "c", "a"]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    lines = drawn([slice_of(f"s{i:02d}", processes=i % 2) for i in range(40)], 80, height=12)
+    assert len([line for line in lines if line]) <= 12
+    assert lines[-4] == "and 33 more, 20 of them without a program"
+
+
+def test_a_terminal_without_block_characters_gets_ascii() -> None:
+    text = "\n".join(drawn([slice_of("a", share_ratio=0.5)], 120, encoding="ascii"))
+    assert "======" in text and text.isascii()
+
+
+def test_an_old_view_says_why() -> None:
+    assert "the daemon does not answer" in drawn([], 80, problem="the daemon does not answer")[-2]
+
+
+# ---- the command ----
 
 
 def test_json_is_a_line_a_view(vgpu: Any, daemon: Any) -> None:
@@ -41,25 +210,6 @@ def test_without_a_terminal_tables_follow_each_other(vgpu: Any, daemon: Any) -> 
     vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
     result = vgpu("top", "-n", "2", "-d", "0.1", "--no-headers", host=daemon.host)
     assert [line.split()[:2] for line in result.stdout.splitlines()] == [["a", "0-SIMULATED"]] * 2
-
-
-@pytest.mark.parametrize("width", [60, 140])
-def test_a_frame_names_the_devices_and_their_slices(vgpu: Any, daemon: Any, width: int) -> None:
-    from rich.console import Console
-
-    from vgpud.cli import views
-
-    vgpu("slice", "create", "tenant-a", "--gpus", "0.5", host=daemon.host)
-    sample = {
-        "devices": [views.device_view(d) for d in daemon.devices],
-        "slices": [views.slice_view(s, views.simulated_uuids(daemon.devices)) for s in daemon.slices.values()],
-    }
-    out = Console(file=io.StringIO(), width=width)
-    out.print(frame(out, sample))
-    text = out.file.getvalue()
-    assert "SIMULATED" in text
-    assert "tenant-a" in text
-    assert "0.5..0.5" in " ".join(text.split())
 
 
 def test_on_a_terminal_it_draws_and_leaves_the_screen(daemon: Any) -> None:

@@ -5,6 +5,7 @@ Data goes to stdout, talk goes to stderr.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,11 @@ def console(settings: Settings, stderr: bool = False, width: int | None = None) 
     from rich.console import Console
 
     return Console(file=sys.stderr if stderr else sys.stdout, no_color=not settings.color, width=width, highlight=False)
+
+
+def blocks_unknown(out: Console) -> bool:
+    """Whether block characters would be boxes or question marks: the encoding lacks them, or the Linux console's font."""
+    return out.options.ascii_only or (out.is_terminal and os.environ.get("TERM") == "linux")
 
 
 def to_rich(grid: Grid, headers: bool) -> Table:

@@ -14,14 +14,9 @@ from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
-    from rich.text import Text
-
     from vgpud.cli.views import View
 
     Sample = dict[str, list[View]]
-
-BAR_CELLS = 30
 
 
 @click.command("top", cls=VgpuCommand, short_help="Watch shares and memory live.")
@@ -31,13 +26,24 @@ BAR_CELLS = 30
 def top(settings: Settings, interval: float, count: int | None) -> None:
     """Watch shares and memory live; end with Ctrl-C.
 
-    In a share's bar `[` is the guaranteed minimum and `]` the maximum. Not to a terminal, or with -o json, each view is
-    printed below the last.
+    A line per slice; a wide terminal shows more columns. Not to a terminal, or with -o json, each view is printed below
+    the last.
+
+    \b
+    DUE%     share it is due now, by the limits, weights and demands of all
+    GOT%     share in the last second (10s%, 60s%: in the last 10 and 60)
+    WAIT%    time its threads waited at the closed gate, summed over threads
+    p50 p99  half, and 99 %, of the last minute's waits were shorter
+    BALANCE  + device time owed to it, - what it has had too much
+    BORR%    share beyond its guarantee in the last second
+    DRAIN    mean time from closing its gate to its last kernel's end
+    GATE     now: solo (alone, no limits), count (open), closed
+    MEM%     of its memory limit
     """
     samples = _samples(settings, interval, count)
     try:
         if settings.output == "table" and sys.stdout.isatty():
-            _live(settings, samples)
+            _live(settings, samples, interval)
         else:
             _plain(settings, samples)
     except KeyboardInterrupt:
@@ -91,85 +97,19 @@ def _now() -> str:
     return grids.now_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _live(settings: Settings, samples: Iterator[Sample | str]) -> None:
+def _live(settings: Settings, samples: Iterator[Sample | str], interval_s: float) -> None:
     from rich.live import Live
 
+    from vgpud.cli.history import History
     from vgpud.cli.output import console
+    from vgpud.cli.top_frame import frame
 
-    out = console(settings)
-    first = next(samples)
-    assert not isinstance(first, str)  # only after a view
-    with Live(frame(out, first), console=out, screen=True, auto_refresh=False) as live:
-        shown = first
+    out, history, at = console(settings), History(interval_s), ""
+    shown: Sample = {"devices": [], "slices": []}
+    with Live(console=out, screen=True, auto_refresh=False) as live:
         for sample in samples:
-            if isinstance(sample, str):
-                live.update(frame(out, shown, sample), refresh=True)
-            else:
-                shown = sample
-                live.update(frame(out, shown), refresh=True)
-
-
-def frame(out: Console, sample: Sample, problem: str = "") -> RenderableType:
-    """One view: a block per device, a line per slice on it; and why it is an old one."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from vgpud.cli.text import plain
-
-    parts: list[RenderableType] = []
-    for device in sample["devices"]:
-        parts.append(_device_line(device))
-        rows = [(s, d) for s in sample["slices"] for d in s["devices"] if d["device_uuid"] == device["uuid"]]
-        for item, share in sorted(rows, key=lambda row: -row[1]["share_ratio"]):
-            parts.append(_slice_line(item, share, wide=out.width >= 110))
-        if not rows:
-            parts.append(Text("  no slices", style="dim"))
-        parts.append(Text(""))
-    parts.append(Text(plain(problem), style="bold red") if problem else Text("Ctrl-C ends", style="dim"))
-    return Group(*parts)
-
-
-def _device_line(device: View) -> Text:
-    from rich.text import Text
-
-    from vgpud.cli import grids
-    from vgpud.cli.text import plain
-    from vgpud.core.units import format_bytes, format_gpus
-
-    name = plain(grids.full_name(device["name"], device["simulated"]))
-    text = Text(f"{device['node']} device {device['index']}  {name}", style="bold")
-    used, total = format_bytes(device["memory_used_bytes"]), format_bytes(device["memory_total_bytes"])
-    use = f"busy {grids.percent(device['utilization_ratio'])}  memory {used} of {total}"
-    text.append(f"  {use}  reserved {format_gpus(device['reserved_milli'])}", style="not bold")
-    return text
-
-
-def _slice_line(item: View, share: View, wide: bool) -> Text:
-    from rich.text import Text
-
-    from vgpud.cli import grids
-    from vgpud.cli.text import plain
-    from vgpud.core.units import format_bytes
-
-    low, high, _, mem_max = grids.four_numbers(share)
-    text = Text(f"  {plain(item['name'])[:20]:<20} ")
-    got = share["share_ratio"]
-    text.append(bar(got, share["min_milli"] / 1000, share["max_milli"] / 1000), style=_style(share))
-    text.append(f" {got * 100:5.1f}%  of {low}..{high}")
-    text.append(f"   memory {format_bytes(share['mem_used_bytes'])} of {mem_max}")
-    if wide:
-        text.append(f"   {item['processes']} processes, gate {share['gate'] or '-'}", style="dim")
-    return text
-
-
-def _style(share: View) -> str:
-    over = share["share_ratio"] * 1000 > share["max_milli"] + 30
-    return "red" if over else "green"
-
-
-def bar(got: float, low: float, high: float) -> str:
-    """A bar of BAR_CELLS for 0..1: filled up to `got`, `[` at the minimum and `]` at the maximum."""
-    cells = ["█" if (i + 0.5) / BAR_CELLS <= got else "·" for i in range(BAR_CELLS)]
-    for ratio, mark in ((low, "["), (high, "]")):
-        cells[min(BAR_CELLS - 1, max(0, round(ratio * BAR_CELLS) - (mark == "]")))] = mark
-    return "".join(cells)
+            problem = sample if isinstance(sample, str) else ""
+            if not isinstance(sample, str):
+                shown, at = sample, time.strftime("%H:%M:%S")
+                history.add(time.monotonic(), shown["slices"])
+            live.update(frame(out, shown, history, at, problem), refresh=True)
