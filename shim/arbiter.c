@@ -42,7 +42,7 @@ struct process {
   uint32_t rings;
   /* last validated counters */
   uint64_t busy_ns, launches, waited_ns, peak_bytes, denied;
-  uint32_t contexts, waiting;
+  uint32_t contexts, waiting, wait_counts[VG_WAIT_BUCKETS];
 };
 
 struct vg_arbiter {
@@ -54,7 +54,9 @@ struct vg_arbiter {
   struct vg_memory_slice memory_slices[VG_CORE_SLICES_MAX];
   struct process *processes[PROCESSES_MAX];
   int process_count;
-  uint32_t waiting[VG_CORE_SLICES_MAX]; /* threads at the gate of each slice of the core */
+  /* of each slice of the core: */
+  uint32_t waiting[VG_CORE_SLICES_MAX]; /* threads at the gate */
+  bool draining[VG_CORE_SLICES_MAX];    /* after the last round */
   struct vg_trace trace;
   bool coast_stale; /* slices or attachments changed: timetables must be rewritten */
 };
@@ -67,6 +69,16 @@ static uint64_t raise_counter(uint64_t *counter, const uint64_t *reported) {
   uint64_t before = *counter;
   if (value > before) *counter = value;
   return *counter - before;
+}
+
+static void read_wait_counts(struct process *process) {
+  uint64_t *totals = process->slice->stats.wait_counts;
+  for (int i = 0; i < VG_WAIT_BUCKETS; i++) {
+    uint32_t count = VG_LOAD_RELAXED(&process->report->wait_counts[i]);
+    if (count <= process->wait_counts[i]) continue;
+    totals[i] += count - process->wait_counts[i];
+    process->wait_counts[i] = count;
+  }
 }
 
 static uint64_t busy_total(struct process *process, uint64_t now_ns) {
@@ -82,6 +94,7 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
   struct vg_core_slice *slice = process->slice;
   slice->stats.launches += raise_counter(&process->launches, &report->launches);
   slice->stats.throttled_ns += raise_counter(&process->waited_ns, &report->waited_ns);
+  read_wait_counts(process);
   raise_counter(&process->peak_bytes, &report->peak_bytes);
   raise_counter(&process->denied, &report->denied);
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
@@ -224,9 +237,24 @@ static uint64_t memory_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   return deadline_ns;
 }
 
+static void count_drains(struct vg_arbiter *arbiter) {
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    struct vg_core_slice *slice = &arbiter->core.slices[i];
+    bool draining = slice->present && (slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP);
+    if (arbiter->draining[i] && !draining) {
+      uint64_t drain_ns = slice->drained_ns - slice->close_ns;
+      slice->stats.drains++;
+      slice->stats.drain_total_ns += drain_ns;
+      if (drain_ns > slice->stats.drain_max_ns) slice->stats.drain_max_ns = drain_ns;
+    }
+    arbiter->draining[i] = draining;
+  }
+}
+
 static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   read_all(arbiter, now_ns);
   uint64_t deadline_ns = vg_core_step(&arbiter->core, now_ns);
+  count_drains(arbiter);
   uint64_t memory_ns = memory_round(arbiter, now_ns);
   if (memory_ns < deadline_ns) deadline_ns = memory_ns;
   publish_all(arbiter, now_ns);
@@ -385,10 +413,12 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   pthread_mutex_lock(&arbiter->mutex);
   for (int i = 0; i < arbiter->process_count; i++)
     if (arbiter->processes[i]->slice->id == slice_id) return leave(arbiter, -EBUSY);
-  int result = vg_core_find(&arbiter->core, slice_id) ? 0 : -ENOENT;
+  struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
+  if (!slice) return leave(arbiter, -ENOENT);
+  arbiter->draining[slice - arbiter->core.slices] = false;
   vg_core_remove(&arbiter->core, slice_id);
   arbiter->coast_stale = true;
-  return leave(arbiter, result);
+  return leave(arbiter, 0);
 }
 
 static struct process *find_process(const struct vg_arbiter *arbiter, uint64_t process_id, int *ret_index) {

@@ -18,8 +18,7 @@ from vgpud.core.observed import ProcessStats, SliceStats, TraceEvent
 
 ffi, lib = _shim.ffi, _shim.lib
 
-#: how long a share looks back
-WINDOW_NS = 1_000_000_000
+_SECOND_NS = 1_000_000_000
 _GATES = {lib.VG_GATE_CLOSED: "closed", lib.VG_GATE_COUNT: "count", lib.VG_GATE_SOLO: "solo"}
 _REGIMES = {getattr(lib, f"VG_REGIME_{n.upper()}"): n for n in ("idle", "solo", "open", "throttled", "arbitrated")}
 _TRACE_KINDS = {
@@ -43,6 +42,36 @@ def _trace_event(uuid: str, raw: Any) -> TraceEvent:
     return TraceEvent(raw.time_ns, uuid, raw.slice_id, kind, value, text, raw.lost)
 
 
+class _Usage:
+    """Readings of a slice's device time: all of the last second, one per second of the last minute."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[int, int]] = deque()
+        self._seconds: deque[tuple[int, int]] = deque()
+
+    def add(self, now_ns: int, charged_ns: int) -> None:
+        self._recent.append((now_ns, charged_ns))
+        self._drop(self._recent, now_ns - _SECOND_NS)
+        if not self._seconds or now_ns >= self._seconds[-1][0] + _SECOND_NS:
+            self._seconds.append((now_ns, charged_ns))
+            self._drop(self._seconds, now_ns - 60 * _SECOND_NS)
+
+    @staticmethod
+    def _drop(readings: deque[tuple[int, int]], begin_ns: int) -> None:
+        while len(readings) > 2 and readings[1][0] <= begin_ns:
+            readings.popleft()
+
+    def share(self, seconds: int) -> float:
+        """Of the last so many seconds, or of as long as it has been looked at."""
+        if not self._recent:
+            return 0.0
+        last_ns, last = self._recent[-1]
+        readings = self._recent if seconds == 1 else self._seconds
+        begin_ns = last_ns - seconds * _SECOND_NS
+        first_ns, first = next((r for r in reversed(readings) if r[0] <= begin_ns), readings[0])
+        return (last - first) / (last_ns - first_ns) if last_ns > first_ns else 0.0
+
+
 class Arbiters:
     """All arbiters of the node. `heartbeat_ns`: how often they tell the tenants that the daemon lives."""
 
@@ -51,7 +80,7 @@ class Arbiters:
         self._heartbeat_ns = heartbeat_ns
         self._memory_bytes = {d.uuid: d.memory_bytes for d in devices}
         self._native: dict[str, Any] = {}
-        self._charged: dict[tuple[int, str], deque[tuple[int, int]]] = {}
+        self._usage: dict[tuple[int, str], _Usage] = {}
         for uuid in self._memory_bytes:
             native = lib.vg_arbiter_new(self._params(uuid))
             if native == ffi.NULL:
@@ -82,7 +111,7 @@ class Arbiters:
             params.weight, params.priority = given.spec.weight, given.spec.priority
             params.latency = given.spec.service_class == LATENCY
             _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
-            self._charged.setdefault((given.serial, share.device_uuid), deque())
+            self._usage.setdefault((given.serial, share.device_uuid), _Usage())
         for uuid in dropped:
             self._forget(given.serial, uuid)
 
@@ -92,7 +121,7 @@ class Arbiters:
             self._forget(given.serial, share.device_uuid)
 
     def _forget(self, serial: int, uuid: str) -> None:
-        if self._charged.pop((serial, uuid), None) is not None:
+        if self._usage.pop((serial, uuid), None) is not None:
             _check(lib.vg_arbiter_slice_remove(self._native[uuid], serial), "slice")
 
     def attach(
@@ -108,10 +137,8 @@ class Arbiters:
 
     def sample(self, now_ns: int) -> None:
         """Takes a reading of the device time of every slice; call it several times a second."""
-        for (serial, uuid), readings in self._charged.items():
-            readings.append((now_ns, self._read(serial, uuid).charged_ns))
-            while len(readings) > 2 and readings[1][0] <= now_ns - WINDOW_NS:
-                readings.popleft()
+        for (serial, uuid), usage in self._usage.items():
+            usage.add(now_ns, self._read(serial, uuid).charged_ns)
 
     def _read(self, serial: int, uuid: str) -> Any:
         stats = ffi.new("struct vg_slice_stats *")
@@ -120,21 +147,23 @@ class Arbiters:
 
     def slice_stats(self, serial: int, uuid: str) -> SliceStats:
         """Counters of now; all zero for a slice or device that is not there."""
-        readings = self._charged.get((serial, uuid))
-        if readings is None:
+        usage = self._usage.get((serial, uuid))
+        if usage is None:
             return SliceStats()
         raw = self._read(serial, uuid)
-        share = 0.0
-        if len(readings) > 1:
-            (first_ns, first), (last_ns, last) = readings[0], readings[-1]
-            share = (last - first) / max(1, last_ns - first_ns)
         return SliceStats(
-            share_ratio=share,
+            share_ratio=usage.share(1),
+            share_10s_ratio=usage.share(10),
+            share_60s_ratio=usage.share(60),
             charged_ns=raw.charged_ns,
             throttled_ns=raw.throttled_ns,
+            wait_counts=tuple(raw.wait_counts),
             grants=raw.grants,
             early_releases=raw.early_releases,
             overruns=raw.overruns,
+            drains=raw.drains,
+            drain_total_ns=raw.drain_total_ns,
+            drain_max_ns=raw.drain_max_ns,
             launches=raw.launches,
             mem_held_bytes=raw.mem_held_bytes,
             mem_used_bytes=raw.mem_used_bytes,
@@ -184,4 +213,4 @@ class Arbiters:
         for native in self._native.values():
             lib.vg_arbiter_free(native)
         self._native.clear()
-        self._charged.clear()
+        self._usage.clear()

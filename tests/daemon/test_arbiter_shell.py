@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,3 +81,39 @@ def test_trace_that_is_off_is_empty(arbiters: Arbiters, tenant: Tenant) -> None:
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 1)
     arbiters.trace(False)
     assert arbiters.read_trace() == []
+
+
+def test_shares_look_back_as_far_as_they_say(monkeypatch: pytest.MonkeyPatch, arbiters: Arbiters) -> None:
+    """Busy for a second at half, then idle: a second later only the longer windows remember."""
+    charged = iter([*range(0, 500, 50), *[500] * 700])
+    monkeypatch.setattr(arbiters, "_read", lambda *_: SimpleNamespace(charged_ns=next(charged) * 1_000_000))
+    seen = []
+    for tick in range(701):
+        arbiters.sample(1_000_000_000 + tick * 100_000_000)
+        usage = arbiters._usage[SERIAL, UUID]
+        seen.append(tuple(round(usage.share(window), 3) for window in (1, 10, 60)))
+    assert seen[0] == (0.0, 0.0, 0.0)
+    assert seen[10] == (0.5, 0.5, 0.5)
+    assert seen[20] == (0.0, 0.25, 0.25)
+    assert seen[100] == (0.0, 0.05, 0.05)
+    assert seen[120] == (0.0, 0.0, 0.042)
+    assert seen[600] == (0.0, 0.0, 0.008)
+    assert seen[620] == (0.0, 0.0, 0.0)
+    assert len(usage._recent) <= 12 and len(usage._seconds) <= 62
+
+
+def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> None:
+    """Under a cap the gate closes, whatever else goes on."""
+    arbiters.apply(Slice("a", "uid", SERIAL, Spec(100), (Share(UUID, 100, 100, 0, 1 << 28),), False, 0, 0))
+    tenant.says(contexts=1, waiting=1, wait_counts=[3, 1] + [0] * 14)
+    wait_for(lambda: tenant.control.gate & 3 != 0)
+    busy = {"outstanding": 1, "busy_since_ns": time.monotonic_ns(), "active_since_ns": time.monotonic_ns()}
+    tenant.says(waiting=0, wait_counts=[5, 0] + [0] * 13 + [2], **busy)
+    wait_for(lambda: tenant.control.gate & 3 == 0)
+    tenant.says(noticed_word=tenant.control.gate)
+    time.sleep(0.002)
+    tenant.says(drained_ns=time.monotonic_ns(), drained_word=tenant.control.gate, outstanding=0, busy_since_ns=0)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).drains == 1)
+    now = arbiters.slice_stats(SERIAL, UUID)
+    assert now.wait_counts == (5, 1, *[0] * 13, 2)
+    assert 2_000_000 <= now.drain_max_ns == now.drain_total_ns < 10_000_000_000
