@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks import harness
 from benchmarks.sharing.measure import Histogram, completed_between, share, spans_by_tenant, window_shares
 from benchmarks.sharing.plain import Plain, options
-from vgpud.busylog import SECOND_NS, Span, read_busy_log
+from vgpud.busylog import SECOND_NS, WINDOW_NS, Span, read_busy_log
 from vgpud.cli.own_system import OwnSystem, Part, wait_for
 from vgpud.sim import environment
 
@@ -46,6 +46,8 @@ class Tenant:
     period_us: int = 0
     active_ms: int = 0
     idle_ms: int = 0
+    streams: int = 1
+    graph: bool = False
     processes: int = 1
 
     @property
@@ -65,6 +67,8 @@ class Tenant:
             "--period-us": self.period_us,
             "--active-ms": self.active_ms,
             "--idle-ms": self.idle_ms,
+            "--streams": self.streams if self.streams > 1 else 0,
+            "--graph": int(self.graph),
         }
         return [word for name, value in pairs.items() if value for word in (name, str(value))]
 
@@ -126,9 +130,9 @@ class Observed:
     def shares(self) -> dict[str, float]:
         return {name: self.share(name) for name in self.spans}
 
-    def windows(self, name: str) -> list[float]:
-        """Share in each sliding one-second window."""
-        return window_shares(self.spans[name], self.begin_ns, self.end_ns)
+    def windows(self, name: str, window_ns: int = WINDOW_NS) -> list[float]:
+        """Share in each window, sliding by 100 ms."""
+        return window_shares(self.spans[name], self.begin_ns, self.end_ns, window_ns)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpud.busylog import Span, busy_steps, sliding
+from vgpud.busylog import WINDOW_NS, Span, busy_steps, sliding
 
 MS = 1_000_000
 
@@ -58,9 +58,9 @@ def spans_by_tenant(spans: Iterable[Span], pids: Mapping[str, Sequence[int]]) ->
     return found
 
 
-def window_shares(spans: Iterable[Span], begin_ns: int, end_ns: int) -> list[float]:
-    """Share in every one-second window of [begin_ns, end_ns), every 100 ms."""
-    return sliding(busy_steps(spans, begin_ns, end_ns))
+def window_shares(spans: Iterable[Span], begin_ns: int, end_ns: int, window_ns: int = WINDOW_NS) -> list[float]:
+    """Share in every window of [begin_ns, end_ns), every 100 ms."""
+    return sliding(busy_steps(spans, begin_ns, end_ns), window_ns)
 
 
 def share(spans: Iterable[Span], begin_ns: int, end_ns: int) -> float:

@@ -35,6 +35,10 @@ typedef uint64_t device_pointer;
   X(cuStreamCreate, cuStreamCreate, (handle *, unsigned))                                                              \
   X(cuStreamSynchronize, cuStreamSynchronize, (handle))                                                                \
   X(cuStreamQuery, cuStreamQuery, (handle))                                                                            \
+  X(cuStreamBeginCapture, cuStreamBeginCapture_v2, (handle, int))                                                      \
+  X(cuStreamEndCapture, cuStreamEndCapture, (handle, handle *))                                                        \
+  X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, (handle *, handle, unsigned long long))                  \
+  X(cuGraphLaunch, cuGraphLaunch, (handle, handle))                                                                    \
   X(cuEventCreate, cuEventCreate, (handle *, unsigned))                                                                \
   X(cuEventRecord, cuEventRecord, (handle, handle))                                                                    \
   X(cuEventQuery, cuEventQuery, (handle))                                                                              \
@@ -42,7 +46,13 @@ typedef uint64_t device_pointer;
   X(cuEventElapsedTime, cuEventElapsedTime, (float *, handle, handle))                                                 \
   X(cuGetProcAddress, cuGetProcAddress_v2, (const char *, void **, int, uint64_t, int *))
 
-enum { ATTRIBUTE_SM_COUNT = 16, EVENT_BLOCKING_SYNC = 1, EVENT_DISABLE_TIMING = 2, STREAM_NON_BLOCKING = 1 };
+enum {
+  ATTRIBUTE_SM_COUNT = 16,
+  EVENT_BLOCKING_SYNC = 1,
+  EVENT_DISABLE_TIMING = 2,
+  STREAM_NON_BLOCKING = 1,
+  CAPTURE_THREAD_LOCAL = 1
+};
 enum { CODE_SUCCESS = 0, CODE_OUT_OF_MEMORY = 2, CODE_NOT_READY = 600 };
 
 struct driver {

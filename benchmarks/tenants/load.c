@@ -4,11 +4,12 @@
  * completed. Run hooked or not; JSON lines on stdout. Several processes: the caller starts several.
  *
  *   load [--kernel-us N] [--burst N] [--depth N] [--streams N] [--gap-us N] [--active-ms N --idle-ms N]
- *        [--period-us N] [--seconds N] [--report-ms N] [--histogram FILE]
+ *        [--period-us N] [--graph 0|1] [--seconds N] [--report-ms N] [--histogram FILE]
  *        [--baseline fixed:BEGIN:END:PERIOD|rate:MILLI]  (baseline.h)
  *
  * A burst is a number of launches on one stream closed by an event; depth bursts are in flight, over all streams in
- * turn, so the device never runs dry. --gap-us: waits for every burst, then sleeps so long (launch-bound).
+ * turn, so the device never runs dry. --graph 1: the launches of a burst are the nodes of one graph, launched as a
+ * whole. --gap-us: waits for every burst, then sleeps so long (launch-bound).
  * --period-us: waits for every burst and begins the next at the next whole period; a period that a burst overran is
  * counted as skipped. --active-ms/--idle-ms: works, waits for the device, sleeps, and says when.
  *
@@ -31,7 +32,7 @@ enum { DEPTH_MAX = 64, STREAMS_MAX = 64, BLOCK_THREADS = 256 };
 enum { SUB_BITS = 7, SUB_BUCKETS = 1 << SUB_BITS, BUCKETS = (64 - SUB_BITS) * SUB_BUCKETS };
 
 struct options {
-  uint64_t kernel_us, burst, depth, streams, gap_us, period_us, active_ms, idle_ms, seconds, report_ms;
+  uint64_t kernel_us, burst, depth, streams, gap_us, period_us, active_ms, idle_ms, graph, seconds, report_ms;
   const char *histogram;
   struct baseline baseline;
 };
@@ -39,7 +40,7 @@ struct options {
 struct load {
   struct driver driver;
   struct options options;
-  handle function, streams[STREAMS_MAX], events[DEPTH_MAX];
+  handle function, graph /* of a burst, with --graph */, streams[STREAMS_MAX], events[DEPTH_MAX];
   unsigned grid;
   uint64_t rounds;
   device_pointer sink;
@@ -82,10 +83,19 @@ static struct options parse(int argc, char **argv) {
     const char *name;
     uint64_t *value;
   } numbers[] = {
-      {"--kernel-us", &options.kernel_us}, {"--burst", &options.burst},     {"--depth", &options.depth},
-      {"--streams", &options.streams},     {"--gap-us", &options.gap_us},   {"--period-us", &options.period_us},
-      {"--active-ms", &options.active_ms}, {"--idle-ms", &options.idle_ms}, {"--seconds", &options.seconds},
-      {"--report-ms", &options.report_ms}, {"--histogram", NULL},           {"--baseline", NULL},
+      {"--kernel-us", &options.kernel_us},
+      {"--burst", &options.burst},
+      {"--depth", &options.depth},
+      {"--streams", &options.streams},
+      {"--gap-us", &options.gap_us},
+      {"--period-us", &options.period_us},
+      {"--active-ms", &options.active_ms},
+      {"--idle-ms", &options.idle_ms},
+      {"--graph", &options.graph},
+      {"--seconds", &options.seconds},
+      {"--report-ms", &options.report_ms},
+      {"--histogram", NULL},
+      {"--baseline", NULL},
   };
   for (int i = 1; i < argc; i += 2) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -105,6 +115,7 @@ static struct options parse(int argc, char **argv) {
   refuse(!options.burst, "--burst must be at least 1");
   refuse(!options.depth || options.depth > DEPTH_MAX, "--depth must be 1..64");
   refuse(!options.streams || options.streams > STREAMS_MAX, "--streams must be 1..64");
+  refuse(options.graph > 1, "--graph must be 0 or 1");
   refuse(options.gap_us && options.period_us, "--gap-us and --period-us exclude each other");
   refuse(options.active_ms && options.period_us, "--active-ms and --period-us exclude each other");
   refuse(!options.active_ms != !options.idle_ms, "--active-ms and --idle-ms go together");
@@ -160,15 +171,33 @@ static void reap_one(struct load *load) {
   load->reaped++;
 }
 
-static void issue_burst(struct load *load) {
+static void launch_burst(struct load *load, handle stream) {
   struct options *options = &load->options;
   void *arguments[] = {&load->rounds, &load->sink};
-  if (load->issued - load->reaped == options->depth) reap_one(load);
-  handle stream = load->streams[load->issued % options->streams];
   for (uint64_t i = 0; i < options->burst; i++) {
     baseline_wait(&options->baseline, options->kernel_us * 1000, &stopped);
     CHECK(
         load->driver.cuLaunchKernel(load->function, load->grid, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, arguments, NULL));
+  }
+}
+
+static void record_graph(struct load *load) {
+  handle graph, stream = load->streams[0];
+  CHECK(load->driver.cuStreamBeginCapture(stream, CAPTURE_THREAD_LOCAL));
+  launch_burst(load, stream);
+  CHECK(load->driver.cuStreamEndCapture(stream, &graph));
+  CHECK(load->driver.cuGraphInstantiateWithFlags(&load->graph, graph, 0));
+}
+
+static void issue_burst(struct load *load) {
+  struct options *options = &load->options;
+  if (load->issued - load->reaped == options->depth) reap_one(load);
+  handle stream = load->streams[load->issued % options->streams];
+  if (load->graph) {
+    baseline_wait(&options->baseline, options->burst * options->kernel_us * 1000, &stopped);
+    CHECK(load->driver.cuGraphLaunch(load->graph, stream));
+  } else {
+    launch_burst(load, stream);
   }
   CHECK(load->driver.cuEventRecord(load->events[load->issued % options->depth], stream));
   load->issued++;
@@ -248,6 +277,7 @@ static void begin(struct load *load) {
   for (uint64_t i = 0; i < load->options.depth; i++)
     CHECK(driver->cuEventCreate(&load->events[i], EVENT_BLOCKING_SYNC | EVENT_DISABLE_TIMING));
   load->rounds = spin_rounds(driver, load->function, load->grid, BLOCK_THREADS, load->sink, load->options.kernel_us);
+  if (load->options.graph) record_graph(load);
 }
 
 int main(int argc, char **argv) {

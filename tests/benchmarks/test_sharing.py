@@ -181,7 +181,7 @@ def test_what_json_cannot_say_becomes_null() -> None:
     }
 
 
-@pytest.mark.parametrize(("row", "said"), [("W3", "not there yet"), ("W99", "is no row")])
+@pytest.mark.parametrize(("row", "said"), [("W9", "not there yet"), ("W99", "is no row")])
 def test_a_row_that_is_not_there_is_refused(row: str, said: str) -> None:
     done = subprocess.run([sys.executable, "-m", "benchmarks.sharing", row], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
