@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import harness, results, sharing
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_bursts import w2, w2b, w4
+from benchmarks.sharing.rows_gang import g1
 from benchmarks.sharing.rows_live import w7
 from benchmarks.sharing.rows_long import w3
 from benchmarks.sharing.rows_return import w6
@@ -31,6 +32,7 @@ ROWS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "W5": w5,
     "W6": w6,
     "W7": w7,
+    "G1": g1,
 }
 #: rows of the table that are not here yet: naming one is refused, not passed over
 ABSENT = ("W8", "W9", "W10")

@@ -1,0 +1,95 @@
+"""G1: data-parallel tenants whose kernels spin for each other over two shared devices; see tenants/gang.c.
+
+Two of them with half of each of two devices. Without a hook they get on only while the hardware happens to give both
+devices to the same one. Steps are counted by the programs; a tenant that makes none is deadlocked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks import harness
+from benchmarks.sharing.bench import END_TIMEOUT_S, SETTLE_S, START_TIMEOUT_S, WARM_UP_NS, Process
+from benchmarks.sharing.measure import completed_between
+from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.table import Figure, Goal, compared
+from vgpud.busylog import SECOND_NS
+from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.sim import environment
+
+OWN_US = 200
+#: half of each of two devices
+HALVES = ("--gpus", "1", "--spread", "2")
+#: what the programs look like: one that feeds both devices, as many frameworks do, or one for each, as torchrun does
+PROGRAMS = {"one process": 1, "a process per device": 2}
+
+
+def g1(plan: Plan) -> Iterator[Figure]:
+    """Steps of two together against one alone without a hook, and of each."""
+    program = str(harness.build("tenants/gang.c"))
+    with harness.system({"devices": "2"}, lengths_us=(OWN_US,)) as own:
+        for case, processes in PROGRAMS.items():
+            runs = _Runs(plan, own, [program, "--processes", str(processes)], case)
+            alone = max(runs.steps(1, hooked=False))
+            pairs = [(runs.steps(2, hooked=False), runs.steps(2, hooked=True)) for _ in range(plan.seeds)]
+            sums = (statistics.median(sum(pair[i]) for pair in pairs) / alone * 100 for i in (0, 1))
+            yield compared("G1", case, "together, % of one alone", sums, Goal(90, at_most=False))
+            least = (min(min(pair[i]) for pair in pairs) / alone * 100 for i in (0, 1))
+            yield compared("G1", case, "least, % of one alone", least, Goal(45, at_most=False))
+
+
+class _Runs:
+    """Runs of one case."""
+
+    def __init__(self, plan: Plan, own: OwnSystem, command: list[str], case: str) -> None:
+        self._plan, self._own, self._case = plan, own, case
+        self._command = [*command, "--seconds", str(int(plan.seconds) + 120)]
+        self._count = 0
+
+    def steps(self, count: int, *, hooked: bool) -> list[float]:
+        """Steps of each of so many tenants in the measured time."""
+        self._count += 1
+        tenants = [self._start(f"g{self._case[0]}{self._count}{i}", hooked) for i in range(count)]
+        try:
+            wait_for("the tenants", lambda: all(tenant.ready() for tenant in tenants), START_TIMEOUT_S)
+            begin_ns = time.monotonic_ns() + WARM_UP_NS
+            end_ns = begin_ns + int(self._plan.seconds * SECOND_NS)
+            time.sleep((end_ns - time.monotonic_ns()) / SECOND_NS + SETTLE_S)
+            for tenant in tenants:
+                tenant.poll()
+        finally:
+            for tenant in tenants:
+                self._end(tenant)
+        steps = [_steps_between(tenant, begin_ns, end_ns) for tenant in tenants]
+        kept = {"case": self._case, "hooked": hooked, "tenants": count, "steps": [round(n) for n in steps]}
+        self._plan.raw.setdefault("G1", []).append(kept)
+        return steps
+
+    def _start(self, name: str, hooked: bool) -> Process:
+        own = self._own
+        if hooked:
+            part = own.run(name, HALVES, self._command)
+        else:
+            part = Part(name, self._command, environment(own.sim_dir, own.env), own.folder)
+            own.tenants.append(part)
+        return Process(part, Path(os.devnull))
+
+    def _end(self, tenant: Process) -> None:
+        """A deadlocked one does not hear SIGTERM."""
+        if tenant.part.running and tenant.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(tenant.pid, signal.SIGKILL)
+        tenant.part.stop(timeout_s=END_TIMEOUT_S)
+        self._own.tenants.remove(tenant.part)
+
+
+def _steps_between(tenant: Process, begin_ns: int, end_ns: int) -> float:
+    """Steps in that time; a tenant that is stuck reports nothing any more."""
+    last_ns, last = tenant.points[-1]
+    return completed_between([*tenant.points, (max(last_ns, end_ns) + 1, last)], begin_ns, end_ns)
