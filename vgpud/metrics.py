@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -19,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from vgpud.core.observed import DeviceSample, SliceSample, Snapshot
+from vgpud.core.observed import REGIMES, DeviceSample, SliceSample, Snapshot, wait_ends_ns
 
 #: upper ends of the RPC latency histogram, in seconds
 RPC_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
@@ -65,6 +66,7 @@ class Metrics(Collector):
         yield GaugeMetricFamily("vgpu_hook_clients", "Attached processes.", value=now.client_count)
         yield _container_metric(now.containers)
         yield from _device_metrics(now.devices)
+        yield _regime_metric(now.devices, now.slices)
         yield from _slice_metrics(now.slices)
         yield self._rpc_metric()
 
@@ -108,24 +110,70 @@ def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:
     yield from (info, total, used, busy, capacity, allocated)
 
 
-#: metric name, whether it is a counter, help text, field of SliceSample
+_NS_PER_S = 1e9
+_SLICE_LABELS = ("slice", "gpu_uuid", "gpu_index")
+#: metric name, help text, field of SliceSample
+_LIMIT_METRICS = (
+    ("vgpu_slice_compute_min_gpus", "Guaranteed share of SM time.", "min_gpus"),
+    ("vgpu_slice_compute_max_gpus", "Cap on SM time.", "max_gpus"),
+    ("vgpu_slice_memory_limit_bytes", "Most memory the slice may have.", "memory_limit_bytes"),
+)
+#: metric name, whether it is a counter, help text, field of SliceStats, how many of its unit are one of the metric's
 _SLICE_METRICS = (
-    ("vgpu_slice_compute_min_gpus", False, "Guaranteed share of SM time.", "min_gpus"),
-    ("vgpu_slice_compute_max_gpus", False, "Cap on SM time.", "max_gpus"),
-    ("vgpu_slice_memory_limit_bytes", False, "Most memory the slice may have.", "memory_limit_bytes"),
-    ("vgpu_slice_memory_used_bytes", False, "Memory in use by the slice.", "memory_used_bytes"),
-    ("vgpu_slice_compute_share_ratio", False, "Share of SM time in the last second, 0 to 1.", "share_ratio"),
-    ("vgpu_slice_compute_used_seconds", True, "SM time charged.", "charged_s"),
-    ("vgpu_slice_throttled_seconds", True, "Time that threads waited at the gate.", "throttled_s"),
-    ("vgpu_slice_alloc_denied", True, "Allocations refused.", "denied"),
-    ("vgpu_slice_overruns", True, "Leases whose holder had not drained in time.", "overruns"),
+    ("vgpu_slice_compute_entitlement_gpus", False, "SM time due now.", "entitlement_milli", 1e3),
+    ("vgpu_slice_compute_share_ratio", False, "Share of SM time in the last second, 0 to 1.", "share_ratio", 1),
+    ("vgpu_slice_compute_share_10s_ratio", False, "The same in the last 10 seconds.", "share_10s_ratio", 1),
+    ("vgpu_slice_compute_share_60s_ratio", False, "The same in the last minute.", "share_60s_ratio", 1),
+    ("vgpu_slice_compute_lag_seconds", False, "SM time got less than due; negative: debt.", "lag_ns", _NS_PER_S),
+    ("vgpu_slice_compute_used_seconds", True, "SM time charged.", "charged_ns", _NS_PER_S),
+    ("vgpu_slice_compute_borrowed_seconds", True, "SM time beyond the guarantee.", "borrowed_ns", _NS_PER_S),
+    ("vgpu_slice_throttled_seconds", True, "Time that threads waited at the gate.", "throttled_ns", _NS_PER_S),
+    ("vgpu_slice_launches", True, "Launches.", "launches", 1),
+    ("vgpu_slice_leases", True, "Leases granted.", "grants", 1),
+    ("vgpu_slice_early_releases", True, "Leases given back before their end.", "early_releases", 1),
+    ("vgpu_slice_overruns", True, "Leases whose holder had not drained in time.", "overruns", 1),
+    ("vgpu_slice_drains", True, "Closings of the gate on work that was running.", "drains", 1),
+    ("vgpu_slice_drain_seconds", True, "From these closings to the end of the work.", "drain_total_ns", _NS_PER_S),
+    ("vgpu_slice_drain_max_seconds", False, "The longest of them.", "drain_max_ns", _NS_PER_S),
+    ("vgpu_slice_memory_used_bytes", False, "Memory in use by the slice.", "mem_used_bytes", 1),
+    ("vgpu_slice_alloc_denied", True, "Allocations refused.", "mem_denied", 1),
 )
 
 
+def _key(sample: SliceSample) -> list[str]:
+    return [sample.slice_name, sample.uuid, str(sample.index)]
+
+
 def _slice_metrics(slices: tuple[SliceSample, ...]) -> Iterator[Metric]:
-    labels = ["slice", "gpu_uuid", "gpu_index"]
-    for name, counts, text, attribute in _SLICE_METRICS:
-        family = (CounterMetricFamily if counts else GaugeMetricFamily)(name, text, labels=labels)
+    for name, text, attribute in _LIMIT_METRICS:
+        limit = GaugeMetricFamily(name, text, labels=_SLICE_LABELS)
         for sample in slices:
-            family.add_metric([sample.slice_name, sample.uuid, str(sample.index)], getattr(sample, attribute))
+            limit.add_metric(_key(sample), getattr(sample, attribute))
+        yield limit
+    for name, counts, text, attribute, unit in _SLICE_METRICS:
+        family = (CounterMetricFamily if counts else GaugeMetricFamily)(name, text, labels=_SLICE_LABELS)
+        for sample in slices:
+            family.add_metric(_key(sample), getattr(sample.now, attribute) / unit)
         yield family
+    yield _wait_metric(slices)
+
+
+def _wait_metric(slices: Iterable[SliceSample]) -> Metric:
+    family = HistogramMetricFamily("vgpu_slice_wait_seconds", "Waits at the closed gate.", labels=_SLICE_LABELS)
+    ends = [*(str(end_ns / _NS_PER_S) for end_ns in wait_ends_ns()), "+Inf"]
+    for sample in slices:
+        sums = [float(total) for total in accumulate(sample.now.wait_counts)]
+        family.add_metric(_key(sample), list(zip(ends, sums, strict=True)), sample.now.throttled_ns / _NS_PER_S)
+    return family
+
+
+def _regime_metric(devices: Iterable[DeviceSample], slices: Iterable[SliceSample]) -> Metric:
+    """All regimes of every device, 1 for the one of now: that of any slice on it."""
+    labels = ["gpu_uuid", "gpu_index", "regime"]
+    family = GaugeMetricFamily("vgpu_gpu_regime", "How the device is shared: 1 for what it is now.", labels=labels)
+    current = {sample.uuid: sample.now.regime for sample in slices if sample.now.regime}
+    for device in devices:
+        for regime in REGIMES:
+            now = current.get(device.uuid, REGIMES[0]) == regime
+            family.add_metric([device.uuid, str(device.index), regime], float(now))
+    return family

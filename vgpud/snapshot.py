@@ -9,8 +9,6 @@ from vgpud.core.model import Device, Share, Slice, State
 from vgpud.core.observed import DeviceSample, Reading, SliceSample, SliceStats, Snapshot
 from vgpud.core.units import MILLI_PER_DEVICE
 
-_NS_PER_S = 1e9
-
 
 def take_snapshot(
     state: State,
@@ -54,10 +52,5 @@ def _slice(made: Slice, share: Share, device: Device | None, now: SliceStats) ->
         min_gpus=share.min_milli / MILLI_PER_DEVICE,
         max_gpus=share.max_milli / MILLI_PER_DEVICE,
         memory_limit_bytes=share.mem_max_bytes,
-        memory_used_bytes=now.mem_used_bytes,
-        share_ratio=now.share_ratio,
-        charged_s=now.charged_ns / _NS_PER_S,
-        throttled_s=now.throttled_ns / _NS_PER_S,
-        denied=now.mem_denied,
-        overruns=now.overruns,
+        now=now,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: how a device is shared, from nobody there to turns by lease
+REGIMES = ("idle", "solo", "open", "throttled", "arbitrated")
 #: buckets of the histogram of waits at the closed gate
 WAIT_BUCKETS = 16
 
@@ -39,7 +41,7 @@ class SliceStats:
     mem_denied: int = 0
     processes: int = 0
     gate: str = ""  # closed, count, solo; "" when nobody is attached
-    regime: str = ""  # of the device: idle, solo, open, throttled, arbitrated
+    regime: str = ""  # of the device: one of REGIMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +122,7 @@ class SliceSample:
     min_gpus: float
     max_gpus: float
     memory_limit_bytes: int
-    memory_used_bytes: int
-    share_ratio: float
-    charged_s: float
-    throttled_s: float
-    denied: int
-    overruns: int
+    now: SliceStats
 
 
 @dataclass(frozen=True, slots=True)
