@@ -65,6 +65,10 @@ static struct vg_gate_line *this_line(void) {
   return own_line ? own_line : make_line();
 }
 
+const struct vg_gate_line *vg_gate_own_line(void) {
+  return own_line;
+}
+
 bool vg_gate_in_flight(const struct vg_device *device) {
   vg_prim_membarrier();
   for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next)
@@ -92,45 +96,25 @@ bool vg_gate_solo_elsewhere(void) {
   return !device || vg_gate_solo_device(device);
 }
 
-/* ---- busy and idle ---- */
+/* ---- giving up ---- */
 
-static void become_busy(struct vg_device *device, uint64_t now_ns) {
-  struct vg_gate_state *gate = device->gate;
-  struct vg_report_device *report = VG_LOAD(&device->report);
-  if (gate->busy_since_ns) return;
-  gate->busy_since_ns = now_ns;
-  VG_STORE_RELAXED(&report->busy_since_ns, now_ns);
-  VG_STORE(&report->outstanding, 1);
-}
-
-void vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
-  struct vg_gate_state *gate = device->gate;
-  struct vg_report_device *report = VG_LOAD(&device->report);
-  gate->solo_dirty = false;
-  if (!gate->busy_since_ns) return;
-  if (now_ns > gate->busy_since_ns) gate->busy_total_ns += now_ns - gate->busy_since_ns;
-  gate->busy_since_ns = 0;
-  VG_STORE_RELAXED(&report->busy_since_ns, 0);
-  VG_STORE_RELAXED(&report->busy_ns, gate->busy_total_ns);
-  VG_STORE(&report->outstanding, 0);
-}
-
-void vg_gate_give_up(struct vg_device *device) {
+bool vg_gate_give_up(struct vg_device *device) {
   const struct vg_control_device *control = VG_LOAD(&device->control);
   uint32_t word = VG_LOAD(&device->open_word);
   uint32_t waits = VG_LOAD_RELAXED(&control->neighbour_waits);
-  if (word == VG_GATE_NO_WORD || waits == VG_NOBODY_WAITS) return;
+  if (word == VG_GATE_NO_WORD || waits == VG_NOBODY_WAITS) return false;
   if (waits == VG_NEIGHBOUR_MAY_WAIT) { /* the arbiter decides how long */
     vg_prim_eventfd_ring(device->doorbell_fd);
-    return;
+    return true;
   }
   VG_STORE(&device->open_word, VG_GATE_NO_WORD);
   if (vg_gate_in_flight(device)) {
     VG_STORE(&device->open_word, word);
-    return;
+    return false;
   }
   VG_STORE(&VG_LOAD(&device->report)->given_up_word, word);
   vg_prim_eventfd_ring(device->doorbell_fd);
+  return true;
 }
 
 /* ---- at the closed gate ---- */
@@ -179,6 +163,7 @@ static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *re
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
   vg_work_reap(&gate->work, now_ns); /* nobody else does while we wait */
+  vg_gate_report_done(device);
   uint64_t seen_ns = vg_work_seen(&gate->work, now_ns);
   pthread_mutex_unlock(&gate->mutex);
   *ret_deadline_ns = until_ns < now_ns + COAST_LOOK_NS ? until_ns : now_ns + COAST_LOOK_NS;
@@ -195,6 +180,18 @@ static bool accept_word(struct vg_device *device, uint32_t word) {
   return accepted;
 }
 
+static void begin_wait(struct vg_device *device, uint64_t now_ns) {
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_gate_wait_begins(device, now_ns);
+  pthread_mutex_unlock(&device->gate->mutex);
+}
+
+static void end_wait(struct vg_device *device, uint64_t begun_ns) {
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_gate_wait_ends(device, begun_ns, vg_prim_now_ns());
+  pthread_mutex_unlock(&device->gate->mutex);
+}
+
 /* Waits until the gate may be passed. True: the present word has been accepted. False: pass this once (coasting). */
 static bool acquire(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
@@ -206,7 +203,7 @@ static bool acquire(struct vg_device *device) {
     uint32_t word = VG_LOAD(word_at);
     if (is_open(word) && accept_word(device, word)) break;
     uint64_t now_ns = vg_prim_now_ns(), deadline_ns = now_ns + WAIT_ROUND_NS;
-    if (!begun_ns) begun_ns = now_ns;
+    if (!begun_ns) begin_wait(device, begun_ns = now_ns);
     if (VG_LOAD(&gate->coasting)) {
       accepted = false;
       if (coast_admits(device, now_ns, &deadline_ns)) break;
@@ -219,10 +216,7 @@ static bool acquire(struct vg_device *device) {
     vg_prim_futex_wait(word_at, word, deadline_ns);
     __atomic_sub_fetch(&report->waiting, 1, __ATOMIC_ACQ_REL);
   }
-  if (begun_ns) {
-    uint64_t waited_ns = vg_prim_now_ns() - begun_ns;
-    __atomic_add_fetch(&VG_LOAD(&device->report)->waited_ns, waited_ns, __ATOMIC_RELAXED);
-  }
+  if (begun_ns) end_wait(device, begun_ns);
   return accepted;
 }
 
@@ -233,9 +227,11 @@ static uint64_t bound_of(const struct vg_device *device) {
   return bound_ns && !VG_LOAD_RELAXED(&device->gate->coasting) ? bound_ns : COAST_BOUND_NS;
 }
 
-static uint64_t reaped_remaining(struct vg_gate_state *gate, uint64_t now_ns) {
+static uint64_t reaped_remaining(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
   vg_work_reap(&gate->work, now_ns);
+  vg_gate_report_done(device);
   uint64_t remaining_ns = vg_work_remaining(&gate->work, now_ns);
   pthread_mutex_unlock(&gate->mutex);
   return remaining_ns;
@@ -247,14 +243,14 @@ static void wait_bound(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   uint64_t bound_ns = bound_of(device);
   if (VG_LOAD_RELAXED(&gate->work.outstanding_ns) < bound_ns) return;
-  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(gate, now_ns);
+  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
   while (remaining_ns >= bound_ns && now_ns < deadline_ns && !VG_LOAD_RELAXED(&vg_gate_captures)) {
     uint64_t pause_ns = remaining_ns - bound_ns / 2;
     if (pause_ns > bound_ns / 2) pause_ns = bound_ns / 2;
     vg_prim_sleep_until_ns(now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns);
     now_ns = vg_prim_now_ns();
-    remaining_ns = reaped_remaining(gate, now_ns);
+    remaining_ns = reaped_remaining(device, now_ns);
   }
 }
 
@@ -294,7 +290,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   }
   pthread_mutex_lock(&gate->mutex);
   gate->work.last_launch_ns = vg_prim_now_ns();
-  become_busy(device, gate->work.last_launch_ns);
+  vg_gate_become_busy(device, gate->work.last_launch_ns);
   ticket->stream = vg_work_stream(&gate->work, stream, per_thread, line);
   ticket->estimate = vg_work_estimate(&gate->work, function, threads);
   if (ticket->stream && !VG_LOAD_RELAXED(&vg_gate_captures))
@@ -311,7 +307,8 @@ void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
     pthread_mutex_lock(&gate->mutex);
     ticket->stream->programmatic |= ticket->programmatic;
     if (result == CUDA_SUCCESS) {
-      become_busy(device, gate->work.last_launch_ns); /* another thread may have waited for all that was there before */
+      vg_gate_become_busy(device,
+                          gate->work.last_launch_ns); /* another thread may have waited for all that was there before */
       vg_work_launched(&gate->work, ticket->stream, ticket->estimate, ticket->timing_begin, bound_of(device), may_mark);
     } else {
       vg_work_refused(ticket->estimate, ticket->timing_begin);
@@ -322,37 +319,7 @@ void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
   VG_STORE(&own_line->device, NULL);
 }
 
-/* ---- synchronisation by the program ---- */
-
-uint64_t vg_gate_sync_begin(void) {
-  if (vg_gate_solo()) return 0;
-  struct vg_device *device = vg_context_device();
-  return device ? VG_LOAD(&device->gate->work.sequence) : 0;
-}
-
-void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all) {
-  struct vg_device *device = begin ? vg_context_device() : NULL;
-  if (!device) return;
-  struct vg_gate_state *gate = device->gate;
-  CUcontext context = NULL;
-  vg_context_current(&context);
-  pthread_mutex_lock(&gate->mutex);
-  bool own_default = stream == CU_STREAM_PER_THREAD || (per_thread && !stream);
-  uint64_t left_ns = 0;
-  for (int i = 0; i < VG_WORK_STREAMS; i++) {
-    struct vg_stream *candidate = &gate->work.streams[i];
-    if (!candidate->used) continue;
-    bool same = candidate->handle == stream && candidate->per_thread == own_default &&
-                (!own_default || candidate->owner == own_line);
-    if (candidate->context == context && (all || same) && candidate->last_sequence <= begin)
-      vg_work_clear_stream(&gate->work, candidate);
-    left_ns += candidate->cost_ns;
-  }
-  bool idle = left_ns == 0 && !VG_LOAD_RELAXED(&gate->solo_dirty);
-  if (idle) vg_gate_become_idle(device, vg_prim_now_ns());
-  if (idle) vg_gate_give_up(device);
-  pthread_mutex_unlock(&gate->mutex);
-}
+/* ---- contexts, captures, forks ---- */
 
 void vg_gate_context_gone(struct vg_device *device, CUcontext context) {
   pthread_mutex_lock(&device->gate->mutex);
@@ -376,6 +343,7 @@ void vg_gate_forked_child(void) {
   for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) line->device = NULL;
   pthread_mutex_init(&vg_gate_capture_mutex, NULL);
   vg_gate_captures = 0;
+  vg_gate_sync_forked_child();
   VG_STORE(&vg_gate_only_device, NULL);
   for (uint32_t i = 0; i < VG_DEVICES_MAX; i++) vg_session.devices[i].gate = NULL;
 }

@@ -31,6 +31,16 @@ struct vg_ticket {
   bool programmatic; /* set by the caller between enter and leave: the launch overlaps with the one before it */
 };
 
+/* Where an event stands: everything up to begin that was launched into the stream is before it. */
+struct vg_gate_point {
+  struct vg_device *device; /* NULL: not known */
+  CUcontext context;
+  CUstream stream;
+  const void *owner; /* whose default stream, with per_thread */
+  bool per_thread;
+  uint64_t begin;
+};
+
 int vg_gate_attach(struct vg_device *device); /* at attach, before the first launch; 0 or -ENOMEM */
 
 /* The device when there is just one, or NULL: several (see context.h) or none (no slice: everything passes). */
@@ -54,6 +64,10 @@ uint64_t vg_gate_sync_begin(void);
 /* The program has waited for a stream (or, with all, for its whole context), which covers what was launched up to
  * begin: notices when nothing is outstanding. */
 void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all);
+/* The same for events. begin is of before the event was recorded; event_begin comes before the call that waits. */
+void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_thread);
+void vg_gate_event_begin(CUevent event, struct vg_gate_point *ret_point);
+void vg_gate_event_reached(const struct vg_gate_point *point);
 /* Work of the helper thread. Returns when it wants to be called again (CLOCK_MONOTONIC ns). */
 uint64_t vg_gate_service(uint64_t now_ns);
 void vg_gate_daemon_gone(struct vg_device *device); /* by link.c: follow the mode of the site from here on */

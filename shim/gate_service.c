@@ -18,8 +18,10 @@
 #define POLL_LEAST_NS 30000ull
 #define POLL_MOST_NS 1000000ull
 #define QUIET_NS 200000ull /* no launch for so long: worth a probe */
-#define IDLE_POLL_NS 200000ull
-#define CAPPED_POLL_NS 1000000ull
+#define BUSY_LOOK_LEAST_NS 200000ull
+#define BUSY_LOOK_MOST_NS 1000000ull
+#define IDLE_LOOK_NS 1000000ull
+#define REST_AFTER_NS (20 * VG_NS_PER_MS)
 
 static void relax_capture_mode(void) {
   /* Only the helper thread comes here, but that of a forked child is another one. */
@@ -44,6 +46,7 @@ static bool start_probe(struct vg_device *device) {
 /* Sleeps until a moment before the forecast, then polls; later than expected: the longer, the rarer. */
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
   vg_work_reap(&device->gate->work, now_ns);
+  vg_gate_report_done(device);
   uint64_t remaining_ns = vg_work_remaining(&device->gate->work, now_ns);
   uint64_t expected_ns = remaining_ns ? now_ns + remaining_ns : 0;
   VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, expected_ns);
@@ -59,6 +62,7 @@ static void report_drained(struct vg_device *device, uint64_t done_ns) {
   struct vg_report_device *report = VG_LOAD(&device->report);
   gate->drain = VG_DRAIN_NONE;
   vg_gate_become_idle(device, done_ns);
+  vg_gate_report_done(device);
   VG_STORE_RELAXED(&report->drained_ns, done_ns);
   VG_STORE(&report->drained_word, gate->drain_word);
   vg_prim_eventfd_ring(device->doorbell_fd);
@@ -71,7 +75,7 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   if (first) {
     if (vg_gate_in_flight(device) && now_ns < gate->drain_begun_ns + IN_FLIGHT_PATIENCE_NS)
       return now_ns + POLL_LEAST_NS;
-    bool nothing = !gate->busy_since_ns && !gate->solo_dirty;
+    bool nothing = !gate->busy.since_ns && !gate->solo_dirty;
     if (!nothing && !start_probe(device)) return now_ns + POLL_MOST_NS;
     gate->drain = VG_DRAIN_PROBED;
     if (nothing) {
@@ -106,34 +110,55 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
   return drain_step(device, now_ns);
 }
 
-/* The gate is open: has a holder that never waits run dry? It matters when a neighbour waits, or for a cap. */
+/* Nothing is outstanding: looks every millisecond whether work has begun, and after a while waits to be told. */
+static uint64_t service_idle(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  bool waits = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NEIGHBOUR_WAITS;
+  if (waits) vg_gate_give_up(device);
+  gate->helper_rests = !waits && now_ns > gate->idle_since_ns + REST_AFTER_NS;
+  return gate->helper_rests ? FOREVER : now_ns + IDLE_LOOK_NS;
+}
+
+/* Work is outstanding: when to look at it next. Not before it can have completed, by the estimates. */
+static uint64_t next_look(struct vg_device *device, uint64_t now_ns) {
+  uint64_t remaining_ns = vg_work_remaining(&device->gate->work, now_ns);
+  if (remaining_ns < BUSY_LOOK_LEAST_NS) remaining_ns = BUSY_LOOK_LEAST_NS;
+  if (remaining_ns > BUSY_LOOK_MOST_NS) remaining_ns = BUSY_LOOK_MOST_NS;
+  return now_ns + remaining_ns;
+}
+
+/* The gate is open: how far has the work come, and has it run dry although the program never waits? It matters when a
+ * neighbour waits, for a cap, or when the arbiter goes by what is used. */
 static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   const struct vg_control_device *control = VG_LOAD(&device->control);
   bool neighbour = VG_LOAD_RELAXED(&control->neighbour_waits) != VG_NOBODY_WAITS;
   bool capped = VG_LOAD_RELAXED(&control->max_milli) < 1000;
+  bool watched = VG_LOAD_RELAXED(&control->watch) & (VG_WATCH_USAGE | VG_WATCH_EDGES);
   gate->drain = VG_DRAIN_NONE;
-  if (!neighbour && !capped) return FOREVER;
-  if (!gate->busy_since_ns && !gate->solo_dirty) {
-    if (VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NEIGHBOUR_WAITS) vg_gate_give_up(device);
-    return now_ns + CAPPED_POLL_NS;
+  if (!neighbour && !capped && !watched) return FOREVER;
+  if (!gate->busy.since_ns && !gate->solo_dirty) return service_idle(device, now_ns);
+  if (!VG_LOAD_RELAXED(&vg_gate_captures)) {
+    relax_capture_mode();
+    vg_work_reap(&gate->work, now_ns);
+    vg_gate_report_done(device);
   }
-  uint64_t pause_ns = neighbour ? IDLE_POLL_NS : CAPPED_POLL_NS;
   if (now_ns < gate->work.last_launch_ns + QUIET_NS) {
     gate->idle_probe = false;
-    return gate->work.last_launch_ns + pause_ns;
+    return next_look(device, now_ns);
   }
   if (!gate->idle_probe || gate->idle_probe_sequence != gate->work.sequence) {
     gate->idle_probe = start_probe(device);
     gate->idle_probe_sequence = gate->work.sequence;
   }
   uint64_t done_ns;
-  if (!gate->idle_probe || !vg_work_probe_done(&gate->work, !neighbour, &done_ns)) return now_ns + pause_ns;
+  if (!gate->idle_probe || !vg_work_probe_done(&gate->work, !neighbour, &done_ns)) return next_look(device, now_ns);
   gate->idle_probe = false;
   vg_work_clear(&gate->work);
+  vg_gate_report_done(device);
   vg_gate_become_idle(device, done_ns);
-  vg_gate_give_up(device);
-  return now_ns + pause_ns;
+  if (!vg_gate_give_up(device)) vg_gate_ring_edge(device);
+  return now_ns + IDLE_LOOK_NS;
 }
 
 uint64_t vg_gate_service(uint64_t now_ns) {
@@ -180,13 +205,10 @@ void vg_gate_daemon_gone(struct vg_device *device) {
 
 void vg_gate_daemon_back(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
-  struct vg_report_device *report = VG_LOAD(&device->report);
   pthread_mutex_lock(&gate->mutex);
   VG_STORE(&gate->coasting, false);
   gate->drain = VG_DRAIN_NONE;
-  VG_STORE_RELAXED(&report->busy_ns, gate->busy_total_ns);
-  VG_STORE_RELAXED(&report->busy_since_ns, gate->busy_since_ns);
-  VG_STORE(&report->outstanding, gate->busy_since_ns != 0);
+  vg_gate_report_again(device);
   turn_to(device, &VG_LOAD(&device->control)->gate);
   pthread_mutex_unlock(&gate->mutex);
 }

@@ -16,6 +16,10 @@
 #define WATCH_NS 100000ull
 #define DRIFT_ALLOWED 20000 /* one part in: 50 ppm, more than two good clocks drift apart */
 
+static uint64_t cost_of(const struct vg_estimate *estimate) {
+  return estimate->cost_ns ? estimate->cost_ns : FIRST_GUESS_NS;
+}
+
 static uint32_t grid_class_of(uint64_t threads) {
   uint32_t class = 0;
   while (threads >>= 1) class++;
@@ -109,13 +113,6 @@ static void calibrate(const struct vg_marker *marker) {
   REAL(cuEventDestroy_v2)(marker->event);
 }
 
-static void retire(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker) {
-  if (marker->timing_begin)
-    calibrate(marker);
-  else
-    give_event(work, stream->context, marker->event);
-}
-
 /* Read without the lock by those who only want to know roughly. */
 static void set_outstanding(struct vg_work *work, uint64_t cost_ns) {
   VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
@@ -131,6 +128,19 @@ static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t c
   if (!stream->stale) set_outstanding(work, work->outstanding_ns - cost_ns);
 }
 
+/* All before the marker has completed. The launch that was timed counts for what is known of it now, which matters when
+ * it was the first of its kind. */
+static void retire(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker) {
+  work->done_ns += marker->cost_ns;
+  if (marker->timing_begin) {
+    calibrate(marker);
+    work->done_ns += cost_of(marker->estimate) - marker->timed_ns;
+  } else {
+    give_event(work, stream->context, marker->event);
+  }
+  take_cost(work, stream, marker->cost_ns);
+}
+
 static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale) {
   if (stream->stale == stale) return;
   stream->stale = stale;
@@ -143,9 +153,8 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
   while (stream->head != stream->tail) {
     struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
     if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) break;
-    retire(work, stream, marker);
     set_stale(work, stream, false);
-    take_cost(work, stream, marker->cost_ns);
+    retire(work, stream, marker);
     stream->moved_ns = now_ns;
     stream->head++;
   }
@@ -158,34 +167,29 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
 }
 
 /* Puts a marker behind all that the stream has. A ring that stays full only means fewer markers. */
-static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin) {
-  CUevent event = NULL;
+static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
   if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
-  if (!full && timing_begin)
-    REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT);
+  if (!full && marker.timing_begin)
+    REAL(cuEventCreate)(&marker.event, CU_EVENT_DEFAULT);
   else if (!full)
-    event = take_event(work, stream->context);
-  if (!event || record(event, stream) != CUDA_SUCCESS) {
-    if (event) REAL(cuEventDestroy_v2)(event);
-    if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
+    marker.event = take_event(work, stream->context);
+  if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
+    if (marker.event) REAL(cuEventDestroy_v2)(marker.event);
+    if (marker.timing_begin) REAL(cuEventDestroy_v2)(marker.timing_begin);
     return;
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
-  stream->markers[stream->tail++ % VG_WORK_MARKERS] = (struct vg_marker){
-      .event = event,
-      .timing_begin = timing_begin,
-      .estimate = estimate,
-      .cost_ns = stream->unmarked_ns,
-  };
+  marker.cost_ns = stream->unmarked_ns;
+  stream->markers[stream->tail++ % VG_WORK_MARKERS] = marker;
   stream->unmarked_ns = 0;
   stream->unmarked_count = 0;
 }
 
 void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool may_mark) {
-  uint64_t cost_ns = estimate->cost_ns ? estimate->cost_ns : FIRST_GUESS_NS;
+  uint64_t cost_ns = cost_of(estimate);
   if (!estimate->countdown) estimate->countdown = estimate->cost_ns ? CALIBRATE_EVERY : CALIBRATE_FIRST;
   add_cost(work, stream, cost_ns);
   stream->unmarked_ns += cost_ns;
@@ -196,7 +200,9 @@ void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
   bool due =
       timing_begin || stream->unmarked_ns >= mark_ns || (stream->unmarked_count >= MARK_EVERY && !stream->programmatic);
   if (may_mark && due)
-    mark(work, stream, estimate, timing_begin);
+    mark(
+        work, stream,
+        (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .timed_ns = timing_begin ? cost_ns : 0});
   else if (timing_begin)
     REAL(cuEventDestroy_v2)(timing_begin);
 }
@@ -239,6 +245,7 @@ void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {
   set_stale(work, stream, false);
   for (; stream->head != stream->tail; stream->head++)
     retire(work, stream, &stream->markers[stream->head % VG_WORK_MARKERS]);
+  work->done_ns += stream->cost_ns;
   take_cost(work, stream, stream->cost_ns);
   stream->unmarked_ns = 0;
   stream->unmarked_count = 0;
@@ -254,6 +261,7 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     struct vg_stream *stream = &work->streams[i];
     if (!stream->used || stream->context != context) continue;
     set_stale(work, stream, false);
+    work->done_ns += stream->cost_ns;
     take_cost(work, stream, stream->cost_ns);
     stream->used = false;
   }

@@ -24,7 +24,8 @@ struct vg_marker {
   CUevent event;
   CUevent timing_begin; /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
   struct vg_estimate *estimate;
-  uint64_t cost_ns; /* estimated work since the marker before */
+  uint64_t cost_ns;  /* estimated work since the marker before */
+  uint64_t timed_ns; /* of that, what the timed launch counts for */
 };
 
 struct vg_stream {
@@ -67,6 +68,7 @@ struct vg_work {
   struct vg_probe probes[VG_WORK_CONTEXTS];
   bool probe_streams;      /* the driver has no probe of a context: ask its streams */
   uint64_t outstanding_ns; /* without stale streams */
+  uint64_t done_ns;        /* completed and not yet reported */
   uint64_t sequence;       /* counted launches so far */
   uint64_t last_launch_ns;
 };

@@ -16,12 +16,14 @@ ADDRESS = "address,undefined"
 THREAD = "thread"
 
 ARBITER = (*(f"shim/arbiter{part}.c" for part in ("", "_core", "_memory", "_trace")), "shim/prim.c")
+GATE = tuple(f"shim/gate{part}.c" for part in ("", "_report", "_service", "_sync", "_work"))
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_memory": (("shim/arbiter_memory.c",), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),
-    "test_gate": (("shim/gate.c", "shim/gate_service.c", "shim/gate_work.c", *ARBITER), (ADDRESS, THREAD)),
+    "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
+    "test_gate_report": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
     "test_image": (
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),
         (ADDRESS,),

@@ -795,12 +795,12 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuEventDestroy_v2 */
   VG_HOOK_PASS, /* cuEventElapsedTime */
   VG_HOOK_PASS, /* cuEventElapsedTime_v2 */
-  VG_HOOK_PASS, /* cuEventQuery */
-  VG_HOOK_PASS, /* cuEventRecord */
-  VG_HOOK_PASS, /* cuEventRecordWithFlags */
-  VG_HOOK_PASS, /* cuEventRecordWithFlags_ptsz */
-  VG_HOOK_PASS, /* cuEventRecord_ptsz */
-  VG_HOOK_PASS, /* cuEventSynchronize */
+  VG_HOOK_CUSTOM, /* cuEventQuery */
+  VG_HOOK_CUSTOM, /* cuEventRecord */
+  VG_HOOK_CUSTOM, /* cuEventRecordWithFlags */
+  VG_HOOK_CUSTOM, /* cuEventRecordWithFlags_ptsz */
+  VG_HOOK_CUSTOM, /* cuEventRecord_ptsz */
+  VG_HOOK_CUSTOM, /* cuEventSynchronize */
   VG_HOOK_PASS, /* cuExternalMemoryGetMappedBuffer */
   VG_HOOK_PASS, /* cuExternalMemoryGetMappedMipmappedArray */
   VG_HOOK_PASS, /* cuFlushGPUDirectRDMAWrites */

@@ -347,22 +347,22 @@ CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd) 
 CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd) {
   return REAL(cuEventElapsedTime_v2)(pMilliseconds, hStart, hEnd);
 }
-CUresult cuEventQuery(CUevent hEvent) {
+__attribute__((weak)) CUresult cuEventQuery(CUevent hEvent) {
   return REAL(cuEventQuery)(hEvent);
 }
-CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
+__attribute__((weak)) CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
   return REAL(cuEventRecord)(hEvent, hStream);
 }
-CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
+__attribute__((weak)) CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return REAL(cuEventRecordWithFlags)(hEvent, hStream, flags);
 }
-CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
+__attribute__((weak)) CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags) {
   return REAL(cuEventRecordWithFlags_ptsz)(hEvent, hStream, flags);
 }
-CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
+__attribute__((weak)) CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream) {
   return REAL(cuEventRecord_ptsz)(hEvent, hStream);
 }
-CUresult cuEventSynchronize(CUevent hEvent) {
+__attribute__((weak)) CUresult cuEventSynchronize(CUevent hEvent) {
   return REAL(cuEventSynchronize)(hEvent);
 }
 CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *devPtr, CUexternalMemory extMem, const CUDA_EXTERNAL_MEMORY_BUFFER_DESC *bufferDesc) {

@@ -1,0 +1,105 @@
+/*
+ * gate_report.c - what the gate tells the arbiter in the report page: since when work is outstanding (busy), since when
+ * somebody wants the device (active: work outstanding or a thread at the closed gate), what has been completed, how
+ * long threads waited. Called under the gate's mutex.
+ *
+ * A page that a restarted daemon has handed out counts from zero, so that its arbiter charges nothing for what was
+ * before it. A span's end is written after its beginning was taken back, and read in the other order: a reader that
+ * comes in between sees too little for a moment, never too much.
+ */
+#include <limits.h>
+
+#include "gate_state.h"
+
+#define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
+
+static void span_begin(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
+  span->since_ns = now_ns;
+  VG_STORE(since_at, now_ns);
+}
+
+static void span_end(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at, uint64_t *total_at) {
+  if (now_ns > span->since_ns) span->total_ns += now_ns - span->since_ns;
+  span->since_ns = 0;
+  VG_STORE(since_at, 0);
+  VG_STORE(total_at, span->total_ns);
+}
+
+/* On a page that has not been written to yet it begins anew. */
+static void span_restart(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
+  span->total_ns = 0;
+  if (span->since_ns) span_begin(span, now_ns, since_at);
+}
+
+static struct vg_report_device *page_of(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  if (gate->page != report) {
+    gate->page = report;
+    span_restart(&gate->busy, now_ns, &report->busy_since_ns);
+    span_restart(&gate->active, now_ns, &report->active_since_ns);
+    VG_STORE(&report->outstanding, gate->busy.since_ns != 0);
+  }
+  return report;
+}
+
+void vg_gate_report_again(struct vg_device *device) {
+  page_of(device, vg_prim_now_ns());
+}
+
+void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (gate->busy.since_ns) return;
+  struct vg_report_device *report = page_of(device, now_ns);
+  span_begin(&gate->busy, now_ns, &report->busy_since_ns);
+  if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
+  VG_STORE(&report->outstanding, 1);
+  vg_gate_ring_edge(device);
+  if (gate->helper_rests) {
+    gate->helper_rests = false;
+    vg_prim_futex_wake(&VG_LOAD(&vg_session.header)->bell, INT_MAX); /* works on the read-only page, too */
+  }
+}
+
+bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  gate->solo_dirty = false;
+  gate->idle_since_ns = now_ns;
+  if (!gate->busy.since_ns) return false;
+  struct vg_report_device *report = page_of(device, now_ns);
+  span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);
+  if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
+  VG_STORE(&report->outstanding, 0);
+  return true;
+}
+
+void vg_gate_ring_edge(struct vg_device *device) {
+  if (VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_EDGES) vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
+void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = page_of(device, now_ns);
+  gate->waiters++;
+  if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
+}
+
+void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = page_of(device, now_ns);
+  uint64_t waited_ns = now_ns - begun_ns;
+  int bucket = 0;
+  while (bucket < VG_WAIT_BUCKETS - 1 && waited_ns >= WAIT_FIRST_BUCKET_NS << bucket) bucket++;
+  VG_STORE_RELAXED(&report->wait_counts[bucket], report->wait_counts[bucket] + 1);
+  VG_STORE_RELAXED(&report->waited_ns, report->waited_ns + waited_ns);
+  gate->waiters--;
+  if (!gate->waiters && !gate->busy.since_ns)
+    span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
+}
+
+void vg_gate_report_done(struct vg_device *device) {
+  struct vg_work *work = &device->gate->work;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  if (work->done_ns) VG_STORE_RELAXED(&report->done_ns, report->done_ns + work->done_ns);
+  work->done_ns = 0;
+}

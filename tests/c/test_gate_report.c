@@ -1,0 +1,278 @@
+/*
+ * test_gate_report.c - what the gate tells the arbiter, without an arbiter: pages that the test itself writes, one
+ * thread that launches into a fake driver, and the helper's rounds called by hand.
+ */
+#include <poll.h>
+#include <string.h>
+
+#include "fake_driver.h"
+#include "gate_state.h"
+
+#define LAUNCH_NS (200 * VG_NS_PER_US)
+#define PAGES 8
+
+struct vg_session vg_session;
+static struct vg_control_header header;
+static struct vg_control_device control;
+static struct vg_report_device pages[PAGES]; /* as in a program, an old page stays: a slow thread may look at it yet */
+static struct vg_gate_state *gates[PAGES];
+static int page_count, gate_count;
+static const int functions[8];
+
+static struct vg_device *device(void) {
+  return &vg_session.devices[0];
+}
+
+static struct vg_report_device *report(void) {
+  return device()->report;
+}
+
+static void set_gate(uint32_t state) {
+  uint32_t epoch = (control.gate >> VG_GATE_EPOCH_SHIFT) + 1;
+  VG_STORE(&control.gate, epoch << VG_GATE_EPOCH_SHIFT | state);
+  vg_prim_futex_wake(&control.gate, 1);
+}
+
+static void new_page(void) {
+  CHECK(page_count < PAGES);
+  VG_STORE(&device()->report, &pages[page_count++]);
+}
+
+static void begin(uint32_t watch) {
+  memset(&vg_session, 0, sizeof vg_session);
+  memset(&control, 0, sizeof control);
+  control.bound_ns = 20 * VG_NS_PER_MS;
+  control.max_milli = 1000;
+  control.watch = watch;
+  vg_session.attached = true;
+  vg_session.device_count = 1;
+  vg_session.header = &header;
+  device()->control = &control;
+  device()->doorbell_fd = vg_prim_eventfd();
+  new_page();
+  fake_driver_start(device());
+  CHECK(vg_gate_attach(device()) == 0);
+  set_gate(VG_GATE_COUNT);
+}
+
+static void end(void) {
+  CHECK(gate_count < PAGES);
+  gates[gate_count++] = device()->gate;
+  vg_prim_close(device()->doorbell_fd);
+}
+
+static bool rang(void) {
+  struct pollfd poll_fd = {.fd = device()->doorbell_fd, .events = POLLIN};
+  bool rings = poll(&poll_fd, 1, 0) == 1;
+  vg_prim_eventfd_drain(device()->doorbell_fd);
+  return rings;
+}
+
+static void launch_into(CUstream stream, const void *function, uint64_t cost_ns) {
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, stream, false, function, 1024);
+  fake_launch(stream, cost_ns);
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+}
+
+static void launch(uint64_t cost_ns) {
+  launch_into(fake_stream(1), &functions[0], cost_ns);
+}
+
+static void synchronize(CUstream stream) {
+  uint64_t begin_of_wait = vg_gate_sync_begin();
+  vg_prim_sleep_until_ns(fake_end_of(stream));
+  vg_gate_synced(begin_of_wait, stream, false, false);
+}
+
+/* The helper's rounds until nothing is outstanding any more, or a second. */
+static bool serve_until_idle(void) {
+  uint64_t limit_ns = vg_prim_now_ns() + VG_NS_PER_S, now_ns;
+  while ((now_ns = vg_prim_now_ns()) < limit_ns && VG_LOAD(&report()->outstanding)) {
+    uint64_t due_ns = vg_gate_service(now_ns);
+    vg_prim_sleep_until_ns(due_ns < now_ns + 10 * VG_NS_PER_MS ? due_ns : now_ns + 10 * VG_NS_PER_MS);
+  }
+  return !VG_LOAD(&report()->outstanding);
+}
+
+/* ---- tests ---- */
+
+static void edges_ring_once_each_and_only_if_wanted(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  launch(LAUNCH_NS);
+  CHECK(rang() && report()->outstanding == 1 && report()->busy_since_ns && report()->active_since_ns);
+  launch(LAUNCH_NS);
+  CHECK(!rang());
+  synchronize(fake_stream(1));
+  CHECK(rang() && report()->outstanding == 0 && !report()->busy_since_ns && !report()->active_since_ns);
+  CHECK(report()->busy_ns >= 2 * LAUNCH_NS && report()->active_ns == report()->busy_ns);
+  synchronize(fake_stream(1));
+  CHECK(!rang());
+  VG_STORE(&control.watch, VG_WATCH_USAGE);
+  launch(LAUNCH_NS);
+  synchronize(fake_stream(1));
+  CHECK(!rang() && report()->outstanding == 0);
+  end();
+}
+
+static void a_program_that_never_waits_becomes_idle(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  for (int i = 0; i < 20; i++) launch(LAUNCH_NS);
+  CHECK(rang());
+  CHECK(serve_until_idle() && rang());
+  CHECK(report()->busy_ns >= 20 * LAUNCH_NS && !report()->busy_since_ns && !report()->active_since_ns);
+  CHECK(report()->done_ns > 0);
+  /* Nobody wants to know: the helper has nothing to do, and leaves the work where it is. */
+  VG_STORE(&control.watch, 0);
+  launch(LAUNCH_NS);
+  vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+  CHECK(vg_gate_service(vg_prim_now_ns()) == UINT64_MAX && report()->outstanding == 1);
+  end();
+}
+
+static void an_idle_helper_rests(void) {
+  begin(VG_WATCH_USAGE);
+  launch(LAUNCH_NS);
+  CHECK(serve_until_idle());
+  uint64_t now_ns = vg_prim_now_ns();
+  CHECK(vg_gate_service(now_ns) != UINT64_MAX);               /* for a moment it looks often */
+  CHECK(vg_gate_service(now_ns + VG_NS_PER_S) == UINT64_MAX); /* then it waits to be woken */
+  CHECK(device()->gate->helper_rests);
+  launch(LAUNCH_NS);
+  CHECK(!device()->gate->helper_rests);
+  CHECK(vg_gate_service(vg_prim_now_ns()) != UINT64_MAX);
+  end();
+}
+
+static void what_is_done_adds_up(void) {
+  begin(0);
+  uint64_t before_ns = 0;
+  for (int round = 0; round < 4; round++) {
+    for (int i = 0; i < 50; i++) launch(LAUNCH_NS);
+    synchronize(fake_stream(1));
+    CHECK(report()->done_ns >= before_ns);
+    uint64_t done_ns = report()->done_ns - before_ns;
+    if (round) CHECK(done_ns > 45 * LAUNCH_NS && done_ns < 55 * LAUNCH_NS); /* its cost is known by now */
+    before_ns = report()->done_ns;
+  }
+  launch_into(fake_stream(1), &functions[1], 20 * LAUNCH_NS); /* the first of its kind counts for what it was */
+  synchronize(fake_stream(1));
+  uint64_t first_ns = report()->done_ns - before_ns;
+  CHECK(first_ns > 18 * LAUNCH_NS && first_ns < 22 * LAUNCH_NS);
+  CHECK(report()->launches == 201);
+  end();
+}
+
+static void record(CUevent event, CUstream stream) {
+  vg_gate_recorded(vg_gate_sync_begin(), event, stream, false);
+}
+
+static void wait_for(CUevent event, CUstream stream) {
+  struct vg_gate_point point;
+  vg_gate_event_begin(event, &point);
+  vg_prim_sleep_until_ns(fake_end_of(stream));
+  vg_gate_event_reached(&point);
+}
+
+/* As of a program that waits for an event: what it had launched before the event is done, at once. */
+static void an_event_covers_what_was_before_it(void) {
+  static struct CUevent_st event, other;
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  launch(LAUNCH_NS);
+  record(&event, fake_stream(1));
+  CHECK(rang());
+  wait_for(&event, fake_stream(1));
+  CHECK(rang() && report()->outstanding == 0);
+  launch(LAUNCH_NS);
+  record(&event, fake_stream(1));
+  launch(LAUNCH_NS); /* behind the event */
+  wait_for(&event, fake_stream(1));
+  CHECK(report()->outstanding == 1);
+  launch_into(fake_stream(2), &functions[0], LAUNCH_NS);
+  record(&other, fake_stream(2));
+  wait_for(&other, fake_stream(2)); /* of another stream */
+  CHECK(report()->outstanding == 1);
+  record(&event, fake_stream(1)); /* now it stands behind all of them */
+  wait_for(&event, fake_stream(1));
+  CHECK(report()->outstanding == 0);
+  launch(LAUNCH_NS);
+  vg_gate_capture_begin();
+  record(&event, fake_stream(1)); /* may have become a node of a graph: says nothing */
+  vg_gate_capture_end();
+  wait_for(&event, fake_stream(1));
+  CHECK(report()->outstanding == 1);
+  end();
+}
+
+static void *wait_at_the_gate(void *unused) {
+  (void)unused;
+  launch(LAUNCH_NS);
+  return NULL;
+}
+
+static void sleep_ns(uint64_t length_ns) {
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + length_ns);
+}
+
+static void waiting_is_activity(void) {
+  begin(VG_WATCH_USAGE);
+  set_gate(VG_GATE_CLOSED);
+  pthread_t threads[2];
+  CHECK(pthread_create(&threads[0], NULL, wait_at_the_gate, NULL) == 0);
+  CHECK(pthread_create(&threads[1], NULL, wait_at_the_gate, NULL) == 0);
+  while (VG_LOAD(&report()->waiting) < 2) sleep_ns(VG_NS_PER_MS / 10);
+  CHECK(VG_LOAD(&report()->active_since_ns) && !VG_LOAD(&report()->busy_since_ns));
+  uint64_t since_ns = VG_LOAD(&report()->active_since_ns);
+  sleep_ns(40 * VG_NS_PER_MS);
+  set_gate(VG_GATE_COUNT);
+  vg_prim_futex_wake(&control.gate, 2);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  synchronize(fake_stream(1));
+  uint64_t passed_ns = vg_prim_now_ns() - since_ns;
+  CHECK(!report()->active_since_ns && report()->active_ns >= 40 * VG_NS_PER_MS);
+  CHECK(report()->active_ns <= passed_ns); /* of the process: two threads do not count twice */
+  CHECK(report()->busy_ns < report()->active_ns);
+  uint32_t waits = 0;
+  for (int i = 0; i < VG_WAIT_BUCKETS; i++) waits += report()->wait_counts[i];
+  CHECK(waits == 2);
+  for (int i = 0; i < 12; i++) CHECK(report()->wait_counts[i] == 0); /* below 2^11 * 16 us = 33 ms */
+  CHECK(report()->waited_ns >= 80 * VG_NS_PER_MS);
+  end();
+}
+
+/* A restarted daemon's page counts from zero, and what is outstanding then counts from then on. */
+static void a_new_page_counts_from_zero(void) {
+  begin(VG_WATCH_USAGE);
+  launch(10 * VG_NS_PER_MS);
+  synchronize(fake_stream(1));
+  CHECK(report()->busy_ns >= 10 * VG_NS_PER_MS && report()->done_ns >= 9 * VG_NS_PER_MS);
+  launch(20 * VG_NS_PER_MS);
+  sleep_ns(10 * VG_NS_PER_MS);
+  vg_gate_daemon_gone(device());
+  new_page();
+  uint64_t back_ns = vg_prim_now_ns();
+  vg_gate_daemon_back(device());
+  CHECK(report()->outstanding == 1 && report()->busy_since_ns >= back_ns && report()->active_since_ns >= back_ns);
+  CHECK(report()->busy_ns == 0 && report()->active_ns == 0);
+  vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+  vg_gate_synced(UINT64_MAX, fake_stream(1), false, false);
+  uint64_t passed_ns = vg_prim_now_ns() - back_ns;
+  CHECK(report()->outstanding == 0 && report()->busy_ns <= passed_ns && report()->active_ns <= passed_ns);
+  /* The same page again, as after a stall of the arbiter: nothing runs backwards. */
+  uint64_t busy_ns = report()->busy_ns, done_ns = report()->done_ns;
+  vg_gate_daemon_gone(device());
+  vg_gate_daemon_back(device());
+  CHECK(report()->busy_ns == busy_ns && report()->done_ns == done_ns);
+  end();
+}
+
+int main(void) {
+  RUN(edges_ring_once_each_and_only_if_wanted);
+  RUN(a_program_that_never_waits_becomes_idle);
+  RUN(an_idle_helper_rests);
+  RUN(what_is_done_adds_up);
+  RUN(an_event_covers_what_was_before_it);
+  RUN(waiting_is_activity);
+  RUN(a_new_page_counts_from_zero);
+  return 0;
+}
