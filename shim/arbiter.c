@@ -40,8 +40,9 @@ struct process {
   bool armed;
   uint64_t ring_window_ns;
   uint32_t rings;
-  /* last validated counters */
-  uint64_t busy_ns, launches, waited_ns, peak_bytes, denied;
+  uint64_t read_ns; /* when its page was read last */
+  /* last validated counters, summed over the pages */
+  uint64_t busy_ns, active_ns, done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, waiting, wait_counts[VG_WAIT_BUCKETS];
 };
 
@@ -81,12 +82,34 @@ static void read_wait_counts(struct process *process) {
   }
 }
 
-static uint64_t busy_total(struct process *process, uint64_t now_ns) {
-  uint64_t since_ns = VG_LOAD_RELAXED(&process->report->busy_since_ns);
-  uint64_t total_ns = VG_LOAD_RELAXED(&process->report->busy_ns);
+/* A span that a tenant accumulates (begun at since) goes on no faster than the clock and never backwards, whatever the
+ * page says. Returns what has come to it. */
+static uint64_t advance_span(uint64_t *span_ns, const uint64_t *total_at, const uint64_t *since_at, uint64_t begin_ns,
+                             uint64_t now_ns) {
+  uint64_t total_ns = VG_LOAD(total_at); /* before since, which is taken back before the span is added */
+  uint64_t since_ns = VG_LOAD(since_at);
   if (since_ns && since_ns < now_ns) total_ns += now_ns - since_ns;
-  if (total_ns > process->busy_ns) process->busy_ns = total_ns;
-  return process->busy_ns;
+  if (total_ns <= *span_ns) return 0;
+  uint64_t more_ns = total_ns - *span_ns, most_ns = now_ns - begin_ns;
+  if (more_ns > most_ns) more_ns = most_ns;
+  *span_ns += more_ns;
+  return more_ns;
+}
+
+static void read_usage(struct process *process, uint64_t now_ns) {
+  const struct vg_report_device *report = process->report;
+  struct vg_core_slice *slice = process->slice;
+  uint64_t begin_ns = process->read_ns;
+  process->read_ns = now_ns;
+  slice->busy_total_ns += advance_span(&process->busy_ns, &report->busy_ns, &report->busy_since_ns, begin_ns, now_ns);
+  slice->active_total_ns +=
+      advance_span(&process->active_ns, &report->active_ns, &report->active_since_ns, begin_ns, now_ns);
+  /* Work takes no more of the device than the time in which it was outstanding. */
+  uint64_t done_ns = VG_LOAD_RELAXED(&report->done_ns);
+  if (done_ns > process->busy_ns) done_ns = process->busy_ns;
+  if (done_ns <= process->done_ns) return;
+  slice->done_total_ns += done_ns - process->done_ns;
+  process->done_ns = done_ns;
 }
 
 static void read_process(struct vg_arbiter *arbiter, struct process *process, uint64_t now_ns) {
@@ -102,13 +125,11 @@ static void read_process(struct vg_arbiter *arbiter, struct process *process, ui
   uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
   vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
                        VG_LOAD(&report->want_bytes), want_seq, now_ns);
-  uint64_t before_ns = process->busy_ns;
-  uint64_t busy_ns = busy_total(process, now_ns);
+  read_usage(process, now_ns);
   slice->attached = true;
   arbiter->waiting[slice - arbiter->core.slices] += process->waiting;
   slice->wants |= process->waiting > 0;
   slice->outstanding |= VG_LOAD(&report->outstanding) != 0;
-  slice->busy_total_ns += busy_ns - before_ns;
   /* Without a context nothing of it can be on the device; and one that hides the device (CUDA_VISIBLE_DEVICES) never
    * answers here: no drain of its slice would end, and half of what the next one uses would be charged to it. */
   if (!process->contexts) return;
@@ -147,8 +168,10 @@ static void ring_helper(struct process *process) {
 static void publish_gate(struct process *process, const struct vg_core_slice *slice) {
   struct vg_control_device *control = process->control;
   VG_STORE_RELAXED(&control->bound_ns, slice->bound_ns);
-  bool helper = VG_LOAD_RELAXED(&control->neighbour_waits) != slice->neighbour_waits;
+  bool helper = VG_LOAD_RELAXED(&control->neighbour_waits) != slice->neighbour_waits ||
+                VG_LOAD_RELAXED(&control->watch) != slice->watch;
   VG_STORE(&control->neighbour_waits, slice->neighbour_waits);
+  VG_STORE(&control->watch, slice->watch);
   if (process->published_word != slice->word) {
     process->published_word = slice->word;
     VG_STORE(&control->gate, slice->word);
@@ -438,6 +461,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct process *process, uint6
   struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = process->id};
   if (epoll_ctl(arbiter->epoll_fd, EPOLL_CTL_ADD, process->doorbell_fd, &event) < 0) return -errno;
   process->armed = true;
+  process->read_ns = vg_prim_now_ns();
   arbiter->processes[arbiter->process_count++] = process;
   arbiter->coast_stale = true;
   /* The page is complete before the tenant sees it; the thread's next round, which is about to come, does the rest. */

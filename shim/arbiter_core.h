@@ -41,11 +41,14 @@ struct vg_core_slice {
   uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
   uint64_t drain_expected_ns; /* under a closed word: the last process\'s own forecast; 0 = none */
   uint64_t busy_total_ns;     /* monotone: device time with work outstanding, as reported */
+  uint64_t active_total_ns;   /* monotone: time with work outstanding or a thread at the gate */
+  uint64_t done_total_ns;     /* monotone: calibrated cost of completed work */
   /* outputs */
   uint32_t word;         /* the gate word */
   uint64_t lease_end_ns; /* 0 = open end */
   uint64_t bound_ns;
   uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. */
+  uint32_t watch;           /* VG_WATCH_* */
   /* state */
   enum vg_core_state state;
   bool owed_class;  /* the present lease was granted from the guarantee */

@@ -57,11 +57,15 @@ static void work(struct tenant *tenant) {
   }
   uint64_t begin_ns = vg_prim_now_ns();
   VG_STORE(&tenant->report.busy_since_ns, begin_ns);
+  VG_STORE(&tenant->report.active_since_ns, begin_ns);
   VG_STORE(&tenant->report.outstanding, 1);
   vg_prim_sleep_until_ns(begin_ns + 200 * VG_NS_PER_US);
   uint64_t end_ns = vg_prim_now_ns();
   VG_STORE(&tenant->report.busy_since_ns, 0);
   VG_STORE(&tenant->report.busy_ns, VG_LOAD(&tenant->report.busy_ns) + end_ns - begin_ns);
+  VG_STORE(&tenant->report.active_since_ns, 0);
+  VG_STORE(&tenant->report.active_ns, VG_LOAD(&tenant->report.busy_ns));
+  VG_STORE(&tenant->report.done_ns, VG_LOAD(&tenant->report.done_ns) + 200 * VG_NS_PER_US);
   VG_STORE(&tenant->report.outstanding, 0);
   VG_STORE(&tenant->report.launches, ++tenant->launches);
 }
@@ -170,6 +174,114 @@ static void rubbish_in_one_page_hurts_nobody_else(void) {
   finish(arbiter);
 }
 
+/* ---- one kind of nonsense each ---- */
+
+static void runs_backwards(struct vg_report_device *page, uint64_t round) {
+  uint64_t value = UINT64_MAX / 2 - round * VG_NS_PER_S;
+  VG_STORE(&page->busy_ns, value);
+  VG_STORE(&page->active_ns, value);
+  VG_STORE(&page->done_ns, value);
+  VG_STORE(&page->launches, value);
+  VG_STORE(&page->waited_ns, value);
+}
+
+static void is_huge(struct vg_report_device *page, uint64_t round) {
+  (void)round;
+  VG_STORE(&page->busy_ns, UINT64_MAX);
+  VG_STORE(&page->active_ns, UINT64_MAX);
+  VG_STORE(&page->done_ns, UINT64_MAX);
+  VG_STORE(&page->waiting, UINT32_MAX);
+  for (int i = 0; i < VG_WAIT_BUCKETS; i++) VG_STORE(&page->wait_counts[i], UINT32_MAX);
+}
+
+static void leaps(struct vg_report_device *page, uint64_t round) {
+  VG_STORE(&page->busy_ns, round % 2 ? round * VG_NS_PER_S : 0);
+  VG_STORE(&page->active_ns, round % 2 ? 0 : round * VG_NS_PER_S);
+  VG_STORE(&page->done_ns, round * VG_NS_PER_S);
+}
+
+static void begins_in_the_future_or_before_time(struct vg_report_device *page, uint64_t round) {
+  uint64_t since_ns = round % 2 ? 1 : vg_prim_now_ns() + VG_NS_PER_S;
+  VG_STORE(&page->busy_since_ns, since_ns);
+  VG_STORE(&page->active_since_ns, since_ns);
+  VG_STORE(&page->outstanding, 1);
+}
+
+static void never_drains(struct vg_report_device *page, uint64_t round) {
+  (void)round;
+  VG_STORE(&page->contexts, 1);
+  VG_STORE(&page->outstanding, 1);
+  VG_STORE(&page->waiting, 1);
+}
+
+static void has_drained_what_nobody_closed(struct vg_report_device *page, uint64_t round) {
+  VG_STORE(&page->contexts, 1);
+  VG_STORE(&page->outstanding, 1);
+  VG_STORE(&page->waiting, round % 2);
+  VG_STORE(&page->drained_ns, UINT64_MAX);
+  for (uint32_t epoch = 0; epoch < 1000; epoch++) VG_STORE(&page->drained_word, epoch << VG_GATE_EPOCH_SHIFT);
+}
+
+static void forecasts_at_random(struct vg_report_device *page, uint64_t round) {
+  VG_STORE(&page->contexts, 1);
+  VG_STORE(&page->outstanding, 1);
+  VG_STORE(&page->waiting, 1);
+  VG_STORE(&page->noticed_word, (uint32_t)round << VG_GATE_EPOCH_SHIFT);
+  VG_STORE(&page->drain_expected_ns, round % 3 == 0 ? UINT64_MAX : round % 3);
+}
+
+static void holds_more_memory_than_there_is(struct vg_report_device *page, uint64_t round) {
+  VG_STORE(&page->used_bytes, UINT64_MAX);
+  VG_STORE(&page->peak_bytes, UINT64_MAX);
+  VG_STORE(&page->returned_bytes, round % 2 ? UINT64_MAX : 0);
+  VG_STORE(&page->want_bytes, round % 3 ? UINT64_MAX - round : 1 << 20);
+  VG_STORE(&page->want_seq, (uint32_t)round);
+}
+
+static void (*nonsense)(struct vg_report_device *page, uint64_t round);
+
+static void *talks_nonsense(void *argument) {
+  struct tenant *tenant = argument;
+  for (uint64_t round = 1; !VG_LOAD(&stop); round++) {
+    nonsense(&tenant->report, round);
+    vg_prim_eventfd_ring(tenant->doorbell_fd);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + 100 * VG_NS_PER_US);
+  }
+  return NULL;
+}
+
+/* The others run on, and nobody is charged for more than the time there was. */
+static void one_talks(void (*kind)(struct vg_report_device *page, uint64_t round)) {
+  nonsense = kind;
+  uint64_t begin_ns = vg_prim_now_ns();
+  struct vg_arbiter *arbiter = start(talks_nonsense);
+  while (VG_LOAD(&tenants[1].report.launches) < 20 || VG_LOAD(&tenants[2].report.launches) < 20) {
+    struct vg_slice_stats stats;
+    struct vg_process_stats process;
+    CHECK(vg_arbiter_slice_stats(arbiter, 1, &stats) == 0 && vg_arbiter_process_stats(arbiter, 100, &process) == 0);
+    uint64_t passed_ns = vg_prim_now_ns() - begin_ns;
+    CHECK(passed_ns < 60 * VG_NS_PER_S);
+    CHECK(stats.charged_ns <= passed_ns && process.busy_ns <= passed_ns);
+    CHECK(stats.mem_held_bytes <= 1 << 28 && stats.mem_used_bytes <= stats.mem_held_bytes);
+    for (int i = 1; i < TENANTS; i++) CHECK(vg_arbiter_slice_stats(arbiter, 1 + i, &stats) == 0);
+    CHECK(stats.charged_ns <= vg_prim_now_ns() - begin_ns);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+  }
+  for (int i = 1; i < TENANTS; i++) CHECK(VG_LOAD(&tenants[i].control.limit_bytes) == 1 << 28);
+  finish(arbiter);
+}
+
+static void nonsense_isolates_who_talks_it(void) {
+  one_talks(runs_backwards);
+  one_talks(is_huge);
+  one_talks(leaps);
+  one_talks(begins_in_the_future_or_before_time);
+  one_talks(never_drains);
+  one_talks(has_drained_what_nobody_closed);
+  one_talks(forecasts_at_random);
+  one_talks(holds_more_memory_than_there_is);
+}
+
 /* A tenant shares the doorbell's file: it may make it blocking and empty it between our waking and our reading. */
 static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
   int fd = vg_prim_eventfd();
@@ -239,6 +351,7 @@ int main(void) {
   RUN(everybody_runs_while_limits_change);
   RUN(processes_come_and_go);
   RUN(rubbish_in_one_page_hurts_nobody_else);
+  RUN(nonsense_isolates_who_talks_it);
   RUN(who_gave_up_is_let_in_beside_his_own_slice);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
