@@ -189,9 +189,9 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.requests.append(request)
         item = pb.Slice()
         item.CopyFrom(self._find(request.name, context))
-        gpus = item.spec.gpus_milli
+        for field in request.update_mask.paths:
+            item.spec.ClearField(field)
         item.spec.MergeFrom(request.spec)
-        item.spec.gpus_milli = request.spec.gpus_milli or gpus
         self._place(item, context)
         item.revision += 1
         self.slices[item.name] = item

@@ -28,6 +28,11 @@ BAD_AMOUNTS = [
     (("--gpus", "0.5", "--mem", "0"), "0", USAGE),
     (("--gpus", "0.5", "--mem", "8Q"), "8Q", USAGE),
     (("--gpus", "0.5", "--mem", "8G", "--mem-max", "9G"), "--mem", USAGE),
+    (("--gpus", "0.5", "--class", "fast"), "fast", USAGE),
+    (("--gpus", "0.5", "--weight", "-1"), "-1", USAGE),
+    (("--gpus", "0.5", "--priority", "1001"), "1001", USAGE),
+    (("--gpus", "0.5", "--spread", "0"), "0", USAGE),
+    (("--gpus", "0.5", "--max", "default"), "default", USAGE),
     ((), "--gpus", USAGE),
 ]
 
@@ -58,7 +63,16 @@ def test_bad_amounts_of_a_run_are_125(vgpu: Any, daemon: Any, args: tuple[str, .
 def test_set_refuses_min_over_max_and_nothing_changes(vgpu: Any, daemon: Any) -> None:
     vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
     before = daemon.slices["a"].SerializeToString()
-    for args in (("--min", "0.9", "--max", "0.1"), ("--gpus", "2.5", "--min", "3", "--max", "1"), ()):
+    for args in (
+        ("--min", "0.9", "--max", "0.1"),
+        ("--gpus", "2.5", "--min", "3", "--max", "1"),
+        ("--gpus", "default"),
+        ("--class", "fast"),
+        ("--weight", "-1"),
+        ("--priority", "most"),
+        ("--mem", "default", "--mem-max", "1G"),
+        (),
+    ):
         result = vgpu("slice", "set", "a", *args, host=daemon.host)
         assert result.code == USAGE
         one_line(result.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from vgpud.v1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 
@@ -48,10 +51,34 @@ def test_set_sends_only_what_was_given(vgpu: Any, slices: Any) -> None:
     result = vgpu("slice", "set", "train", "--max", "0.9", "-o", "json", host=slices.host)
     assert result.code == 0
     assert result.json["slice"]["devices"][0]["max_milli"] == 900
-    spec = slices.requests[-1].spec
-    assert spec.gpus_milli == 0
-    assert not spec.HasField("min_milli")
+    request = slices.requests[-1]
+    assert (list(request.update_mask.paths), request.spec.gpus_milli) == (["max_milli"], 0)
+    assert not request.spec.HasField("min_milli")
     assert result.json["slice"]["gpus_milli"] == 250
+
+
+def test_set_takes_values_back(vgpu: Any, slices: Any) -> None:
+    amounts = ("--max", "0.9", "--mem", "8G", "--weight", "5", "--class", "latency", "--priority", "7", "--spread", "1")
+    assert vgpu("slice", "set", "train", *amounts, host=slices.host).code == 0
+    back = [word if word.startswith("--") else "default" for word in amounts]
+    result = vgpu("slice", "set", "train", *back, "-o", "json", host=slices.host)
+    assert result.code == 0
+    assert slices.slices["train"].spec == pb.SliceSpec(gpus_milli=250)
+    shown = result.json["slice"]
+    assert (shown["weight"], shown["priority"], shown["class"]) == (0, 0, "batch")
+
+
+def test_class_and_priority_are_asked_for_and_shown(vgpu: Any, daemon: Any) -> None:
+    shares = ("--class", "latency", "--priority", "5", "--weight", "3", "--spread", "1")
+    assert vgpu("slice", "create", "a", "--gpus", "0.5", *shares, host=daemon.host).code == 0
+    spec = daemon.requests[-1].spec
+    assert (spec.service_class, spec.priority, spec.weight, spec.spread) == ("latency", 5, 3, 1)
+    daemon.add_process("a", 4711, "serve")
+    header, row = vgpu("ps", host=daemon.host).stdout.splitlines()
+    columns = dict(zip(header.split(), row.split(), strict=False))
+    assert (columns["CLASS"], columns["PRIO"]) == ("latency", "5")
+    fields = vgpu("slice", "show", "a", host=daemon.host).stdout
+    assert re.search(r"class\s+latency", fields) and re.search(r"priority\s+5", fields)
 
 
 def test_every_row_of_a_simulated_device_says_so(vgpu: Any, slices: Any) -> None:
@@ -92,8 +119,9 @@ def test_ps_json_has_integers_and_rfc3339_times(vgpu: Any, slices: Any) -> None:
 def test_ps_table_has_the_four_numbers_and_no_control_characters(vgpu: Any, slices: Any) -> None:
     result = vgpu("ps", host=slices.host)
     head, row = result.stdout.splitlines()
-    assert head.split()[:8] == ["PID", "USER", "SLICE", "DEVICE", "MIN", "MAX", "MEM-MIN", "MEM-MAX"]
-    assert row.split()[4:8] == ["0.25", "0.25", "16GiB", "16GiB"]
+    names = ["PID", "USER", "SLICE", "CLASS", "PRIO", "DEVICE", "MIN", "MAX", "MEM-MIN", "MEM-MAX"]
+    assert head.split()[:10] == names
+    assert row.split()[3:10] == ["batch", "0", "0-SIMULATED", "0.25", "0.25", "16GiB", "16GiB"]
     assert "\x1b" not in result.stdout
     assert "evil\\x1b[2Jname" in row
 

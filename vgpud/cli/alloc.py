@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.asking import build_spec
+from vgpud.cli.asking import build_spec, spec_options
 from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
-from vgpud.cli.quantities import Bytes, Gpus
+from vgpud.cli.quantities import Gpus
 
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
@@ -27,14 +28,10 @@ def _numbers(device: pb.SliceDevice) -> str:
 
 @click.command("alloc", cls=VgpuCommand, short_help="Make a one-time CDI device of any size for one container.")
 @click.argument("gpus", type=Gpus())
-@click.option("--min", "min_milli", type=Gpus(zero=True), metavar="F", help="Guaranteed SM time (default: GPUS).")
-@click.option("--max", "max_milli", type=Gpus(), metavar="F", help="Greatest SM time (default: the site's, GPUS).")
-@click.option("--mem", type=Bytes(), metavar="SIZE", help="Memory of all devices (default: GPUS of it).")
-@click.option("--mem-min", type=Bytes(), metavar="SIZE", help="Guaranteed memory, if less than the greatest.")
-@click.option("--mem-max", type=Bytes(), metavar="SIZE", help="Greatest memory (default: the guaranteed).")
+@partial(spec_options, gpus=False)
 @click.option("--name", default="", metavar="NAME", help="Name of the slice (default: the daemon makes one).")
 @pass_settings
-def alloc(settings: Settings, /, gpus: int, name: str, **amounts: int | None) -> None:
+def alloc(settings: Settings, /, gpus: int, name: str, **asked: Any) -> None:
     """Make a one-time CDI device of GPUS (0.35, 1.5, ...) and print its name.
 
     For engines without the runtime `vgpu`, and sizes that the usual devices (vgpu.dev/gpu=0.5) do not have. The slice
@@ -43,7 +40,7 @@ def alloc(settings: Settings, /, gpus: int, name: str, **amounts: int | None) ->
     \b
     podman run --device $(vgpu alloc 0.35) IMAGE
     """
-    spec = build_spec({"gpus": gpus, **amounts})
+    spec = build_spec({"gpus": gpus, **asked})
     from vgpud.cli import views
     from vgpud.cli.client import Client
     from vgpud.cli.output import dump, say

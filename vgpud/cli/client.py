@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -171,8 +171,10 @@ class Client:
         )
         return self._call(self._slices.CreateSlice, request).slice
 
-    def update_slice(self, name: str, spec: pb.SliceSpec) -> pb.Slice:
+    def update_slice(self, name: str, spec: pb.SliceSpec, fields: Sequence[str] = ()) -> pb.Slice:
+        """Sets these fields as in `spec`, those that it leaves out to their defaults; none: the ones that it sets."""
         request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), spec=spec)
+        request.update_mask.paths.extend(fields)
         return self._call(self._slices.UpdateSlice, request).slice
 
     def delete_slice(self, name: str, force: bool = False) -> None:

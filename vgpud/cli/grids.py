@@ -108,9 +108,10 @@ def _memory_cell(device: View) -> Cell:
 
 def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datetime.datetime) -> Grid:
     """A row per process and device, with the four numbers of its slice there."""
-    titles = ("PID", "USER", "SLICE", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">MEM-PEAK")
-    grid = Grid((*titles, ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM"))
+    titles = ("PID", "USER", "SLICE", "CLASS", ">PRIO", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED")
+    grid = Grid((*titles, ">MEM-PEAK", ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM"))
     numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
+    ranks = {item["name"]: (item["class"], str(item["priority"])) for item in slices}
     for p in processes:
         for d in p["devices"]:
             limits = numbers.get((p["slice"], d["device_uuid"]))
@@ -120,6 +121,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
                     str(p["pid"]),
                     user_name(p["uid"]),
                     p["slice"],
+                    *ranks.get(p["slice"], ("-", "-")),
                     device_label(d["device_index"], d["simulated"]),
                     *four,
                     format_bytes(d["mem_used_bytes"]),
@@ -168,44 +170,3 @@ def events_grid(events: Sequence[View], node: str) -> Grid:
 def event_row(event: View, node: str) -> tuple[str, ...]:
     at = parse_time(event["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if event["at"] else "-"
     return (str(event["sequence"]), at, node, event["kind"], event["slice"] or "-", event["message"])
-
-
-def fields_grid(pairs: Sequence[tuple[str, str]]) -> Grid:
-    """Names and values of one thing."""
-    return Grid(("FIELD", "VALUE"), [(name, value) for name, value in pairs])
-
-
-def slice_fields(item: View) -> Grid:
-    """Everything about one slice, a field a line; those of its devices named device/field."""
-    pairs: list[tuple[str, str]] = []
-    for name, value in item.items():
-        if name not in ("devices", "containers"):
-            pairs.append((name, _field(name, value)))
-    for container in item["containers"]:
-        for name in ("pid", "cgroup", "created_at"):
-            pairs.append((f"{container['id'][:12]}/{name}", _field(name, container[name])))
-    for device in item["devices"]:
-        label = device_label(device["device_index"], device["simulated"])
-        for name, value in device.items():
-            if name not in ("node", "device_index", "simulated"):
-                pairs.append((f"{label}/{name}", _field(name, value)))
-    return fields_grid(pairs)
-
-
-def _field(name: str, value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        if name == "owner_uid":
-            return user_name(value)
-        if name.endswith("_bytes"):
-            return f"{format_bytes(value)} ({value})"
-        if name.endswith("_milli"):
-            return format_gpus(value)
-        if name.endswith("_ns"):
-            return f"{value / 1e9:.3f} s"
-    if isinstance(value, float) and name.endswith("_ratio"):
-        return percent(value)
-    return str(value)

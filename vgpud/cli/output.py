@@ -47,7 +47,7 @@ def console(settings: Settings, stderr: bool = False, width: int | None = None) 
 
 
 def blocks_unknown(out: Console) -> bool:
-    """Whether block characters would be boxes or question marks: the encoding lacks them, or the Linux console's font."""
+    """Whether block characters would be seen as something else: the encoding or the Linux console's font lacks them."""
     return out.options.ascii_only or (out.is_terminal and os.environ.get("TERM") == "linux")
 
 

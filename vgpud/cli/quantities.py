@@ -1,17 +1,42 @@
-"""Fractions of GPUs and amounts of memory as options take them."""
+"""Fractions of GPUs, amounts of memory and the word "default" as options take them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vgpud.core.units import UnitError, parse_bytes, parse_gpus
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    AnyParam = click.ParamType[Any]
     IntParam = click.ParamType[int]
 else:
-    IntParam = click.ParamType  # not generic at run time in older releases
+    AnyParam = IntParam = click.ParamType  # not generic at run time in older releases
+
+
+#: what an option of `slice set` takes besides its values
+DEFAULT = "default"
+
+
+class OrDefault(AnyParam):
+    """What another type takes, or the word that sets back to the default; becomes DEFAULT then."""
+
+    def __init__(self, inner: AnyParam) -> None:
+        self.inner = inner
+        self.name = inner.name
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        return self.inner.get_metavar(param, ctx)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == DEFAULT else self.inner.convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        word = [CompletionItem(DEFAULT)] if DEFAULT.startswith(incomplete) else []
+        return [*self.inner.shell_complete(ctx, param, incomplete), *word]
 
 
 class Gpus(IntParam):

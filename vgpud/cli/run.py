@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.asking import amount_options, build_spec
+from vgpud.cli.asking import build_spec, spec_options
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
@@ -51,7 +51,7 @@ class RunningCommand(VgpuCommand):
     short_help="Run a command on a slice of the GPUs.",
     context_settings={"allow_interspersed_args": False},
 )
-@amount_options
+@spec_options
 @click.option("--slice", "slice_name", metavar="NAME", shell_complete=complete_slice, help="Join this slice instead.")
 @click.option("--name", default="", metavar="NAME", help="Name of the new slice (default: the daemon makes one).")
 @click.option("-q", "--quiet", is_flag=True, help="Do not say what the command was given.")
@@ -64,13 +64,15 @@ def run(
     name: str,
     quiet: bool,
     command: tuple[str, ...],
-    **amounts: int | None,
+    **asked: Any,
 ) -> int:
     """Run COMMAND, unchanged, on a slice of the GPUs.
 
     \b
     vgpu run --gpus 0.5 -- python train.py             half a device and half its memory
     vgpu run --gpus 0.3 --max 0.8 -- python train.py   30 % guaranteed, up to 80 % while others are idle
+    vgpu run --gpus 0.2 --class latency -- ./serve     its 20 % at once, whenever it wants them
+    vgpu run --gpus 1 --spread 2 -- python ddp.py      half of each of two devices
     vgpu run --slice team -- python train.py           join a slice that is there
 
     The four resolved numbers of each device are said on stderr. The slice ends with the command, or, when it has left
@@ -78,15 +80,15 @@ def run(
     """
     if not command:
         raise click.UsageError("say what to run: for example vgpu run --gpus 0.5 -- python train.py")
-    given = [key for key, value in amounts.items() if value is not None]
+    given = [key for key, value in asked.items() if value is not None]
     if slice_name and (given or name):
         raise click.UsageError("--slice joins a slice as it is: change it with `vgpu slice set`, or leave --slice out")
-    if not slice_name and amounts["gpus"] is None:
+    if not slice_name and asked["gpus"] is None:
         raise click.UsageError("say how much: --gpus 0.5, or --slice NAME to join a slice")
     from vgpud.cli.child import block_signals
 
     mask = block_signals()  # before the client library starts threads
-    spec = None if slice_name else build_spec(amounts)
+    spec = None if slice_name else build_spec(asked)
     with _slice(settings, slice_name or name, spec) as (node, item, simulated):
         return _run_in(settings, node, item, simulated, command, mask, quiet)
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.asking import amount_options, build_spec
+from vgpud.cli.asking import build_spec, change_options, changed_fields, spec_options
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.quantities import IntParam
-from vgpud.core.admit import PRIORITY_MAX, WEIGHT_MAX
 
 if TYPE_CHECKING:
     from vgpud.cli.client import Client
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 
 UID_MAX = (1 << 32) - 2
-PRIORITY_HELP = "Priority class: kept and shown, not used yet."
 
 
 @click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
@@ -58,11 +56,7 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
 
 @slice_group.command("create", short_help="Create a slice that stays until it is removed.")
 @click.argument("name")
-@amount_options
-@click.option(
-    "--weight", type=click.IntRange(0, WEIGHT_MAX), default=0, help="Of borrowed time (default: by the minimum)."
-)
-@click.option("--priority", type=click.IntRange(0, PRIORITY_MAX), default=0, help=PRIORITY_HELP)
+@spec_options
 @click.option("--device", "devices", multiple=True, metavar="UUID", help="On this device; may be repeated.")
 @click.option("--owner", type=Owner(), default=None, help="Who may join: user name, uid or any (default: you).")
 @pass_settings
@@ -70,16 +64,19 @@ def create(
     settings: Settings,
     /,
     name: str,
-    weight: int,
-    priority: int,
     devices: tuple[str, ...],
     owner: int | None,
-    **amounts: int | None,
+    **asked: Any,
 ) -> None:
-    """Create slice NAME. Programs join it with `vgpu run --slice NAME -- COMMAND`."""
-    if amounts["gpus"] is None:
+    """Create slice NAME. Programs join it with `vgpu run --slice NAME -- COMMAND`.
+
+    Every slice has its minimum whenever it wants it. What others leave idle is borrowed up to the maximum: by the
+    slices of highest priority first, by weight among equals. A slice of class latency has its minimum at once, before
+    others have theirs, and in the long run no more than that at their cost; it needs a minimum above 0.
+    """
+    if asked["gpus"] is None:
         raise click.UsageError("say how much: for example --gpus 0.5")
-    spec = build_spec(amounts, weight=weight, priority=priority, device_uuids=devices)
+    spec = build_spec(asked, device_uuids=devices)
     from vgpud.cli.client import Client
 
     with Client(settings) as client:
@@ -102,7 +99,7 @@ def ls(settings: Settings) -> None:
 @click.argument("name", shell_complete=complete_slice)
 @pass_settings
 def show(settings: Settings, name: str) -> None:
-    """Show everything about slice NAME."""
+    """Show everything about slice NAME: what it may have, what it got, and how long its threads waited."""
     from vgpud.cli.client import Client
 
     with Client(settings) as client:
@@ -110,28 +107,34 @@ def show(settings: Settings, name: str) -> None:
         if settings.output != "table":
             _show(settings, client, [item], many=False)
             return
-        from vgpud.cli import grids, views
-        from vgpud.cli.output import print_grid
+        from vgpud.cli import grids, show, views
+        from vgpud.cli.output import blocks_unknown, console
 
         view = views.slice_view(item, views.simulated_uuids(client.devices()))
-        print_grid(settings, grids.slice_fields(view))
+        print("\n".join(show.slice_lines(view, grids.now_utc(), blocks_unknown(console(settings)))))
 
 
 @slice_group.command("set", short_help="Change a slice while its programs run.")
 @click.argument("name", shell_complete=complete_slice)
-@amount_options
-@click.option("--weight", type=click.IntRange(1, WEIGHT_MAX), default=None, help="Of borrowed time.")
-@click.option("--priority", type=click.IntRange(1, PRIORITY_MAX), default=None, help=PRIORITY_HELP)
+@change_options
 @pass_settings
-def set_(settings: Settings, /, name: str, weight: int | None, priority: int | None, **amounts: int | None) -> None:
-    """Change slice NAME while its programs run; what is not given stays as it is."""
-    if all(value is None for value in (weight, priority, *amounts.values())):
+def set_(settings: Settings, /, name: str, **asked: Any) -> None:
+    """Change slice NAME while its programs run; what is not given stays as it is.
+
+    \b
+    vgpu slice set train --max 0.8 --priority 5
+    vgpu slice set train --max default             as if --max had never been said
+
+    "default" takes any of the values back but --gpus.
+    """
+    fields = changed_fields(asked)
+    if not fields:
         raise click.UsageError("say what to change: for example --max 0.8")
-    spec = build_spec(amounts, weight=weight or 0, priority=priority or 0)
+    spec = build_spec(asked)
     from vgpud.cli.client import Client
 
     with Client(settings) as client:
-        _show(settings, client, [client.update_slice(name, spec)], many=False)
+        _show(settings, client, [client.update_slice(name, spec, fields)], many=False)
 
 
 @slice_group.command("rm", short_help="Remove slices.")

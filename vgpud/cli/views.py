@@ -10,6 +10,7 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from vgpud.core.observed import wait_ends_ns
 from vgpud.v1 import vgpud_pb2 as pb
 
 View = dict[str, Any]
@@ -75,6 +76,7 @@ def slice_device_view(device: pb.SliceDevice, simulated: bool) -> View:
         "borrowed_ns": device.borrowed_ns,
         "throttled_ns": device.throttled_ns,
         "wait_counts": list(device.wait_counts),
+        "wait_below_ns": list(wait_ends_ns()),
         "launches": device.launches,
         "grants": device.grants,
         "early_releases": device.early_releases,
@@ -108,6 +110,7 @@ def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
         "gpus_milli": item.spec.gpus_milli,
         "weight": item.spec.weight,
         "priority": item.spec.priority,
+        "class": item.spec.service_class or "batch",
         "processes": item.processes,
         "attach_socket": item.attach_socket,
         "created_at": _time(item.created_at),

@@ -1,0 +1,90 @@
+"""`vgpu slice show`: the whole picture of a slice in lines of text, and all its numbers as json."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+#: what a slice did, as the daemon tells it
+DID = {
+    "regime": "arbitrated",
+    "entitlement_milli": 400,
+    "share_10s_ratio": 0.41,
+    "share_60s_ratio": 0.42,
+    "lag_ns": -2_500_000,
+    "charged_ns": 20_000_000_000,
+    "borrowed_ns": 5_000_000_000,
+    "throttled_ns": 12_000_000_000,
+    "grants": 900,
+    "early_releases": 7,
+    "overruns": 3,
+    "drains": 800,
+    "drain_total_ns": 400_000_000,
+    "drain_max_ns": 6_300_000,
+    "launches": 12345,
+    "mem_denied": 2,
+    "wait_counts": [0] * 8 + [30, 60, 9] + [0] * 4 + [1],
+}
+
+
+@pytest.fixture
+def daemon_with_slice(daemon: Any, vgpu: Any) -> Any:
+    vgpu("slice", "create", "train", "--gpus", "0.25", "--max", "0.75", host=daemon.host)
+    for name, value in DID.items():
+        if isinstance(value, list):
+            daemon.slices["train"].devices[0].wait_counts.extend(value)
+        else:
+            setattr(daemon.slices["train"].devices[0], name, value)
+    return daemon
+
+
+def lines_of(vgpu: Any, daemon: Any) -> dict[str, str]:
+    """The lines of the device by their labels."""
+    shown = vgpu("slice", "show", "train", host=daemon.host)
+    assert shown.code == 0, shown
+    return {line[2:15].strip(): line[16:] for line in shown.stdout.splitlines() if line.startswith("  ")}
+
+
+def test_everything_is_said_in_words(vgpu: Any, daemon_with_slice: Any) -> None:
+    lines = lines_of(vgpu, daemon_with_slice)
+    assert lines["SM time"] == "minimum 0.25, maximum 0.75"
+    assert lines["memory"].endswith("2 refused")
+    assert lines["shared"].startswith("arbitrated: ")
+    assert lines["due now"] == "40.0%"
+    assert lines["got"] == "25.0% in 1 s, 41.0% in 10 s, 42.0% in 60 s"
+    assert lines["balance"] == "2.5ms of debt"
+    assert lines["device time"] == "20.0 s, of which 5.0 s borrowed (25.0%)"
+    assert lines["leases"] == "900, 7 given back early, 3 overrun"
+    assert lines["drains"] == "800, mean 500us, longest 6.3ms"
+    assert lines["waits"] == "100 at the closed gate, 12.0 s together, half below 8.2ms, 99 % below 16ms"
+
+
+def test_waits_are_a_histogram(vgpu: Any, daemon_with_slice: Any) -> None:
+    lines = lines_of(vgpu, daemon_with_slice)
+    bars = {label: text.split() for label, text in lines.items() if label[0] in "<>"}
+    labels = list(bars)
+    assert (labels[0], labels[-1], len(labels)) == ("< 4.1ms", ">= 262ms", 8)
+    assert bars["< 8.2ms"] == ["█" * 30, "60"]
+    assert bars["< 4.1ms"] == ["█" * 15, "30"]
+    assert bars["< 33ms"] == ["0"]
+
+
+@pytest.mark.parametrize(("lag_ns", "said"), [(0, "0"), (70_000_000, "70ms owed to it")])
+def test_the_balance_says_who_owes(vgpu: Any, daemon_with_slice: Any, lag_ns: int, said: str) -> None:
+    daemon_with_slice.slices["train"].devices[0].lag_ns = lag_ns
+    assert lines_of(vgpu, daemon_with_slice)["balance"] == said
+
+
+def test_a_slice_that_never_ran_is_shown_without_nonsense(vgpu: Any, daemon: Any) -> None:
+    vgpu("slice", "create", "train", "--gpus", "0.25", host=daemon.host)
+    lines = lines_of(vgpu, daemon)
+    assert (lines["waits"], lines["drains"], lines["programs"]) == ("0 at the closed gate", "0", "0")
+    assert lines["device time"] == "0.0 s, of which 0.0 s borrowed"
+
+
+def test_json_has_every_number_and_the_ends_of_the_buckets(vgpu: Any, daemon_with_slice: Any) -> None:
+    (device,) = vgpu("slice", "show", "train", "-o", "json", host=daemon_with_slice.host).json["slice"]["devices"]
+    assert {name: device[name] for name in DID} == DID
+    assert len(device["wait_below_ns"]) == len(device["wait_counts"]) - 1
+    assert device["wait_below_ns"][:2] == [16_000, 32_000]
