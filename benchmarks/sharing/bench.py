@@ -151,7 +151,8 @@ Meanwhile = Callable[[Running], None]
 class Bench:
     """One private system; runs observations on it one after the other."""
 
-    def __init__(self, own: OwnSystem, seconds: float) -> None:
+    def __init__(self, own: OwnSystem, seconds: float, shipped: bool) -> None:
+        self.shipped = shipped  # whether the device is as it is shipped: the plain ways run only there
         self._own = own
         self._seconds = seconds
         self._program = str(harness.build("tenants/load.c"))
@@ -276,4 +277,4 @@ def bench(seconds: float, kernels_us: Sequence[int], switch_us: int | None = Non
     if switch_us is not None:
         config["switch_us"] = str(switch_us)
     with harness.system(config, lengths_us=kernels_us) as own:
-        yield Bench(own, seconds)
+        yield Bench(own, seconds, switch_us is None)

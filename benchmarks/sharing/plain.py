@@ -29,6 +29,11 @@ class Plain(enum.Enum):
     RATE = "rate limit"
 
 
+NO_HOOK, ARBITER = "no hook", "vgpud"
+#: all ways in which the tenants of a run share the device, in the order of the table's columns
+WAYS = (NO_HOOK, ARBITER, *(way.value for way in Plain))
+
+
 class Part(Protocol):
     """A tenant, as far as the plain ways know it."""
 

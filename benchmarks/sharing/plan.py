@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Tenant
+from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Program
 from benchmarks.sharing.measure import Histogram, merged
-from benchmarks.sharing.plain import Plain
+from benchmarks.sharing.plain import ARBITER, NO_HOOK, Plain
 
 #: the device's change of context (SIM_SWITCH_NS) x 0.5 and x 3
 OTHER_SWITCHES_US = (10, 60)
+QUANTILES = (50, 90, 99, 99.9)
+#: evenly, so that a curve needs no others than their values
+CDF_QUANTILES = range(2, 101, 2)
 
 
 @dataclass
@@ -27,7 +30,7 @@ class Plan:
         """Switch costs to run a row with: the shipped one (None), in a full run also others."""
         return (None, *OTHER_SWITCHES_US, *more) if self.full else (None,)
 
-    def both(self, bench: Bench, row: str, case: str, tenants: Sequence[Tenant]) -> list[tuple[Observed, Observed]]:
+    def both(self, bench: Bench, row: str, case: str, tenants: Sequence[Program]) -> list[tuple[Observed, Observed]]:
         """Pairs of runs, without a hook and under our arbiter, one after the other: one pair a seed."""
         return [
             (self.once(bench, row, case, tenants, False, seed), self.once(bench, row, case, tenants, True, seed))
@@ -35,15 +38,19 @@ class Plan:
         ]
 
     def all_ways(
-        self, bench: Bench, row: str, case: str, tenants: Sequence[Tenant], free: bool = True
+        self, bench: Bench, row: str, case: str, tenants: Sequence[Program], free: bool = True
     ) -> list[list[Observed]]:
-        """Runs without a hook (free), under our arbiter, in each plain way; the n-th of each one after the other."""
-        ways: list[tuple[bool, Plain | None]] = [(False, None)] if free else []
-        ways += [(True, None), *((False, way) for way in Plain)]
+        """By way: runs without a hook (free), under our arbiter, in each plain way; the n-th of each are a set.
+
+        The plain ways run once, with the first seed, and not where the device's switch cost is another: no run there.
+        """
+        pair: list[tuple[bool, Plain | None]] = [(False, None), (True, None)]
+        ways = [*(pair if free else pair[1:]), *((False, way) for way in Plain if bench.shipped)]
         runs: list[list[Observed]] = [[] for _ in ways]
         for seed in range(1, self.seeds + 1):
             for mine, (hooked, plain) in zip(runs, ways, strict=True):
-                mine.append(self.once(bench, row, case, tenants, hooked, seed, plain=plain))
+                if plain is None or seed == 1:
+                    mine.append(self.once(bench, row, case, tenants, hooked, seed, plain=plain))
         return runs
 
     def once(
@@ -51,7 +58,7 @@ class Plan:
         bench: Bench,
         row: str,
         case: str,
-        tenants: Sequence[Tenant],
+        tenants: Sequence[Program],
         hooked: bool,
         seed: int = 1,
         meanwhile: Meanwhile | None = None,
@@ -59,20 +66,28 @@ class Plan:
     ) -> Observed:
         """One run."""
         found = bench.observe(tenants, hooked=hooked, seed=seed, meanwhile=meanwhile, plain=plain)
-        kept: dict[str, Any] = {"case": case, "hooked": hooked, "seed": seed, "plain": plain and plain.value}
+        kept: dict[str, Any] = {"case": case, "way": way_of(hooked, plain), "seed": seed, "shipped": bench.shipped}
+        kept["part"] = {tenant.name: tenant.minimum for tenant in tenants}
         kept["share"] = {name: round(got, 5) for name, got in found.shares().items()}
         kept["completed"] = {name: round(count) for name, count in found.completed.items()}
-        kept["seconds"] = {name: [round(one, 4) for one in found.windows(name)[::10]] for name in found.spans}
-        kept["latency_us"] = {name: quantiles_us(merged(some)) for name, some in found.latencies.items()}
+        latencies = {name: merged(several) for name, several in found.latencies.items()}
+        kept["latency_us"] = {name: quantiles_us(one, QUANTILES) for name, one in latencies.items() if one.count}
+        if seed == 1 and bench.shipped:  # what the plots are made of; for all runs it would be megabytes
+            kept["seconds"] = {name: [round(one, 4) for one in found.windows(name)[::10]] for name in found.spans}
+            cdf = {name: quantiles_us(one, CDF_QUANTILES) for name, one in latencies.items() if one.count}
+            kept["cdf_us"] = {name: list(found.values()) for name, found in cdf.items()}
         self.raw.setdefault(row, []).append(kept)
         return found
 
 
-def quantiles_us(latencies: Histogram) -> dict[str, float]:
-    """Quantiles of the bursts that were waited for; empty where none were."""
-    if not latencies.count:
-        return {}
-    return {f"p{q:g}": latencies.percentile_ns(q / 100) / 1000 for q in (50, 90, 99, 99.9)}
+def way_of(hooked: bool, plain: Plain | None) -> str:
+    """The column of the table that a run belongs to."""
+    return plain.value if plain else ARBITER if hooked else NO_HOOK
+
+
+def quantiles_us(latencies: Histogram, quantiles: Iterable[float]) -> dict[str, float]:
+    """Quantiles of the bursts that were waited for."""
+    return {f"p{q:g}": latencies.percentile_ns(q / 100) / 1000 for q in quantiles}
 
 
 def at_switch(case: str, switch_us: int | None) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.sharing.plain import Plain
+from benchmarks.sharing.plain import WAYS
 
-HEADER = ("row", "case", "figure", "no hook", "vgpud", *(way.value for way in Plain), "goal", "")
+HEADER = ("row", "case", "figure", *WAYS, "goal", "")
 
 
 @dataclass(frozen=True)

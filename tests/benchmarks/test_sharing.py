@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import harness
 from benchmarks.sharing import __main__ as command
-from benchmarks.sharing import rows_bursts, rows_return, rows_shares
+from benchmarks.sharing import report, rows_bursts, rows_return, rows_shares
 from benchmarks.sharing.bench import Observed, Tenant
 from benchmarks.sharing.measure import (
     Histogram,
@@ -175,7 +175,7 @@ def test_a_missed_goal_is_shown_and_counts() -> None:
 
 
 def test_what_json_cannot_say_becomes_null() -> None:
-    assert command.finite({"a": [1.0, math.inf, {"b": math.nan}], "c": "x"}) == {
+    assert report.finite({"a": [1.0, math.inf, {"b": math.nan}], "c": "x"}) == {
         "a": [1.0, None, {"b": None}],
         "c": "x",
     }

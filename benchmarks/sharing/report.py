@@ -1,0 +1,68 @@
+"""What a run of the sharing benchmark leaves behind: JSON, the table as Markdown, and plots, beside each other."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import results
+from benchmarks.sharing import plots
+from benchmarks.sharing.table import Figure, by_row, markdown
+
+
+def finite(value: Any) -> Any:
+    """The same with None for what JSON cannot say: figures that were infinite or not a number."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def verdict(figures: Sequence[Figure]) -> str:
+    """How many goals were met, in words."""
+    judged = [figure for figure in figures if figure.goal]
+    return f"{sum(not figure.missed for figure in judged)} of {len(judged)} goals met"
+
+
+def write(
+    figures: Sequence[Figure],
+    raw: Mapping[str, Any],
+    *,
+    simulated: bool,
+    device: str,
+    parameters: Mapping[str, Any],
+    folder: Path,
+) -> list[Path]:
+    """Writes all of it and returns the paths. Raises ValueError when there is no figure."""
+    path = results.write(
+        "sharing",
+        simulated=simulated,
+        device=device,
+        parameters=parameters,
+        goals={f"{f.row} {f.case}: {f.what}": str(f.goal) for f in figures if f.goal},
+        figures=finite(by_row(figures)),
+        raw=finite(raw),
+        folder=folder,
+    )
+    pictures = plots.write_all(folder, path.stem, device, raw)
+    page = path.with_suffix(".md")
+    page.write_text(_page(json.loads(path.read_text()), figures, pictures))
+    return [path, page, *pictures]
+
+
+def _page(result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequence[Path]) -> str:
+    parameters, machine = result["parameters"], result["machine"]
+    head = [
+        f"# Sharing on {result['device']}",
+        "",
+        f"{result['date']}, commit {result['commit']}, {machine['cores']} cores ({machine['cpu']}); "
+        f"{parameters['seconds']:g} s, {parameters['seeds']} seed(s){', every case' if parameters['full'] else ''}. "
+        f"{verdict(figures)}. The goals are vgpud's; `-`: not run so, or it says nothing there.",
+        "",
+    ]
+    tail = [line for picture in pictures for line in ("", f"![{picture.stem}]({picture.name})")]
+    return "\n".join([*head, markdown(figures), *tail]) + "\n"
