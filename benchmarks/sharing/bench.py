@@ -1,12 +1,13 @@
 """Runs tenants on a private system, without a hook or in slices, and observes them for a while.
 
-The rows say what runs; this starts the C programs (tenants/load.c), waits until all are at work, lets the warm-up pass,
-and takes the device's busy log, the programs' reports and their latencies for exactly the measured time.
+The rows say what runs, most of the time tenants/load.c; this starts the programs, waits until all are at work, lets the
+warm-up pass, and takes the device's busy log, the programs' reports and their latencies for exactly the measured time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 from benchmarks import harness
 from benchmarks.sharing.measure import Histogram, completed_between, share, spans_by_tenant, window_shares
@@ -28,8 +30,42 @@ from vgpud.sim import environment
 WARM_UP_NS = 2 * SECOND_NS
 #: the simulated device writes its log at most some 10 ms late, and a report after the end closes the last interval
 SETTLE_S = 0.3
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 150.0  # a trainer compiles first
 END_TIMEOUT_S = 20.0
+
+
+#: compiles a program of benchmarks/tenants/ once
+built = functools.cache(harness.build)
+
+
+class Program(Protocol):
+    """What runs in a slice (fractions of the device)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def minimum(self) -> float: ...
+    @property
+    def maximum(self) -> float: ...
+    @property
+    def processes(self) -> int: ...
+    @property
+    def env(self) -> Mapping[str, str]:
+        """What its environment has besides."""
+        ...
+
+    @property
+    def times_bursts(self) -> bool:
+        """Whether it measures latencies from SIGUSR1 to SIGUSR2 and writes them to a file."""
+        ...
+
+    def command(self, rng: random.Random, seconds: int, histogram: Path) -> list[str]:
+        """The command line of one of its processes, which runs for so long unless SIGTERM ends it."""
+        ...
+
+    def work(self, line: Mapping[str, Any]) -> tuple[int, int] | None:
+        """Work issued and completed, as a line of its output says it; None while it is not at work yet."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -51,14 +87,22 @@ class Tenant:
     processes: int = 1
 
     @property
+    def env(self) -> Mapping[str, str]:
+        return {}
+
+    @property
+    def times_bursts(self) -> bool:
+        return True
+
+    @property
     def queued_ms(self) -> float:
         """Device time that it keeps queued at most."""
         return self.processes * self.depth * self.burst * self.kernel_us / 1000
 
     def options(self, rng: random.Random) -> list[str]:
-        """Options of load.c. The seed moves the burst of those that never pause: for the others it is the workload."""
-        paused = self.gap_us or self.period_us
-        burst = self.burst if paused else max(1, self.burst + rng.randint(-self.burst // 4, self.burst // 4))
+        """Options of load.c. The seed moves the burst where it is only a way of feeding the device."""
+        meant = self.gap_us or self.period_us or self.graph or self.streams > 1
+        burst = self.burst if meant else max(1, self.burst + rng.randint(-self.burst // 4, self.burst // 4))
         pairs = {
             "--kernel-us": self.kernel_us,
             "--burst": burst,
@@ -72,11 +116,19 @@ class Tenant:
         }
         return [word for name, value in pairs.items() if value for word in (name, str(value))]
 
+    def command(self, rng: random.Random, seconds: int, histogram: Path) -> list[str]:
+        words = ["--seconds", str(seconds), "--histogram", str(histogram)]
+        return [str(built("tenants/load.c")), *self.options(rng), *words]
+
+    def work(self, line: Mapping[str, Any]) -> tuple[int, int] | None:
+        return line["issued"], line["completed"]
+
 
 @dataclass
 class Process:
-    """One running load: its reports so far."""
+    """One running program: its reports so far."""
 
+    program: Program
     part: Part
     histogram: Path
     pid: int = 0
@@ -92,21 +144,31 @@ class Process:
     def read(self) -> None:
         """Reads new lines."""
         for line in self.part.lines():
-            self.pid, self.issued = line["pid"], line["issued"]
-            self.points.append((line["time_ns"], line["completed"]))
+            work = self.program.work(line)
+            if work is None:
+                continue
+            self.pid, self.issued = line["pid"], work[0]
+            self.points.append((line["time_ns"], work[1]))
             if line["event"] in ("idle", "active"):
                 self.phases.append((line["time_ns"], line["event"]))
 
     @property
     def lost(self) -> float:
-        """Kernels that it issued and that never completed; infinite when it has failed. Known when it has ended."""
+        """Work that it issued and that never completed; infinite when it has failed. Known when it has ended."""
         return float("inf") if self.part.process.returncode else self.issued - self.points[-1][1]
 
     def ready(self) -> bool:
         self.poll()
         return self.pid != 0
 
+    def time_bursts(self, begin: bool) -> None:
+        """Latencies count from here on, or no more."""
+        if self.program.times_bursts:
+            os.kill(self.pid, signal.SIGUSR1 if begin else signal.SIGUSR2)
+
     def read_histogram(self) -> Histogram:
+        if not self.program.times_bursts:
+            return Histogram(())
         raw = json.loads(self.histogram.read_text())
         return Histogram(tuple((upper_ns, count) for upper_ns, count in raw["buckets"]), raw["skipped"])
 
@@ -118,10 +180,10 @@ class Observed:
     begin_ns: int
     end_ns: int
     spans: dict[str, list[Span]]
-    completed: dict[str, float]  # kernels
+    completed: dict[str, float]  # kernels, or what else its program counts
     latencies: dict[str, list[Histogram]]
     phases: dict[str, list[tuple[int, str]]]
-    lost: dict[str, float] = field(default_factory=dict)  # kernels, over the whole life of the programs
+    lost: dict[str, float] = field(default_factory=dict)  # of its work, over the whole life of its programs
 
     def share(self, name: str) -> float:
         """Share of the device over the whole time, 0..1."""
@@ -155,12 +217,11 @@ class Bench:
         self.shipped = shipped  # whether the device is as it is shipped: the plain ways run only there
         self._own = own
         self._seconds = seconds
-        self._program = str(harness.build("tenants/load.c"))
         self._runs = 0
 
     def observe(
         self,
-        tenants: Sequence[Tenant],
+        tenants: Sequence[Program],
         *,
         hooked: bool,
         seed: int,
@@ -188,26 +249,25 @@ class Bench:
             self._end([process for several in started.values() for process in several])
         return self._observed(started, begin_ns, end_ns)
 
-    def _slice_name(self, tenant: Tenant) -> str:
+    def _slice_name(self, tenant: Program) -> str:
         return f"{tenant.name}-{self._runs}"
 
-    def _start(self, tenant: Tenant, hooked: bool, more: Sequence[str], rng: random.Random) -> list[Process]:
+    def _start(self, tenant: Program, hooked: bool, more: Sequence[str], rng: random.Random) -> list[Process]:
         """All processes of a tenant: the first makes the slice, the others join it."""
         own, several = self._own, []
         slice_name = self._slice_name(tenant)
         for index in range(tenant.processes):
             name = f"{slice_name}-{index}"
             histogram = own.folder / f"{name}.histogram"
-            command = [self._program, *tenant.options(rng), "--seconds", str(int(self._seconds) + 120)]
-            command += ["--histogram", str(histogram), *more]
+            command = [*tenant.command(rng, int(self._seconds) + 120, histogram), *more]
             if hooked:
                 amounts = ["--gpus", f"{tenant.minimum:g}", "--max", f"{tenant.maximum:g}"] if index == 0 else []
-                part = own.run(slice_name, amounts, command)
+                part = own.run(slice_name, amounts, command, tenant.env)
             else:
                 env = environment(own.sim_dir, own.env) if own.simulated else own.env
-                part = Part(name, command, env, own.folder)
+                part = Part(name, command, {**env, **tenant.env}, own.folder)
                 own.tenants.append(part)
-            several.append(Process(part, histogram))
+            several.append(Process(tenant, part, histogram))
             if hooked and tenant.processes > 1 and index == 0:
                 wait_for("the slice's first program", several[0].ready, START_TIMEOUT_S)
         return several
@@ -225,7 +285,7 @@ class Bench:
         end_ns = begin_ns + int(self._seconds * SECOND_NS)
         wait_until(begin_ns)
         for process in everyone:
-            os.kill(process.pid, signal.SIGUSR1)
+            process.time_bursts(True)
         with ThreadPoolExecutor(1) as aside:
             running = Running(self._own, slices, begin_ns, end_ns)
             future = aside.submit(meanwhile, running) if meanwhile else None
@@ -233,7 +293,7 @@ class Bench:
         if future:
             future.result()
         for process in everyone:
-            os.kill(process.pid, signal.SIGUSR2)
+            process.time_bursts(False)
         wait_until(end_ns + int(SETTLE_S * SECOND_NS))
         return begin_ns, end_ns
 

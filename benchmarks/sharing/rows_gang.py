@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import harness
-from benchmarks.sharing.bench import END_TIMEOUT_S, SETTLE_S, START_TIMEOUT_S, WARM_UP_NS, Process
+from benchmarks.sharing.bench import END_TIMEOUT_S, SETTLE_S, START_TIMEOUT_S, WARM_UP_NS, Process, Tenant
 from benchmarks.sharing.measure import completed_between
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -78,7 +78,7 @@ class _Runs:
         else:
             part = Part(name, self._command, environment(own.sim_dir, own.env), own.folder)
             own.tenants.append(part)
-        return Process(part, Path(os.devnull))
+        return Process(Tenant(name, 1, 1), part, Path(os.devnull))
 
     def _end(self, tenant: Process) -> None:
         """A deadlocked one does not hear SIGTERM."""

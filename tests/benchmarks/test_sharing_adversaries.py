@@ -1,0 +1,59 @@
+"""The adversaries of W10: each does what it says on a simulated device, ends when asked, and leaves nobody behind."""
+
+import json
+import math
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks import harness
+from benchmarks.sharing import rows_adversaries
+from benchmarks.sharing.bench import Observed
+from vgpud.busylog import SECOND_NS, Span
+from vgpud.sim import SimulatedDevice
+
+
+def run(honest_share: float, misdeeds: float) -> Observed:
+    spans = {"honest": [Span(0, int(honest_share * SECOND_NS), 1)], "adversary": []}
+    return Observed(0, SECOND_NS, spans, {"honest": 1000, "adversary": misdeeds}, {}, {})
+
+
+def test_what_lacks_of_the_guarantee_counts_and_a_surplus_does_not() -> None:
+    assert rows_adversaries.lacking_pp(run(0.70, 5)) == pytest.approx(5)
+    assert rows_adversaries.lacking_pp(run(0.90, 5)) == 0
+
+
+def test_an_adversary_that_did_no_harm_proves_nothing() -> None:
+    assert rows_adversaries.lacking_pp(run(0.90, 0)) == math.inf
+
+
+@pytest.mark.parametrize("mode", sorted({adversary.mode for adversary in rows_adversaries.CASES.values()}))
+def test_an_adversary_does_harm_and_ends(mode: str, tmp_path: Path) -> None:
+    program = harness.build("tenants/adversary.c", output="adversary-test")
+    with SimulatedDevice(tmp_path / "sim", {"devices": 1}) as device:
+        env = {**device.environment(), "VGPU_SIM_KERNELS": str(harness.spin_model(tmp_path, [200]))}
+        with subprocess.Popen([str(program), mode], env=env, stdout=subprocess.PIPE, text=True) as started:
+            assert started.stdout
+            for text in started.stdout:
+                line = json.loads(text)
+                if line["completed"] and device.busy_log():
+                    break
+            children = psutil.Process(started.pid).children()
+            started.terminate()
+            assert started.wait(20) == 0
+        assert line["issued"] == line["completed"] > 0
+        deadline = time.monotonic() + 20
+        while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children):
+            assert time.monotonic() < deadline, f"left behind: {children}"
+            time.sleep(0.01)
+
+
+@pytest.mark.parametrize("words", ["", "mischief", "endless 0", "endless 200 1 more"])
+def test_an_adversary_is_told_what_to_do(words: str) -> None:
+    program = harness.build("tenants/adversary.c", output="adversary-test")
+    done = subprocess.run([str(program), *words.split()], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("adversary: ")
