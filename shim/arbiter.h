@@ -42,10 +42,12 @@ struct vg_slice_params {
 #define VG_REGIME_THROTTLED 3
 #define VG_REGIME_ARBITRATED 4
 
-/* A slice's part in its gang on one device: the leader decides when the gang runs, the followers do as it does. */
+/* A slice's part in its gang on one device: the leader decides when the gang runs, the followers do as it does; open:
+ * no device could lead, so its gate stays open (vgpud/core/gangs.py). */
 #define VG_GANG_NONE 0
 #define VG_GANG_LEADER 1
 #define VG_GANG_FOLLOWER 2
+#define VG_GANG_OPEN 3
 
 struct vg_slice_stats {
   uint64_t charged_ns;   /* device time charged to the slice */

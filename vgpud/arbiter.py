@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import vgpud._shim as _shim
-from vgpud.core.model import LATENCY, Device, Slice
+from vgpud.core.gangs import Role, roles
+from vgpud.core.model import LATENCY, Device, Share, Slice
 from vgpud.core.observed import ProcessStats, SliceStats, TraceEvent
 
 ffi, lib = _shim.ffi, _shim.lib
@@ -78,9 +79,13 @@ class Arbiters:
     def __init__(self, devices: Iterable[Device], times_ns: Mapping[str, int], heartbeat_ns: int = 20_000_000) -> None:
         self.times_ns = dict(times_ns)
         self._heartbeat_ns = heartbeat_ns
-        self._memory_bytes = {d.uuid: d.memory_bytes for d in devices}
+        known = list(devices)
+        self._memory_bytes = {d.uuid: d.memory_bytes for d in known}
         self._native: dict[str, Any] = {}
         self._usage: dict[tuple[int, str], _Usage] = {}
+        self._index = {d.uuid: d.index for d in known}
+        self._slices: dict[int, Slice] = {}
+        self._roles: dict[tuple[int, str], Role] = {}
         for uuid in self._memory_bytes:
             native = lib.vg_arbiter_new(self._params(uuid))
             if native == ffi.NULL:
@@ -104,21 +109,38 @@ class Arbiters:
 
     def apply(self, given: Slice, dropped: Iterable[str] = ()) -> None:
         """Creates or changes a slice on its devices and takes it from the dropped ones."""
-        for share in given.shares:
-            params = ffi.new("struct vg_slice_params *")
-            params.min_milli, params.max_milli = share.min_milli, share.max_milli
-            params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
-            params.weight, params.priority = given.spec.weight, given.spec.priority
-            params.latency = given.spec.service_class == LATENCY
-            _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
-            self._usage.setdefault((given.serial, share.device_uuid), _Usage())
+        self._slices[given.serial] = given
         for uuid in dropped:
             self._forget(given.serial, uuid)
+        self._give_roles()
+        for share in given.shares:
+            self._set(given, share)
+            self._usage.setdefault((given.serial, share.device_uuid), _Usage())
+
+    def _set(self, given: Slice, share: Share) -> None:
+        params = ffi.new("struct vg_slice_params *")
+        params.min_milli, params.max_milli = share.min_milli, share.max_milli
+        params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
+        params.weight, params.priority = given.spec.weight, given.spec.priority
+        params.latency = given.spec.service_class == LATENCY
+        params.gang = self._roles[given.serial, share.device_uuid].value
+        _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
+
+    def _give_roles(self) -> None:
+        """Who leads which gang now; the others' slices that have another role than before are told."""
+        before, self._roles = self._roles, roles(self._slices.values(), self._index)
+        for other in self._slices.values():
+            for share in other.shares:
+                at = other.serial, share.device_uuid
+                if at in self._usage and before.get(at) != self._roles[at]:
+                    self._set(other, share)
 
     def remove(self, given: Slice) -> None:
         """Takes a slice away; its processes must be gone."""
+        self._slices.pop(given.serial, None)
         for share in given.shares:
             self._forget(given.serial, share.device_uuid)
+        self._give_roles()
 
     def _forget(self, serial: int, uuid: str) -> None:
         if self._usage.pop((serial, uuid), None) is not None:

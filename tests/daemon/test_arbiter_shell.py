@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from vgpud.arbiter import Arbiters, ffi
+from vgpud.arbiter import Arbiters, ffi, lib
 from vgpud.config import ArbiterConfig, arbiter_items
+from vgpud.core.gangs import Role
 from vgpud.core.model import Device, Share, Slice, Spec
 
 UUID = "GPU-0"
@@ -105,10 +106,10 @@ def test_shares_look_back_as_far_as_they_say(monkeypatch: pytest.MonkeyPatch, ar
 def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> None:
     """Under a cap the gate closes, whatever else goes on."""
     arbiters.apply(Slice("a", "uid", SERIAL, Spec(100), (Share(UUID, 100, 100, 0, 1 << 28),), False, 0, 0))
-    tenant.says(contexts=1, waiting=1, wait_counts=[3, 1] + [0] * 14)
+    tenant.says(contexts=1, waiting=1, waited_ns=100_000, wait_counts=[3, 1] + [0] * 14)
     wait_for(lambda: tenant.control.gate & 3 != 0)
     busy = {"outstanding": 1, "busy_since_ns": time.monotonic_ns(), "active_since_ns": time.monotonic_ns()}
-    tenant.says(waiting=0, wait_counts=[5, 0] + [0] * 13 + [2], **busy)
+    tenant.says(waiting=0, waited_ns=200_000, wait_counts=[5, 0] + [0] * 13 + [2], **busy)
     wait_for(lambda: tenant.control.gate & 3 == 0)
     tenant.says(noticed_word=tenant.control.gate)
     time.sleep(0.002)
@@ -117,3 +118,8 @@ def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> Non
     now = arbiters.slice_stats(SERIAL, UUID)
     assert now.wait_counts == (5, 1, *[0] * 13, 2)
     assert 2_000_000 <= now.drain_max_ns == now.drain_total_ns < 10_000_000_000
+
+
+def test_roles_are_those_of_the_native_side() -> None:
+    native = (lib.VG_GANG_NONE, lib.VG_GANG_LEADER, lib.VG_GANG_FOLLOWER, lib.VG_GANG_OPEN)
+    assert native == tuple(role.value for role in (Role.NONE, Role.LEADER, Role.FOLLOWER, Role.OPEN))
