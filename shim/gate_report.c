@@ -97,9 +97,16 @@ void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now
     span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
 }
 
+/* Streams that run side by side are each timed as if they had the device alone; together they cannot have had it for
+ * longer than anything was outstanding. */
 void vg_gate_report_done(struct vg_device *device) {
-  struct vg_work *work = &device->gate->work;
-  struct vg_report_device *report = VG_LOAD(&device->report);
-  if (work->done_ns) VG_STORE_RELAXED(&report->done_ns, report->done_ns + work->done_ns);
-  work->done_ns = 0;
+  struct vg_gate_state *gate = device->gate;
+  if (!gate->work.done_ns) return;
+  uint64_t now_ns = vg_prim_now_ns();
+  struct vg_report_device *report = page_of(device, now_ns);
+  uint64_t busy_ns = gate->busy.total_ns;
+  if (gate->busy.since_ns && now_ns > gate->busy.since_ns) busy_ns += now_ns - gate->busy.since_ns;
+  uint64_t done_ns = report->done_ns + gate->work.done_ns;
+  VG_STORE_RELAXED(&report->done_ns, done_ns < busy_ns ? done_ns : busy_ns);
+  gate->work.done_ns = 0;
 }

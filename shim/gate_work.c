@@ -1,5 +1,5 @@
-/* gate_work.c - see gate_work.h. Estimates are moving averages per function and grid class, calibrated by timing one
- * launch in CALIBRATE_EVERY with a pair of events; markers are recorded every eighth of the bound. */
+/* gate_work.c - see gate_work.h. Estimates are kept per function and grid class, calibrated by timing a launch now and
+ * then with a pair of events; markers are recorded every eighth of the bound. */
 #include "gate_work.h"
 
 #include "context.h"
@@ -7,8 +7,13 @@
 #include "prim.h"
 
 #define FIRST_GUESS_NS 50000
-#define CALIBRATE_FIRST 2 /* launches timed at once when a function is new */
+#define CALIBRATE_FIRST 2 /* one launch in so many is timed until there are some samples */
 #define CALIBRATE_EVERY 64
+#define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: what a timing costs is nothing to them */
+#define SAMPLES_FIRST 4
+#define SAMPLE_SLACK_NS 10000
+#define AHEAD_NS 40000 /* work ahead of a launch that is timed, so that the host's part is not timed, too */
+#define POSTPONED_MOST 16
 #define MARK_EVERY 16
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
@@ -16,8 +21,36 @@
 #define WATCH_NS 100000ull
 #define DRIFT_ALLOWED 20000 /* one part in: 50 ppm, more than two good clocks drift apart */
 
+/* ---- estimates ---- */
+
 static uint64_t cost_of(const struct vg_estimate *estimate) {
   return estimate->cost_ns ? estimate->cost_ns : FIRST_GUESS_NS;
+}
+
+/* A pair of events measures more than the launch when others had the device in between, or when this thread lost its
+ * processor: such samples are too long, by a multiple of a short kernel and by about the others' share of a long one.
+ * So a low one of the last samples says how long the launch takes, and the mean of those near it is the estimate. It
+ * bears more than half of the samples being too long, and follows a real change once most of the samples are new. */
+uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
+  estimate->samples_ns[estimate->count++ % VG_WORK_SAMPLES] = sample_ns;
+  uint32_t count = estimate->count < VG_WORK_SAMPLES ? estimate->count : VG_WORK_SAMPLES;
+  uint64_t sorted_ns[VG_WORK_SAMPLES], sum_ns = 0, near = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t place = i;
+    for (; place && sorted_ns[place - 1] > estimate->samples_ns[i]; place--) sorted_ns[place] = sorted_ns[place - 1];
+    sorted_ns[place] = estimate->samples_ns[i];
+  }
+  uint64_t low_ns = sorted_ns[(count - 1) * 3 / 8], limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
+  for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
+  estimate->cost_ns = sum_ns / near + 1;
+  return sample_ns <= limit_ns ? sample_ns : estimate->cost_ns;
+}
+
+/* How many launches until the next one is timed? */
+static uint32_t next_timing(const struct vg_estimate *estimate) {
+  if (estimate->count < SAMPLES_FIRST) return CALIBRATE_FIRST;
+  uint64_t every = CALIBRATE_EVERY_NS / estimate->cost_ns;
+  return every < 1 ? 1 : every < CALIBRATE_EVERY ? (uint32_t)every : CALIBRATE_EVERY;
 }
 
 static uint32_t grid_class_of(uint64_t threads) {
@@ -88,6 +121,12 @@ CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struc
   (void)work;
   if (!estimate->countdown) return NULL; /* another thread is timing it at this moment */
   if (--estimate->countdown || stream->programmatic) return NULL;
+  if (stream->cost_ns < AHEAD_NS && estimate->count >= SAMPLES_FIRST && estimate->postponed < POSTPONED_MOST) {
+    estimate->postponed++;
+    estimate->countdown = 1;
+    return NULL;
+  }
+  estimate->postponed = 0;
   CUevent begin = NULL;
   if (REAL(cuEventCreate)(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return NULL;
   if (record(begin, stream) == CUDA_SUCCESS) return begin;
@@ -102,15 +141,14 @@ static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
   return mode;
 }
 
-static void calibrate(const struct vg_marker *marker) {
+/* What a launch that was timed counts for. */
+static uint64_t calibrate(const struct vg_marker *marker) {
   float elapsed_ms = 0;
-  struct vg_estimate *estimate = marker->estimate;
-  if (REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event) == CUDA_SUCCESS && elapsed_ms >= 0) {
-    uint64_t cost_ns = (uint64_t)(elapsed_ms * 1e6F) + 1;
-    estimate->cost_ns = estimate->cost_ns ? (estimate->cost_ns * 3 + cost_ns) / 4 : cost_ns;
-  }
+  CUresult result = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event);
   REAL(cuEventDestroy_v2)(marker->timing_begin);
   REAL(cuEventDestroy_v2)(marker->event);
+  bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
+  return known ? vg_work_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->timed_ns;
 }
 
 /* Read without the lock by those who only want to know roughly. */
@@ -128,13 +166,12 @@ static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t c
   if (!stream->stale) set_outstanding(work, work->outstanding_ns - cost_ns);
 }
 
-/* All before the marker has completed. The launch that was timed counts for what is known of it now, which matters when
- * it was the first of its kind. */
+/* All before the marker has completed. The launch that was timed counts for what was measured, which matters when it
+ * was the first of its kind. */
 static void retire(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker) {
   work->done_ns += marker->cost_ns;
   if (marker->timing_begin) {
-    calibrate(marker);
-    work->done_ns += cost_of(marker->estimate) - marker->timed_ns;
+    work->done_ns += calibrate(marker) - marker->timed_ns;
   } else {
     give_event(work, stream->context, marker->event);
   }
@@ -190,7 +227,7 @@ static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool may_mark) {
   uint64_t cost_ns = cost_of(estimate);
-  if (!estimate->countdown) estimate->countdown = estimate->cost_ns ? CALIBRATE_EVERY : CALIBRATE_FIRST;
+  if (!estimate->countdown) estimate->countdown = next_timing(estimate);
   add_cost(work, stream, cost_ns);
   stream->unmarked_ns += cost_ns;
   stream->unmarked_count++;

@@ -12,12 +12,16 @@
 #define VG_WORK_MARKERS 32
 #define VG_WORK_ESTIMATES 1024
 #define VG_WORK_CONTEXTS 8
+#define VG_WORK_SAMPLES 8
 
 struct vg_estimate {
   const void *function;
-  uint32_t grid_class; /* log2 of the threads launched */
-  uint32_t countdown;  /* launches until the next one is timed */
-  uint64_t cost_ns;
+  uint32_t grid_class;                  /* log2 of the threads launched */
+  uint32_t countdown;                   /* launches until the next one is timed; 0: one is being timed */
+  uint32_t postponed;                   /* timings put off since the stream was empty */
+  uint32_t count;                       /* samples taken so far */
+  uint64_t cost_ns;                     /* 0: not known yet */
+  uint64_t samples_ns[VG_WORK_SAMPLES]; /* the last ones */
 };
 
 struct vg_marker {
@@ -74,6 +78,8 @@ struct vg_work {
 };
 
 struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads);
+/* A launch has been timed. Returns what that launch counts for. */
+uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns);
 struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner);
 /* Is this launch one of those that are timed? Then returns the event recorded before it, else NULL. */
 CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate);

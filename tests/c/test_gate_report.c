@@ -9,7 +9,7 @@
 #include "gate_state.h"
 
 #define LAUNCH_NS (200 * VG_NS_PER_US)
-#define PAGES 8
+#define PAGES 16
 
 struct vg_session vg_session;
 static struct vg_control_header header;
@@ -163,6 +163,17 @@ static void what_is_done_adds_up(void) {
   end();
 }
 
+/* Both streams have the device to themselves as far as anybody can tell, but nobody has had it twice. */
+static void what_runs_side_by_side_counts_once(void) {
+  begin(0);
+  for (int i = 0; i < 100; i++) launch_into(fake_stream(1 + (uintptr_t)i % 2), &functions[i % 2], LAUNCH_NS);
+  synchronize(fake_stream(1));
+  synchronize(fake_stream(2));
+  CHECK(report()->outstanding == 0 && report()->done_ns > 0);
+  CHECK(report()->done_ns <= report()->busy_ns);
+  end();
+}
+
 static void record(CUevent event, CUstream stream) {
   vg_gate_recorded(vg_gate_sync_begin(), event, stream, false);
 }
@@ -271,6 +282,7 @@ int main(void) {
   RUN(a_program_that_never_waits_becomes_idle);
   RUN(an_idle_helper_rests);
   RUN(what_is_done_adds_up);
+  RUN(what_runs_side_by_side_counts_once);
   RUN(an_event_covers_what_was_before_it);
   RUN(waiting_is_activity);
   RUN(a_new_page_counts_from_zero);
