@@ -29,7 +29,7 @@ def test_links_and_file_names_lead_somewhere(name: str) -> None:
 @pytest.mark.parametrize(("request_", "line"), ROW.findall((ROOT / "docs/containers.md").read_text()))
 def test_refusals_are_quoted_as_they_are(request_: str, line: str) -> None:
     with pytest.raises(RequestError) as caught:
-        parse_request(request_.split(), {}, Config().container_milli_max)
+        parse_request(request_.split(), {}, Config().container_limits)
     assert str(caught.value) == line
 
 

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from vgpud import paths
+from vgpud.core.admit import PRIORITY_MAX
 from vgpud.core.units import UnitError, parse_gpus
 from vgpud.errors import ConfigError
+from vgpud.oci.request import Limits
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -72,6 +74,8 @@ class Config:
     grace_s: int = 60  # an ephemeral slice that nobody attaches to ends after this
     context_bytes: int = 0  # what one context costs; 0 = as measured (devices.CONTEXT_BYTES)
     container_gpus_max: str = "4"  # what a container may ask for by environment: an image's ENV cannot be told from -e
+    container_priority_max: int = 0  # the same for its priority
+    container_latency: bool = False  # and whether it may be of class latency
     cdi_dir: str = ""  # where our CDI files go; "" = /var/run/cdi for the system's daemon, none for others
     nvidia_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # NVIDIA's CDI files, later ones win
     front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
@@ -93,8 +97,8 @@ class Config:
         return SYSTEM_CDI_DIR if self.runtime == paths.runtime_dir(uid=0) else None
 
     @property
-    def container_milli_max(self) -> int:
-        return parse_gpus(self.container_gpus_max)
+    def container_limits(self) -> Limits:
+        return Limits(parse_gpus(self.container_gpus_max), self.container_priority_max, self.container_latency)
 
     @property
     def node_name(self) -> str:
@@ -145,10 +149,12 @@ def _known(cls: type, given: dict[str, Any], where: str) -> dict[str, Any]:
         elif key == "socket_mode" and isinstance(value, str):
             given[key] = _octal(value, where)
         elif type(value) is not type(types[key]):
-            kinds = {int: "a whole number", tuple: "a list of strings"}
+            kinds = {int: "a whole number", tuple: "a list of strings", bool: "true or false"}
             wanted, example = kinds.get(type(types[key]), "a string"), types[key]
-            shown = list(example) if isinstance(example, tuple) else example
-            raise ConfigError(f"{where}{key} = {value!r} is not {wanted}: write for example {shown!r}")
+            shown = (
+                "true" if isinstance(example, bool) else repr(list(example) if isinstance(example, tuple) else example)
+            )
+            raise ConfigError(f"{where}{key} = {value!r} is not {wanted}: write for example {shown}")
     return given
 
 
@@ -177,6 +183,8 @@ def check(config: Config, where: str) -> None:
     for key, top in (("slices_max", SLICES_MAX), ("processes_per_slice_max", PROCESSES_MAX), ("events_max", 1_000_000)):
         if not 1 <= getattr(config, key) <= top:
             refuse(key, f"write 1 to {top}")
+    if not 0 <= config.container_priority_max <= PRIORITY_MAX:
+        refuse("container_priority_max", f"write 0 to {PRIORITY_MAX}")
     if not 1 <= config.grace_s <= 86_400:
         refuse("grace_s", "write 1 to 86400 seconds")
     try:

@@ -21,7 +21,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -35,7 +35,7 @@ from vgpud.core.model import Container, Denied, Slice
 from vgpud.errors import VgpudError
 from vgpud.libtree import library_tree
 from vgpud.oci.prepare import Plan, Prepared, look, prepare
-from vgpud.oci.request import Request, RequestError, parse_request
+from vgpud.oci.request import Limits, Request, RequestError, parse_request
 from vgpud.oci.rootfs import Root
 from vgpud.paths import shared_attach_dir
 
@@ -67,7 +67,7 @@ class Site:
     nvml: Path | None
     sim_dir: str  # "" on real devices
     nvidia_cdi_dirs: tuple[str, ...]
-    gpus_milli_max: int  # what may be asked for by environment
+    limits: Limits
 
     @property
     def scratch(self) -> Path:
@@ -385,7 +385,8 @@ class Containers:
 def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, bool]:
     """(what a config.json asks us for, whether it asks NVIDIA for devices without us). Raises RequestError."""
     env, annotations, _cgroup, nvidia = look(raw)
-    return parse_request(env, annotations, site.gpus_milli_max, bool(_PODMAN_BUNDLE.search(bundle))), nvidia
+    limits = replace(site.limits, from_image=bool(_PODMAN_BUNDLE.search(bundle)))
+    return parse_request(env, annotations, limits), nvidia
 
 
 def _has_mount(raw: bytes, source: str) -> bool:

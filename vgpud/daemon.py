@@ -38,6 +38,7 @@ from vgpud.snapshot import take_snapshot
 from vgpud.store import Store
 from vgpud.tenants import SHARED, Admission, Greeting, Tenants
 from vgpud.tenants_wire import ABI_VERSION
+from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
 
 log = logging.getLogger("vgpud")
@@ -88,6 +89,7 @@ class Daemon:
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
+        self.tracing = Tracing(self._arbiters)
         shared = paths.shared_attach_dir(config.runtime)
         self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self)
         self._desk = ContainerDesk(self)
@@ -199,7 +201,7 @@ class Daemon:
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""
         live = {"mode", "default_max", "slices_max", "processes_per_slice_max", "grace_s", "arbiter"}
-        live |= {"container_gpus_max", "nvidia_cdi_dirs"}
+        live |= {"container_gpus_max", "container_priority_max", "container_latency", "nvidia_cdi_dirs"}
         changed = [n for n in Config.__dataclass_fields__ if getattr(config, n) != getattr(self.config, n)]
         # the rest stays as it is in use: sockets do not move because a file says so
         self.config = replace(self.config, **{name: getattr(config, name) for name in live})

@@ -46,7 +46,7 @@ class ContainerDesk:
             nvml=Path(nvml) if nvml else None,
             sim_dir=sim_dir,
             nvidia_cdi_dirs=config.nvidia_cdi_dirs,
-            gpus_milli_max=config.container_milli_max,
+            limits=config.container_limits,
         )
 
     def facts(self) -> Facts:
@@ -61,7 +61,7 @@ class ContainerDesk:
             front=config.front or str(paths.front()),
             devices=tuple(self._host.state.devices.values()),
             nvidia_dirs=config.nvidia_cdi_dirs,
-            gpus_milli_max=config.container_milli_max,
+            gpus_milli_max=config.container_limits.gpus_milli,
         )
 
     def container(self, container_id: str) -> Container | None:

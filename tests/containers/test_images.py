@@ -24,7 +24,7 @@ from vgpud.cli.options import Settings
 from vgpud.cli.own_system import OwnSystem, wait_for
 from vgpud.core.units import parse_gpus
 from vgpud.in_container import LOOKING
-from vgpud.oci.request import parse_request
+from vgpud.oci.request import Limits, parse_request
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 TRAINERS = {"a": 400, "b": 300, "c": 200, "d": 100}
@@ -238,7 +238,7 @@ def test_the_compose_files_say_what_exists(names: tuple[str, ...]) -> None:
         assert (DOCKER / service["build"]["context"] / service["build"]["dockerfile"]).is_file()
     for name, milli in TRAINERS.items():
         env = [f"{key}={value}" for key, value in found[name]["environment"].items()]
-        request = parse_request(env, {}, 4000)
+        request = parse_request(env, {}, Limits(4000))
         assert request is not None and request.spec is not None and request.name == name
         assert parse_gpus(found[name]["environment"]["VGPU"]) == milli == request.spec.gpus_milli
         assert found[name]["runtime"] == "vgpu" and found[name]["depends_on"] == {

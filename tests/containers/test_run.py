@@ -66,14 +66,23 @@ def test_the_slice_is_listed_with_its_container_and_ends_with_it(
 
 
 def test_minimum_maximum_and_name(docker: engine.Docker, system: OwnSystem) -> None:
-    amounts = ["VGPU=0.5", "VGPU_MAX=0.75", "VGPU_MEM=2g", "VGPU_MEM_MIN=1g", "VGPU_NAME=mine", "VGPU_PRIORITY=7"]
+    amounts = ["VGPU=0.5", "VGPU_MAX=0.75", "VGPU_MEM=2g", "VGPU_MEM_MIN=1g", "VGPU_NAME=mine"]
     options = [word for amount in amounts for word in ("-e", amount)]
     docker.start_container(*options, engine.BASE, "sleep", "600")
     until("the slice", lambda: "mine" in slices(system))
     made = slices(system)["mine"]
     (share,) = made.devices
     assert (share.min_milli, share.max_milli) == (500, 750)
-    assert (share.mem_min_bytes, share.mem_max_bytes, made.spec.priority) == (GIB, 2 * GIB, 7)
+    assert (share.mem_min_bytes, share.mem_max_bytes) == (GIB, 2 * GIB)
+
+
+def test_class_and_priority_go_by_annotation_only(podman: engine.Podman, docker: engine.Docker) -> None:
+    """An image's ENV cannot be told from the user's -e, nor an image's annotation from the user's under podman."""
+    for own, option in ((docker, "-e"), (podman, "--annotation")):
+        words = ("VGPU_CLASS=latency", "VGPU_PRIORITY=1") if option == "-e" else ("dev.vgpu/class=latency",)
+        for word in words:
+            done = own.run("-e", "VGPU=0.5", option, word, engine.BASE, "true")
+            assert done.returncode == own.REFUSED and f"{word} is more than a container may ask for" in done.stderr
 
 
 def test_annotations_win_over_the_environment(podman: engine.Podman, programs: Path) -> None:

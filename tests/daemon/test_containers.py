@@ -374,6 +374,21 @@ def test_the_bound_by_environment_is_live(made: Engine, site: Node) -> None:
     assert status == "refused" and b"--annotation dev.vgpu/gpus=1" in body
 
 
+def test_class_and_priority_by_environment_as_the_site_allows(made: Engine, site: Node) -> None:
+    asked = ("VGPU=0.5", "VGPU_CLASS=latency", "VGPU_PRIORITY=5")
+    status, body, _runtime = made.create(*asked)
+    assert status == "refused" and b"VGPU_PRIORITY=5 is more than" in body and site.names() == []
+    site.settings |= {"container_priority_max": "5", "container_latency": "true"}
+    site.write_config()
+    assert site.process
+    site.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "config.reloaded" in site.kinds(), "the new configuration")
+    assert made.create(*asked)[0] == "config"
+    (name,) = site.names()
+    spec = site.get(name).spec
+    assert (spec.service_class, spec.priority) == ("latency", 5)
+
+
 def test_many_at_once(made: Engine, site: Node) -> None:
     """More than may be worked on at once: everybody is answered, and what was granted is exactly what fits."""
     ids = [f"{number:012x}" + "0" * 52 for number in range(70)]

@@ -110,6 +110,22 @@ def test_wrong_metrics_addresses(text: str) -> None:
         config.check(config.Config(metrics=text), "x")
 
 
+@pytest.mark.parametrize(
+    ("line", "mend"),
+    [
+        ("container_latency = 1", "1 is not true or false: write for example true$"),
+        ("container_priority_max = true", "True is not a whole number"),
+        ("container_priority_max = 1001", "write 0 to 1000$"),
+        ("container_priority_max = -1", "write 0 to 1000$"),
+        ('container_gpus_max = "0"', "0 GPUs is nothing"),
+    ],
+)
+def test_wrong_bounds_of_containers(tmp_path: Path, line: str, mend: str) -> None:
+    (tmp_path / "c.toml").write_text(line)
+    with pytest.raises(ConfigError, match=mend):
+        config.load(tmp_path / "c.toml")
+
+
 def test_directories_of_root_and_others() -> None:
     env = {"XDG_RUNTIME_DIR": "/run/user/7", "XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "/c"}
     assert paths.runtime_dir(env, 0) == Path("/run/vgpud")

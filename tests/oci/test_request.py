@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vgpud.core.model import Spec
-from vgpud.oci.request import TOOLS, TWINS, Request, RequestError, parse_request
+from vgpud.oci.request import TOOLS, TWINS, Limits, Request, RequestError, parse_request
 
-CAP = 4000
+CAP = Limits(gpus_milli=4000)
+#: as an image that may have brought the annotations is bounded
+IMAGE = Limits(gpus_milli=4000, from_image=True)
 GIB = 1 << 30
 
 
@@ -49,10 +51,12 @@ def test_every_number() -> None:
         "VGPU_MEM=8g",
         "VGPU_MEM_MIN=4g",
         "VGPU_NAME=train",
+        "VGPU_CLASS=latency",
         "VGPU_PRIORITY=7",
+        "VGPU_SPREAD=4",
     )
-    spec = Spec(2500, 2000, 3000, 4 * GIB, 8 * GIB, priority=7)
-    assert ask(*env) == Request(spec, name="train")
+    spec = Spec(2500, 2000, 3000, 4 * GIB, 8 * GIB, priority=7, service_class="latency", spread=4)
+    assert parse_request(env, {}, Limits(4000, priority=7, latency=True)) == Request(spec, name="train")
 
 
 def test_memory_alone_is_minimum_and_maximum() -> None:
@@ -68,10 +72,10 @@ def test_no_guarantee() -> None:
 
 
 def test_annotations_say_the_same() -> None:
-    env = ask(
-        "VGPU=0.5", "VGPU_MIN=0.25", "VGPU_MAX=1", "VGPU_MEM=2g", "VGPU_MEM_MIN=1g", "VGPU_NAME=a", "VGPU_PRIORITY=1"
-    )
-    assert ask(gpus="0.5", min="0.25", max="1", mem="2g", mem_min="1g", name="a", priority="1") == env
+    amounts = ["VGPU=0.5", "VGPU_MIN=0.25", "VGPU_MAX=1", "VGPU_MEM=2g", "VGPU_MEM_MIN=1g", "VGPU_NAME=a"]
+    env = ask(*amounts, "VGPU_SPREAD=2", "VGPU_CLASS=batch", "VGPU_PRIORITY=0")
+    shares = {"spread": "2", "class": "batch", "priority": "0"}
+    assert ask(gpus="0.5", min="0.25", max="1", mem="2g", mem_min="1g", name="a", **shares) == env
 
 
 def test_an_annotation_wins_over_its_twin_only() -> None:
@@ -144,6 +148,10 @@ def test_other_peoples_annotations_and_variables() -> None:
         (["VGPU=0.5", "VGPU_PRIORITY=-1"], ["VGPU_PRIORITY=-1"]),
         (["VGPU=0.5", "VGPU_PRIORITY=1001"], ["VGPU_PRIORITY=1001"]),
         (["VGPU=0.5", "VGPU_PRIORITY=²"], ["VGPU_PRIORITY=²"]),
+        (["VGPU=0.5", "VGPU_PRIORITY=1"], ["VGPU_PRIORITY=1 is more", "(0)", "--annotation dev.vgpu/priority=1"]),
+        (["VGPU=0.5", "VGPU_CLASS=fast"], ["VGPU_CLASS=fast is not a class", "batch or latency"]),
+        (["VGPU=0.5", "VGPU_CLASS=latency"], ["more than", "(batch)", "--annotation dev.vgpu/class=latency"]),
+        (["VGPU=0.5", "VGPU_SPREAD=0"], ["VGPU_SPREAD=0", "1 to 16"]),
         (["VGPU=0.5", "VGPU_SLICE=train"], ["VGPU=0.5", "VGPU_SLICE=train", "with VGPU=,"]),
         (["VGPU_MEM=1g", "VGPU_SLICE=train"], ["VGPU_MEM=1g", "VGPU_SLICE=train"]),
         (["VGPU_MEM=8g"], ["VGPU_MEM=8g", "VGPU=0.5"]),
@@ -180,14 +188,29 @@ def test_refused_annotations(annotations: dict[str, str], words: list[str]) -> N
 def test_annotations_that_an_image_may_have_brought_are_bounded_as_well() -> None:
     greedy = {"dev.vgpu/gpus": "0.5", "dev.vgpu/max": "8"}
     with pytest.raises(RequestError, match=r"^dev.vgpu/max=8 is more .* raise container_gpus_max .* VGPU_SLICE$"):
-        parse_request([], greedy, CAP, from_image=True)
+        parse_request([], greedy, IMAGE)
     with pytest.raises(RequestError, match="raise container_gpus_max"):
-        parse_request(["VGPU=8"], {}, CAP, from_image=True)
-    assert parse_request([], {"dev.vgpu/gpus": "0.5"}, CAP, from_image=True) is not None
+        parse_request(["VGPU=8"], {}, IMAGE)
+    half = {"dev.vgpu/gpus": "0.5"}
+    with pytest.raises(RequestError, match=r"\(0\): raise container_priority_max in"):
+        parse_request([], half | {"dev.vgpu/priority": "1"}, IMAGE)
+    with pytest.raises(RequestError, match=r"\(batch\): set container_latency = true in"):
+        parse_request([], half | {"dev.vgpu/class": "latency"}, IMAGE)
+    assert parse_request([], half | {"dev.vgpu/class": "batch", "dev.vgpu/priority": "0"}, IMAGE) is not None
 
 
 def test_an_annotation_may_ask_for_more_than_the_environment() -> None:
     assert ask(gpus="9") == Request(Spec(9000))
+    first = ask(gpus="1", priority="1000", **{"class": "latency"})
+    assert first == Request(Spec(1000, priority=1000, service_class="latency"))
+
+
+def test_the_site_may_let_containers_be_served_first() -> None:
+    site = Limits(4000, priority=5, latency=True)
+    env = ["VGPU=0.5", "VGPU_CLASS=latency"]
+    assert parse_request([*env, "VGPU_PRIORITY=5"], {}, site) is not None
+    with pytest.raises(RequestError, match=r"VGPU_PRIORITY=6 is more .* \(5\)"):
+        parse_request([*env, "VGPU_PRIORITY=6"], {}, site)
 
 
 def test_the_cap_counts_for_each_source_by_itself() -> None:
@@ -197,7 +220,7 @@ def test_the_cap_counts_for_each_source_by_itself() -> None:
 
 # ---- anything ----
 
-VALUES = st.one_of(st.text(max_size=12), st.sampled_from(["0.5", "1", "0", "none", "", "8g", "8x", "train"]))
+VALUES = st.one_of(st.text(max_size=12), st.sampled_from(["0.5", "1", "0", "none", "", "8g", "8x", "train", "latency"]))
 NAMES = st.sampled_from([*TWINS, "VGPU_X", "PATH"])
 
 
@@ -212,4 +235,6 @@ def test_every_input_gives_a_request_or_one_line(env: list[tuple[str, str]], ann
     assert not text or text.isprintable()
     assert request is None or (request.spec is None) == bool(request.join)
     if request and request.spec and "dev.vgpu/gpus" not in annotations:
-        assert 0 < request.spec.gpus_milli <= CAP
+        assert 0 < request.spec.gpus_milli <= CAP.gpus_milli
+    if request and request.spec and not {"dev.vgpu/class", "dev.vgpu/priority"} & annotations.keys():
+        assert (request.spec.service_class, request.spec.priority) == ("batch", 0)

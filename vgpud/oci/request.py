@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpud.core.admit import PRIORITY_MAX
-from vgpud.core.model import Spec
-from vgpud.core.units import UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
+from vgpud.core.model import BATCH, CLASSES, LATENCY, Spec
+from vgpud.core.units import GPUS_MAX, UnitError, format_bytes, format_gpus, parse_bytes, parse_gpus
 
 ANNOTATION_PREFIX = "dev.vgpu/"
 #: environment variable -> annotation
@@ -25,7 +25,9 @@ TWINS = {
     "VGPU_MEM": "dev.vgpu/mem",
     "VGPU_MEM_MIN": "dev.vgpu/mem-min",
     "VGPU_NAME": "dev.vgpu/name",
+    "VGPU_CLASS": "dev.vgpu/class",
     "VGPU_PRIORITY": "dev.vgpu/priority",
+    "VGPU_SPREAD": "dev.vgpu/spread",
     "VGPU_SLICE": "dev.vgpu/slice",
 }
 #: variables that programs inside a container may have for the libraries and the command line; nothing is asked by them
@@ -44,6 +46,19 @@ TOOLS = {
 _SERVICE_LINK = re.compile(r"VGPU_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_[A-Z]+)?)?)")
 NONE = "none"
 _VALUE_CHARACTERS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the environment may ask for: an image's ENV cannot be told from the user's `-e`.
+
+    `from_image`: annotations may be the image's as well, and are bounded like that.
+    """
+
+    gpus_milli: int
+    priority: int = 0
+    latency: bool = False
+    from_image: bool = False
 
 
 class RequestError(ValueError):
@@ -76,14 +91,8 @@ class _Value:
         return f"{self.source}={text if text.isprintable() else ascii(text)}"
 
 
-def parse_request(
-    env: Sequence[str], annotations: Mapping[str, str], gpus_milli_max: int, from_image: bool = False
-) -> Request | None:
-    """The request in a container's configuration, None when there is none. Raises RequestError.
-
-    `gpus_milli_max` bounds what the environment may ask for: an image's ENV cannot be told from the user's `-e`.
-    `from_image`: annotations may be the image's as well, and are bounded like that.
-    """
+def parse_request(env: Sequence[str], annotations: Mapping[str, str], limits: Limits) -> Request | None:
+    """The request in a container's configuration, None when there is none. Raises RequestError."""
     variables = _variables(env)
     given = _values(variables, annotations)
     gpus = given.get("VGPU")
@@ -97,9 +106,7 @@ def parse_request(
             return None  # VGPU= takes away the rest as well
         first = next(iter(given.values()))
         raise RequestError(f"{first.shown} without VGPU: say how many GPUs, for example VGPU=0.5")
-    return Request(
-        _spec(given, gpus_milli_max, from_image), name=given["VGPU_NAME"].text if "VGPU_NAME" in given else ""
-    )
+    return Request(_spec(given, limits), name=given["VGPU_NAME"].text if "VGPU_NAME" in given else "")
 
 
 def _variables(env: Sequence[str]) -> dict[str, str]:
@@ -146,10 +153,8 @@ def _joining(given: Mapping[str, _Value]) -> Request:
     return Request(None, join=joined.text)
 
 
-def _spec(given: Mapping[str, _Value], gpus_milli_max: int, from_image: bool) -> Spec:
-    numbers = {
-        name: _gpus(given.get(name), gpus_milli_max, name, from_image) for name in ("VGPU", "VGPU_MIN", "VGPU_MAX")
-    }
+def _spec(given: Mapping[str, _Value], limits: Limits) -> Spec:
+    numbers = {name: _gpus(given.get(name), name, limits) for name in ("VGPU", "VGPU_MIN", "VGPU_MAX")}
     gpus, low, high = numbers["VGPU"] or 0, numbers["VGPU_MIN"], numbers["VGPU_MAX"]
     if high is not None and (gpus if low is None else low) > high:
         lower, upper = given["VGPU" if low is None else "VGPU_MIN"], given["VGPU_MAX"]
@@ -163,24 +168,38 @@ def _spec(given: Mapping[str, _Value], gpus_milli_max: int, from_image: bool) ->
         )
     if memory_min is None:
         memory_min = memory
-    return Spec(gpus, low, high, memory_min, memory, priority=_priority(given.get("VGPU_PRIORITY")))
+    return Spec(
+        gpus,
+        low,
+        high,
+        memory_min,
+        memory,
+        priority=_priority(given.get("VGPU_PRIORITY"), limits),
+        service_class=_class(given.get("VGPU_CLASS"), limits),
+        spread=_spread(given.get("VGPU_SPREAD")),
+    )
 
 
-def _gpus(value: _Value | None, gpus_milli_max: int, variable: str, from_image: bool) -> int | None:
+def _refuse_too_much(value: _Value, variable: str, bound: str, key: str, limits: Limits) -> None:
+    """What is above the site's bound (`key` of its configuration), if it may be the image's wish."""
+    join = "or join an administrator's slice by VGPU_SLICE"
+    if limits.from_image:
+        text = f"{value.shown} is more than a container may ask for whose image can bring annotations"
+        raise RequestError(f"{text}, as with podman ({bound}): {key} in vgpud.toml, {join}")
+    if value.by_environment:
+        text = f"{value.shown} is more than a container may ask for by environment ({bound})"
+        raise RequestError(f"{text}: ask by --annotation {TWINS[variable]}={value.text}, {join}")
+
+
+def _gpus(value: _Value | None, variable: str, limits: Limits) -> int | None:
     if value is None:
         return None
     try:
         milli = parse_gpus(value.text, zero=variable == "VGPU_MIN")
     except UnitError as error:
         raise RequestError(f"{value.source}: {error}") from error
-    if from_image and milli > gpus_milli_max:
-        text = f"{value.shown} is more than a container may ask for whose image can bring annotations"
-        mend = "raise container_gpus_max in vgpud.toml, or join an administrator's slice by VGPU_SLICE"
-        raise RequestError(f"{text}, as with podman ({format_gpus(gpus_milli_max)}): {mend}")
-    if value.by_environment and milli > gpus_milli_max:
-        text = f"{value.shown} is more than a container may ask for by environment ({format_gpus(gpus_milli_max)})"
-        mend = f"ask by --annotation {TWINS[variable]}={value.text}, or join an administrator's slice by VGPU_SLICE"
-        raise RequestError(f"{text}: {mend}")
+    if milli > limits.gpus_milli:
+        _refuse_too_much(value, variable, format_gpus(limits.gpus_milli), "raise container_gpus_max", limits)
     return milli
 
 
@@ -195,9 +214,31 @@ def _memory(value: _Value | None, variable: str) -> int | None:
         raise RequestError(f"{value.source}: {error}") from error
 
 
-def _priority(value: _Value | None) -> int:
+def _whole(value: _Value, what: str, least: int, most: int) -> int:
+    number = int(value.text) if value.text.isascii() and value.text.isdigit() and len(value.text) < 10 else -1
+    if not least <= number <= most:
+        raise RequestError(f"{value.shown} is not a {what}: write a whole number from {least} to {most}")
+    return number
+
+
+def _priority(value: _Value | None, limits: Limits) -> int:
     if value is None:
         return 0
-    if not (value.text.isascii() and value.text.isdigit() and len(value.text) < 10) or int(value.text) > PRIORITY_MAX:
-        raise RequestError(f"{value.shown} is not a priority: write a whole number from 0 to {PRIORITY_MAX}")
-    return int(value.text)
+    priority = _whole(value, "priority", 0, PRIORITY_MAX)
+    if priority > limits.priority:
+        _refuse_too_much(value, "VGPU_PRIORITY", str(limits.priority), "raise container_priority_max", limits)
+    return priority
+
+
+def _class(value: _Value | None, limits: Limits) -> str:
+    if value is None:
+        return BATCH
+    if value.text not in CLASSES:
+        raise RequestError(f"{value.shown} is not a class: write {' or '.join(CLASSES)}")
+    if value.text == LATENCY and not limits.latency:
+        _refuse_too_much(value, "VGPU_CLASS", BATCH, "set container_latency = true", limits)
+    return value.text
+
+
+def _spread(value: _Value | None) -> int:
+    return 0 if value is None else _whole(value, "number of devices", 1, GPUS_MAX)
