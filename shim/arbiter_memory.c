@@ -1,8 +1,6 @@
 /* arbiter_memory.c - see arbiter_memory.h. */
 #include "arbiter_memory.h"
 
-#include <stddef.h>
-
 static uint64_t held(const struct vg_memory_row *row) {
   return row->granted_bytes - row->returned_bytes;
 }
@@ -19,8 +17,9 @@ static uint64_t minus(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
 }
 
-void vg_memory_row_update(struct vg_memory_row *row, uint64_t returned_bytes, uint64_t used_bytes, uint64_t want_bytes,
+bool vg_memory_row_update(struct vg_memory_row *row, uint64_t returned_bytes, uint64_t used_bytes, uint64_t want_bytes,
                           uint32_t want_seq, uint64_t now_ns) {
+  struct vg_memory_row before = *row;
   if (returned_bytes > row->returned_bytes) row->returned_bytes = at_most(returned_bytes, row->granted_bytes);
   row->used_bytes = at_most(used_bytes, held(row));
   bool open = want_seq != row->want_answered;
@@ -28,21 +27,25 @@ void vg_memory_row_update(struct vg_memory_row *row, uint64_t returned_bytes, ui
   if (!open) row->want_since_ns = 0;
   row->want_seq = want_seq;
   row->want_bytes = want_bytes;
+  return row->returned_bytes != before.returned_bytes || row->used_bytes != before.used_bytes ||
+         row->want_seq != before.want_seq || row->want_since_ns != before.want_since_ns ||
+         (open && want_bytes != before.want_bytes);
 }
 
 static struct vg_memory_slice *slice_of(const struct vg_memory_table *table, const struct vg_memory_row *row) {
-  for (int i = 0; i < table->slice_count; i++)
-    if (table->slices[i].id == row->slice_id) return &table->slices[i];
-  return NULL;
+  return &table->slices[row->slice];
 }
 
 static void sum_up(struct vg_memory_table *table) {
-  for (int i = 0; i < table->slice_count; i++) table->slices[i].held_bytes = table->slices[i].used_bytes = 0;
+  for (int i = 0; i < table->slice_count; i++) {
+    struct vg_memory_slice *slice = &table->slices[i];
+    slice->held_bytes = slice->used_bytes = slice->rows = 0;
+  }
   for (int i = 0; i < table->row_count; i++) {
     struct vg_memory_slice *slice = slice_of(table, table->rows[i]);
-    if (!slice) continue;
     slice->held_bytes += held(table->rows[i]);
     slice->used_bytes += table->rows[i]->used_bytes;
+    slice->rows++;
   }
 }
 
@@ -72,7 +75,7 @@ static uint64_t press(struct vg_memory_table *table, const struct vg_memory_row 
     uint64_t unused_bytes = held(row) - row->used_bytes;
     if (row == wanting || !unused_bytes) continue;
     const struct vg_memory_slice *owner = slice_of(table, row);
-    if (owner != slice && owner) unused_bytes = at_most(unused_bytes, minus(owner->held_bytes, owner->min_bytes));
+    if (owner != slice) unused_bytes = at_most(unused_bytes, minus(owner->held_bytes, owner->min_bytes));
     if (!unused_bytes) continue;
     row->pressure = true;
     coming_bytes += unused_bytes;
@@ -89,13 +92,13 @@ static void answer(struct vg_memory_row *row, uint64_t grant_bytes) {
 
 static bool serve(struct vg_memory_table *table, struct vg_memory_row *row, uint64_t now_ns) {
   struct vg_memory_slice *slice = slice_of(table, row);
-  if (slice && row->want_bytes <= headroom(table, slice)) {
+  if (row->want_bytes <= headroom(table, slice)) {
     answer(row, row->want_bytes);
     slice->held_bytes += row->want_bytes;
     return true;
   }
   bool late = now_ns >= row->want_since_ns + VG_MEMORY_PATIENCE_NS;
-  if (!slice || late || row->want_bytes > slice->max_bytes || press(table, row) == 0) {
+  if (late || row->want_bytes > slice->max_bytes || press(table, row) == 0) {
     answer(row, 0);
     return true;
   }
@@ -106,11 +109,7 @@ static void set_coast(struct vg_memory_table *table) {
   for (int i = 0; i < table->row_count; i++) {
     struct vg_memory_row *row = table->rows[i];
     const struct vg_memory_slice *slice = slice_of(table, row);
-    row->coast_bytes = held(row);
-    if (!slice) continue;
-    uint64_t processes = 0;
-    for (int j = 0; j < table->row_count; j++) processes += table->rows[j]->slice_id == row->slice_id;
-    row->coast_bytes += minus(slice->min_bytes, slice->held_bytes) / processes;
+    row->coast_bytes = held(row) + minus(slice->min_bytes, slice->held_bytes) / slice->rows;
   }
 }
 

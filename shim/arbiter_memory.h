@@ -14,15 +14,15 @@
 #define VG_MEMORY_PATIENCE_NS 20000000ull
 
 struct vg_memory_slice {
-  uint64_t id;
   uint64_t min_bytes;
   uint64_t max_bytes;
   uint64_t held_bytes; /* computed */
   uint64_t used_bytes; /* computed */
+  uint32_t rows;       /* computed */
 };
 
 struct vg_memory_row { /* one process on one device */
-  uint64_t slice_id;
+  int slice;           /* whose: its place in the table's slices */
   uint64_t granted_bytes;
   uint64_t returned_bytes; /* validated: monotone, at most granted */
   uint64_t used_bytes;     /* validated: at most held */
@@ -43,8 +43,8 @@ struct vg_memory_table {
   int row_count;
 };
 
-/* Takes over what the report page says, as far as it is possible at all. */
-void vg_memory_row_update(struct vg_memory_row *row, uint64_t returned_bytes, uint64_t used_bytes, uint64_t want_bytes,
+/* Takes over what the report page says, as far as it is possible at all. Returns whether it differs from before. */
+bool vg_memory_row_update(struct vg_memory_row *row, uint64_t returned_bytes, uint64_t used_bytes, uint64_t want_bytes,
                           uint32_t want_seq, uint64_t now_ns);
 /* Answers wants, sets pressure and coast credit. Returns when it must be called again (UINT64_MAX: only on news). */
 uint64_t vg_memory_table_step(struct vg_memory_table *table, uint64_t now_ns);

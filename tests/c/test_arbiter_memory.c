@@ -17,10 +17,9 @@ static struct vg_memory_table table;
 
 static void set_up(void) {
   for (int i = 0; i < SLICES; i++)
-    slices[i] =
-        (struct vg_memory_slice){.id = 10 + i, .min_bytes = 100 * MIB * i, .max_bytes = 100 * MIB + 250 * MIB * i};
+    slices[i] = (struct vg_memory_slice){.min_bytes = 100 * MIB * i, .max_bytes = 100 * MIB + 250 * MIB * i};
   for (int i = 0; i < ROWS; i++) {
-    rows[i] = (struct vg_memory_row){.slice_id = 10 + i % SLICES};
+    rows[i] = (struct vg_memory_row){.slice = i % SLICES};
     row_pointers[i] = &rows[i];
   }
   table = (struct vg_memory_table){
@@ -38,7 +37,7 @@ static void check_table(void) {
     for (int j = 0; j < ROWS; j++) {
       CHECK(rows[j].returned_bytes <= rows[j].granted_bytes);
       CHECK(rows[j].used_bytes <= held(&rows[j]));
-      if (rows[j].slice_id == slices[i].id) slice_bytes += held(&rows[j]);
+      if (rows[j].slice == i) slice_bytes += held(&rows[j]);
     }
     CHECK(slice_bytes == slices[i].held_bytes);
     CHECK(slice_bytes <= slices[i].max_bytes);
@@ -102,7 +101,7 @@ static void every_want_is_answered(void) {
 static void a_minimum_can_be_had_beside_borrowers(void) {
   set_up();
   uint64_t now_ns = 1000;
-  /* slice 12 (row 2) borrows what it can, then slice 13 (row 3) asks for its whole minimum */
+  /* slice 2 (row 2) borrows what it can, then slice 3 (row 3) asks for its whole minimum */
   vg_memory_row_update(&rows[2], 0, 0, 500 * MIB, 1, now_ns);
   vg_memory_table_step(&table, now_ns);
   CHECK(rows[2].granted_bytes == 500 * MIB);
@@ -116,7 +115,7 @@ static void a_minimum_can_be_had_beside_borrowers(void) {
 static void unused_credit_comes_back_under_pressure(void) {
   set_up();
   uint64_t now_ns = 1000;
-  vg_memory_row_update(&rows[1], 0, 0, 350 * MIB, 1, now_ns); /* slice 11: all of its maximum, used by nobody */
+  vg_memory_row_update(&rows[1], 0, 0, 350 * MIB, 1, now_ns); /* slice 1: all of its maximum, used by nobody */
   vg_memory_table_step(&table, now_ns);
   CHECK(rows[1].granted_bytes == 350 * MIB);
   vg_memory_row_update(&rows[5], 0, 0, 200 * MIB, 1, now_ns); /* another process of the same slice */

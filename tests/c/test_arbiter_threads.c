@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "arbiter.h"
+#include "arbiter_state.h"
 #include "check.h"
 #include "prim.h"
 
@@ -262,6 +262,10 @@ static void one_talks(void (*kind)(struct vg_report_device *page, uint64_t round
     uint64_t passed_ns = vg_prim_now_ns() - begin_ns;
     CHECK(passed_ns < 60 * VG_NS_PER_S);
     CHECK(stats.charged_ns <= passed_ns && process.busy_ns <= passed_ns);
+    pthread_mutex_lock(&arbiter->mutex);
+    const struct vg_core_slice *liar = vg_core_find(&arbiter->core, 1);
+    CHECK(liar->active_total_ns <= passed_ns && liar->done_total_ns <= liar->busy_total_ns);
+    pthread_mutex_unlock(&arbiter->mutex);
     CHECK(stats.mem_held_bytes <= 1 << 28 && stats.mem_used_bytes <= stats.mem_held_bytes);
     for (int i = 1; i < TENANTS; i++) CHECK(vg_arbiter_slice_stats(arbiter, 1 + i, &stats) == 0);
     CHECK(stats.charged_ns <= vg_prim_now_ns() - begin_ns);
@@ -330,6 +334,36 @@ static void who_gave_up_is_let_in_beside_his_own_slice(void) {
   for (int i = 0; i < 2; i++) vg_prim_close(tenants[i].doorbell_fd);
 }
 
+/* More processes than are looked at in one round; none of them ever rings. */
+static void who_never_rings_is_seen_all_the_same(void) {
+  enum { MANY = 2 * VG_BEAT_PROCESSES + 5 };
+  static struct tenant crowd[MANY];
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  struct vg_slice_params slice = {.min_milli = 500, .max_milli = 1000, .mem_max_bytes = 1 << 28};
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  for (int i = 0; i < MANY; i++) {
+    crowd[i].doorbell_fd = vg_prim_eventfd();
+    CHECK(vg_arbiter_process_add(arbiter, 1, 1 + i, &crowd[i].header, &crowd[i].control, &crowd[i].report,
+                                 crowd[i].doorbell_fd, 0) == 0);
+  }
+  uint64_t before_ns = vg_prim_now_ns(), limit_ns = before_ns + 10 * VG_NS_PER_S;
+  for (int i = 0; i < MANY; i++) VG_STORE(&crowd[i].report.launches, 1);
+  VG_STORE(&crowd[MANY - 1].report.want_bytes, 1 << 20);
+  VG_STORE(&crowd[MANY - 1].report.want_seq, 1);
+  struct vg_slice_stats stats = {0};
+  while (stats.launches < MANY || VG_LOAD(&crowd[MANY - 1].control.granted_bytes) != 1 << 20) {
+    CHECK(vg_prim_now_ns() < limit_ns);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+    CHECK(vg_arbiter_slice_stats(arbiter, 1, &stats) == 0);
+  }
+  for (int i = 0; i < MANY; i++)
+    while (VG_LOAD(&crowd[i].control.heartbeat_ns) < before_ns) CHECK(vg_prim_now_ns() < limit_ns);
+  for (int i = 0; i < MANY; i++) CHECK(vg_arbiter_process_remove(arbiter, 1 + i) == 0);
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < MANY; i++) vg_prim_close(crowd[i].doorbell_fd);
+}
+
 static void wrong_calls_are_refused(void) {
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
   struct vg_slice_params upside_down = {.min_milli = 500, .max_milli = 400};
@@ -353,6 +387,7 @@ int main(void) {
   RUN(rubbish_in_one_page_hurts_nobody_else);
   RUN(nonsense_isolates_who_talks_it);
   RUN(who_gave_up_is_let_in_beside_his_own_slice);
+  RUN(who_never_rings_is_seen_all_the_same);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
 }

@@ -19,9 +19,10 @@ class Table:
     def __init__(self, total: int, slices: list[tuple[int, int, int]], owners: list[int]) -> None:
         self.ffi, self.lib = load()
         self.slices = self.ffi.new("struct vg_memory_slice[]", len(slices))
-        for row, (ident, low, high) in zip(self.slices, slices, strict=True):
-            row.id, row.min_bytes, row.max_bytes = ident, low, high
-        self.rows = [self.ffi.new("struct vg_memory_row *", {"slice_id": owner}) for owner in owners]
+        for row, (_, low, high) in zip(self.slices, slices, strict=True):
+            row.min_bytes, row.max_bytes = low, high
+        places = {ident: place for place, (ident, _, _) in enumerate(slices)}
+        self.rows = [self.ffi.new("struct vg_memory_row *", {"slice": places[owner]}) for owner in owners]
         self.pointers = self.ffi.new("struct vg_memory_row *[]", self.rows)
         self.table = self.ffi.new(
             "struct vg_memory_table *",

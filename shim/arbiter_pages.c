@@ -1,0 +1,324 @@
+/* arbiter_pages.c - see arbiter_pages.h. */
+#include "arbiter_pages.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "prim.h"
+
+static bool is_open(uint32_t word) {
+  return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+}
+
+/* ---- reading the report pages ---- */
+
+/* A counter that a tenant may only raise; anything else is ignored. Returns by how much it has risen. */
+static uint64_t raise_counter(uint64_t *counter, const uint64_t *reported) {
+  uint64_t value = VG_LOAD_RELAXED(reported);
+  uint64_t before = *counter;
+  if (value > before) *counter = value;
+  return *counter - before;
+}
+
+static void read_wait_counts(struct vg_process *process) {
+  uint64_t *totals = process->slice->stats.wait_counts;
+  for (int i = 0; i < VG_WAIT_BUCKETS; i++) {
+    uint32_t count = VG_LOAD_RELAXED(&process->report->wait_counts[i]);
+    if (count <= process->wait_counts[i]) continue;
+    totals[i] += count - process->wait_counts[i];
+    process->wait_counts[i] = count;
+  }
+}
+
+static void read_span(struct vg_span *span, const uint64_t *total_at, const uint64_t *since_at) {
+  span->total_ns = VG_LOAD(total_at); /* before since, which is taken back before the span is added */
+  span->since_ns = VG_LOAD(since_at);
+}
+
+/* Returns what has come to it since begin_ns. */
+static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns) {
+  uint64_t total_ns = span->total_ns;
+  if (span->since_ns && span->since_ns < now_ns) total_ns += now_ns - span->since_ns;
+  if (total_ns <= span->counted_ns) return 0;
+  uint64_t more_ns = total_ns - span->counted_ns, most_ns = now_ns - begin_ns;
+  if (more_ns > most_ns) more_ns = most_ns;
+  span->counted_ns += more_ns;
+  return more_ns;
+}
+
+static void count_time(struct vg_process *process, uint64_t now_ns) {
+  process->slice->busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns);
+  process->slice->active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
+  process->counted_ns = now_ns;
+}
+
+/* Work takes no more of the device than the time in which it was outstanding. */
+static void read_done(struct vg_process *process) {
+  uint64_t done_ns = VG_LOAD_RELAXED(&process->report->done_ns);
+  if (done_ns > process->busy.counted_ns) done_ns = process->busy.counted_ns;
+  if (done_ns <= process->done_ns) return;
+  process->slice->done_total_ns += done_ns - process->done_ns;
+  process->done_ns = done_ns;
+}
+
+static void read_counters(struct vg_process *process) {
+  const struct vg_report_device *report = process->report;
+  struct vg_slice_stats *stats = &process->slice->stats;
+  stats->launches += raise_counter(&process->launches, &report->launches);
+  if (VG_LOAD_RELAXED(&report->waited_ns) > process->waited_ns) read_wait_counts(process);
+  stats->throttled_ns += raise_counter(&process->waited_ns, &report->waited_ns);
+  raise_counter(&process->peak_bytes, &report->peak_bytes);
+  raise_counter(&process->denied, &report->denied);
+}
+
+/* What it answers to the word in its page. */
+static void read_answers(struct vg_process *process, uint64_t now_ns) {
+  const struct vg_report_device *report = process->report;
+  bool open = is_open(process->word);
+  process->noticed = process->regrets = false;
+  process->drained_ns = process->drain_expected_ns = 0;
+  /* Without a context nothing of it can be on the device; and one that hides the device (CUDA_VISIBLE_DEVICES) never
+   * answers here: no drain of its slice would end, and half of what the next one uses would be charged to it. */
+  process->quiet = process->contexts == 0;
+  if (process->quiet) return;
+  process->quiet = VG_LOAD(open ? &report->given_up_word : &report->drained_word) == process->word;
+  process->regrets = open && process->quiet && process->waiting;
+  if (open) return;
+  uint64_t drained_ns = VG_LOAD(&report->drained_ns);
+  process->drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
+  process->noticed = VG_LOAD(&report->noticed_word) == process->word;
+  if (process->noticed) process->drain_expected_ns = VG_LOAD(&report->drain_expected_ns);
+}
+
+/* May its page change, without a ring, in a way that matters before its next heartbeat? */
+static uint8_t heed_next(const struct vg_process *process) {
+  bool open = is_open(process->word);
+  bool runs = process->outstanding || process->busy.since_ns;
+  bool drains = !open && !process->quiet;
+  bool enters = open && process->waiting;
+  if (runs || drains || enters) return VG_HEED_PAGE;
+  return process->active.since_ns ? VG_HEED_CLOCK : 0;
+}
+
+static void ring_helper(struct vg_process *process) {
+  __atomic_add_fetch(&process->header->bell, 1, __ATOMIC_RELEASE);
+  vg_prim_futex_wake(&process->header->bell, 1);
+}
+
+static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
+  const struct vg_report_device *report = process->report;
+  read_counters(process);
+  bool had_context = process->contexts > 0;
+  process->contexts = VG_LOAD_RELAXED(&report->contexts);
+  process->waiting = VG_LOAD(&report->waiting);
+  process->outstanding = VG_LOAD(&report->outstanding) != 0;
+  uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
+  arbiter->memory_stale |=
+      vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
+                           VG_LOAD(&report->want_bytes), want_seq, now_ns);
+  read_span(&process->busy, &report->busy_ns, &report->busy_since_ns);
+  read_span(&process->active, &report->active_ns, &report->active_since_ns);
+  count_time(process, now_ns);
+  read_done(process);
+  read_answers(process, now_ns);
+  if (!had_context && process->contexts) ring_helper(process); /* it was spared that */
+  uint8_t *heed = &arbiter->heed[process->index];
+  *heed = heed_next(process) | (*heed & VG_HEED_DOORBELL);
+  vg_lane_of(arbiter, process->slice)->stale = true;
+}
+
+/* The core's inputs of one slice, from what its processes said last. */
+static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice) {
+  struct vg_lane *lane = vg_lane_of(arbiter, slice);
+  uint32_t waiting = 0;
+  slice->attached = lane->first != NULL;
+  slice->outstanding = slice->regrets = slice->noticed = false;
+  slice->quiet = true;
+  slice->drained_ns = slice->close_ns;
+  slice->drain_expected_ns = 0;
+  for (const struct vg_process *process = lane->first; process; process = process->next) {
+    waiting += process->waiting;
+    slice->outstanding |= process->outstanding;
+    slice->regrets |= process->regrets;
+    slice->noticed |= process->noticed;
+    slice->quiet &= process->quiet;
+    if (process->drained_ns > slice->drained_ns) slice->drained_ns = process->drained_ns;
+    if (process->drain_expected_ns > slice->drain_expected_ns) slice->drain_expected_ns = process->drain_expected_ns;
+  }
+  slice->wants = waiting > 0;
+  arbiter->waiting[slice - arbiter->core.slices] = waiting;
+  lane->stale = false;
+}
+
+void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  bool holds[VG_CORE_SLICES_MAX];
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
+    holds[i] = slice->present && slice->state == VG_CORE_OPEN; /* its processes may begin at any moment */
+  }
+  for (int i = 0; i < arbiter->process_end; i++) {
+    if (!arbiter->processes[i]) continue;
+    bool page = (arbiter->heed[i] & VG_HEED_PAGE) || holds[arbiter->lane_of[i]];
+    if (page)
+      read_page(arbiter, arbiter->processes[i], now_ns);
+    else if (arbiter->heed[i] & VG_HEED_CLOCK)
+      count_time(arbiter->processes[i], now_ns);
+  }
+  for (int i = 0; i < arbiter->core.slice_count; i++)
+    if (arbiter->core.slices[i].present && arbiter->lanes[i].stale) sum_up(arbiter, &arbiter->core.slices[i]);
+}
+
+/* ---- publishing ---- */
+
+static void publish_word(struct vg_arbiter *arbiter, struct vg_process *process, uint32_t word) {
+  process->word = word;
+  VG_STORE(&process->control->gate, word);
+  if (is_open(word)) {
+    /* One that comes to wait after this look finds the new word before it sleeps. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (VG_LOAD_RELAXED(&process->report->waiting)) vg_prim_futex_wake(&process->control->gate, INT_MAX);
+  }
+  process->quiet = process->contexts == 0;
+  process->noticed = process->regrets = false;
+  process->drained_ns = process->drain_expected_ns = 0;
+  arbiter->heed[process->index] |= VG_HEED_PAGE;
+}
+
+static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_lane *lane) {
+  bool word = lane->word != slice->word;
+  bool helper = lane->neighbour_waits != slice->neighbour_waits || lane->watch != slice->watch;
+  helper |= word && !is_open(slice->word); /* somebody must see to the drain */
+  for (struct vg_process *process = lane->first; process; process = process->next) {
+    struct vg_control_device *control = process->control;
+    VG_STORE_RELAXED(&control->min_milli, slice->params.min_milli);
+    VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
+    VG_STORE_RELAXED(&control->bound_ns, slice->bound_ns);
+    VG_STORE(&control->neighbour_waits, slice->neighbour_waits);
+    VG_STORE(&control->watch, slice->watch);
+    if (process->word != slice->word) publish_word(arbiter, process, slice->word);
+    if (helper && process->contexts) ring_helper(process);
+  }
+  lane->word = slice->word;
+  lane->neighbour_waits = slice->neighbour_waits;
+  lane->watch = slice->watch;
+  lane->min_milli = slice->params.min_milli;
+  lane->max_milli = slice->params.max_milli;
+  lane->bound_ns = slice->bound_ns;
+  lane->stale |= word;
+}
+
+static bool is_told(const struct vg_core_slice *slice, const struct vg_lane *lane) {
+  return lane->word == slice->word && lane->neighbour_waits == slice->neighbour_waits && lane->watch == slice->watch &&
+         lane->min_milli == slice->params.min_milli && lane->max_milli == slice->params.max_milli &&
+         lane->bound_ns == slice->bound_ns;
+}
+
+void vg_pages_publish(struct vg_arbiter *arbiter) {
+  for (int open = 1; open >= 0; open--)
+    for (int i = 0; i < arbiter->core.slice_count; i++) {
+      const struct vg_core_slice *slice = &arbiter->core.slices[i];
+      if (slice->present && is_open(slice->word) == open && !is_told(slice, &arbiter->lanes[i]))
+        publish_lane(arbiter, slice, &arbiter->lanes[i]);
+    }
+}
+
+static void publish_coast(struct vg_arbiter *arbiter, struct vg_process *process) {
+  struct vg_control_device *control = process->control;
+  struct vg_coast_slot slots[VG_COAST_SLOTS_MAX];
+  int count = vg_core_coast_slots(&arbiter->core, process->slice->id, slots, VG_COAST_SLOTS_MAX);
+  uint32_t seq = control->coast_seq;
+  VG_STORE_RELAXED(&control->coast_seq, seq + 1);
+  __atomic_thread_fence(__ATOMIC_RELEASE);
+  VG_STORE_RELAXED(&control->coast_period_us, VG_CORE_COAST_PERIOD_US);
+  VG_STORE_RELAXED(&control->coast_slot_count, (uint32_t)count);
+  for (int i = 0; i < count; i++) {
+    VG_STORE_RELAXED(&control->coast_slots[i].begin_us, slots[i].begin_us);
+    VG_STORE_RELAXED(&control->coast_slots[i].end_us, slots[i].end_us);
+  }
+  VG_STORE(&control->coast_seq, seq + 2);
+  process->coast_version = arbiter->coast_version;
+}
+
+bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  bool news = false;
+  int end = arbiter->beat_index + VG_BEAT_PROCESSES;
+  if (end > arbiter->process_end) end = arbiter->process_end;
+  for (int i = arbiter->beat_index; i < end; i++) {
+    struct vg_process *process = arbiter->processes[i];
+    if (!process) continue;
+    bool heeded = arbiter->heed[i];
+    read_page(arbiter, process, now_ns);
+    news |= !heeded && arbiter->heed[i];
+    VG_STORE(&process->control->heartbeat_ns, now_ns);
+    if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
+  }
+  arbiter->beat_index = end == arbiter->process_end ? 0 : end;
+  int parts = (arbiter->process_end + VG_BEAT_PROCESSES - 1) / VG_BEAT_PROCESSES;
+  arbiter->beat_due_ns = now_ns + arbiter->core.params.heartbeat_ns / (uint64_t)(parts ? parts : 1);
+  return news;
+}
+
+/* ---- memory ---- */
+
+static void publish_memory(struct vg_process *process, const struct vg_memory_slice *slice) {
+  struct vg_control_device *control = process->control;
+  const struct vg_memory_row *row = &process->memory;
+  struct vg_memory_shown *shown = &process->memory_shown, next = {
+                                                              .limit_bytes = slice->max_bytes,
+                                                              .slice_used_bytes = slice->used_bytes - row->used_bytes,
+                                                              .granted_bytes = row->granted_bytes,
+                                                              .coast_bytes = row->coast_bytes,
+                                                              .want_answered = row->want_answered,
+                                                              .pressure = row->pressure,
+                                                          };
+  if (memcmp(shown, &next, sizeof next) == 0) return;
+  VG_STORE_RELAXED(&control->limit_bytes, next.limit_bytes);
+  VG_STORE_RELAXED(&control->slice_used_bytes, next.slice_used_bytes);
+  VG_STORE_RELAXED(&control->coast_bytes, next.coast_bytes);
+  VG_STORE(&control->granted_bytes, next.granted_bytes);
+  if (shown->want_answered != next.want_answered) {
+    VG_STORE(&control->want_answered, next.want_answered);
+    vg_prim_futex_wake(&control->want_answered, INT_MAX);
+  }
+  VG_STORE(&control->memory_pressure, next.pressure);
+  if (next.pressure && !shown->pressure) ring_helper(process);
+  *shown = next;
+}
+
+void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  struct vg_memory_row *rows[VG_PROCESSES_MAX];
+  struct vg_memory_table table = {
+      .total_bytes = arbiter->core.params.memory_total_bytes,
+      .slices = arbiter->memory_slices,
+      .slice_count = arbiter->core.slice_count,
+      .rows = rows,
+  };
+  for (int i = 0; i < arbiter->process_end; i++)
+    if (arbiter->processes[i]) rows[table.row_count++] = &arbiter->processes[i]->memory;
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
+    arbiter->memory_slices[i].min_bytes = slice->present ? slice->params.mem_min_bytes : 0;
+    arbiter->memory_slices[i].max_bytes = slice->present ? slice->params.mem_max_bytes : 0;
+  }
+  arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
+  arbiter->memory_stale = false;
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    uint64_t *peak_bytes = &arbiter->core.slices[i].stats.mem_peak_bytes;
+    if (arbiter->memory_slices[i].used_bytes > *peak_bytes) *peak_bytes = arbiter->memory_slices[i].used_bytes;
+  }
+  for (int i = 0; i < arbiter->process_end; i++) {
+    struct vg_process *process = arbiter->processes[i];
+    if (!process) continue;
+    process->slice->stats.mem_denied += process->memory.denied;
+    publish_memory(process, &arbiter->memory_slices[process->memory.slice]);
+  }
+}
+
+/* ---- a new process ---- */
+
+void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
+  publish_coast(arbiter, process);
+  vg_pages_memory(arbiter, now_ns);
+  VG_STORE(&process->control->heartbeat_ns, now_ns);
+  publish_lane(arbiter, process->slice, vg_lane_of(arbiter, process->slice));
+}

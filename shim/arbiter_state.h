@@ -1,0 +1,97 @@
+/*
+ * arbiter_state.h - what the arbiter of one device remembers; shared by its own sources (arbiter*.c) alone. Everything
+ * is guarded by the one mutex.
+ *
+ * There may be a thousand processes of which few do anything. So a round looks only at those pages that may have
+ * changed in a way that matters (heed), and writes only to those whose slice's gate is told something else; all others
+ * are read, and get their heartbeat, a part at a time, each of them once per heartbeat period.
+ */
+#ifndef VG_ARBITER_STATE_H
+#define VG_ARBITER_STATE_H
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arbiter.h"
+#include "arbiter_core.h"
+#include "arbiter_memory.h"
+#include "arbiter_trace.h"
+
+#define VG_PROCESSES_MAX 1024
+#define VG_BEAT_PROCESSES 128 /* read, and given a heartbeat, in one round */
+
+/* What the next round has to do with a process, a set of bits. */
+#define VG_HEED_PAGE 1     /* its page has changed, or may without a ring */
+#define VG_HEED_CLOCK 2    /* its page stands still while it waits: only its time goes on */
+#define VG_HEED_DOORBELL 4 /* its doorbell rests: it rang too often */
+
+struct vg_span {               /* time that a tenant accumulates */
+  uint64_t total_ns, since_ns; /* as its page said last */
+  uint64_t counted_ns;         /* what is believed of it: goes on no faster than the clock, and never backwards */
+};
+
+struct vg_memory_shown { /* as it stands in the control page */
+  uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
+  uint32_t want_answered, pressure;
+};
+
+struct vg_process {
+  uint64_t id;
+  int index;                   /* in the arbiter's table */
+  struct vg_core_slice *slice; /* its place in the core stays while it has processes */
+  struct vg_process *next;     /* of the same slice */
+  struct vg_control_header *header;
+  struct vg_control_device *control;
+  const struct vg_report_device *report;
+  int doorbell_fd;
+  uint64_t ring_window_ns;
+  uint32_t rings;
+  struct vg_memory_row memory;
+  struct vg_memory_shown memory_shown;
+  uint32_t word; /* the gate word in its control page */
+  uint32_t coast_version;
+  /* what it said last, validated */
+  uint64_t counted_ns; /* up to when its time is counted */
+  struct vg_span busy, active;
+  uint64_t done_ns, launches, waited_ns, peak_bytes, denied, drained_ns, drain_expected_ns;
+  uint32_t contexts, waiting, wait_counts[VG_WAIT_BUCKETS];
+  bool outstanding, quiet, regrets, noticed;
+};
+
+struct vg_lane { /* what stands beside each slice of the core */
+  struct vg_process *first;
+  bool stale;    /* what its processes say must be summed up anew */
+  bool draining; /* after the last round */
+  /* as it stands in the control pages */
+  uint32_t word, neighbour_waits, watch, min_milli, max_milli;
+  uint64_t bound_ns;
+};
+
+struct vg_arbiter {
+  pthread_mutex_t mutex;
+  pthread_t thread;
+  bool running, stop;
+  int epoll_fd, timer_fd, wake_fd;
+  struct vg_core core;
+  /* by the core's slices */
+  struct vg_lane lanes[VG_CORE_SLICES_MAX];
+  struct vg_memory_slice memory_slices[VG_CORE_SLICES_MAX];
+  uint32_t waiting[VG_CORE_SLICES_MAX]; /* threads at the gate */
+  /* by index; an index is free where processes[] is NULL */
+  struct vg_process *processes[VG_PROCESSES_MAX];
+  uint8_t heed[VG_PROCESSES_MAX];
+  uint8_t lane_of[VG_PROCESSES_MAX];
+  int process_end; /* beyond the last index in use */
+  int beat_index;  /* whose heartbeat is next */
+  uint64_t beat_due_ns;
+  bool memory_stale;
+  uint64_t memory_due_ns;
+  uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
+  struct vg_trace trace;
+};
+
+static inline struct vg_lane *vg_lane_of(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
+  return &arbiter->lanes[slice - arbiter->core.slices];
+}
+
+#endif
