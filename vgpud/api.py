@@ -6,12 +6,13 @@ linked to its public name when all is ready, so that the public one never has wr
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ from vgpud import api_views as views
 from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats
+from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
@@ -51,6 +53,7 @@ class Backend(Protocol):
 
     node: str
     state: State  # read only
+    tracing: Tracing
 
     def submit(self, event: Event) -> Slice | Denied | None: ...
     def node_view(self) -> pb.Node: ...
@@ -154,6 +157,13 @@ class Service:
             made, b.node, self._indexes(), b.slice_counters(made), b.attach_path(made.name), running, containers
         )
 
+    def _named(self, node: str, name: str) -> Slice:
+        self._here(node)
+        made = self.backend.state.slices.get(name)
+        if made is None:
+            raise _refuse(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", "name")
+        return made
+
     def _device(self, device: Device) -> pb.Device:
         used, busy = self.backend.reading(device.uuid)
         return views.device_view(device, self.backend.node, self.backend.state.reserved(device.uuid), used, busy)
@@ -164,15 +174,18 @@ class Service:
             raise RefusedError(answer)
         return answer
 
-    async def _watching(self, context: Any, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async def _watching(self, context: Any, messages: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
         """Passes a stream on, with a bound on how many there are."""
         if self._watchers >= WATCHERS_MAX:
             text = f"{WATCHERS_MAX} watches are open, which is the limit: close some"
             await abort(context, Denied(Reason.NO_CAPACITY, text))
         self._watchers += 1
         try:
-            async for message in messages:
-                yield message
+            async with contextlib.aclosing(messages):
+                async for message in messages:
+                    yield message
+        except RefusedError as refused:
+            await abort(context, refused.denied)
         finally:
             self._watchers -= 1
 
@@ -224,12 +237,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     def GetSlice(self, request: pb.GetSliceRequest) -> pb.GetSliceResponse:
-        self._here(request.node)
-        made = self.backend.state.slices.get(request.name)
-        if made is None:
-            text = f"no slice {request.name!r} on this node: `vgpu slice ls` lists them"
-            raise _refuse(Reason.NOT_FOUND, text, "name")
-        return pb.GetSliceResponse(slice=self._slice(made))
+        return pb.GetSliceResponse(slice=self._slice(self._named(request.node, request.name)))
 
     @unary
     def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
@@ -267,7 +275,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
         """All slices and devices at every change, and every interval_ms (50 ms to one minute)."""
         interval_s = min(max(request.interval_ms or 1000, 50), 60_000) / 1000
 
-        async def states() -> AsyncIterator[pb.WatchSlicesResponse]:
+        async def states() -> AsyncGenerator[pb.WatchSlicesResponse, None]:
             while True:
                 state = self.backend.state
                 slices = [self._slice(s) for _, s in sorted(state.slices.items())]
@@ -275,6 +283,24 @@ class SliceService(Service, stubs.SliceServiceServicer):
                 await self.backend.wait_change(interval_s)
 
         async for message in self._watching(context, states()):
+            yield message
+
+    async def WatchTrace(self, request: pb.WatchTraceRequest, context: Any) -> AsyncIterator[pb.WatchTraceResponse]:
+        """What the arbiters of a slice's devices do, with its neighbours there, as it comes; ends with the slice."""
+
+        async def batches() -> AsyncGenerator[pb.WatchTraceResponse, None]:
+            made = self._named(request.node, request.name)
+            names: dict[int, str] = {}
+            with self.backend.tracing.watch({share.device_uuid for share in made.shares}) as watcher:
+                while (now := self.backend.state.slices.get(made.name)) and now.uid == made.uid:
+                    events = await watcher.take()
+                    names.update((s.serial, s.name) for s in self.backend.state.slices.values())
+                    indexes = self._indexes()
+                    known = (e for e in events if not e.serial or e.serial in names)
+                    shown = [views.trace_event_view(e, indexes, names) for e in known]
+                    yield pb.WatchTraceResponse(events=shown)
+
+        async for message in self._watching(context, batches()):
             yield message
 
 
@@ -292,7 +318,7 @@ class EventService(Service, stubs.EventServiceServicer):
     async def WatchEvents(self, request: pb.WatchEventsRequest, context: Any) -> AsyncIterator[pb.WatchEventsResponse]:
         """Events after a sequence number, as they come; what the log has dropped meanwhile is not sent."""
 
-        async def entries() -> AsyncIterator[pb.WatchEventsResponse]:
+        async def entries() -> AsyncGenerator[pb.WatchEventsResponse, None]:
             seen = max(0, request.after_sequence)
             while True:
                 for entry in self.backend.events_after(seen):

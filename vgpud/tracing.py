@@ -1,0 +1,88 @@
+"""Hands what the arbiters trace to those who watch. The arbiters trace only while somebody does.
+
+Whoever asks next takes what has come together, for all: events are kept for each watcher up to a bound. One that is too
+slow loses the newest and is told how many; if nobody asks, the arbiters' own bounded rings lose the oldest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from vgpud.core.observed import TraceEvent
+
+READ_S = 0.05
+#: a watcher hears something so often, events or none
+BEAT_S = 0.25
+WATCHER_EVENTS_MAX = 100_000
+#: some 100 KiB as a message
+BATCH_EVENTS = 2000
+
+
+class Source(Protocol):
+    """Where events come from: the arbiters."""
+
+    def trace(self, on: bool) -> None: ...
+    def read_trace(self) -> Sequence[TraceEvent]: ...
+
+
+class Watcher:
+    """Somebody who is told what happens on some devices."""
+
+    def __init__(self, tracing: Tracing, uuids: Collection[str]) -> None:
+        self._tracing = tracing
+        self._uuids = frozenset(uuids)
+        self._events: deque[TraceEvent] = deque()
+        self._lost = 0
+
+    def put(self, event: TraceEvent) -> None:
+        if event.device_uuid not in self._uuids:
+            return
+        if len(self._events) == WATCHER_EVENTS_MAX:
+            self._lost += 1 + event.lost
+            return
+        self._events.append(replace(event, lost=event.lost + self._lost) if self._lost else event)
+        self._lost = 0
+
+    async def take(self) -> list[TraceEvent]:
+        """The next events, BATCH_EVENTS at most; none after BEAT_S without any."""
+        for _ in range(round(BEAT_S / READ_S)):
+            if self._events:
+                break
+            await asyncio.sleep(READ_S)
+            self._tracing.hand_out()
+        return [self._events.popleft() for _ in range(min(len(self._events), BATCH_EVENTS))]
+
+
+class Tracing:
+    """Who watches."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._watchers: set[Watcher] = set()
+
+    @contextlib.contextmanager
+    def watch(self, uuids: Collection[str]) -> Iterator[Watcher]:
+        """A watcher of these devices, who is first told how they stand. Raises OSError."""
+        watcher = Watcher(self, uuids)
+        if self._watchers:
+            self.hand_out()
+            self._source.trace(False)  # the arbiters tell how they stand when they begin: begin anew
+        self._source.trace(True)
+        self._watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+            if not self._watchers:
+                self._source.trace(False)
+
+    def hand_out(self) -> None:
+        """Gives every watcher what the arbiters have kept since the last call."""
+        for event in self._source.read_trace():
+            for watcher in self._watchers:
+                watcher.put(event)
