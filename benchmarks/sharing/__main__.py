@@ -21,12 +21,14 @@ from benchmarks.sharing.rows_live import w7
 from benchmarks.sharing.rows_long import w3
 from benchmarks.sharing.rows_return import w6
 from benchmarks.sharing.rows_shares import w1, w5
+from benchmarks.sharing.rows_trainers import w2c
 from benchmarks.sharing.table import Figure, line, markdown
 
 ROWS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
     "W1": w1,
     "W2": w2,
     "W2b": w2b,
+    "W2c": w2c,
     "W3": w3,
     "W4": w4,
     "W5": w5,

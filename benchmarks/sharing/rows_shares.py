@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.sharing.bench import Bench, Observed, Tenant, bench
+from benchmarks.sharing.bench import Bench, Observed, Program, Tenant, bench
 from benchmarks.sharing.measure import jain
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -48,7 +48,7 @@ W1_MORE: Mapping[str, tuple[Tenant, ...]] = {
 KERNELS_US = (20, 200, 2000, LONG_KERNEL_US)
 
 
-def worst_error_pp(observed: Observed, tenants: Sequence[Tenant], window_ns: int = WINDOW_NS) -> float:
+def worst_error_pp(observed: Observed, tenants: Sequence[Program], window_ns: int = WINDOW_NS) -> float:
     """The largest distance of a window of a tenant (of one second) from its part, in percentage points."""
     return max(abs(got - t.minimum) * 100 for t in tenants for got in observed.windows(t.name, window_ns))
 
