@@ -218,18 +218,25 @@ class Daemon:
     # ---- events in, commands out ----
 
     def submit(self, event: ev.Event) -> Slice | Denied | None:
-        """A user's request: decided, saved, carried out, in this order."""
+        """A user's request: decided, saved, carried out, in this order.
+
+        New numbers of a slice that is there do not wait for the disk: the arbiters have them first, and are told the
+        old ones again when they could not be saved. The user's answer waits for both.
+        """
         draft = self.state.copy()
         commands = step(draft, event, time.monotonic_ns())
         answer = next(c.result for c in commands if isinstance(c, ev.Answer))
+        live = [c for c in commands if isinstance(c, ev.ApplySlice)] if isinstance(event, ev.UpdateSlice) else []
         try:
+            self._execute(live)
             self._store.apply(commands)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             log.error("%s", error)
+            self._take_back(live)
             return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
         self.state = draft
         try:
-            self._execute(commands)
+            self._execute(c for c in commands if c not in live)
         except OSError as error:
             log.error("%s: %s", type(event).__name__, error)
             said = "kept, but not carried out before a restart of vgpud"
@@ -242,6 +249,18 @@ class Daemon:
                 said = "nothing was created"
             return Denied(Reason.UNAVAILABLE, f"{said}: {error.strerror or error}; see the daemon's log")
         return answer
+
+    def _take_back(self, live: Iterable[ev.ApplySlice]) -> None:
+        """Has the arbiters go on with the slices as they are in our state."""
+        for change in live:
+            old = self.state.slices[change.slice.name]
+            kept = () if old.name in self.state.waiting else old.shares
+            new = {share.device_uuid for share in change.slice.shares}
+            dropped = new - {share.device_uuid for share in kept}
+            try:
+                self._arbiters.apply(replace(old, shares=kept), dropped)
+            except OSError as error:
+                log.error("slice %s: %s", old.name, error)
 
     def _forget_request(self, request_id: str) -> None:
         """A creation that was taken back must not be answered from memory, nor from the store's."""

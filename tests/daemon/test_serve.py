@@ -8,6 +8,7 @@ import resource
 import signal
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from vgpud._shim import ffi
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -285,6 +287,36 @@ def test_full_disk_refuses_new_slices_only(node: Node) -> None:
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, unlimited)
     assert node.create("b", 100).name == "b", "it recovers without a restart"
     assert client.attach(node.socket()).status == client.OK
+
+
+def test_new_numbers_do_not_wait_for_the_disk(node: Node) -> None:
+    """Somebody who holds the database stands for a slow disk: the change is in force before it is answered."""
+    node.start()
+    node.create("a", 500)
+    control, _report = client.attach(node.socket()).map()
+    limits = client.PAGE + ffi.offsetof("struct vg_control_device", "min_milli")
+
+    def shown() -> tuple[int, int]:
+        return struct.unpack_from("<II", control, limits)
+
+    eventually(lambda: shown() == (500, 500), "the first numbers")
+    request = pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(min_milli=200, max_milli=800))
+    with contextlib.closing(sqlite3.connect(node.state / "vgpud.sqlite3", isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        waiting = node.slices.UpdateSlice.future(request)
+        eventually(lambda: shown() == (200, 800), "the change in force")
+        assert not waiting.done(), "what is answered is saved"
+        busy.execute("COMMIT")
+        assert waiting.result().slice.devices == node.get().devices
+        busy.execute("BEGIN IMMEDIATE")
+        request.spec.max_milli = 900
+        with pytest.raises(grpc.RpcError) as error:
+            node.slices.UpdateSlice(request)
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert "nothing was changed" in error.value.details()
+        busy.execute("COMMIT")
+    eventually(lambda: shown() == (200, 800), "the old numbers again")
+    assert node.get().devices[0].max_milli == 800
 
 
 def test_slice_whose_socket_cannot_be_made_is_taken_back(node: Node) -> None:
