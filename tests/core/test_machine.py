@@ -148,6 +148,50 @@ def test_a_running_slice_keeps_its_number_of_devices() -> None:
     )
 
 
+def test_a_running_slice_is_not_spread_over_more_devices() -> None:
+    state = started(3)
+    step(state, create(milli=1000), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    wider = ev.UpdateSlice("", "a", Spec(0, spread=2), ("spread",))
+    assert "cannot move" in denied(step(state, wider, 0), Reason.PRECONDITION)
+    step(state, ev.ProcessGone(1), 0)
+    spread = answer(step(state, wider, 0))
+    assert isinstance(spread, Slice)
+    assert [s.min_milli for s in spread.shares] == [500, 500]
+    back = answer(step(state, ev.UpdateSlice("", "a", Spec(0), ("spread",)), 0))
+    assert isinstance(back, Slice)
+    assert [s.min_milli for s in back.shares] == [1000]
+
+
+def test_how_a_slice_shares_changes_while_it_runs() -> None:
+    state = started()
+    step(state, create(), 0)
+    step(state, ev.ProcessAttached(process()), 0)
+    patch = Spec(0, weight=3, priority=9, service_class="latency")
+    commands = step(state, ev.UpdateSlice("", "a", patch, ("priority", "service_class", "weight")), 0)
+    (applied,) = [c for c in commands if isinstance(c, ev.ApplySlice)]
+    spec = applied.slice.spec
+    assert (spec.weight, spec.priority, spec.service_class, spec.gpus_milli) == (3, 9, "latency", 500)
+    nothing = ev.UpdateSlice("", "a", Spec(0, min_milli=0), ("min_milli",))
+    assert "class latency with min 0" in denied(step(state, nothing, 0), Reason.INVALID)
+
+
+@pytest.mark.parametrize("end", ["removed", "forced", "left", "unused"])
+def test_a_change_comes_too_late(end: str) -> None:
+    """Whichever way a slice went: one clear refusal, and nothing of it comes back."""
+    state = started(grace_ns=S)
+    step(state, create(ephemeral=end in ("left", "unused")), 0)
+    if end in ("forced", "left"):
+        step(state, ev.ProcessAttached(process()), 0)
+    step(state, ev.ProcessGone(1) if end == "left" else ev.Tick(), 2 * S)
+    if end in ("removed", "forced"):
+        step(state, ev.DeleteSlice("", "a", end == "forced"), 0)
+    before = state.copy()
+    commands = step(state, ev.UpdateSlice("r", "a", Spec(800), ("gpus_milli",)), 0)
+    assert "no slice 'a' on this node: `vgpu slice ls`" in denied(commands, Reason.NOT_FOUND)
+    assert state == before and len(commands) == 1
+
+
 def test_move_drops_the_old_device() -> None:
     state = started(2)
     step(state, create("a", 500), 0)
