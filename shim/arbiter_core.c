@@ -1,39 +1,87 @@
-/* arbiter_core.c - see arbiter_core.h. Order of one step: charge the time that has passed, note who has drained, close
- * what must close, grant. Nothing is ever granted to a slice whose cap bucket is empty. */
+/* arbiter_core.c - see arbiter_core.h. Order of one step: charge the time that has passed, note who has drained, judge
+ * demands, then open and close gates: free slices first, then the slot. Nothing is ever opened for a slice whose cap
+ * bucket is empty. Mirrors vgpud/core/arbiter.py, which is to be changed with it. */
 #include "arbiter_core.h"
 
 #include <string.h>
 
-#define MILLI 1000
-/* Debt is bounded: a single kernel of a minute must not shut its owner out for an hour. */
-#define DEBT_MAX_NS 1000000000ll
-#define ARREARS_FACTOR 10
-#define RESCUE_NS 50000000ull
-/* No step for so long: the tenants followed their timetables meanwhile, which charge nobody. */
-#define STALLED_NS 100000000ull
-#define STOPPED_NS 50000000ull /* without notice for so long: it does not run */
+#include "arbiter_share.h"
+
+#define RESCUE_NS (50ull * VG_CORE_MS)
 /* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
-#define WAKE_GRACE_NS 500000ull
-
-static uint32_t weight_of(const struct vg_core_slice *slice) {
-  uint32_t weight = slice->params.weight ? slice->params.weight : slice->params.min_milli;
-  return weight ? weight : 1;
-}
-
-static bool uncapped(const struct vg_core_slice *slice) {
-  return slice->params.max_milli >= MILLI;
-}
-
-static int64_t scaled(uint64_t ns, uint32_t milli) {
-  return (int64_t)(ns * milli / MILLI);
-}
+#define WAKE_GRACE_NS (VG_CORE_MS / 2)
+/* Demand above which a free slice becomes saturating, and below which that one becomes free. */
+#define SATURATING_PPM 970000
+#define FREE_PPM 930000
+/* Lag from which a slice is short; and by how much more it must be behind than another, each by its own entitlement,
+ * for that other one to wait for it, and until when. */
+#define SHORT_NS VG_CORE_MS
+#define AHEAD_NS (4 * VG_CORE_MS)
+#define BACK_NS (2 * VG_CORE_MS)
+#define FAR_NS (1ll << 62)
+/* A latency slice is served first until it is so far ahead of its due. */
+#define LATENCY_DEBT_NS (10 * VG_CORE_MS)
 
 static int64_t min_i64(int64_t a, int64_t b) {
   return a < b ? a : b;
 }
 
-static int64_t max_i64(int64_t a, int64_t b) {
-  return a > b ? a : b;
+static uint64_t earlier(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static bool is_open(const struct vg_core_slice *slice) {
+  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+}
+
+/* ---- slices and their gates ---- */
+
+static void set_word(struct vg_core_slice *slice, uint32_t gate_state) {
+  uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
+  slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
+}
+
+static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *self) {
+  if (!vg_core_uncapped(self)) return VG_GATE_COUNT;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    bool drains = other->state == VG_CORE_DRAINING || other->state == VG_CORE_OVERLAP;
+    if (other != self && other->present && (other->attached || drains)) return VG_GATE_COUNT;
+  }
+  return VG_GATE_SOLO;
+}
+
+static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
+  set_word(slice, open_state(core, slice));
+  slice->state = VG_CORE_OPEN;
+  slice->quiet = false;
+  slice->wants = false;
+  slice->grant_ns = now_ns;
+  slice->served = ++core->served;
+  slice->stats.grants++;
+}
+
+static void overlap(struct vg_core_slice *slice, uint64_t now_ns) {
+  slice->state = VG_CORE_OVERLAP;
+  slice->rescue_ns = now_ns + RESCUE_NS;
+}
+
+static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
+  bool gave_up = slice->quiet && slice->state == VG_CORE_OPEN; /* nothing in flight and none can be: no drain */
+  set_word(slice, VG_GATE_CLOSED);
+  slice->quiet = false;
+  slice->overran = false;
+  slice->drain_expected_ns = 0;
+  slice->close_ns = now_ns;
+  slice->lease_end_ns = 0;
+  if (gave_up || !slice->attached) {
+    slice->stats.early_releases += gave_up;
+    slice->state = VG_CORE_SHUT;
+  } else if (slice->saturating) {
+    slice->state = VG_CORE_DRAINING;
+  } else {
+    overlap(slice, now_ns);
+  }
 }
 
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns) {
@@ -62,9 +110,15 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     memset(slice, 0, sizeof *slice);
     slice->present = true;
     slice->id = id;
-    slice->guarantee_ns = scaled(core->params.guarantee_depth_ns, params->min_milli);
-    slice->cap_ns = scaled(core->params.cap_depth_ns, params->max_milli);
+    slice->params = *params;
+    slice->cap_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
+    slice->guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
+    slice->last_active_ns = core->last_ns;
+    slice->virtual_ns = core->floor_ns;
+    slice->demand_ppm = VG_CORE_PPM;
     slice->bound_ns = core->params.open_bound_ns;
+    open_gate(core, slice, core->last_ns);
+    slice->stats.grants = 0;
   }
   slice->params = *params;
   return slice;
@@ -75,198 +129,235 @@ void vg_core_remove(struct vg_core *core, uint64_t id) {
   if (slice) slice->present = false;
 }
 
-static void set_word(struct vg_core_slice *slice, uint32_t gate_state) {
-  uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
-  slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
-}
+/* ---- who wants what ---- */
 
-static bool occupies(const struct vg_core_slice *slice) {
-  return slice->present && slice->state != VG_CORE_SHUT;
-}
-
-/* Does it run beside others? A process that does not even notice that its gate was shut is a stopped one: what it had
- * launched is bounded and soon over, so it stops counting. */
-static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (!occupies(slice)) return false;
-  bool rescued = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
-  return slice->state != VG_CORE_OVERLAP || rescued || slice->noticed || now_ns < slice->close_ns + STOPPED_NS;
+static bool in_slot(const struct vg_core_slice *slice) {
+  return slice->present && slice->saturating;
 }
 
 static bool waits(const struct vg_core_slice *slice) {
-  if (!slice->present || !slice->wants || slice->state == VG_CORE_OPEN) return false;
+  if (!slice->wants || slice->state == VG_CORE_OPEN) return false;
   return slice->state == VG_CORE_SHUT || slice->noticed;
 }
 
-/* Nobody else occupies the device. */
-static bool alone_now(const struct vg_core *core, const struct vg_core_slice *self) {
+static bool others_active(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++)
-    if (&core->slices[i] != self && occupies(&core->slices[i])) return false;
-  return true;
+    if (&core->slices[i] != self && vg_core_lately_active(&core->slices[i], core->last_ns)) return true;
+  return false;
 }
 
-/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that wants to run and is kept from it
- * (by a neighbour's long kernel) is in arrears instead, and may catch up: it stays under its cap from the time on which
- * it began to want. */
-static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
-  int64_t depth_ns = scaled(core->params.cap_depth_ns, slice->params.max_milli);
-  return slice->was_wanting ? depth_ns * ARREARS_FACTOR : depth_ns;
-}
-
-/* A gate that was shut for its cap opens again when a lease worth granting has come together: half a quantum when
- * somebody else runs, so that hand-overs stay rare. */
+/* A gate that was shut for its cap opens again when something worth opening it for has come together. */
 static int64_t cap_needed(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (slice->state == VG_CORE_OPEN) return 0;
-  uint64_t worth_ns = alone_now(core, slice) ? core->params.quantum_min_ns : core->params.quantum_ns / 2;
-  return min_i64((int64_t)worth_ns, cap_depth(core, slice) / 2);
+  uint64_t worth_ns = core->params.quantum_min_ns;
+  if (slice->saturating && others_active(core, slice)) worth_ns = core->params.quantum_ns / 2;
+  return min_i64((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
 }
 
 static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (uncapped(slice)) return true;
-  return slice->cap_ns > cap_needed(core, slice);
+  return vg_core_uncapped(slice) || slice->cap_ns > cap_needed(core, slice);
 }
 
 static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++)
-    if (&core->slices[i] != self && waits(&core->slices[i])) return true;
+    if (&core->slices[i] != self && in_slot(&core->slices[i]) && waits(&core->slices[i])) return true;
   return false;
 }
 
-/* Somebody waits who might run at once: not one that has used up its cap. */
-static bool keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
-  for (int i = 0; i < core->slice_count; i++)
-    if (&core->slices[i] != self && waits(&core->slices[i]) && has_cap(core, &core->slices[i])) return true;
+bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other != self && in_slot(other) && waits(other) && has_cap(core, other)) return true;
+  }
   return false;
-}
-
-/* ---- charging ---- */
-
-static void charge(struct vg_core_slice *slice, uint64_t used_ns) {
-  slice->stats.charged_ns += used_ns;
-  if (slice->owed_class)
-    slice->guarantee_ns = max_i64(slice->guarantee_ns - (int64_t)used_ns, -DEBT_MAX_NS);
-  else
-    slice->virtual_ns += used_ns * MILLI / weight_of(slice); /* borrowed: only that is shared by weight */
-  slice->cap_ns = max_i64(slice->cap_ns - (int64_t)used_ns, -DEBT_MAX_NS);
-}
-
-/* Splits the time since the last step among those that occupied the device. Wall time while somebody waits for them,
- * for then the holder keeps the device from him; reported busy time otherwise, so that an idle holder is not charged.
- */
-static void charge_all(struct vg_core *core, uint64_t now_ns) {
-  if (now_ns > core->last_ns + STALLED_NS) core->last_ns = now_ns;
-  uint64_t passed_ns = now_ns - core->last_ns;
-  int occupants = 0;
-  for (int i = 0; i < core->slice_count; i++) occupants += shares_device(&core->slices[i], now_ns);
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present) continue;
-    slice->guarantee_ns = min_i64(slice->guarantee_ns + scaled(passed_ns, slice->params.min_milli),
-                                  scaled(core->params.guarantee_depth_ns, slice->params.min_milli));
-    slice->cap_ns = min_i64(slice->cap_ns + scaled(passed_ns, slice->params.max_milli), cap_depth(core, slice));
-    uint64_t busy_ns = slice->busy_total_ns - slice->busy_seen_ns;
-    slice->busy_seen_ns = slice->busy_total_ns;
-    if (!shares_device(slice, now_ns)) continue;
-    uint64_t used_ns = busy_ns < passed_ns ? busy_ns : passed_ns;
-    if (keeps_others_waiting(core, slice)) {
-      used_ns = passed_ns;
-      bool over = slice->quiet && slice->state != VG_CORE_OPEN;
-      if (over && slice->drained_ns < now_ns) /* the drain was noticed later than it happened */
-        used_ns = slice->drained_ns > core->last_ns ? slice->drained_ns - core->last_ns : 0;
-    }
-    charge(slice, used_ns / (uint64_t)occupants);
-  }
-}
-
-/* ---- transitions ---- */
-
-static void shut(struct vg_core_slice *slice) {
-  slice->state = VG_CORE_SHUT;
-  slice->lease_end_ns = 0;
-}
-
-static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
-  bool gave_up = slice->quiet; /* nothing in flight and none can be: no drain to wait for */
-  set_word(slice, VG_GATE_CLOSED);
-  slice->quiet = false;
-  slice->overran = false;
-  slice->drain_expected_ns = 0;
-  slice->close_ns = now_ns;
-  if (gave_up) {
-    slice->stats.early_releases++;
-    shut(slice);
-  } else {
-    slice->state = VG_CORE_DRAINING;
-  }
-}
-
-static bool alone(const struct vg_core *core, const struct vg_core_slice *self) {
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && (other->attached || other->state != VG_CORE_SHUT)) return false;
-  }
-  return true;
-}
-
-static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return alone(core, slice) && uncapped(slice) ? VG_GATE_SOLO : VG_GATE_COUNT;
-}
-
-static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
-  set_word(slice, open_state(core, slice));
-  slice->state = VG_CORE_OPEN;
-  slice->quiet = false;
-  slice->wants = false;
-  slice->idle_since_ns = 0;
-  slice->grant_ns = now_ns;
-  slice->served = ++core->served;
-  slice->stats.grants++;
-}
-
-/* ---- policy ---- */
-
-static bool owed(const struct vg_core_slice *slice) {
-  return slice->params.min_milli && slice->guarantee_ns > 0;
-}
-
-/* Is a to be served before b? Most owed part of the guarantee first, then the smallest virtual time, then whoever was
- * served longest ago. */
-static bool before(const struct vg_core_slice *a, const struct vg_core_slice *b) {
-  if (owed(a) != owed(b)) return owed(a);
-  if (owed(a)) {
-    int64_t of_a = a->guarantee_ns * (int64_t)b->params.min_milli;
-    int64_t of_b = b->guarantee_ns * (int64_t)a->params.min_milli;
-    if (of_a != of_b) return of_a > of_b;
-  } else if (a->virtual_ns != b->virtual_ns) {
-    return a->virtual_ns < b->virtual_ns;
-  }
-  return a->served < b->served;
-}
-
-static bool most_owed_waiter_is_behind(const struct vg_core *core, const struct vg_core_slice *holder) {
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other != holder && waits(other) && has_cap(core, other) && before(other, holder)) return false;
-  }
-  return true;
-}
-
-/* A holder with nothing to run that is owed more than those who wait keeps the device for a moment: a program that
- * waits for each step and then launches the next would otherwise lose a whole lease at every step. It is charged for
- * it. */
-static bool is_patient(const struct vg_core *core, const struct vg_core_slice *holder) {
-  bool fresh = holder->idle_since_ns && core->last_ns < holder->idle_since_ns + core->params.patience_ns;
-  return fresh && owed(holder) && most_owed_waiter_is_behind(core, holder);
 }
 
 static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
   if (holder->quiet) return false;
-  if (holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + WAKE_GRACE_NS) return true;
-  return is_patient(core, holder);
+  return holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + WAKE_GRACE_NS;
+}
+
+static bool must_not_run(const struct vg_core_slice *slice) {
+  return slice->params.gang == VG_GANG_FOLLOWER && !slice->gang_go;
 }
 
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!slice->present || !has_cap(core, slice)) return false;
+  if (!in_slot(slice) || must_not_run(slice) || !has_cap(core, slice)) return false;
   return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : waits(slice);
+}
+
+/* ---- free or saturating ---- */
+
+static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
+  slice->saturating = false;
+  slice->free_lag_ns = 0;
+  slice->provisional_ns = 0;
+  slice->done_seen_ns = slice->done_total_ns;
+  slice->lease_end_ns = 0;
+  if (slice->state == VG_CORE_DRAINING) overlap(slice, core->last_ns);
+}
+
+static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
+  bool taken = false;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    taken |= in_slot(other) && (other->state == VG_CORE_OPEN || other->state == VG_CORE_DRAINING);
+  }
+  slice->saturating = true;
+  slice->throttled = false;
+  if (slice->virtual_ns < core->floor_ns) slice->virtual_ns = core->floor_ns;
+  if (slice->state != VG_CORE_OPEN || !taken) return;
+  close_gate(slice, now_ns);
+  if (slice->state == VG_CORE_DRAINING) overlap(slice, now_ns);
+}
+
+static void judge(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
+  vg_core_measure_demand(slice);
+  bool lately = vg_core_lately_active(slice, now_ns);
+  if (slice->saturating) {
+    if (slice->demand_ppm < FREE_PPM || !lately || slice->params.latency) leave_slot(core, slice);
+  } else if (slice->demand_ppm >= SATURATING_PPM && lately && slice->work_ns && !slice->params.latency) {
+    join_slot(core, slice, now_ns);
+  }
+}
+
+static void judge_all(struct vg_core *core, uint64_t now_ns) {
+  if (now_ns < core->window_ns + VG_CORE_WINDOW_NS) return;
+  core->window_ns = now_ns;
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present) judge(core, &core->slices[i], now_ns);
+}
+
+/* ---- drains ---- */
+
+static uint64_t patience_end(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return slice->close_ns + core->params.bound_ns + core->params.overrun_ns;
+}
+
+/* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
+ * waking up costs no device time, or when it is late. */
+static uint64_t overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
+  uint64_t expected_ns = slice->drain_expected_ns;
+  if (expected_ns < slice->close_ns) return patience_end(core, slice);
+  return earlier(expected_ns - core->params.lookahead_ns, patience_end(core, slice));
+}
+
+static void note_drains(struct vg_core *core, uint64_t now_ns) {
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
+    bool draining = slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
+    if (draining && (slice->quiet || !slice->attached)) {
+      if (is_open(slice)) set_word(slice, VG_GATE_CLOSED);
+      slice->state = VG_CORE_SHUT;
+    }
+    if (slice->state == VG_CORE_DRAINING && now_ns >= overlap_from(core, slice)) overlap(slice, now_ns);
+    bool late = slice->saturating && slice->state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
+    if (late && !slice->overran) {
+      slice->overran = true;
+      slice->stats.overruns++;
+    }
+  }
+}
+
+/* ---- who is short, and who waits for him ---- */
+
+static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (!slice->present || !slice->params.latency || !vg_core_active(slice)) return false;
+  return slice->free_lag_ns > -LATENCY_DEBT_NS && has_cap(core, slice);
+}
+
+/* The latency slice to be served before everything else: of those owed, the one with the earliest deadline. */
+static const struct vg_core_slice *first_latency(const struct vg_core *core) {
+  const struct vg_core_slice *first = NULL;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!urgent(core, slice)) continue;
+    bool sooner = !first || slice->deadline_ns < first->deadline_ns ||
+                  (slice->deadline_ns == first->deadline_ns && slice->id < first->id);
+    if (sooner) first = slice;
+  }
+  return first;
+}
+
+static bool is_short(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (!slice->present || slice->saturating || !vg_core_active(slice)) return false;
+  return slice->free_lag_ns > SHORT_NS && has_cap(core, slice);
+}
+
+static int64_t behind(const struct vg_core_slice *slice) {
+  return vg_core_due_time(slice->free_lag_ns, slice->entitlement_ppm);
+}
+
+static int64_t slot_behind(const struct vg_core *core) {
+  uint32_t ppm = vg_core_slot_entitlement(core);
+  return vg_core_due_time(core->slot_lag_ns, ppm > VG_CORE_MILLI ? ppm : VG_CORE_MILLI);
+}
+
+static bool slot_is_short(const struct vg_core *core) {
+  if (core->slot_lag_ns <= SHORT_NS) return false;
+  for (int i = 0; i < core->slice_count; i++)
+    if (candidate(core, &core->slices[i])) return true;
+  return false;
+}
+
+/* How far behind the one is that is short and furthest behind, for a free slice or (NULL) for the slot; far ahead when
+ * nobody else is short. */
+static int64_t most_behind(const struct vg_core *core, const struct vg_core_slice *but) {
+  int64_t most_ns = -FAR_NS;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (slice != but && is_short(core, slice) && behind(slice) > most_ns) most_ns = behind(slice);
+  }
+  if (but && slot_is_short(core) && slot_behind(core) > most_ns) most_ns = slot_behind(core);
+  return most_ns;
+}
+
+/* Runs only while somebody who is further behind pauses: what it has outstanding then is in that one's way. */
+static bool gives_way(const struct vg_core *core, const struct vg_core_slice *self, uint64_t now_ns) {
+  int64_t own_ns = self->saturating ? slot_behind(core) : behind(self);
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other == self || other->saturating || !vg_core_lately_active(other, now_ns)) continue;
+    if (other->free_lag_ns > SHORT_NS && behind(other) > own_ns + AHEAD_NS) return true;
+  }
+  return false;
+}
+
+static bool had_too_much(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return most_behind(core, slice) > behind(slice) + (slice->throttled ? BACK_NS : AHEAD_NS);
+}
+
+static void review_slot(struct vg_core *core) {
+  int64_t margin_ns = core->vacated ? BACK_NS : AHEAD_NS;
+  core->vacated = false;
+  if (!vg_core_slot_entitlement(core)) return;
+  core->vacated = first_latency(core) || most_behind(core, NULL) > slot_behind(core) + margin_ns;
+}
+
+static void review_free(struct vg_core *core, uint64_t now_ns) {
+  const struct vg_core_slice *first = first_latency(core);
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->saturating) continue;
+    slice->throttled = !has_cap(core, slice) || (slice != first && (first || had_too_much(core, slice)));
+    if (slice->throttled && slice->state == VG_CORE_OPEN)
+      close_gate(slice, now_ns);
+    else if (!slice->throttled && slice->state != VG_CORE_OPEN)
+      open_gate(core, slice, now_ns);
+    else if (slice->state == VG_CORE_OPEN && (slice->regrets || (slice->quiet && slice->wants)))
+      set_word(slice, open_state(core, slice)); /* a word can be given up once */
+  }
+}
+
+/* ---- the slot ---- */
+
+/* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then whoever was
+ * served longest ago. */
+static bool before(const struct vg_core_slice *a, const struct vg_core_slice *b) {
+  bool a_follows = a->params.gang == VG_GANG_FOLLOWER, b_follows = b->params.gang == VG_GANG_FOLLOWER;
+  if (a_follows != b_follows) return a_follows;
+  return a->virtual_ns != b->virtual_ns ? a->virtual_ns < b->virtual_ns : a->served < b->served;
 }
 
 static struct vg_core_slice *pick(struct vg_core *core) {
@@ -278,106 +369,23 @@ static struct vg_core_slice *pick(struct vg_core *core) {
   return best;
 }
 
-/* A slice that wakes from idle starts at the virtual time of those who run: idleness is not saved up. */
-static void raise_virtual_time(struct vg_core *core) {
-  uint64_t floor_ns = UINT64_MAX, highest_ns = 0;
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *slice = &core->slices[i];
-    if (slice->present && slice->virtual_ns > highest_ns) highest_ns = slice->virtual_ns;
-    bool running = slice->present && slice->was_wanting && (slice->wants || occupies(slice));
-    if (running && slice->virtual_ns < floor_ns) floor_ns = slice->virtual_ns;
-  }
-  if (floor_ns == UINT64_MAX) floor_ns = highest_ns; /* the device was free: what was borrowed then is nobody's loss */
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    bool wanting = slice->present && (slice->wants || occupies(slice));
-    if (wanting && !slice->was_wanting && slice->virtual_ns < floor_ns) slice->virtual_ns = floor_ns;
-    slice->was_wanting = wanting;
-  }
-}
-
-/* ---- one round ---- */
-
-static uint64_t patience_end(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->close_ns + core->params.bound_ns + core->params.overrun_ns;
-}
-
-/* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
- * waking up costs no device time, or when it is late. */
-static uint64_t overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
-  uint64_t expected_ns = slice->drain_expected_ns;
-  if (expected_ns < slice->close_ns) return patience_end(core, slice);
-  uint64_t early_ns = expected_ns - core->params.lookahead_ns;
-  return early_ns < patience_end(core, slice) ? early_ns : patience_end(core, slice);
-}
-
-static void note_drains(struct vg_core *core, uint64_t now_ns) {
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present) continue;
-    bool draining = slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
-    if (draining && (slice->quiet || !slice->attached)) {
-      if ((slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED) set_word(slice, VG_GATE_CLOSED);
-      shut(slice);
-    }
-    if (slice->state == VG_CORE_OPEN && !slice->attached) {
-      set_word(slice, VG_GATE_CLOSED);
-      shut(slice);
-    }
-    if (slice->state == VG_CORE_DRAINING && now_ns >= overlap_from(core, slice)) {
-      slice->state = VG_CORE_OVERLAP;
-      slice->rescue_ns = now_ns + RESCUE_NS;
-    }
-    if (slice->state == VG_CORE_OVERLAP && !slice->overran && now_ns >= patience_end(core, slice)) {
-      slice->overran = true;
-      slice->stats.overruns++;
-    }
-  }
-}
-
-static struct vg_core_slice *find_state(struct vg_core *core, enum vg_core_state state) {
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present && core->slices[i].state == state) return &core->slices[i];
-  return NULL;
-}
-
-static void set_lease(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns, bool contended) {
-  slice->owed_class = contended && owed(slice);
+static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns, bool contended) {
   slice->lease_end_ns = contended ? now_ns + core->params.quantum_ns : 0;
-  if (contended && !uncapped(slice) && (uint64_t)slice->cap_ns < core->params.quantum_ns) {
-    uint64_t lease_ns = (uint64_t)slice->cap_ns;
-    if (lease_ns < core->params.quantum_min_ns) lease_ns = core->params.quantum_min_ns;
-    slice->lease_end_ns = now_ns + lease_ns;
-  }
-}
-
-/* Somebody who has used much less than his guarantee has come back, and the holder runs on borrowed time: the lease is
- * cut short. Saturating tenants never get there: a turn costs them less than two quanta. */
-static bool must_return(const struct vg_core *core, const struct vg_core_slice *holder,
-                        const struct vg_core_slice *next) {
-  if (next == holder || !owed(next) || owed(holder)) return false;
-  int64_t arrears_ns = next->guarantee_ns * MILLI / next->params.min_milli;
-  int64_t much_ns = min_i64(2 * (int64_t)core->params.quantum_ns, (int64_t)core->params.guarantee_depth_ns / 2);
-  return arrears_ns >= much_ns && core->last_ns >= holder->grant_ns + core->params.quantum_min_ns;
+  if (!contended || vg_core_uncapped(slice) || slice->cap_ns >= (int64_t)core->params.quantum_ns) return;
+  int64_t least_ns = (int64_t)core->params.quantum_min_ns;
+  slice->lease_end_ns = now_ns + (uint64_t)(slice->cap_ns > least_ns ? slice->cap_ns : least_ns);
 }
 
 /* The holder: its lease goes on, is extended, or ends. */
 static void review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
-  if (holder->quiet && holder->wants) { /* gave the device up and thought better of it: a word can be given up once */
+  bool rethought = holder->quiet && holder->wants; /* gave the device up and wants it again: a word is given up once */
+  if (rethought || core->vacated || must_not_run(holder) || !has_cap(core, holder)) {
     close_gate(holder, now_ns);
     return;
   }
-  if (!has_cap(core, holder)) {
-    close_gate(holder, now_ns);
-    return;
-  }
-  if (holder->regrets) set_word(holder, open_state(core, holder)); /* its other processes run: a new word lets it in */
-  if (!other_waits(core, holder)) {
-    set_lease(core, holder, now_ns, false);
-    return;
-  }
-  struct vg_core_slice *next = pick(core);
-  if (!next) { /* those who wait are over their caps, and the holder is idle: let it be */
+  if (holder->regrets) set_word(holder, open_state(core, holder)); /* its other processes run: let this one in, too */
+  struct vg_core_slice *next = other_waits(core, holder) ? pick(core) : NULL;
+  if (!next) { /* nobody waits, or only who is over his cap: let it be */
     set_lease(core, holder, now_ns, false);
     return;
   }
@@ -389,15 +397,22 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     set_lease(core, holder, now_ns, true);
     if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
   }
-  if (now_ns < holder->lease_end_ns && !must_return(core, holder, next)) return;
+  bool preempted = next != holder && next->params.gang == VG_GANG_FOLLOWER;
+  if (now_ns < holder->lease_end_ns && !preempted) return;
   if (next == holder)
     set_lease(core, holder, now_ns, true);
   else
     close_gate(holder, now_ns);
 }
 
+static struct vg_core_slice *find_in_slot(struct vg_core *core, enum vg_core_state state) {
+  for (int i = 0; i < core->slice_count; i++)
+    if (in_slot(&core->slices[i]) && core->slices[i].state == state) return &core->slices[i];
+  return NULL;
+}
+
 static void grant(struct vg_core *core, uint64_t now_ns) {
-  if (find_state(core, VG_CORE_OPEN) || find_state(core, VG_CORE_DRAINING)) return;
+  if (core->vacated || find_in_slot(core, VG_CORE_OPEN) || find_in_slot(core, VG_CORE_DRAINING)) return;
   struct vg_core_slice *next = pick(core);
   if (!next) return;
   open_gate(core, next, now_ns);
@@ -406,127 +421,132 @@ static void grant(struct vg_core *core, uint64_t now_ns) {
 
 /* Work that does not end because it waits for something that a thread at our gate has yet to launch would wait for
  * ever, and be charged for it until no bucket is left. So the gate of whoever has not drained for so long is opened for
- * a moment now and then, beside the holder's and whatever is owed. Long kernels gain nothing by it: the bound on
- * outstanding work holds their next launch back. */
+ * a moment now and then, whatever else runs and is owed. Long kernels gain nothing by it: the bound on outstanding work
+ * holds their next launch back. */
 static void rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
-    bool open = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+    bool open = is_open(slice);
     if (open || waits(slice)) set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
-    bool opened = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
-    slice->rescue_ns = now_ns + (opened ? core->params.quantum_min_ns : RESCUE_NS);
+    slice->rescue_ns = now_ns + (is_open(slice) ? core->params.quantum_min_ns : RESCUE_NS);
   }
 }
 
-/* Solo and counting differ only in what the shim does at the gate; a second tenant turns the one into the other. */
-static void review_solo(struct vg_core *core) {
-  struct vg_core_slice *holder = find_state(core, VG_CORE_OPEN);
-  if (!holder) return;
-  uint32_t wanted = open_state(core, holder);
-  if ((holder->word & VG_GATE_STATE_MASK) != wanted) set_word(holder, wanted);
-}
+/* ---- what comes of it ---- */
 
-static uint64_t earlier(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
+struct crowd { /* the slices on the device, counted */
+  int attached, latency, lately, free_active, turns, capped;
+  bool throttles;
+};
 
-/* When a slice shut for its cap has a lease together again, or a holder will have used up its cap. */
-static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (uncapped(slice)) return VG_CORE_NEVER;
-  if (slice->state == VG_CORE_OPEN) {
-    if (!slice->outstanding) return VG_CORE_NEVER;
-    uint64_t left_ns = slice->cap_ns > 0 ? (uint64_t)slice->cap_ns : 0;
-    return now_ns + left_ns * MILLI / (MILLI - slice->params.max_milli) + 1000;
-  }
-  if (!slice->wants || has_cap(core, slice) || !slice->params.max_milli) return VG_CORE_NEVER;
-  int64_t need_ns = cap_needed(core, slice) - slice->cap_ns;
-  return now_ns + (uint64_t)need_ns * MILLI / slice->params.max_milli + 1000;
-}
-
-static uint64_t next_deadline(const struct vg_core *core, uint64_t now_ns) {
-  uint64_t deadline_ns = VG_CORE_NEVER;
+static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
+  struct crowd crowd = {.throttles = core->vacated};
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    if (slice->state == VG_CORE_OPEN && slice->lease_end_ns) {
-      deadline_ns = earlier(deadline_ns, slice->lease_end_ns);
-      if (!slice->outstanding && now_ns < slice->grant_ns + WAKE_GRACE_NS)
-        deadline_ns = earlier(deadline_ns, slice->grant_ns + WAKE_GRACE_NS);
-      if (slice->idle_since_ns && now_ns < slice->idle_since_ns + core->params.patience_ns)
-        deadline_ns = earlier(deadline_ns, slice->idle_since_ns + core->params.patience_ns);
-    }
-    if (slice->state == VG_CORE_DRAINING) deadline_ns = earlier(deadline_ns, overlap_from(core, slice));
-    if (slice->state == VG_CORE_OVERLAP) deadline_ns = earlier(deadline_ns, slice->rescue_ns);
+    bool active = vg_core_active(slice), lately = vg_core_lately_active(slice, now_ns);
+    crowd.attached += slice->attached;
+    crowd.latency += slice->attached && slice->params.latency;
+    crowd.lately += lately;
+    crowd.free_active += active && !slice->saturating;
+    crowd.turns += active && slice->saturating;
+    crowd.capped += lately && !vg_core_uncapped(slice);
+    crowd.throttles |= active && slice->throttled;
+  }
+  return crowd;
+}
+
+static uint32_t regime_of(const struct crowd *crowd) {
+  if (!crowd->attached) return VG_REGIME_IDLE;
+  if (crowd->attached == 1) return VG_REGIME_SOLO;
+  if (crowd->turns > 1) return VG_REGIME_ARBITRATED;
+  return crowd->throttles ? VG_REGIME_THROTTLED : VG_REGIME_OPEN;
+}
+
+/* Its cap may end before anybody looks of his own accord, should it begin to run now. */
+static bool cap_may_end(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
+  int64_t low_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2;
+  return !vg_core_uncapped(slice) && (slice->cap_ns < low_ns || !vg_core_lately_active(slice, now_ns));
+}
+
+static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const struct crowd *crowd, uint64_t now_ns) {
+  uint32_t wanted = open_state(core, slice);
+  if (slice->state == VG_CORE_OPEN && (slice->word & VG_GATE_STATE_MASK) != wanted) set_word(slice, wanted);
+  bool keeps = slice->saturating && vg_core_keeps_others_waiting(core, slice);
+  slice->neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NOBODY_WAITS;
+  bool others = crowd->attached > slice->attached;
+  bool latency = crowd->latency > (slice->attached && slice->params.latency);
+  bool crowded = core->regime > VG_REGIME_OPEN || crowd->turns;
+  bool edges = (!slice->saturating && others && (crowded || latency)) || cap_may_end(core, slice, now_ns);
+  slice->watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
+  if (edges) slice->watch |= VG_WATCH_EDGES;
+  if (slice->params.gang) slice->watch |= VG_WATCH_GANG;
+  if (latency || gives_way(core, slice, now_ns))
+    slice->bound_ns = core->params.latency_bound_ns;
+  else if (!vg_core_uncapped(slice) || (crowded && others_active(core, slice)))
+    slice->bound_ns = core->params.bound_ns;
+  else
+    slice->bound_ns = core->params.open_bound_ns;
+  if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
+  int64_t lag_ns = slice->free_lag_ns;
+  uint32_t slot_ppm = vg_core_slot_entitlement(core);
+  if (slice->saturating) lag_ns = core->slot_lag_ns * slice->entitlement_ppm / slot_ppm;
+  slice->lag_ns = lag_ns;
+}
+
+/* When a slice shut for its cap may run again, or one that runs will have used up its cap. */
+static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (vg_core_uncapped(slice) || !vg_core_active(slice)) return VG_CORE_NEVER;
+  uint32_t max_milli = slice->params.max_milli;
+  if (slice->state == VG_CORE_OPEN) {
+    uint64_t left_ns = slice->cap_ns > 0 ? (uint64_t)slice->cap_ns : 0;
+    return now_ns + left_ns * VG_CORE_MILLI / (VG_CORE_MILLI - max_milli) + 1000;
+  }
+  if (has_cap(core, slice)) return VG_CORE_NEVER;
+  int64_t need_ns = cap_needed(core, slice) - slice->cap_ns;
+  return now_ns + (uint64_t)need_ns * VG_CORE_MILLI / max_milli + 1000;
+}
+
+static uint64_t next_deadline(const struct vg_core *core, const struct crowd *crowd, uint64_t now_ns) {
+  uint64_t deadline_ns = VG_CORE_NEVER;
+  if ((crowd->lately > 1 && crowd->free_active) || crowd->capped)
+    deadline_ns = now_ns + VG_CORE_TICK_NS;
+  else if (crowd->lately && crowd->attached > 1)
+    deadline_ns = core->window_ns + VG_CORE_WINDOW_NS;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
     deadline_ns = earlier(deadline_ns, cap_deadline(core, slice, now_ns));
+    if (slice->state == VG_CORE_OVERLAP) deadline_ns = earlier(deadline_ns, slice->rescue_ns);
+    if (slice->state == VG_CORE_DRAINING) deadline_ns = earlier(deadline_ns, overlap_from(core, slice));
+    if (!slice->saturating || slice->state != VG_CORE_OPEN || !slice->lease_end_ns) continue;
+    deadline_ns = earlier(deadline_ns, slice->lease_end_ns);
+    if (!slice->outstanding && now_ns < slice->grant_ns + WAKE_GRACE_NS)
+      deadline_ns = earlier(deadline_ns, slice->grant_ns + WAKE_GRACE_NS);
   }
   return deadline_ns;
 }
 
-static void note_idle(struct vg_core_slice *holder, uint64_t now_ns) {
-  if (holder->outstanding || holder->wants)
-    holder->idle_since_ns = 0;
-  else if (!holder->idle_since_ns)
-    holder->idle_since_ns = now_ns;
-}
-
-static uint32_t waiting_sign(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!other_waits(core, slice)) return VG_NOBODY_WAITS;
-  bool keeps = owed(slice) && most_owed_waiter_is_behind(core, slice);
-  return keeps ? VG_NEIGHBOUR_MAY_WAIT : VG_NEIGHBOUR_WAITS;
-}
-
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   if (now_ns < core->last_ns) now_ns = core->last_ns;
-  charge_all(core, now_ns);
+  vg_core_charge(core, now_ns);
   core->last_ns = now_ns;
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present) vg_core_note_activity(&core->slices[i], now_ns);
   note_drains(core, now_ns);
-  raise_virtual_time(core);
-  struct vg_core_slice *holder = find_state(core, VG_CORE_OPEN);
-  if (holder) note_idle(holder, now_ns);
+  judge_all(core, now_ns);
+  vg_core_entitle(core, now_ns);
+  vg_core_raise_floor(core);
+  review_slot(core);
+  review_free(core, now_ns);
+  struct vg_core_slice *holder = find_in_slot(core, VG_CORE_OPEN);
   if (holder) review_holder(core, holder, now_ns);
   grant(core, now_ns);
   rescue(core, now_ns);
-  review_solo(core);
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present) continue;
-    slice->neighbour_waits = waiting_sign(core, slice);
-    slice->bound_ns = slice->neighbour_waits != VG_NOBODY_WAITS || !uncapped(slice) ? core->params.bound_ns
-                                                                                    : core->params.open_bound_ns;
-  }
-  return next_deadline(core, now_ns);
-}
-
-/* ---- coasting ---- */
-
-static uint32_t coast_share_milli(const struct vg_core *core, const struct vg_core_slice *slice) {
-  uint64_t reserved = 0, weights = 0;
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (!other->present || !other->attached) continue;
-    reserved += other->params.min_milli;
-    if (other->params.max_milli > other->params.min_milli) weights += weight_of(other);
-  }
-  uint64_t share = slice->params.min_milli;
-  if (slice->params.max_milli > slice->params.min_milli && reserved < MILLI && weights)
-    share += (MILLI - reserved) * weight_of(slice) / weights;
-  return (uint32_t)(share < slice->params.max_milli ? share : slice->params.max_milli);
-}
-
-int vg_core_coast_slots(const struct vg_core *core, uint64_t id, struct vg_coast_slot *ret_slots, int capacity) {
-  uint32_t begin_milli = 0;
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || !slice->attached) continue;
-    uint32_t share = coast_share_milli(core, slice);
-    if (slice->id == id) {
-      if (!share || capacity < 1) return 0;
-      ret_slots[0].begin_us = begin_milli * VG_CORE_COAST_PERIOD_US / MILLI;
-      ret_slots[0].end_us = (begin_milli + share) * VG_CORE_COAST_PERIOD_US / MILLI;
-      return 1;
-    }
-    begin_milli += share;
-  }
-  return 0;
+  struct crowd crowd = count_slices(core, now_ns);
+  core->regime = regime_of(&crowd);
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present) set_outputs(core, &core->slices[i], &crowd, now_ns);
+  return next_deadline(core, &crowd, now_ns);
 }

@@ -1,13 +1,17 @@
 /*
  * arbiter_core.h - the decisions of the arbiter, pure: no clock, no pages, no system calls. arbiter.c (the thread)
  * fills the inputs, calls vg_core_step() with the time, and publishes the outputs; tests do the same with a fake clock.
+ * vgpud/core/arbiter.py is the same policy as a reference model: equal inputs give equal decisions (tests/core).
  *
- * Algorithm (DESIGN D6): an HTB shell with start-time fair excess. Each slice has two buckets, guarantee (rate min) and
- * cap (rate max); both may go negative, which is debt. One slice holds the device at a time. Who is owed most of its
- * guarantee comes first; when nobody is owed anything, the smallest virtual time does. A lease is extended rather than
+ * Algorithm (DESIGN D6): a slice is free or saturating, by what it does. Free: it leaves gaps, or has just come; its
+ * gate is open, the hardware slices time between it and whatever else runs, and it is charged for completed work.
+ * Saturating: it always wants the device; such slices take turns in one slot by leases, the smallest virtual time first
+ * (start-time fair queueing), and are charged the time that free ones have left. A lease is extended rather than
  * granted anew, given up early by a holder with nothing to run, charged after it has drained, and open-ended while
- * nobody else wants the device. A holder that does not drain in time keeps its gate shut while the next one's opens:
- * the hardware slices between them and the time is split.
+ * nobody else wants the slot; a holder that does not drain in time keeps its gate shut while the next one's opens: the
+ * hardware slices between them and the time is split. What a slice is due follows from water-filling everybody's demand
+ * into minima, priorities, weights and maxima. Whoever has had more waits as long as a free slice that wants to run has
+ * had less. Maxima are token buckets.
  */
 #ifndef VG_ARBITER_CORE_H
 #define VG_ARBITER_CORE_H
@@ -22,9 +26,9 @@
 
 enum vg_core_state {
   VG_CORE_SHUT,     /* gate closed, nothing outstanding */
-  VG_CORE_OPEN,     /* gate open: the holder */
-  VG_CORE_DRAINING, /* gate closed, work outstanding, nobody else runs yet */
-  VG_CORE_OVERLAP,  /* gate closed, work still outstanding, somebody else runs beside it */
+  VG_CORE_OPEN,     /* gate open: a free slice, or the holder of the slot */
+  VG_CORE_DRAINING, /* gate closed, work outstanding, the slot waits for it */
+  VG_CORE_OVERLAP,  /* gate closed, work still outstanding, nobody waits for it */
 };
 
 struct vg_core_slice {
@@ -38,8 +42,10 @@ struct vg_core_slice {
   bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
   bool regrets;               /* a process has given the present word up, and one of its threads waits at the gate */
   bool noticed;               /* some process has noticed the present closed word: not a stopped one */
+  bool gang_go;               /* a gang's follower: its leader holds the leader's device */
+  uint32_t running;           /* processes with work outstanding: the hardware divides its time by contexts */
   uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
-  uint64_t drain_expected_ns; /* under a closed word: the last process\'s own forecast; 0 = none */
+  uint64_t drain_expected_ns; /* under a closed word: when all processes will have drained; 0 = no forecast */
   uint64_t busy_total_ns;     /* monotone: device time with work outstanding, as reported */
   uint64_t active_total_ns;   /* monotone: time with work outstanding or a thread at the gate */
   uint64_t done_total_ns;     /* monotone: calibrated cost of completed work */
@@ -49,41 +55,60 @@ struct vg_core_slice {
   uint64_t bound_ns;
   uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. */
   uint32_t watch;           /* VG_WATCH_* */
+  uint32_t entitlement_ppm; /* what it is due, in parts of a million of the device */
+  int64_t lag_ns;           /* what it has had less than that; of a saturating slice its part of the slot's */
   /* state */
   enum vg_core_state state;
-  bool owed_class;  /* the present lease was granted from the guarantee */
-  bool was_wanting; /* to see a wake-up from idle */
-  bool overran;     /* has been counted as an overrun since its gate was shut */
-  int64_t guarantee_ns;
+  bool saturating;
+  bool throttled;  /* a free slice whose gate is shut: for its cap, or since it has had too much */
+  bool overran;    /* has been counted as an overrun since its gate was shut */
+  bool was_active; /* to see a burst begin */
+  int64_t free_lag_ns;
   int64_t cap_ns;
+  int64_t guarantee_ns; /* what is left of its minimum; beyond that it borrows */
+  int64_t charged_ns;
   uint64_t virtual_ns;
   uint64_t grant_ns;
-  uint64_t idle_since_ns; /* the holder: nothing outstanding since then; 0 = it has */
   uint64_t close_ns;
   uint64_t rescue_ns; /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
-  uint64_t busy_seen_ns;
-  uint64_t served;             /* order of grants, for ties */
-  struct vg_slice_stats stats; /* charged_ns, grants, early_releases, overruns */
+  uint64_t served;    /* order of grants, for ties */
+  uint64_t last_active_ns;
+  uint64_t deadline_ns;                  /* of a latency slice's present burst */
+  uint64_t busy_seen_ns, active_seen_ns; /* of the totals, in earlier steps */
+  uint64_t done_seen_ns, settled_ns;     /* completed work that has been settled, and when */
+  int64_t provisional_ns;                /* charged since then */
+  uint64_t busy_ns;                      /* in this step */
+  uint32_t contexts;                     /* that ran in this step */
+  uint32_t demand_ppm;                   /* work / (work + idle) */
+  uint64_t work_ns, idle_ns;             /* lately */
+  int64_t window_work_ns;                /* in the present window */
+  uint64_t window_idle_ns;
+  struct vg_slice_stats stats; /* charged_ns, borrowed_ns, grants, early_releases, overruns */
 };
 
 struct vg_core {
   struct vg_arbiter_params params;
   struct vg_core_slice slices[VG_CORE_SLICES_MAX];
   int slice_count; /* slots in use or once used */
+  uint32_t regime; /* VG_REGIME_* */
   uint64_t last_ns;
+  uint64_t window_ns; /* when the present window of demands began */
   uint64_t served;
+  uint64_t floor_ns;    /* virtual time of the slot */
+  int64_t slot_lag_ns;  /* what the saturating ones together have had less than they were due */
+  int64_t free_used_ns; /* by free ones, to be taken from what the holder is charged */
+  bool slot_occupied;   /* in the time that is being charged */
+  bool vacated;         /* the slot is kept empty for somebody who is short */
 };
 
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);
-struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id);
-/* Adds or changes a slice; NULL when the table is full. A new slice starts with full buckets. */
+struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id); /* NULL: not there */
+/* Creates or changes a slice, in force with the next step; NULL when all slots are taken. */
 struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *params);
 void vg_core_remove(struct vg_core *core, uint64_t id);
-/* One round: charges, closes, grants. Returns when it must be called again at the latest (VG_CORE_NEVER: only on news).
- */
+/* Decides; returns when it wants to be called again at the latest (VG_CORE_NEVER: only when something happens). */
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns);
-/* The static timetable of a slice for the time without a daemon (DESIGN D9): at most capacity slots of
- * VG_CORE_COAST_PERIOD_US; returns how many. Minima first, the rest to those who may borrow, by weight, up to max. */
+/* The static timetable of one slice for coasting: fills up to capacity slots of the period, returns how many. */
 int vg_core_coast_slots(const struct vg_core *core, uint64_t id, struct vg_coast_slot *ret_slots, int capacity);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "prim.h"
 
+#define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a page that says more says nothing */
+
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
 }
@@ -128,22 +130,26 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
 }
 
 /* The core's inputs of one slice, from what its processes said last. */
-static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice) {
+static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint64_t now_ns) {
   struct vg_lane *lane = vg_lane_of(arbiter, slice);
   uint32_t waiting = 0;
   slice->attached = lane->first != NULL;
+  slice->running = 0;
   slice->outstanding = slice->regrets = slice->noticed = false;
   slice->quiet = true;
   slice->drained_ns = slice->close_ns;
-  slice->drain_expected_ns = 0;
+  slice->drain_expected_ns = 0; /* the hardware runs one process at a time: what each has left adds up */
   for (const struct vg_process *process = lane->first; process; process = process->next) {
     waiting += process->waiting;
     slice->outstanding |= process->outstanding;
+    slice->running += process->outstanding;
     slice->regrets |= process->regrets;
     slice->noticed |= process->noticed;
     slice->quiet &= process->quiet;
     if (process->drained_ns > slice->drained_ns) slice->drained_ns = process->drained_ns;
-    if (process->drain_expected_ns > slice->drain_expected_ns) slice->drain_expected_ns = process->drain_expected_ns;
+    if (process->drain_expected_ns <= now_ns || process->drain_expected_ns > now_ns + FORECAST_MAX_NS) continue;
+    if (!slice->drain_expected_ns) slice->drain_expected_ns = now_ns;
+    slice->drain_expected_ns += process->drain_expected_ns - now_ns;
   }
   slice->wants = waiting > 0;
   arbiter->waiting[slice - arbiter->core.slices] = waiting;
@@ -154,7 +160,8 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool holds[VG_CORE_SLICES_MAX];
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
-    holds[i] = slice->present && slice->state == VG_CORE_OPEN; /* its processes may begin at any moment */
+    /* its processes may begin at any moment, and do not tell */
+    holds[i] = slice->present && slice->state == VG_CORE_OPEN && !(slice->watch & VG_WATCH_EDGES);
   }
   for (int i = 0; i < arbiter->process_end; i++) {
     if (!arbiter->processes[i]) continue;
@@ -165,7 +172,7 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
       count_time(arbiter->processes[i], now_ns);
   }
   for (int i = 0; i < arbiter->core.slice_count; i++)
-    if (arbiter->core.slices[i].present && arbiter->lanes[i].stale) sum_up(arbiter, &arbiter->core.slices[i]);
+    if (arbiter->core.slices[i].present && arbiter->lanes[i].stale) sum_up(arbiter, &arbiter->core.slices[i], now_ns);
 }
 
 /* ---- publishing ---- */

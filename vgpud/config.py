@@ -46,7 +46,7 @@ class ArbiterConfig:
     bound_ns: int = 2 * _MS
     open_bound_ns: int = 20 * _MS
     overrun_ns: int = 2 * _MS
-    patience_ns: int = 2 * _MS
+    latency_bound_ns: int = _MS
     lookahead_ns: int = _MS // 4
     guarantee_depth_ns: int = 50 * _MS
     cap_depth_ns: int = 15 * _MS

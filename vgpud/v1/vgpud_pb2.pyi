@@ -290,14 +290,14 @@ class ListDevicesResponse(_message.Message):
     def __init__(self, devices: _Optional[_Iterable[_Union[Device, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class ArbiterParams(_message.Message):
-    __slots__ = ("quantum_ns", "quantum_min_ns", "bound_ns", "open_bound_ns", "overrun_ns", "lookahead_ns", "patience_ns", "guarantee_depth_ns", "cap_depth_ns")
+    __slots__ = ("quantum_ns", "quantum_min_ns", "bound_ns", "open_bound_ns", "overrun_ns", "lookahead_ns", "latency_bound_ns", "guarantee_depth_ns", "cap_depth_ns")
     QUANTUM_NS_FIELD_NUMBER: _ClassVar[int]
     QUANTUM_MIN_NS_FIELD_NUMBER: _ClassVar[int]
     BOUND_NS_FIELD_NUMBER: _ClassVar[int]
     OPEN_BOUND_NS_FIELD_NUMBER: _ClassVar[int]
     OVERRUN_NS_FIELD_NUMBER: _ClassVar[int]
     LOOKAHEAD_NS_FIELD_NUMBER: _ClassVar[int]
-    PATIENCE_NS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_BOUND_NS_FIELD_NUMBER: _ClassVar[int]
     GUARANTEE_DEPTH_NS_FIELD_NUMBER: _ClassVar[int]
     CAP_DEPTH_NS_FIELD_NUMBER: _ClassVar[int]
     quantum_ns: int
@@ -306,10 +306,10 @@ class ArbiterParams(_message.Message):
     open_bound_ns: int
     overrun_ns: int
     lookahead_ns: int
-    patience_ns: int
+    latency_bound_ns: int
     guarantee_depth_ns: int
     cap_depth_ns: int
-    def __init__(self, quantum_ns: _Optional[int] = ..., quantum_min_ns: _Optional[int] = ..., bound_ns: _Optional[int] = ..., open_bound_ns: _Optional[int] = ..., overrun_ns: _Optional[int] = ..., lookahead_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., guarantee_depth_ns: _Optional[int] = ..., cap_depth_ns: _Optional[int] = ...) -> None: ...
+    def __init__(self, quantum_ns: _Optional[int] = ..., quantum_min_ns: _Optional[int] = ..., bound_ns: _Optional[int] = ..., open_bound_ns: _Optional[int] = ..., overrun_ns: _Optional[int] = ..., lookahead_ns: _Optional[int] = ..., latency_bound_ns: _Optional[int] = ..., guarantee_depth_ns: _Optional[int] = ..., cap_depth_ns: _Optional[int] = ...) -> None: ...
 
 class SetArbiterParamsRequest(_message.Message):
     __slots__ = ("params",)

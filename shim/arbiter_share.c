@@ -1,0 +1,260 @@
+/* arbiter_share.c - see arbiter_share.h. Mirrors vgpud/core/arbiter.py. */
+#include "arbiter_share.h"
+
+#include <string.h>
+
+/* No step for so long: the tenants followed their timetables meanwhile, which charge nobody. */
+#define STALLED_NS (100ull * VG_CORE_MS)
+#define STOPPED_NS (50ull * VG_CORE_MS) /* without notice for so long: it does not run */
+#define CARRIED_MAX_NS (20 * VG_CORE_MS)
+#define IDLE_NS (50ull * VG_CORE_MS) /* inactive for so long: what it does next is news */
+#define DEADLINE_NS (4ull * VG_CORE_MS)
+#define ENTITLEMENT_MIN_PPM 1000
+
+static int64_t min_i64(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t max_i64(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+static uint64_t min_u64(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t part(uint64_t ns, uint32_t ppm) {
+  return (int64_t)(ns * ppm / VG_CORE_PPM);
+}
+
+bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (!slice->present || !slice->attached) return false;
+  return vg_core_active(slice) || (slice->last_active_ns && now_ns < slice->last_active_ns + IDLE_NS);
+}
+
+uint32_t vg_core_slot_entitlement(const struct vg_core *core) {
+  uint32_t ppm = 0;
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present && core->slices[i].saturating) ppm += core->slices[i].entitlement_ppm;
+  return ppm;
+}
+
+/* ---- charging ---- */
+
+/* Does it run beside others? A process that does not even notice that its gate was shut is a stopped one: what it had
+ * launched is bounded and soon over, so it stops counting. */
+static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (!slice->present || !slice->saturating || slice->state == VG_CORE_SHUT) return false;
+  bool rescued = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+  return slice->state != VG_CORE_OVERLAP || rescued || slice->noticed || now_ns < slice->close_ns + STOPPED_NS;
+}
+
+static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
+  slice->charged_ns += used_ns;
+  if (slice->charged_ns > (int64_t)slice->stats.charged_ns) slice->stats.charged_ns = (uint64_t)slice->charged_ns;
+  slice->window_work_ns += used_ns;
+  slice->cap_ns = max_i64(slice->cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+  slice->guarantee_ns -= used_ns;
+  if (slice->guarantee_ns < 0) {
+    slice->stats.borrowed_ns += (uint64_t)-slice->guarantee_ns;
+    slice->guarantee_ns = 0;
+  }
+  if (!slice->saturating) {
+    slice->free_lag_ns = max_i64(slice->free_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+    return;
+  }
+  uint64_t most_ns = core->floor_ns + (uint64_t)VG_CORE_DEBT_MAX_NS * VG_CORE_PPM / slice->entitlement_ppm;
+  uint64_t next_ns = slice->virtual_ns + (uint64_t)used_ns * VG_CORE_PPM / slice->entitlement_ppm;
+  if (next_ns > most_ns) next_ns = most_ns;
+  if (next_ns > slice->virtual_ns) slice->virtual_ns = next_ns;
+  core->slot_lag_ns = max_i64(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+}
+
+/* A free slice: its contexts' part of the time in which it had work outstanding, put right by its completed work when
+ * it has none left, and now and then: what the hardware gives in slices is uneven over a short time. Completed work is
+ * what the tenant says; half of that part is charged all the same. */
+static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t now_ns) {
+  int64_t used_ns = (int64_t)(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
+  slice->provisional_ns += used_ns;
+  int64_t done_ns = (int64_t)(slice->done_total_ns - slice->done_seen_ns);
+  if (!slice->outstanding || (done_ns > 0 && now_ns >= slice->settled_ns + VG_CORE_TICK_NS)) {
+    used_ns += max_i64(done_ns - slice->provisional_ns, -(slice->provisional_ns / 2));
+    slice->provisional_ns = 0;
+    slice->done_seen_ns = slice->done_total_ns;
+    slice->settled_ns = now_ns;
+  }
+  charge(core, slice, used_ns);
+  if (core->slot_occupied) core->free_used_ns += used_ns;
+}
+
+/* Splits what free ones have left of the time among those of the slot that occupied the device. Wall time while
+ * somebody waits for them, for then the holder keeps the device from him; else the time with work outstanding. */
+static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
+  if (!core->slot_occupied) return;
+  uint32_t contexts = 0;
+  for (int i = 0; i < core->slice_count; i++)
+    if (shares_device(&core->slices[i], now_ns)) contexts += core->slices[i].contexts ? core->slices[i].contexts : 1;
+  int64_t taken_ns = max_i64(-(int64_t)passed_ns, min_i64(core->free_used_ns, (int64_t)passed_ns));
+  core->free_used_ns = max_i64(-CARRIED_MAX_NS, min_i64(core->free_used_ns - taken_ns, CARRIED_MAX_NS));
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!shares_device(slice, now_ns)) continue;
+    int64_t used_ns = (int64_t)slice->busy_ns;
+    if (vg_core_keeps_others_waiting(core, slice)) {
+      used_ns = (int64_t)passed_ns;
+      bool over = slice->quiet && slice->state != VG_CORE_OPEN;
+      if (over && slice->drained_ns < now_ns) /* the drain was noticed later than it happened */
+        used_ns = max_i64(0, (int64_t)(slice->drained_ns - core->last_ns));
+    }
+    uint32_t own = slice->contexts ? slice->contexts : 1;
+    charge(core, slice, max_i64(0, used_ns - taken_ns) * own / contexts);
+  }
+}
+
+/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from running is in arrears
+ * instead: it stays under its cap from the time on which it began to want. */
+static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
+  uint64_t depth_ns = vg_core_active(slice) ? VG_CORE_DEBT_MAX_NS : core->params.cap_depth_ns;
+  return vg_core_scaled(depth_ns, slice->params.max_milli);
+}
+
+static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
+  slice->busy_ns = min_u64(slice->busy_total_ns - slice->busy_seen_ns, passed_ns);
+  slice->busy_seen_ns = slice->busy_total_ns;
+  slice->contexts = 0;
+  if (slice->busy_ns) slice->contexts = slice->running ? slice->running : 1;
+  slice->window_idle_ns += passed_ns - min_u64(slice->active_total_ns - slice->active_seen_ns, passed_ns);
+  slice->active_seen_ns = slice->active_total_ns;
+  const struct vg_arbiter_params *params = &core->params;
+  uint32_t min_milli = slice->params.min_milli, max_milli = slice->params.max_milli;
+  slice->cap_ns = min_i64(slice->cap_ns + vg_core_scaled(passed_ns, max_milli), cap_depth(core, slice));
+  slice->guarantee_ns = min_i64(slice->guarantee_ns + vg_core_scaled(passed_ns, min_milli),
+                                vg_core_scaled(params->guarantee_depth_ns, min_milli));
+  if (slice->saturating) return;
+  slice->free_lag_ns = min_i64(slice->free_lag_ns + part(passed_ns, slice->entitlement_ppm),
+                               part(params->guarantee_depth_ns, slice->entitlement_ppm));
+}
+
+void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
+  uint64_t passed_ns = now_ns - core->last_ns;
+  if (passed_ns > STALLED_NS) passed_ns = 0;
+  uint32_t contexts = 0;
+  core->slot_occupied = false;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
+    accrue(core, slice, passed_ns);
+    contexts += slice->contexts;
+    core->slot_occupied |= shares_device(slice, now_ns);
+  }
+  uint32_t slot_ppm = vg_core_slot_entitlement(core);
+  core->slot_lag_ns =
+      min_i64(core->slot_lag_ns + part(passed_ns, slot_ppm), part(core->params.guarantee_depth_ns, slot_ppm));
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present && !core->slices[i].saturating) charge_free(core, &core->slices[i], contexts, now_ns);
+  charge_slot(core, passed_ns, now_ns);
+}
+
+/* ---- demand ---- */
+
+void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
+  bool active = vg_core_active(slice);
+  if (active) {
+    if (!slice->last_active_ns || now_ns >= slice->last_active_ns + IDLE_NS) { /* what it did before says nothing now */
+      slice->demand_ppm = VG_CORE_PPM;
+      slice->work_ns = slice->idle_ns = slice->window_idle_ns = 0;
+      slice->window_work_ns = 0;
+      slice->free_lag_ns = min_i64(slice->free_lag_ns, 0);
+    }
+    slice->last_active_ns = now_ns;
+    if (!slice->was_active && slice->params.min_milli)
+      slice->deadline_ns = now_ns + DEADLINE_NS * VG_CORE_MILLI / slice->params.min_milli;
+  }
+  slice->was_active = active;
+}
+
+void vg_core_measure_demand(struct vg_core_slice *slice) {
+  uint64_t window_work_ns = (uint64_t)max_i64(0, slice->window_work_ns);
+  slice->work_ns = slice->work_ns * 3 / 4 + window_work_ns;
+  slice->idle_ns = slice->idle_ns * 3 / 4 + slice->window_idle_ns;
+  uint64_t known_ns = slice->work_ns + slice->idle_ns;
+  if (known_ns && window_work_ns + slice->window_idle_ns)
+    slice->demand_ppm = (uint32_t)(slice->work_ns * VG_CORE_PPM / known_ns);
+  slice->window_work_ns = 0;
+  slice->window_idle_ns = 0;
+}
+
+/* ---- entitlements ---- */
+
+/* What water-filling may fill it up to; 0: it takes no part. */
+static uint32_t limit_of(const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (!vg_core_lately_active(slice, now_ns)) return 0;
+  uint64_t wanted_ppm = VG_CORE_PPM;
+  if (!slice->saturating) wanted_ppm = min_u64(VG_CORE_PPM, (uint64_t)slice->demand_ppm * 103 / 100 + 5000);
+  return (uint32_t)min_u64(wanted_ppm, (uint64_t)slice->params.max_milli * VG_CORE_MILLI);
+}
+
+/* Fills those of one priority by weight; returns what is left. */
+static uint32_t fill(struct vg_core *core, const uint32_t *limits, uint32_t priority, uint32_t left) {
+  while (left) {
+    uint64_t weights = 0;
+    for (int i = 0; i < core->slice_count; i++) {
+      const struct vg_core_slice *slice = &core->slices[i];
+      if (limits[i] > slice->entitlement_ppm && slice->params.priority == priority) weights += vg_core_weight(slice);
+    }
+    if (!weights) break;
+    uint32_t before = left;
+    for (int i = 0; i < core->slice_count; i++) {
+      struct vg_core_slice *slice = &core->slices[i];
+      if (limits[i] <= slice->entitlement_ppm || slice->params.priority != priority) continue;
+      uint32_t room = limits[i] - slice->entitlement_ppm;
+      if ((uint64_t)before * vg_core_weight(slice) / weights < room) continue;
+      slice->entitlement_ppm += room;
+      left = left > room ? left - room : 0;
+    }
+    if (left != before) continue;
+    for (int i = 0; i < core->slice_count; i++) {
+      struct vg_core_slice *slice = &core->slices[i];
+      if (limits[i] <= slice->entitlement_ppm || slice->params.priority != priority) continue;
+      slice->entitlement_ppm += (uint32_t)((uint64_t)before * vg_core_weight(slice) / weights);
+    }
+    return 0;
+  }
+  return left;
+}
+
+void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
+  uint32_t limits[VG_CORE_SLICES_MAX] = {0};
+  int64_t left = VG_CORE_PPM;
+  uint64_t level = UINT64_MAX; /* the priority that has been filled last */
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
+    limits[i] = limit_of(slice, now_ns);
+    slice->entitlement_ppm = slice->params.min_milli * VG_CORE_MILLI;
+    if (!limits[i]) continue;
+    if (slice->entitlement_ppm > limits[i]) slice->entitlement_ppm = limits[i];
+    left -= slice->entitlement_ppm;
+  }
+  while (left > 0) {
+    int64_t next = -1;
+    for (int i = 0; i < core->slice_count; i++)
+      if (limits[i] && core->slices[i].params.priority < level && (int64_t)core->slices[i].params.priority > next)
+        next = core->slices[i].params.priority;
+    if (next < 0) break;
+    level = (uint64_t)next;
+    left = fill(core, limits, (uint32_t)next, (uint32_t)left);
+  }
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].entitlement_ppm < ENTITLEMENT_MIN_PPM) core->slices[i].entitlement_ppm = ENTITLEMENT_MIN_PPM;
+}
+
+void vg_core_raise_floor(struct vg_core *core) {
+  uint64_t least_ns = UINT64_MAX;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    bool turns = slice->present && slice->saturating && (vg_core_active(slice) || slice->state != VG_CORE_SHUT);
+    if (turns && slice->virtual_ns < least_ns) least_ns = slice->virtual_ns;
+  }
+  if (least_ns != UINT64_MAX && least_ns > core->floor_ns) core->floor_ns = least_ns;
+}

@@ -1,0 +1,98 @@
+"""The reference model and the C core side by side: every step is made by both, and what they decide must be equal."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import cffi
+
+from vgpud.core.arbiter import Arbiter, Params, Slice, SliceParams
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADERS = ("vg_abi.h", "arbiter.h", "arbiter_core.h", "arbiter_memory.h")
+SOURCES = ("arbiter_core.c", "arbiter_share.c", "arbiter_coast.c", "arbiter_memory.c")
+INPUTS = (
+    *("attached", "wants", "outstanding", "quiet", "regrets", "noticed", "gang_go", "running", "drained_ns"),
+    *("drain_expected_ns", "busy_total_ns", "active_total_ns", "done_total_ns"),
+)
+DECISIONS = (
+    *("word", "state", "lease_end_ns", "bound_ns", "neighbour_waits", "watch", "entitlement_ppm", "saturating"),
+    *("throttled", "cap_ns", "virtual_ns", "charged_ns", "demand_ppm", "rescue_ns", "provisional_ns"),
+)
+COUNTED = ("borrowed_ns", "grants", "early_releases", "overruns")
+
+
+def _cdef() -> str:
+    keep = re.compile(r"#define\s+\w+\s+\d+\s*(/\*.*\*/)?$")
+    text: list[str] = []
+    for name in HEADERS:
+        for line in (ROOT / "shim" / name).read_text().splitlines():
+            if not line.startswith("#") or keep.match(line):
+                text.append(line)
+    return "\n".join(text)
+
+
+@lru_cache(maxsize=1)
+def load() -> tuple[Any, Any]:
+    """(ffi, lib) of a library made of the pure arbiter sources, with overflow and the like as errors."""
+    ffi = cffi.FFI()
+    ffi.cdef(_cdef())
+    out = Path(tempfile.mkdtemp(prefix="vgpu-core-")) / "libcore.so"
+    flags = ["-O1", "-g", "-std=gnu11", "-shared", "-fPIC", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
+    sources = [str(ROOT / "shim" / name) for name in SOURCES]
+    subprocess.run(["gcc", *flags, f"-I{ROOT}/shim", "-o", str(out), *sources], check=True)
+    return ffi, ffi.dlopen(str(out))
+
+
+def fill(ffi: Any, kind: str, values: Any) -> Any:
+    """A C structure with all the values of a dataclass that it has a field for."""
+    made = ffi.new(f"struct {kind} *")
+    for name in vars(values):
+        setattr(made, name, int(getattr(values, name)))
+    return made
+
+
+class Pair(Arbiter):
+    """An Arbiter that asks the C core, too, and raises AssertionError where the two differ."""
+
+    def __init__(self, params: Params | None = None) -> None:
+        super().__init__(params or Params())
+        self.ffi, self.lib = load()
+        self.core = self.ffi.new("struct vg_core *")
+        self.lib.vg_core_init(self.core, fill(self.ffi, "vg_arbiter_params", self.params), 0)
+
+    def set(self, ident: int, params: SliceParams) -> Slice:
+        row = self.lib.vg_core_set(self.core, ident, fill(self.ffi, "vg_slice_params", params))
+        assert row != self.ffi.NULL
+        return super().set(ident, params)
+
+    def remove(self, ident: int) -> None:
+        self.lib.vg_core_remove(self.core, ident)
+        super().remove(ident)
+
+    def row(self, s: Slice) -> Any:
+        return self.lib.vg_core_find(self.core, s.ident)
+
+    def step(self, now_ns: int) -> int:
+        for s in self.slices:
+            row = self.row(s)
+            for name in INPUTS:
+                setattr(row, name, getattr(s, name))
+        wanted = super().step(now_ns)
+        got = self.lib.vg_core_step(self.core, now_ns)
+        for s in self.slices:
+            row = self.row(s)
+            for name in DECISIONS:
+                assert int(getattr(row, name)) == int(getattr(s, name)), f"{now_ns}: slice {s.ident}: {name}"
+            for name in COUNTED:
+                assert int(getattr(row.stats, name)) == int(getattr(s, name)), f"{now_ns}: slice {s.ident}: {name}"
+            assert row.free_lag_ns == s.lag_ns, f"{now_ns}: slice {s.ident}: lag"
+        assert self.core.slot_lag_ns == self.slot_lag_ns
+        assert self.core.regime == self.regime
+        assert got == wanted, f"{now_ns}: deadline {got} for {wanted}"
+        return wanted

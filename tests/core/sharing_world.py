@@ -1,0 +1,411 @@
+"""A device, tenants and their shims around an arbiter, event by event under a fake clock.
+
+The device runs one context at a time, round robin, in slices; a change of context costs. Tenants are like
+benchmarks/tenants/load.c: bursts of equal kernels, some in flight, or each waited for and followed by a pause or due in
+a period. The shim: bounds what is outstanding, sees edges, reports drains and forecasts, each some microseconds late.
+The arbiter is the reference model (vgpud.core.arbiter) or anything with its interface.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpud.core.arbiter import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Arbiter, SliceParams, State
+
+US = 1000
+SECOND = 1000 * MS
+HEARTBEAT_NS = 20 * MS
+
+
+@dataclass
+class Load:
+    """What a process does; times in ns. gap_ns or period_ns: each burst is waited for."""
+
+    kernel_ns: int = 200 * US
+    burst: int = 16
+    depth: int = 3
+    gap_ns: int = 0
+    period_ns: int = 0
+    begin_ns: int = 0
+    active_ns: int = 0
+    idle_ns: int = 0
+
+
+@dataclass(eq=False)
+class Process:
+    tenant: Tenant
+    load: Load
+    submitted_ns: int = 0  # cumulative
+    executed_ns: int = 0
+    launched: int = 0  # of the present burst
+    bursts: int = 0
+    issuing: bool = False
+    begun_ns: int = 0  # of the present burst
+    due_ns: int = 0
+    phase_ns: int = 0
+    waiting: bool = False  # at the gate
+    accepted: int = -1
+    given_up: int = -1
+    drained: int = -1
+    noticed: int = -1
+    drained_at_ns: int = 0
+    busy_total_ns: int = 0
+    busy_since_ns: int = 0
+    active_total_ns: int = 0
+    active_since_ns: int = 0
+    seen_busy: bool = False
+    latencies_ns: list[int] = field(default_factory=list)
+
+    @property
+    def left_ns(self) -> int:
+        return self.submitted_ns - self.executed_ns
+
+    @property
+    def completed(self) -> int:
+        return self.executed_ns // self.load.kernel_ns
+
+    @property
+    def in_flight(self) -> int:
+        """Bursts begun that have not completed."""
+        per = self.load.kernel_ns * self.load.burst
+        return self.bursts - self.executed_ns // per
+
+
+@dataclass(eq=False)
+class Tenant:
+    """min/max in milli."""
+
+    ident: int
+    params: SliceParams
+    loads: list[Load]
+    processes: list[Process] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def share(self, begin_ns: int, end_ns: int) -> float:
+        return sum(max(0, min(b, end_ns) - max(a, begin_ns)) for a, b in self.spans) / (end_ns - begin_ns)
+
+
+def tenant(ident: int, minimum: int, maximum: int | None = None, *loads: Load, **params: Any) -> Tenant:
+    made = SliceParams(minimum, minimum if maximum is None else maximum, **params)
+    return Tenant(ident, made, list(loads) or [Load()])
+
+
+class World:
+    """arbiter=None: nobody arbitrates, all gates are open and nothing is bounded."""
+
+    def __init__(
+        self,
+        tenants: list[Tenant],
+        arbiter: Arbiter | None,
+        *,
+        slice_ns: int = 1_024_000,
+        switch_ns: int = 20 * US,
+        late_ns: int = 20 * US,
+        wake_ns: int = 25 * US,
+    ) -> None:
+        self.tenants = tenants
+        self.arbiter = arbiter
+        self.slice_ns, self.switch_ns, self.late_ns, self.wake_ns = slice_ns, switch_ns, late_ns, wake_ns
+        self.now_ns = MS  # a time of zero means never in places
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._running: Process | None = None
+        self._last: Process | None = None
+        self._begun_ns = 0
+        self._slice_end_ns = 0
+        self._version = 0
+        self._step_at_ns = NEVER
+        self.steps = 0
+        self.everyone: list[Process] = []
+        for t in tenants:
+            if arbiter:
+                arbiter.set(t.ident, t.params)
+            for load in t.loads:
+                made = Process(t, load)
+                t.processes.append(made)
+                self.everyone.append(made)
+                self._at(load.begin_ns, lambda made=made: self._start(made))  # type: ignore[misc]
+        self._step_later(0)
+
+    # ---- events ----
+
+    def _at(self, time_ns: int, what: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (max(time_ns, self.now_ns), next(self._order), what))
+
+    def run(self, until_ns: int) -> None:
+        while self._events and self._events[0][0] <= until_ns:
+            self.now_ns, _, what = heapq.heappop(self._events)
+            what()
+        self.now_ns = until_ns
+        self._settle()
+
+    # ---- device ----
+
+    def _settle(self) -> None:
+        """Brings the running process's executed work up to now."""
+        p = self._running
+        if p and self.now_ns > self._begun_ns:
+            ran = min(self.now_ns - self._begun_ns, p.left_ns)
+            spans = p.tenant.spans
+            if spans and spans[-1][1] == self._begun_ns:
+                spans[-1] = (spans[-1][0], self._begun_ns + ran)
+            else:
+                spans.append((self._begun_ns, self._begun_ns + ran))
+            p.executed_ns += ran
+            self._begun_ns += ran
+
+    def _dispatch(self) -> None:
+        p = self._running
+        if not (p and p.left_ns > 0 and self.now_ns < self._slice_end_ns):
+            index = self.everyone.index(self._last) + 1 if self._last else 0
+            order = self.everyone[index:] + self.everyone[:index]
+            p = next((q for q in order if q.left_ns > 0), None)
+            if p is None:
+                self._running = None
+                return
+            self._begun_ns = self.now_ns + (self.switch_ns if self._last not in (None, p) else 0)
+            self._slice_end_ns = self._begun_ns + self.slice_ns
+            self._running = self._last = p
+        self._version += 1
+        version, end_ns = self._version, min(self._slice_end_ns, self._begun_ns + self._until_news(p))
+        self._at(end_ns, lambda: self._portion_ends(version))
+
+    def _until_news(self, p: Process) -> int:
+        """Work until a burst that somebody waits for is complete, or there is none left."""
+        per = p.load.kernel_ns * p.load.burst
+        return min(p.left_ns, per - p.executed_ns % per)
+
+    def _portion_ends(self, version: int) -> None:
+        if version != self._version:
+            return
+        p = self._running
+        self._settle()
+        self._dispatch()
+        if p and p.executed_ns % (p.load.kernel_ns * p.load.burst) == 0:
+            self._at(self.now_ns + self.wake_ns, lambda: self._burst_done(p))
+        if p and p.left_ns == 0:
+            self._ran_dry(p)
+
+    def _submit(self, p: Process) -> None:
+        self._settle()
+        was_idle = p.left_ns == 0
+        p.submitted_ns += p.load.kernel_ns
+        p.launched += 1
+        if was_idle:
+            self._edge(p, True)
+        if self._running is None:
+            self._dispatch()
+        elif self._running is p and was_idle is False:
+            pass
+
+    # ---- programs ----
+
+    def _start(self, p: Process) -> None:
+        p.due_ns = self.now_ns
+        p.phase_ns = self.now_ns + p.load.active_ns
+        self._begin_burst(p)
+
+    def _begin_burst(self, p: Process) -> None:
+        p.bursts += 1
+        p.launched = 0
+        p.begun_ns = p.due_ns if p.load.period_ns else self.now_ns
+        p.issuing = True
+        self._issue(p)
+
+    def _waited_for(self, p: Process) -> bool:
+        return bool(p.load.gap_ns or p.load.period_ns)
+
+    def _burst_done(self, p: Process) -> None:
+        load = p.load
+        if self._waited_for(p):
+            p.latencies_ns.append(self.now_ns - p.begun_ns)
+            if load.period_ns:
+                p.due_ns += ((self.now_ns - p.begun_ns) // load.period_ns + 1) * load.period_ns
+                begin_ns = p.due_ns
+            else:
+                begin_ns = self.now_ns + load.gap_ns
+            self._at(begin_ns, lambda: self._begin_burst(p))
+        elif not p.issuing:
+            self._next_burst(p)
+
+    def _next_burst(self, p: Process) -> None:
+        load = p.load
+        if load.active_ns and self.now_ns >= p.phase_ns:
+            if p.in_flight == 0:
+                p.phase_ns = self.now_ns + load.idle_ns + load.active_ns
+                self._at(self.now_ns + load.idle_ns, lambda: self._begin_burst(p))
+        elif p.in_flight < load.depth and not p.issuing:
+            self._begin_burst(p)
+
+    def _issue(self, p: Process) -> None:
+        """Launches until the burst is issued, the gate is closed or the bound is reached."""
+        while p.launched < p.load.burst:
+            if self.arbiter:
+                row = self._row(p)
+                if not row.is_open or p.given_up == row.word:
+                    self._wait_at_gate(p)
+                    return
+                p.accepted = row.word
+                left_ns = p.submitted_ns - p.completed * p.load.kernel_ns
+                if left_ns >= row.bound_ns:
+                    self._settle()
+                    pause_ns = min(max(p.left_ns - row.bound_ns // 2, 20 * US), row.bound_ns // 2)
+                    self._at(self.now_ns + pause_ns, lambda: self._issue(p))
+                    return
+            self._submit(p)
+        p.issuing = False
+        if not self._waited_for(p):
+            self._next_burst(p)
+
+    # ---- shim ----
+
+    def _row(self, p: Process) -> Any:
+        assert self.arbiter
+        return next(s for s in self.arbiter.slices if s.ident == p.tenant.ident)
+
+    def _wait_at_gate(self, p: Process) -> None:
+        if not p.waiting:
+            p.waiting = True
+            self._edge_active(p)
+        self._step_later(self.late_ns)
+
+    def _edge_active(self, p: Process) -> None:
+        active = p.waiting or p.seen_busy
+        if active and not p.active_since_ns:
+            p.active_since_ns = self.now_ns or 1
+        elif not active and p.active_since_ns:
+            p.active_total_ns += self.now_ns - p.active_since_ns
+            p.active_since_ns = 0
+
+    def _edge(self, p: Process, busy: bool) -> None:
+        if p.seen_busy == busy:
+            return
+        p.seen_busy = busy
+        if busy:
+            p.busy_since_ns = self.now_ns or 1
+        else:
+            p.busy_total_ns += self.now_ns - p.busy_since_ns
+        self._edge_active(p)
+        if self.arbiter and self._row(p).watch & WATCH_EDGES:
+            self._step_later(self.late_ns)
+
+    def _ran_dry(self, p: Process) -> None:
+        if not self.arbiter:
+            return
+        row = self._row(p)
+        if not row.is_open:
+            self._maybe_drained(p)
+        elif self._waited_for(p) or row.watch & WATCH_USAGE:  # seen at the synchronisation, or by the helper's probe
+            late_ns = self.wake_ns if self._waited_for(p) else 400 * US
+
+            def idle() -> None:
+                if p.left_ns == 0:
+                    self._edge(p, False)
+                    if self._row(p).is_open and self._row(p).neighbour_waits:
+                        p.given_up = p.accepted
+                        self._step_later(self.late_ns)
+
+            self._at(self.now_ns + late_ns, idle)
+
+    def _maybe_drained(self, p: Process) -> None:
+        word = self._row(p).word
+        self._settle()
+        if p.left_ns or p.drained == word or p.noticed != word:
+            return
+        p.drained = word
+        p.drained_at_ns = self.now_ns
+        self._edge(p, False)
+        self._step_later(self.late_ns)
+
+    def _notice_close(self, p: Process, word: int) -> None:
+        if self._row(p).word != word:
+            return
+        p.noticed = word
+        self._maybe_drained(p)
+        self._step_later(self.late_ns)
+
+    # ---- arbiter ----
+
+    def _step_later(self, late_ns: int) -> None:
+        at_ns = self.now_ns + late_ns
+        if self.arbiter and at_ns < self._step_at_ns:
+            self._step_at_ns = at_ns
+            self._at(at_ns, lambda: self._step(at_ns))
+
+    def _report(self) -> None:
+        assert self.arbiter
+        for t in self.tenants:
+            row = next(s for s in self.arbiter.slices if s.ident == t.ident)
+            live = [p for p in t.processes if p.load.begin_ns <= self.now_ns]
+            row.attached = bool(live)
+            row.wants = any(p.waiting for p in live)
+            row.running = sum(p.seen_busy for p in live)
+            row.outstanding = row.running > 0
+            row.busy_total_ns = sum(p.busy_total_ns + (self.now_ns - p.busy_since_ns) * p.seen_busy for p in live)
+            row.active_total_ns = sum(
+                p.active_total_ns + (self.now_ns - p.active_since_ns if p.active_since_ns else 0) for p in live
+            )
+            row.done_total_ns = sum(p.completed * p.load.kernel_ns for p in live)
+            word = row.word
+            if row.is_open:
+                row.quiet = bool(live) and all(p.given_up == word for p in live)
+                row.regrets = any(p.given_up == word and p.waiting for p in live)
+                row.noticed = False
+            else:
+                row.regrets = False
+                row.quiet = bool(live) and all(p.drained == word for p in live)
+                row.noticed = any(p.noticed == word for p in live)
+                row.drained_ns = max([row.close_ns, *(p.drained_at_ns for p in live if p.drained == word)])
+                left_ns = sum(p.left_ns for p in live if p.noticed == word)
+                row.drain_expected_ns = self.now_ns + left_ns if left_ns else 0
+
+    def _step(self, at_ns: int) -> None:
+        if at_ns != self._step_at_ns:
+            return
+        assert self.arbiter
+        self._step_at_ns = NEVER
+        self._settle()
+        self._report()
+        before = {s.ident: s.word for s in self.arbiter.slices}
+        deadline_ns = self.arbiter.step(self.now_ns)
+        self.steps += 1
+        for t in self.tenants:
+            row = next(s for s in self.arbiter.slices if s.ident == t.ident)
+            if row.word != before[t.ident]:
+                self._published(t, row)
+        if deadline_ns < NEVER:
+            assert deadline_ns > self.now_ns, "the arbiter would spin"
+            self._step_later(min(deadline_ns - self.now_ns, HEARTBEAT_NS))
+        else:
+            self._step_later(HEARTBEAT_NS)
+
+    def _published(self, t: Tenant, row: Any) -> None:
+        word = row.word
+        for p in t.processes:
+            if not row.is_open:
+                self._at(self.now_ns + self.late_ns, lambda p=p: self._notice_close(p, word))  # type: ignore[misc]
+            elif p.waiting:
+                self._at(self.now_ns + self.wake_ns, lambda p=p: self._woken(p, word))  # type: ignore[misc]
+
+    def _woken(self, p: Process, word: int) -> None:
+        if p.waiting and self._row(p).is_open:
+            p.waiting = False
+            self._issue(p)
+            self._edge_active(p)
+
+    # ---- what came of it ----
+
+    def worst_second(self, t: Tenant, wanted: float, begin_ns: int) -> float:
+        """The worst distance of a sliding one-second window from a share, every 100 ms."""
+        starts = range(begin_ns, self.now_ns - SECOND + 1, 100 * MS)
+        return max(abs(t.share(at, at + SECOND) - wanted) for at in starts)
+
+    def total(self, begin_ns: int, end_ns: int) -> float:
+        return sum(t.share(begin_ns, end_ns) for t in self.tenants)
+
+
+__all__ = ["MS", "SECOND", "US", "Load", "Process", "State", "Tenant", "World", "tenant"]
