@@ -68,6 +68,40 @@ def real(system: OwnSystem, vgpu: Any) -> Iterator[Any]:
         vgpu("slice", "rm", "--force", name, host=system.host)
 
 
+def test_how_a_slice_shares_is_set_shown_and_taken_back(real: Any) -> None:
+    def shares(*args: str) -> tuple[Any, ...]:
+        result = real("slice", *args, "-o", "json")
+        assert result.code == 0, result
+        shown = result.json["slice"]
+        return (shown["class"], shown["priority"], shown["weight"], shown["devices"][0]["max_milli"])
+
+    amounts = ("--max", "0.9", "--class", "latency", "--priority", "5", "--weight", "7")
+    assert shares("create", "a", "--gpus", "0.5", *amounts) == ("latency", 5, 7, 900)
+    assert shares("set", "a", "--priority", "0", "--weight", "default") == ("latency", 0, 0, 900)
+    assert shares("set", "a", "--class", "default", "--max", "default") == ("batch", 0, 0, 500)
+    assert shares("show", "a") == ("batch", 0, 0, 500)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--class", "latency", "--min", "0"), "class latency with min 0: "),
+        (("--spread", "2"), "2 devices to spread over, this node has 1: write 1 or less"),
+        (("--max", "0.4"), "min 0.5 is above max 0.4: lower the minimum or raise the maximum"),
+        (("--max", "1.5"), "ask for at most 1"),
+    ],
+)
+def test_what_only_the_daemon_knows_to_be_wrong(real: Any, args: tuple[str, ...], words: str) -> None:
+    assert real("slice", "create", "a", "--gpus", "0.5").code == 0
+    before = real("slice", "show", "a", "-o", "json").json["slice"]["revision"]
+    for command in (("slice", "set", "a"), ("slice", "create", "b", "--gpus", "0.5")):
+        result = real(*command, *args)
+        assert result.code == 2, result
+        assert words in result.stderr and result.stderr.count("\n") == 1
+    assert real("slice", "show", "a", "-o", "json").json["slice"]["revision"] == before
+    assert real("slice", "ls", "-o", "name").stdout.split() == ["a"]
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> list[str]:
     file = tmp_path / "program.py"
