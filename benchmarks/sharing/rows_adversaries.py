@@ -1,7 +1,7 @@
 """W10: what an honest tenant keeps of its guarantee beside one that means harm.
 
 The honest one is saturating, kernels of .2 ms, and has a guarantee of .75; the adversary (tenants/adversary.c says what
-each does) has the rest, and both may borrow all. The figure is what lacks of the guarantee over the whole run; a
+each does) has the rest, and both may borrow all. Judged is what lacks of the guarantee over the whole run; a
 surplus counts as nothing. Infinite where an adversary did no harm at all: then it would prove nothing.
 """
 
@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sharing.bench import Observed, Tenant, bench, built
+from benchmarks.sharing.bench import Bench, Observed, Program, Tenant, bench, built
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal, compared
 
 SECOND_US = 1_000_000
+RING = "ring"  # has a doorbell under the hook only
 HONEST = Tenant("honest", 0.75, 1)
 
 
@@ -51,23 +52,39 @@ CASES: dict[str, Adversary] = {
     "only kernels of 1 s": Adversary("endless", SECOND_US),
     "16 launching threads": Adversary("threads"),
     "dies and comes back": Adversary("respawn"),
+    "gives its context back and takes another": Adversary("reopen"),
     "fork storm": Adversary("forks"),
-    "floods its doorbell": Adversary("ring"),
+    "floods its doorbell": Adversary(RING),
     "stops inside launches": Adversary("stop"),
 }
 
 
 def lacking_pp(run: Observed) -> float:
-    """What the honest tenant lacks of its guarantee, in percentage points of the device."""
+    """What the honest tenant lacks of its guarantee over the whole run, in percentage points of the device."""
     if not run.completed["adversary"]:
         return float("inf")
     return max(0.0, HONEST.minimum - run.share(HONEST.name)) * 100
 
 
+def lacking_in_a_second_pp(run: Observed) -> float:
+    """The same of the worst one-second window: a stall that is made up for later shows here."""
+    return max(0.0, HONEST.minimum - min(run.windows(HONEST.name))) * 100
+
+
 def w10(plan: Plan) -> Iterator[Figure]:
-    """One figure for each adversary: the worst run."""
+    """For each adversary the worst run, and the worst second for scale."""
     with bench(plan.seconds, (HONEST.kernel_us, SECOND_US)) as here:
         for case, adversary in CASES.items():
-            pairs = plan.both(here, "W10", case, [HONEST, adversary])
-            got = [max(lacking_pp(pair[i]) for pair in pairs) for i in (0, 1)]
+            runs = _runs(plan, here, case, [HONEST, adversary], adversary.mode == RING)
+            got = [max(map(lacking_pp, some)) if some else None for some in runs]
             yield compared("W10", case, "honest tenant lacks, pp", got, Goal(2))
+            worst = [max(map(lacking_in_a_second_pp, some)) if some else None for some in runs]
+            yield compared("W10", case, "the same, worst 1 s, pp", worst)
+
+
+def _runs(plan: Plan, here: Bench, case: str, tenants: list[Program], hooked_only: bool) -> list[list[Observed]]:
+    """Runs without a hook and under our arbiter."""
+    if hooked_only:
+        return [[], [plan.once(here, "W10", case, tenants, True, seed) for seed in range(1, plan.seeds + 1)]]
+    pairs = plan.both(here, "W10", case, tenants)
+    return [[pair[i] for pair in pairs] for i in (0, 1)]

@@ -8,9 +8,11 @@
  * endless  feeds from one thread
  * threads  feeds from 16 threads, each over a stream of its own
  * respawn  a child opens the driver, feeds for up to .2 s and is gone without a word; then the next
+ * reopen   feeds for up to .2 s, gives its context back with all that is queued, and opens the next
  * forks    feeds, and forks children that do nothing, as fast as it can, up to 32 at a time
- * ring     feeds, and looks for eventfds among its descriptors, makes them blocking, and writes to them and reads from
- *          them as fast as it can: the arbiter's doorbell is one of them
+ * ring     feeds, and looks for the arbiter's doorbell among its descriptors: an eventfd that does not block (the
+ *          simulated device has one that does, and no other tenant is meant by it). Makes it blocking, and writes to it
+ *          and reads from it as fast as it can
  * stop     a child feeds; it is stopped at random moments, for up to half a second
  */
 #define _GNU_SOURCE
@@ -62,21 +64,26 @@ static void sleep_ms(uint64_t ms) {
 
 /* ---- work ---- */
 
-static void open_device(void) {
+static void open_context(void) {
   struct driver *driver = &adversary.driver;
   char name[64];
-  int sm_count;
-  driver_open(driver, "libcuda.so.1");
-  CHECK(driver->cuInit(0));
   CHECK(driver->cuDevicePrimaryCtxRetain(&adversary.context, 0));
   CHECK(driver->cuCtxSetCurrent(adversary.context));
-  CHECK(driver->cuDeviceGetAttribute(&sm_count, ATTRIBUTE_SM_COUNT, 0));
-  adversary.grid = (unsigned)sm_count * 8;
   CHECK(driver->cuMemAlloc(&adversary.sink, 4096));
   snprintf(name, sizeof name, "spin_%llu", (unsigned long long)adversary.kernel_us);
   adversary.function = spin_kernel(driver, name);
   adversary.rounds =
       spin_rounds(driver, adversary.function, adversary.grid, BLOCK_THREADS, adversary.sink, adversary.kernel_us);
+}
+
+static void open_device(void) {
+  struct driver *driver = &adversary.driver;
+  int sm_count;
+  driver_open(driver, "libcuda.so.1");
+  CHECK(driver->cuInit(0));
+  CHECK(driver->cuDeviceGetAttribute(&sm_count, ATTRIBUTE_SM_COUNT, 0));
+  adversary.grid = (unsigned)sm_count * 8;
+  open_context();
 }
 
 static void feed_until(uint64_t end_ns, bool counted) {
@@ -141,6 +148,21 @@ static void respawn(void) {
   _exit(0);
 }
 
+static void *reopen(void *unused) {
+  for (;;) {
+    feed_until(now_ns() + up_to(FEED_MS_MAX) * NS_PER_MS, false);
+    CHECK(adversary.driver.cuDevicePrimaryCtxRelease(0));
+    count();
+    open_context();
+  }
+  return unused;
+}
+
+static void begin_reopen(void) {
+  open_device();
+  start(reopen, NULL, 1);
+}
+
 static void begin_feeding(void) {
   open_device();
   start(feed, NULL, 1);
@@ -184,6 +206,7 @@ static void begin_ring(void) {
     target[length] = 0;
     if (strcmp(target, "anon_inode:[eventfd]")) continue;
     int fd = atoi(entry->d_name);
+    if (!(fcntl(fd, F_GETFL) & O_NONBLOCK)) continue;
     fcntl(fd, F_SETFL, 0);
     start(write_bell, (void *)(intptr_t)fd, 1);
     start(read_bell, (void *)(intptr_t)fd, 1);
@@ -218,8 +241,9 @@ static const struct {
   void (*begin)(void);
   void (*every_ms)(void);
 } modes[] = {
-    {"endless", begin_endless, nothing},  {"threads", begin_threads, nothing}, {"respawn", nothing, respawn},
-    {"forks", begin_feeding, fork_storm}, {"ring", begin_ring, nothing},       {"stop", begin_stop, stop_and_go},
+    {"endless", begin_endless, nothing}, {"threads", begin_threads, nothing},  {"respawn", nothing, respawn},
+    {"reopen", begin_reopen, nothing},   {"forks", begin_feeding, fork_storm}, {"ring", begin_ring, nothing},
+    {"stop", begin_stop, stop_and_go},
 };
 
 static void on_signal(int signal) {

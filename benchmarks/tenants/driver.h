@@ -21,6 +21,7 @@ typedef uint64_t device_pointer;
   X(cuDeviceGetAttribute, cuDeviceGetAttribute, (int *, int, int))                                                     \
   X(cuDeviceTotalMem, cuDeviceTotalMem_v2, (size_t *, int))                                                            \
   X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (handle *, int))                                               \
+  X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (int))                                                    \
   X(cuCtxSetCurrent, cuCtxSetCurrent, (handle))                                                                        \
   X(cuCtxSynchronize, cuCtxSynchronize, (void))                                                                        \
   X(cuMemGetInfo, cuMemGetInfo_v2, (size_t *, size_t *))                                                               \
