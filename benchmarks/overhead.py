@@ -1,8 +1,8 @@
 """Cost of a call through the hook over the direct call, for launch_overhead and alloc_overhead.
 
 The hook is preloaded as in production and attached to a real daemon, but the driver underneath is a stub whose launches
-and allocations return at once (tenants/stub_driver.c over a copy of the simulated driver), so that what is measured is
-the hook and nothing else. A C program (tenants/overhead.c) times pairs of runs, hooked and direct in turn.
+and allocations return at once (tenants/stub_driver.c over the simulated driver), so that what is measured is the hook
+and nothing else. A C program (tenants/overhead.c) times pairs of runs, hooked and direct in turn.
 """
 
 from __future__ import annotations
@@ -25,22 +25,19 @@ PAIRS = 201
 
 
 def build_stub(folder: Path, events: bool = False) -> Path:
-    """Builds the stub driver beside a copy of the simulated driver that goes by another SONAME.
+    """Builds the simulated driver with the stub's functions in the place of its own.
 
     events: the stub's events cost nothing either, else they are the simulated driver's (0.25 us, 2.5 us with timing).
     """
     sources, flags = build_shim.targets()["sim/libcuda.so.1"]
-    under = "libvgpu-bench-sim.so"
-    renamed = [f"-Wl,-soname,{under}" if flag.startswith("-Wl,-soname") else flag for flag in flags]
-    command = ["gcc", *build_shim.CFLAGS, "-o", str(folder / under), *sources, *build_shim.LDFLAGS, *renamed, "-ldl"]
-    subprocess.run(command, cwd=harness.ROOT, check=True)
-    shutil.copy(harness.SHIPPED_MODEL, folder)
-    flags = [f"-L{folder}", "-Wl,--no-as-needed", "-l:" + under, f"-Wl,-rpath,{folder}", "-Wl,-soname,libvgpu-stub.so"]
+    stub = folder / f"libvgpu-stub{'-events' if events else ''}.so"
+    # of two definitions the linker takes the first; the stub's, as it comes first
+    flags = [*(flag for flag in flags if not flag.startswith("-Wl,-soname")), f"-Wl,-soname,{stub.name},-z,muldefs"]
     flags += ["-DSTUB_EVENTS"] if events else []
-    name = f"libvgpu-stub{'-events' if events else ''}.so"
-    stub = harness.build("tenants/stub_driver.c", "-shared", "-fPIC", *flags, output=name)
-    shutil.copy(stub, folder)
-    return folder / stub.name
+    command = ["gcc", *build_shim.CFLAGS, "-o", str(stub), "benchmarks/tenants/stub_driver.c", *sources]
+    subprocess.run([*command, *build_shim.LDFLAGS, *flags, "-ldl"], cwd=harness.ROOT, check=True)
+    shutil.copy(harness.SHIPPED_MODEL, folder)
+    return stub
 
 
 def gate_of(own: OwnSystem, name: str) -> str:

@@ -1,7 +1,7 @@
 /*
  * stub_driver.c - a driver whose launches and allocations do nothing, so that what is measured is the hook alone. It is
- * linked to a copy of the simulated driver under another name: whatever is not defined here is found there, so
- * attaching and contexts are the simulated device's own. Built and used by benchmarks/overhead.py only.
+ * linked into the simulated driver before its own sources: whatever is not defined here is that driver's, so attaching
+ * and contexts are the simulated device's own. Built and used by benchmarks/overhead.py only.
  */
 #include <stddef.h>
 #include <stdint.h>

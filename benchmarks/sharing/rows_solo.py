@@ -1,0 +1,76 @@
+"""W8: what the arbiter costs who has a device to itself.
+
+Throughput: pairs of runs of the same load, in a slice with max 1.0 and without a hook (which comes first alternates);
+the mean of the pairs' ratios and Student's 95 % interval about it. Loads: kernels of 0.2 ms and of 0.02 ms without a
+break, and the launch-bound one of W2. Launches: the hook's own work at the open gate, over a stub driver whose launches
+cost nothing, and whose events cost nothing or (with events) the simulated driver's; see benchmarks/overhead.py.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks import harness, overhead
+from benchmarks.launch_overhead import ROWS as LAUNCHES
+from benchmarks.sharing.bench import Bench, Tenant, bench
+from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.rows_bursts import launch_bound
+from benchmarks.sharing.rows_shares import saturating
+from benchmarks.sharing.table import Figure, Goal
+
+#: pairs of runs, and of how many seconds each: short and many, as it is their scatter that decides
+PAIRS, PAIR_SECONDS = 6, 3.0
+FULL_PAIRS, FULL_PAIR_SECONDS = 20, 10.0
+#: Student's t for a two-sided 95 % interval, by number of pairs
+T_95 = {PAIRS: 2.571, FULL_PAIRS: 2.093}
+LAUNCH_REPEATS = 3
+SOLO_GOAL, COUNT_GOAL = Goal(3), Goal(100)
+LOADS = {
+    "0.2 ms kernels": saturating("solo", 1),
+    "0.02 ms kernels": saturating("solo", 1, 20),
+    "launch-bound, 0.02 ms": launch_bound("solo", 1),
+}
+
+
+def w8(plan: Plan) -> Iterator[Figure]:
+    """Throughput of a solo tenant against none of us, and ns of a launch over the direct call."""
+    with bench(FULL_PAIR_SECONDS if plan.full else PAIR_SECONDS, (20, 200)) as here:
+        for case, tenant in LOADS.items():
+            percents = _pairs(plan, here, case, tenant)
+            mean, lower = interval(percents)
+            yield Figure("W8", case, "throughput, % of no hook", None, mean, Goal(99.5, at_most=False))
+            yield Figure("W8", case, "lower end of its 95 % interval", None, lower, Goal(99, at_most=False))
+    yield from _launches(plan)
+
+
+def _pairs(plan: Plan, here: Bench, case: str, tenant: Tenant) -> list[float]:
+    """Completed work in a slice, in percent of the same without a hook, by pair. One seed: the same load."""
+    percents = []
+    for pair in range(FULL_PAIRS if plan.full else PAIRS):
+        done = {}
+        for hooked in (False, True) if pair % 2 else (True, False):
+            done[hooked] = plan.once(here, "W8", case, [tenant], hooked).completed[tenant.name]
+        percents.append(done[True] / done[False] * 100)
+    return percents
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and the lower end of Student's 95 % interval about it."""
+    mean = statistics.mean(values)
+    return mean, mean - T_95[len(values)] * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def _launches(plan: Plan) -> Iterator[Figure]:
+    with tempfile.TemporaryDirectory(prefix="vgpu-bench-") as folder, harness.system(harness.one_device()) as own:
+        for row, (state, free_events, calls) in LAUNCHES.items():
+            stub = overhead.build_stub(Path(folder), free_events)
+            for threads in (1, 2):
+                runs = [overhead.measure(own, stub, state, "launch", threads, calls) for _ in range(LAUNCH_REPEATS)]
+                case = f"launch, gate open ({row.replace('_', ' ')}), {threads} thread{'s' if threads > 1 else ''}"
+                plan.raw.setdefault("W8", []).append({"case": case, "ns": [run["difference_ns"] for run in runs]})
+                ns = statistics.median(run["difference_ns"] for run in runs)
+                yield Figure("W8", case, "ns over direct", None, ns, SOLO_GOAL if state == "solo" else COUNT_GOAL)

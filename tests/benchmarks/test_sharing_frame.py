@@ -1,0 +1,117 @@
+"""What the sharing benchmark compares with, keeps and draws; the rows have tests of their own."""
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import harness
+from benchmarks.sharing import report, rows_solo
+from benchmarks.sharing.bench import Tenant
+from benchmarks.sharing.plain import WAYS, Plain, options
+from benchmarks.sharing.table import Figure, Goal
+from vgpud.busylog import mean_share, read_busy_log
+from vgpud.sim import SimulatedDevice
+
+TENANTS = [Tenant("a", 0.25, 0.25), Tenant("b", 0.5, 1, processes=2)]
+
+
+# ---- the plain ways ----
+
+
+def test_fixed_slots_lie_one_behind_the_other_and_are_as_long_as_the_minimum() -> None:
+    assert options(Plain.FIXED, TENANTS) == {
+        "a": ["--baseline", "fixed:0:25000:100000"],
+        "b": ["--baseline", "fixed:25000:75000:100000"],
+    }
+
+
+def test_each_process_has_its_part_of_the_maximum_as_its_rate() -> None:
+    assert options(Plain.RATE, TENANTS) == {"a": ["--baseline", "rate:250"], "b": ["--baseline", "rate:500"]}
+    assert options(None, TENANTS) == {"a": [], "b": []}
+
+
+@pytest.mark.parametrize("baseline", ["fixed:0:20000:100000", "rate:200"])
+def test_a_plain_way_keeps_a_load_from_taking_the_whole_device(tmp_path: Path, baseline: str) -> None:
+    program = harness.build("tenants/load.c", output="load-test")
+    with SimulatedDevice(tmp_path / "sim", {"devices": 1}) as device:
+        env = {**device.environment(), "VGPU_SIM_KERNELS": str(harness.spin_model(tmp_path, [1000]))}
+        words = ["--kernel-us", "1000", "--burst", "1", "--depth", "2", "--seconds", "3", "--baseline", baseline]
+        done = subprocess.run([str(program), *words], env=env, capture_output=True, text=True, timeout=60, check=True)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        spans = read_busy_log(tmp_path / "sim" / "busy-0.log")
+    begin_ns, end_ns = lines[0]["time_ns"] + 1_000_000_000, lines[-1]["time_ns"]
+    assert 0 < mean_share(spans, lines[0]["pid"], begin_ns, end_ns) < 0.5
+
+
+def test_a_load_that_waits_for_its_slot_can_be_ended(tmp_path: Path) -> None:
+    program = harness.build("tenants/load.c", output="load-test")
+    with SimulatedDevice(tmp_path / "sim", {"devices": 1}) as device:
+        env = {**device.environment(), "VGPU_SIM_KERNELS": str(harness.spin_model(tmp_path, [200]))}
+        words = ["--seconds", "600", "--baseline", "fixed:0:1:600000000"]
+        with subprocess.Popen([str(program), *words], env=env, stdout=subprocess.PIPE, text=True) as load:
+            assert load.stdout and "ready" in load.stdout.readline()
+            load.send_signal(signal.SIGTERM)
+            assert load.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    "baseline", ["fixed:5:5:10", "fixed:0:11:10", "fixed:0:5", "rate:0", "rate:1001", "rate:x", "x"]
+)
+def test_a_plain_way_that_means_nothing_is_refused(baseline: str) -> None:
+    program = harness.build("tenants/load.c", output="load-test")
+    done = subprocess.run([str(program), "--baseline", baseline], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("load: --baseline")
+
+
+# ---- a solo tenant ----
+
+
+def test_the_interval_is_students() -> None:
+    values = [99.0, 100.0, 101.0, 99.0, 100.0, 101.0]
+    mean, lower = rows_solo.interval(values)
+    assert mean == pytest.approx(100)
+    assert lower == pytest.approx(100 - 2.571 * 0.894427 / 6**0.5, abs=1e-4)
+
+
+# ---- what is left behind ----
+
+
+def kept(case: str, way: str, parts: dict[str, float], **more: Any) -> dict[str, Any]:
+    """A run as Plan keeps it."""
+    seconds = {name: [part] * 5 for name, part in parts.items()}
+    return {"case": case, "way": way, "shipped": True, "part": parts, "share": parts, "seconds": seconds, **more}
+
+
+def test_a_result_is_json_a_table_and_plots_that_all_say_simulated(tmp_path: Path) -> None:
+    figures = [Figure("W1", "x", "error", None, 1.0, Goal(2)), Figure("W1", "x", "sum", None, 3.0, Goal(2))]
+    burst = {"cdf_us": {"inference": [4000.0, 5000.0]}}
+    raw = {
+        "W1": [kept(".5/.5", way, {"a": 0.5, "b": 0.5}) for way in WAYS],
+        "W4": [kept("alone", "no hook", {"inference": 0.5}, **burst)]
+        + [kept("beside", way, {"inference": 0.5, "training": 0.5}, **burst) for way in WAYS],
+    }
+    parameters = {"seconds": 5.0, "seeds": 1, "full": False}
+    device = "SIMULATED H200"
+    paths = report.write(figures, raw, simulated=True, device=device, parameters=parameters, folder=tmp_path)
+    assert [path.name for path in paths] == [
+        "sharing-sim.json",
+        "sharing-sim.md",
+        *(f"sharing-sim-{name}.png" for name in ("shares", "latency", "tenants")),
+    ]
+    page = paths[1].read_text()
+    assert page.startswith("# Sharing on SIMULATED H200\n")
+    assert "1 of 2 goals met" in page and "| W1 | x | sum | - | 3.00 | - | - | <= 2 | **missed** |" in page
+    assert all(path.name in page and path.stat().st_size > 1000 for path in paths[2:])
+
+
+def test_what_was_not_run_is_not_drawn(tmp_path: Path) -> None:
+    figures = [Figure("W8", "x", "ns", None, 1.0)]
+    parameters = {"seconds": 5.0, "seeds": 1, "full": False}
+    raw = {"W8": [{"case": "x", "ns": [1.0]}]}
+    paths = report.write(figures, raw, simulated=True, device="SIMULATED X", parameters=parameters, folder=tmp_path)
+    assert [path.suffix for path in paths] == [".json", ".md"]
