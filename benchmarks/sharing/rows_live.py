@@ -4,7 +4,8 @@ Two saturating tenants hold .2 and .8 of the device and swap their parts every s
 set` makes: first the larger slice is made small, then the smaller one large, so that the minima fit at every moment. A
 change is in force from the first moment at which a window of 100 ms begins in which both have their new parts (within
 2 pp); windows begin every millisecond and lie wholly between this change and the next. That moment is counted from the
-start of the first of the two calls, so both calls are in it.
+start of the first of the two calls, so both calls are in it. The tolerance is worth 3 ms of the old parts in a window;
+and as a window may be lucky, the rest of the second is shown as well.
 """
 
 from __future__ import annotations

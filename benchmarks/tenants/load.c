@@ -171,20 +171,15 @@ static void reap_one(struct load *load) {
   load->reaped++;
 }
 
-static void launch_burst(struct load *load, handle stream) {
-  struct options *options = &load->options;
+static void launch(struct load *load, handle stream) {
   void *arguments[] = {&load->rounds, &load->sink};
-  for (uint64_t i = 0; i < options->burst; i++) {
-    baseline_wait(&options->baseline, options->kernel_us * 1000, &stopped);
-    CHECK(
-        load->driver.cuLaunchKernel(load->function, load->grid, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, arguments, NULL));
-  }
+  CHECK(load->driver.cuLaunchKernel(load->function, load->grid, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, arguments, NULL));
 }
 
 static void record_graph(struct load *load) {
   handle graph, stream = load->streams[0];
   CHECK(load->driver.cuStreamBeginCapture(stream, CAPTURE_THREAD_LOCAL));
-  launch_burst(load, stream);
+  for (uint64_t i = 0; i < load->options.burst; i++) launch(load, stream);
   CHECK(load->driver.cuStreamEndCapture(stream, &graph));
   CHECK(load->driver.cuGraphInstantiateWithFlags(&load->graph, graph, 0));
 }
@@ -196,8 +191,10 @@ static void issue_burst(struct load *load) {
   if (load->graph) {
     baseline_wait(&options->baseline, options->burst * options->kernel_us * 1000, &stopped);
     CHECK(load->driver.cuGraphLaunch(load->graph, stream));
-  } else {
-    launch_burst(load, stream);
+  }
+  for (uint64_t i = 0; !load->graph && i < options->burst; i++) {
+    baseline_wait(&options->baseline, options->kernel_us * 1000, &stopped);
+    launch(load, stream);
   }
   CHECK(load->driver.cuEventRecord(load->events[load->issued % options->depth], stream));
   load->issued++;
