@@ -130,9 +130,12 @@ static bool coast_turn(const struct vg_device *device, uint64_t now_ns, uint64_t
   struct vg_coast_slot slots[VG_COAST_SLOTS_MAX];
   do { /* the writer is gone when this is read, so an odd count means that it died in between: take what is there */
     seq = VG_LOAD(&control->coast_seq);
-    period_us = control->coast_period_us;
-    count = control->coast_slot_count;
-    for (int i = 0; i < VG_COAST_SLOTS_MAX; i++) slots[i] = control->coast_slots[i];
+    period_us = VG_LOAD_RELAXED(&control->coast_period_us);
+    count = VG_LOAD_RELAXED(&control->coast_slot_count);
+    for (int i = 0; i < VG_COAST_SLOTS_MAX; i++) {
+      slots[i].begin_us = VG_LOAD_RELAXED(&control->coast_slots[i].begin_us);
+      slots[i].end_us = VG_LOAD_RELAXED(&control->coast_slots[i].end_us);
+    }
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
   } while (seq != VG_LOAD_RELAXED(&control->coast_seq));
   *ret_until_ns = now_ns + WAIT_ROUND_NS;

@@ -6,8 +6,8 @@
 #include "gen/real.h"
 #include "prim.h"
 
-#define FIRST_GUESS_NS 50000
-#define CALIBRATE_FIRST 2 /* one launch in so many is timed until there are some samples */
+#define FIRST_GUESS_NS 500000 /* high: a few launches of what is not known yet must not fill the device for seconds */
+#define CALIBRATE_FIRST 2     /* one launch in so many is timed until there are some samples */
 #define CALIBRATE_EVERY 64
 #define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: what a timing costs is nothing to them */
 #define SAMPLES_FIRST 4
@@ -17,6 +17,7 @@
 #define MARK_EVERY 16
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
+#define STALE_UNKNOWN_NS VG_NS_PER_S /* of what is not known yet: it may be one long kernel */
 #define REFERENCE_AGE_NS (5 * VG_NS_PER_S)
 #define WATCH_NS 100000ull
 #define DRIFT_ALLOWED 20000 /* one part in: 50 ppm, more than two good clocks drift apart */
@@ -148,7 +149,7 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   REAL(cuEventDestroy_v2)(marker->timing_begin);
   REAL(cuEventDestroy_v2)(marker->event);
   bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
-  return known ? vg_work_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->timed_ns;
+  return known ? vg_work_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
 }
 
 /* Read without the lock by those who only want to know roughly. */
@@ -166,13 +167,14 @@ static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t c
   if (!stream->stale) set_outstanding(work, work->outstanding_ns - cost_ns);
 }
 
-/* All before the marker has completed. The launch that was timed counts for what was measured, which matters when it
- * was the first of its kind. */
+/* All before the marker has completed. Its last launch counts for what was measured, or for what is known by now, which
+ * matters when it was one of the first of its kind. */
 static void retire(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker) {
-  work->done_ns += marker->cost_ns;
+  work->done_ns += marker->cost_ns - marker->last_ns;
   if (marker->timing_begin) {
-    work->done_ns += calibrate(marker) - marker->timed_ns;
+    work->done_ns += calibrate(marker);
   } else {
+    work->done_ns += cost_of(marker->estimate);
     give_event(work, stream->context, marker->event);
   }
   take_cost(work, stream, marker->cost_ns);
@@ -184,6 +186,25 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
   set_outstanding(work, stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
 }
 
+/* More is known now of a function that was not known when it was launched. */
+static void reprice(struct vg_work *work, struct vg_stream *stream, const struct vg_estimate *estimate) {
+  for (uint32_t i = stream->head; i != stream->tail; i++) {
+    struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
+    if (marker->estimate != estimate) continue;
+    uint64_t before_ns = marker->last_ns;
+    marker->last_ns = cost_of(estimate);
+    marker->cost_ns += marker->last_ns - before_ns;
+    add_cost(work, stream, marker->last_ns - before_ns);
+  }
+}
+
+/* What is not known and has not been seen to end takes at least as long as it has taken so far. */
+static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
+  if (estimate->count || stream->stale || now_ns < stream->moved_ns + cost_of(estimate)) return;
+  estimate->cost_ns = now_ns - stream->moved_ns;
+  reprice(work, stream, estimate);
+}
+
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   if (stream->head == stream->tail) return;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -191,15 +212,19 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
     struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
     if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) break;
     set_stale(work, stream, false);
+    bool unknown = !marker->estimate->count;
     retire(work, stream, marker);
     stream->moved_ns = now_ns;
     stream->head++;
+    if (unknown && marker->estimate->count) reprice(work, stream, marker->estimate);
   }
   exchange_mode(before);
   if (stream->head == stream->tail) return;
   const struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
+  raise_guess(work, stream, oldest->estimate, now_ns);
   uint64_t patience_ns = oldest->cost_ns * STALE_FACTOR;
   if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
+  if (!oldest->estimate->count) patience_ns = STALE_UNKNOWN_NS;
   if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
 }
 
@@ -234,12 +259,10 @@ void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
   stream->last_sequence = work->sequence + 1;
   VG_STORE(&work->sequence, stream->last_sequence);
   uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
-  bool due =
-      timing_begin || stream->unmarked_ns >= mark_ns || (stream->unmarked_count >= MARK_EVERY && !stream->programmatic);
+  bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
+             ((stream->unmarked_count >= MARK_EVERY || !estimate->count) && !stream->programmatic);
   if (may_mark && due)
-    mark(
-        work, stream,
-        (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .timed_ns = timing_begin ? cost_ns : 0});
+    mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
   else if (timing_begin)
     REAL(cuEventDestroy_v2)(timing_begin);
 }

@@ -10,7 +10,7 @@
 
 #define VG_WORK_STREAMS 64
 #define VG_WORK_MARKERS 32
-#define VG_WORK_ESTIMATES 1024
+#define VG_WORK_ESTIMATES 4096
 #define VG_WORK_CONTEXTS 8
 #define VG_WORK_SAMPLES 8
 
@@ -26,10 +26,10 @@ struct vg_estimate {
 
 struct vg_marker {
   CUevent event;
-  CUevent timing_begin; /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
-  struct vg_estimate *estimate;
-  uint64_t cost_ns;  /* estimated work since the marker before */
-  uint64_t timed_ns; /* of that, what the timed launch counts for */
+  CUevent timing_begin;         /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
+  struct vg_estimate *estimate; /* of the last launch before it */
+  uint64_t cost_ns;             /* estimated work since the marker before */
+  uint64_t last_ns;             /* of that, what the last launch counts for */
 };
 
 struct vg_stream {

@@ -163,6 +163,29 @@ static void what_is_done_adds_up(void) {
   end();
 }
 
+static uint64_t queued_ns(CUstream stream) {
+  uint64_t end_ns = fake_end_of(stream), now_ns = vg_prim_now_ns();
+  return end_ns > now_ns ? end_ns - now_ns : 0;
+}
+
+/* As a graph of 50 ms is: nothing is known of the first ones, and yet only a few of them are let through. */
+static void long_work_is_bounded(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  uint64_t cost_ns = 50 * VG_NS_PER_MS, first_ns = 0, later_ns = 0;
+  for (int i = 0; i < 20; i++) {
+    launch(cost_ns);
+    uint64_t *most_ns = i < 10 ? &first_ns : &later_ns;
+    if (queued_ns(fake_stream(1)) > *most_ns) *most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms at first, then %.0f ms\n", (double)first_ns / 1e6, (double)later_ns / 1e6);
+  CHECK(first_ns <= 10 * cost_ns);
+  CHECK(later_ns <= 3 * cost_ns);
+  synchronize(fake_stream(1));
+  CHECK(report()->done_ns > 19 * cost_ns && report()->done_ns < 21 * cost_ns);
+  end();
+}
+
 /* Both streams have the device to themselves as far as anybody can tell, but nobody has had it twice. */
 static void what_runs_side_by_side_counts_once(void) {
   begin(0);
@@ -282,6 +305,7 @@ int main(void) {
   RUN(a_program_that_never_waits_becomes_idle);
   RUN(an_idle_helper_rests);
   RUN(what_is_done_adds_up);
+  RUN(long_work_is_bounded);
   RUN(what_runs_side_by_side_counts_once);
   RUN(an_event_covers_what_was_before_it);
   RUN(waiting_is_activity);
