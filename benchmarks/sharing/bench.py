@@ -7,6 +7,7 @@ warm-up pass, and takes the device's busy log, the programs' reports and their l
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -21,7 +22,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks import harness
-from benchmarks.sharing.measure import Histogram, completed_between, share, spans_by_tenant, window_shares
+from benchmarks.sharing.measure import (
+    Histogram,
+    completed_between,
+    share,
+    spans_by_tenant,
+    spans_of_work,
+    window_shares,
+)
 from benchmarks.sharing.plain import Plain, options
 from vgpud.busylog import SECOND_NS, WINDOW_NS, Span, read_busy_log
 from vgpud.cli.own_system import OwnSystem, Part, wait_for
@@ -32,6 +40,8 @@ WARM_UP_NS = 2 * SECOND_NS
 SETTLE_S = 0.3
 START_TIMEOUT_S = 150.0  # a trainer compiles first
 END_TIMEOUT_S = 20.0
+#: how often a load reports where shares are worked out from its reports
+REPORT_MS = 5
 
 
 #: compiles a program of benchmarks/tenants/ once
@@ -93,6 +103,13 @@ class Tenant:
     @property
     def times_bursts(self) -> bool:
         return True
+
+    @property
+    def unbroken(self) -> Tenant:
+        """The same kernels without a pause in one process with a device to itself."""
+        return dataclasses.replace(
+            self, minimum=1, maximum=1, gap_us=0, period_us=0, active_ms=0, idle_ms=0, processes=1
+        )
 
     @property
     def queued_ms(self) -> float:
@@ -211,12 +228,18 @@ Meanwhile = Callable[[Running], None]
 
 
 class Bench:
-    """One private system; runs observations on it one after the other."""
+    """One private system; runs observations on it one after the other.
 
-    def __init__(self, own: OwnSystem, seconds: float, shipped: bool) -> None:
-        self.shipped = shipped  # whether the device is as it is shipped: the plain ways run only there
+    shipped: whether the device is as it is shipped; the plain ways run only there. by_work: shares come from completed
+    work, against the same work alone on the device without a hook, and not from the device's own log.
+    """
+
+    def __init__(self, own: OwnSystem, seconds: float, shipped: bool, by_work: bool = False) -> None:
+        self.shipped = shipped
         self._own = own
         self._seconds = seconds
+        self._by_work = by_work
+        self._costs_ns: dict[Program, float] = {}
         self._runs = 0
 
     def observe(
@@ -233,6 +256,41 @@ class Bench:
         meanwhile: called in a thread of its own when the measured time begins; what it raises is raised here.
         plain: without a hook the tenants may keep each other apart in one of the plain ways.
         """
+        costs_ns = {tenant.name: self._cost_ns(tenant) for tenant in tenants} if self._by_work else {}
+        started, begin_ns, end_ns = self._run(tenants, hooked, seed, meanwhile, plain)
+        if self._by_work:
+            spans = {
+                name: [s for process in several for s in spans_of_work(process.points, costs_ns[name], process.pid)]
+                for name, several in started.items()
+            }
+        else:
+            pids = {name: [process.pid for process in several] for name, several in started.items()}
+            spans = spans_by_tenant(read_busy_log(self._own.busy_log()), pids)
+        inside = {
+            name: [s for s in mine if s.end_ns > begin_ns and s.begin_ns < end_ns] for name, mine in spans.items()
+        }
+        return Observed(
+            begin_ns,
+            end_ns,
+            inside,
+            {name: _completed(several, begin_ns, end_ns) for name, several in started.items()},
+            {name: [process.read_histogram() for process in several] for name, several in started.items()},
+            {name: [at for process in several for at in process.phases] for name, several in started.items()},
+            {name: sum(process.lost for process in several) for name, several in started.items()},
+        )
+
+    def _cost_ns(self, program: Program) -> float:
+        """Device time of a unit of the program's work: how long one takes when it is alone; measured once."""
+        alone = program.unbroken if isinstance(program, Tenant) else program
+        if alone not in self._costs_ns:
+            started, begin_ns, end_ns = self._run([alone], False, 1, None, None)
+            self._costs_ns[alone] = (end_ns - begin_ns) / _completed(started[alone.name], begin_ns, end_ns)
+        return self._costs_ns[alone]
+
+    def _run(
+        self, tenants: Sequence[Program], hooked: bool, seed: int, meanwhile: Meanwhile | None, plain: Plain | None
+    ) -> tuple[dict[str, list[Process]], int, int]:
+        """The tenants' processes, ended again, and the measured time."""
         self._runs += 1
         rng = random.Random(seed)
         more = options(plain, tenants)
@@ -247,7 +305,10 @@ class Bench:
             begin_ns, end_ns = self._measure(everyone, slices, meanwhile)
         finally:
             self._end([process for several in started.values() for process in several])
-        return self._observed(started, begin_ns, end_ns)
+        for several in started.values():
+            for process in several:
+                process.read()
+        return started, begin_ns, end_ns
 
     def _slice_name(self, tenant: Program) -> str:
         return f"{tenant.name}-{self._runs}"
@@ -260,6 +321,8 @@ class Bench:
             name = f"{slice_name}-{index}"
             histogram = own.folder / f"{name}.histogram"
             command = [*tenant.command(rng, int(self._seconds) + 120, histogram), *more]
+            if self._by_work and isinstance(tenant, Tenant):
+                command += ["--report-ms", str(REPORT_MS)]
             if hooked:
                 amounts = ["--gpus", f"{tenant.minimum:g}", "--max", f"{tenant.maximum:g}"] if index == 0 else []
                 part = own.run(slice_name, amounts, command, tenant.env)
@@ -308,33 +371,20 @@ class Bench:
             process.part.stop()
             self._own.tenants.remove(process.part)
 
-    def _observed(self, started: dict[str, list[Process]], begin_ns: int, end_ns: int) -> Observed:
-        for several in started.values():
-            for process in several:
-                process.read()
-        pids = {name: [process.pid for process in several] for name, several in started.items()}
-        spans = read_busy_log(self._own.busy_log())
-        inside = [s for s in spans if s.end_ns > begin_ns and s.begin_ns < end_ns]
-        completed = {
-            name: sum(completed_between(process.points, begin_ns, end_ns) for process in several)
-            for name, several in started.items()
-        }
-        return Observed(
-            begin_ns,
-            end_ns,
-            spans_by_tenant(inside, pids),
-            completed,
-            {name: [process.read_histogram() for process in several] for name, several in started.items()},
-            {name: [at for process in several for at in process.phases] for name, several in started.items()},
-            {name: sum(process.lost for process in several) for name, several in started.items()},
-        )
+
+def _completed(several: Sequence[Process], begin_ns: int, end_ns: int) -> float:
+    return sum(completed_between(process.points, begin_ns, end_ns) for process in several)
 
 
 @contextlib.contextmanager
-def bench(seconds: float, kernels_us: Sequence[int], switch_us: int | None = None) -> Iterator[Bench]:
-    """A system of one simulated device. switch_us: what a change of context costs it (None: as shipped)."""
+def open_bench(
+    seconds: float, kernels_us: Sequence[int], switch_us: int | None = None, real: bool = False, by_work: bool = False
+) -> Iterator[Bench]:
+    """A system of one device: the real one, or one simulated. switch_us: what a change of context costs the simulated
+    one (None: as shipped). The real one keeps no log.
+    """
     config = harness.one_device()
     if switch_us is not None:
         config["switch_us"] = str(switch_us)
-    with harness.system(config, lengths_us=kernels_us) as own:
-        yield Bench(own, seconds, switch_us is None)
+    with harness.system(None if real else config, lengths_us=kernels_us) as own:
+        yield Bench(own, seconds, switch_us is None, by_work or real)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from vgpud.busylog import WINDOW_NS, Span, busy_steps, sliding
 
@@ -61,6 +62,13 @@ def spans_by_tenant(spans: Iterable[Span], pids: Mapping[str, Sequence[int]]) ->
 def window_shares(spans: Iterable[Span], begin_ns: int, end_ns: int, window_ns: int = WINDOW_NS) -> list[float]:
     """Share in every window of [begin_ns, end_ns), every 100 ms."""
     return sliding(busy_steps(spans, begin_ns, end_ns), window_ns)
+
+
+def spans_of_work(points: Sequence[tuple[int, int]], cost_ns: float, pid: int) -> list[Span]:
+    """Device time as reports of completed work tell it: as much as was completed between two of them (time_ns,
+    completed), taken to lie just before the second.
+    """
+    return [Span(t1 - round((c1 - c0) * cost_ns), t1, pid) for (_t0, c0), (t1, c1) in pairwise(points) if c1 > c0]
 
 
 def share(spans: Iterable[Span], begin_ns: int, end_ns: int) -> float:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Program
+from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Program, open_bench
 from benchmarks.sharing.measure import Histogram, merged
 from benchmarks.sharing.plain import ARBITER, NO_HOOK, Plain
 
@@ -19,16 +20,26 @@ CDF_QUANTILES = range(2, 101, 2)
 
 @dataclass
 class Plan:
-    """seconds: measured time of a run; seeds: runs of each case (for paired rows: pairs); full: every case there is."""
+    """seconds: measured time of a run; seeds: runs of each case (for paired rows: pairs); full: every case there is.
+
+    real: on the real device, which keeps no log of who had it: shares come from completed work.
+    """
 
     seconds: float
     seeds: int
     full: bool
+    real: bool = False
     raw: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
+    def bench(
+        self, kernels_us: Sequence[int], switch_us: int | None = None, seconds: float | None = None
+    ) -> AbstractContextManager[Bench]:
+        """A device to run rows on, simulated with kernels of these lengths; runs of so many seconds."""
+        return open_bench(seconds or self.seconds, kernels_us, switch_us, self.real)
+
     def switches_us(self, *more: int) -> tuple[int | None, ...]:
-        """Switch costs to run a row with: the shipped one (None), in a full run also others."""
-        return (None, *OTHER_SWITCHES_US, *more) if self.full else (None,)
+        """Switch costs to run a row with: the shipped one (None), in a full run of the simulated device also others."""
+        return (None, *OTHER_SWITCHES_US, *more) if self.full and not self.real else (None,)
 
     def both(self, bench: Bench, row: str, case: str, tenants: Sequence[Program]) -> list[tuple[Observed, Observed]]:
         """Pairs of runs, without a hook and under our arbiter, one after the other: one pair a seed."""

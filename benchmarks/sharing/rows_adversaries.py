@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sharing.bench import Bench, Observed, Program, Tenant, bench, built
+from benchmarks.sharing.bench import Bench, Observed, Program, Tenant, built
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal, compared
 
@@ -73,7 +73,7 @@ def lacking_in_a_second_pp(run: Observed) -> float:
 
 def w10(plan: Plan) -> Iterator[Figure]:
     """For each adversary the worst run, and the worst second for scale."""
-    with bench(plan.seconds, (HONEST.kernel_us, SECOND_US)) as here:
+    with plan.bench((HONEST.kernel_us, SECOND_US)) as here:
         for case, adversary in CASES.items():
             runs = _runs(plan, here, case, [HONEST, adversary], adversary.mode == RING)
             got = [max(map(lacking_pp, some)) if some else None for some in runs]

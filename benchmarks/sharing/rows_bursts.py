@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator
 from operator import truediv
 
-from benchmarks.sharing.bench import Bench, Observed, Tenant, bench
+from benchmarks.sharing.bench import Bench, Observed, Tenant
 from benchmarks.sharing.measure import merged
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -25,7 +25,7 @@ def launch_bound(name: str, part: float) -> Tenant:
 def w2(plan: Plan) -> Iterator[Figure]:
     """2, 3 and 4 launch-bound tenants in equal parts, against the same without a hook, in interleaved pairs."""
     for switch_us in plan.switches_us():
-        with bench(plan.seconds, KERNELS_US, switch_us) as here:
+        with plan.bench(KERNELS_US, switch_us) as here:
             for count in (2, 3, 4):
                 yield from _w2_case(plan, here, at_switch(f"{count} launch-bound", switch_us), count)
 
@@ -50,7 +50,7 @@ def least_part(observed: Observed) -> float:
 
 def w2b(plan: Plan) -> Iterator[Figure]:
     """A launch-bound tenant beside a saturating one: each against the smaller of its demand and its part."""
-    with bench(plan.seconds, KERNELS_US) as here:
+    with plan.bench(KERNELS_US) as here:
         free = plan.once(here, "W2b", "launch-bound alone", [launch_bound("bound", 1)], False)
         demand = {"bound": free.share("bound"), "saturating": 1.0}
         yield Figure("W2b", "launch-bound alone", "share, %", demand["bound"] * 100, None)
@@ -68,7 +68,7 @@ def w4(plan: Plan) -> Iterator[Figure]:
     """Bursts of 4 ms due every 8 ms beside saturating training; latencies against the same bursts alone."""
     inference = Tenant("inference", 0.5, 1, burst=20, period_us=INFERENCE_PERIOD_US)
     for switch_us in plan.switches_us():
-        with bench(plan.seconds, KERNELS_US, switch_us) as here:
+        with plan.bench(KERNELS_US, switch_us) as here:
             case = at_switch("inference alone", switch_us)
             alone = [plan.once(here, "W4", case, [inference], False, seed) for seed in range(1, ALONE_RUNS + 1)]
             alone_ns = min(p99_ns([run]) for run in alone)

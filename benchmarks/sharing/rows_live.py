@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from benchmarks.sharing.bench import Observed, Running, bench
+from benchmarks.sharing.bench import Observed, Running
 from benchmarks.sharing.measure import MS, first_ms_within, share
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
@@ -95,7 +95,7 @@ def w7(plan: Plan) -> Iterator[Figure]:
     """When each change is in force, what the shares are from then on, and whether anything was lost."""
     case = ".2/.8 swapped every second"
     until, rest, calls, lost = [], [], [], 0.0
-    with bench(plan.seconds, (FIRST.kernel_us,)) as here:
+    with plan.bench((FIRST.kernel_us,)) as here:
         for seed in range(1, plan.seeds + 1):
             swaps = Swaps()
             run = plan.once(here, "W7", case, [FIRST, SECOND], True, seed, swaps)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.sharing.bench import Bench, Tenant, bench
+from benchmarks.sharing.bench import Bench, Tenant
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import LONG_KERNEL_US, saturating, worst_error_pp
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -55,7 +55,7 @@ MORE: dict[str, tuple[Tenant, float]] = {
 def w3(plan: Plan) -> Iterator[Figure]:
     """Worst error of 5 s windows, and of whole minutes for the longest kernels."""
     cases = {**DEFAULT, **MORE} if plan.full else DEFAULT
-    with bench(max(plan.seconds, LEAST_S), KERNELS_US) as here:
+    with plan.bench(KERNELS_US, seconds=max(plan.seconds, LEAST_S)) as here:
         for case, (long, bound_pp) in cases.items():
             yield from _case(plan, here, case, [long, saturating("short", round(1 - long.minimum, 3))], bound_pp)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from benchmarks.sharing.bench import Observed, Tenant, bench
+from benchmarks.sharing.bench import Observed, Tenant
 from benchmarks.sharing.measure import MS, first_ms_with_share, pairs, share
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -51,7 +51,7 @@ def returns(run: Observed) -> list[tuple[float, float]]:
 def w6(plan: Plan) -> Iterator[Figure]:
     """Absences and returns of half a second each; worst of all, and the median for scale."""
     case = "stays/goes for .5 s"
-    with bench(plan.seconds, (200,)) as here:
+    with plan.bench((200,)) as here:
         both = plan.both(here, "W6", case, [STAYS, GOES])
     runs = [[pair[i] for pair in both] for i in (0, 1)]
     gone = [[ms for run in some for ms in absences_ms(run)] for some in runs]

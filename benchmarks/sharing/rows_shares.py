@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from benchmarks.sharing.bench import Bench, Observed, Program, Tenant, bench
+from benchmarks.sharing.bench import Bench, Observed, Program, Tenant
 from benchmarks.sharing.measure import jain
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -63,7 +63,7 @@ def w1(plan: Plan) -> Iterator[Figure]:
     """Worst one-second error, sum against one tenant alone, fairness of equal parts."""
     mixes = {**W1_DEFAULT, **W1_MORE} if plan.full else W1_DEFAULT
     for switch_us in plan.switches_us(DEAR_SWITCH_US):
-        with bench(plan.seconds, KERNELS_US, switch_us) as here:
+        with plan.bench(KERNELS_US, switch_us) as here:
             alone = plan.once(here, "W1", at_switch("alone", switch_us), [saturating("alone", 1)], False).share("alone")
             for name, tenants in mixes.items():
                 yield from _w1_case(plan, here, at_switch(name, switch_us), tenants, alone, switch_us)
@@ -86,7 +86,7 @@ def _w1_case(
 
 def w5(plan: Plan) -> Iterator[Figure]:
     """How exactly a cap holds where nobody else is, and what it costs who stays below it."""
-    with bench(plan.seconds, KERNELS_US) as here:
+    with plan.bench(KERNELS_US) as here:
         for cap in (0.1, 0.3, 0.5):
             yield _cap(plan, here, cap, 200)
         for cap in (0.1, 0.3, 0.5) if plan.full else (0.3,):

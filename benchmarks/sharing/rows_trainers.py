@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT
-from benchmarks.sharing.bench import Bench, Observed, bench
+from benchmarks.sharing.bench import Bench, Observed
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import worst_error_pp
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -69,7 +69,7 @@ def least_of_part(run: Observed, trainers: tuple[Trainer, ...]) -> float:
 
 def w2c(plan: Plan) -> Iterator[Figure]:
     """Two trainers in equal and in unequal parts."""
-    with bench(plan.seconds, ()) as here:
+    with plan.bench(()) as here:
         for case, trainers in CASES.items():
             yield from _case(plan, here, f"trainers {case}", trainers)
 
