@@ -101,12 +101,7 @@ bool vg_gate_solo_elsewhere(void) {
 bool vg_gate_give_up(struct vg_device *device) {
   const struct vg_control_device *control = VG_LOAD(&device->control);
   uint32_t word = VG_LOAD(&device->open_word);
-  uint32_t waits = VG_LOAD_RELAXED(&control->neighbour_waits);
-  if (word == VG_GATE_NO_WORD || waits == VG_NOBODY_WAITS) return false;
-  if (waits == VG_NEIGHBOUR_MAY_WAIT) { /* the arbiter decides how long */
-    vg_prim_eventfd_ring(device->doorbell_fd);
-    return true;
-  }
+  if (word == VG_GATE_NO_WORD || VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NOBODY_WAITS) return false;
   VG_STORE(&device->open_word, VG_GATE_NO_WORD);
   if (vg_gate_in_flight(device)) {
     VG_STORE(&device->open_word, word);
