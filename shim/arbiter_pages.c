@@ -160,8 +160,8 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool holds[VG_CORE_SLICES_MAX];
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
-    /* its processes may begin at any moment, and do not tell */
-    holds[i] = slice->present && slice->state == VG_CORE_OPEN && !(slice->watch & VG_WATCH_EDGES);
+    /* the processes of the slot's holder may begin at any moment, and do not tell */
+    holds[i] = slice->present && slice->saturating && slice->state == VG_CORE_OPEN;
   }
   for (int i = 0; i < arbiter->process_end; i++) {
     if (!arbiter->processes[i]) continue;

@@ -67,6 +67,8 @@ static void note_slice(struct vg_trace *trace, struct vg_trace_slice *seen, cons
 
 void vg_trace_round(struct vg_trace *trace, const struct vg_core *core, const uint32_t *waiting, uint64_t now_ns) {
   if (!trace->events) return;
+  if (trace->regime != core->regime) note(trace, now_ns, 0, VG_TRACE_REGIME, core->regime);
+  trace->regime = core->regime;
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present) note_slice(trace, &trace->slices[i], &core->slices[i], waiting[i], now_ns);
 }

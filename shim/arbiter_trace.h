@@ -29,6 +29,7 @@ struct vg_trace {
   struct vg_trace_event *events; /* NULL: off */
   uint32_t first, count;
   uint32_t lost;
+  uint32_t regime; /* as it was told last */
   struct vg_trace_slice slices[VG_CORE_SLICES_MAX];
 };
 

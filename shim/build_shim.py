@@ -19,7 +19,7 @@ import cffi
 ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
 ABI_HEADERS = ("vg_abi.h", "arbiter.h")
-ARBITER_SOURCES = (*(f"shim/arbiter{part}.c" for part in ("", "_coast", "_core", "_memory", "_pages", "_share", "_trace")), "shim/prim.c")
+ARBITER_SOURCES = (*sorted(f"shim/{path.name}" for path in SHIM.glob("arbiter*.c")), "shim/prim.c")
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime")

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "address,undefined"
 THREAD = "thread"
 
-ARBITER = (*(f"shim/arbiter{part}.c" for part in ("", "_core", "_memory", "_pages", "_trace")), "shim/prim.c")
+ARBITER = (*sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim").glob("arbiter*.c")), "shim/prim.c")
 GATE = tuple(f"shim/gate{part}.c" for part in ("", "_report", "_service", "_sync", "_work"))
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {

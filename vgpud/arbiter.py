@@ -177,7 +177,10 @@ class Arbiters:
             share_ratio=usage.share(1),
             share_10s_ratio=usage.share(10),
             share_60s_ratio=usage.share(60),
+            entitlement_milli=raw.entitlement_milli,
+            lag_ns=raw.lag_ns,
             charged_ns=raw.charged_ns,
+            borrowed_ns=raw.borrowed_ns,
             throttled_ns=raw.throttled_ns,
             wait_counts=tuple(raw.wait_counts),
             grants=raw.grants,
@@ -193,6 +196,7 @@ class Arbiters:
             mem_denied=raw.mem_denied,
             processes=raw.processes,
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
+            regime=_REGIMES.get(raw.regime, ""),
         )
 
     def process_stats(self, process_id: int, uuid: str) -> ProcessStats:

@@ -98,6 +98,14 @@ static void what_nobody_reads_is_counted(void) {
   CHECK(events[0].lost == 0 && events[VG_TRACE_EVENTS_MAX - 2].time_ns == VG_TRACE_EVENTS_MAX + 5);
 }
 
+static void the_regime_is_the_devices(void) {
+  begin();
+  core.regime = VG_REGIME_ARBITRATED;
+  CHECK(round_at(5) == 1);
+  CHECK(events[0].slice_id == 0 && events[0].kind == VG_TRACE_REGIME && events[0].value == VG_REGIME_ARBITRATED);
+  CHECK(round_at(6) == 0);
+}
+
 static void off_keeps_nothing(void) {
   struct vg_core_slice *slice = begin();
   CHECK(vg_trace_switch(&trace, false) == 0);
@@ -117,6 +125,7 @@ int main(void) {
   RUN(counters_are_told_at_a_bounded_rate);
   RUN(another_slice_in_the_same_place_begins_anew);
   RUN(what_nobody_reads_is_counted);
+  RUN(the_regime_is_the_devices);
   RUN(off_keeps_nothing);
   return 0;
 }

@@ -68,7 +68,13 @@ def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> No
     events = arbiters.read_trace()
     assert {(e.device_uuid, e.serial, e.lost) for e in events if e.serial} == {(UUID, SERIAL, 0)}
     told = {(e.kind, e.value, e.text) for e in events}
-    assert {("open", 0, "solo"), ("waits", 2, ""), ("outstanding", 1, ""), ("launches", 5, "")} <= told
+    assert {
+        ("regime", 0, "solo"),
+        ("open", 0, "solo"),
+        ("waits", 2, ""),
+        ("outstanding", 1, ""),
+        ("launches", 5, ""),
+    } <= told
     assert [e.time_ns for e in events] == sorted(e.time_ns for e in events)
     assert all(0 <= time.monotonic_ns() - e.time_ns < 60e9 for e in events)
 
@@ -123,3 +129,11 @@ def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> Non
 def test_roles_are_those_of_the_native_side() -> None:
     native = (lib.VG_GANG_NONE, lib.VG_GANG_LEADER, lib.VG_GANG_FOLLOWER, lib.VG_GANG_OPEN)
     assert native == tuple(role.value for role in (Role.NONE, Role.LEADER, Role.FOLLOWER, Role.OPEN))
+
+
+def test_what_a_slice_is_due_and_how_the_device_is_shared(arbiters: Arbiters, tenant: Tenant) -> None:
+    tenant.says(contexts=1, outstanding=1, busy_since_ns=time.monotonic_ns(), active_since_ns=time.monotonic_ns())
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).borrowed_ns > 0)
+    now = arbiters.slice_stats(SERIAL, UUID)
+    assert (now.regime, now.entitlement_milli) == ("solo", 1000)
+    assert 0 < now.borrowed_ns < now.charged_ns
