@@ -24,6 +24,8 @@ def write_all(folder: Path, stem: str, device: str, raw: Mapping[str, Sequence[R
     import matplotlib
 
     matplotlib.use("Agg")
+    from matplotlib import pyplot
+
     found = []
     for name, draw in (("shares", _shares), ("latency", _latencies), ("tenants", _tenants)):
         figure = draw(raw)
@@ -32,7 +34,7 @@ def write_all(folder: Path, stem: str, device: str, raw: Mapping[str, Sequence[R
             figure.tight_layout()
             found.append(folder / f"{stem}-{name}.png")
             figure.savefig(found[-1])
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
     return found
 
 
