@@ -33,6 +33,7 @@ class Adversary:
     maximum: float = 1
     processes: int = 1
     times_bursts: bool = False
+    latency: bool = False
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -56,6 +57,7 @@ CASES: dict[str, Adversary] = {
     "fork storm": Adversary("forks"),
     "floods its doorbell": Adversary(RING),
     "stops inside launches": Adversary("stop"),
+    "is of the latency class": Adversary("endless", latency=True),
 }
 
 

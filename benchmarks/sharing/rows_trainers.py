@@ -32,6 +32,7 @@ class Trainer:
     maximum: float
     processes: int = 1
     times_bursts: bool = False
+    latency: bool = False
 
     @property
     def env(self) -> Mapping[str, str]:
