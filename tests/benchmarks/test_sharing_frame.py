@@ -10,10 +10,12 @@ import pytest
 
 from benchmarks import harness
 from benchmarks.sharing import report, rows_solo
-from benchmarks.sharing.bench import Tenant
+from benchmarks.sharing.bench import Tenant, open_bench
+from benchmarks.sharing.measure import spans_of_work
 from benchmarks.sharing.plain import WAYS, Plain, options
+from benchmarks.sharing.progress import Progress, ProgressError
 from benchmarks.sharing.table import Figure, Goal
-from vgpud.busylog import mean_share, read_busy_log
+from vgpud.busylog import Span, mean_share, read_busy_log
 from vgpud.sim import SimulatedDevice
 
 TENANTS = [Tenant("a", 0.25, 0.25), Tenant("b", 0.5, 1, processes=2)]
@@ -78,7 +80,44 @@ def test_the_interval_is_students() -> None:
     assert lower == pytest.approx(100 - 2.571 * 0.894427 / 6**0.5, abs=1e-4)
 
 
+# ---- shares by completed work ----
+
+
+def test_work_lies_before_the_report_that_tells_of_it() -> None:
+    points = [(0, 0), (10, 2), (20, 2), (40, 5)]
+    assert spans_of_work(points, 4.0, 7) == [Span(2, 10, 7), Span(28, 40, 7)]
+
+
+def test_completed_work_and_the_devices_log_tell_the_same_shares() -> None:
+    """The measure of a real device on the simulated one: one run by its log and by what the programs reported."""
+    tenants = [Tenant("a", 0.3, 0.3), Tenant("b", 0.7, 0.7, kernel_us=2000, burst=2)]
+    with open_bench(3, (200, 2000), by_work=True) as here:
+        run = here.observe(tenants, hooked=False, seed=1, plain=Plain.FIXED)
+        log = read_busy_log(here._own.busy_log())
+    logged = sorted(mean_share(log, pid, run.begin_ns, run.end_ns) for pid in {span.pid for span in log})[-2:]
+    assert 0.1 < logged[0] < 0.45
+    assert sorted(run.shares().values()) == pytest.approx(logged, abs=0.03)
+
+
 # ---- what is left behind ----
+
+
+def test_finished_rows_are_gone_on_behind(tmp_path: Path) -> None:
+    path, made_by = tmp_path / "kept.json", {"commit": "1", "seconds": 3.0}
+    figures = [Figure("W1", "x", "error", None, float("inf"), Goal(2)), Figure("W1", "y", "sum", 1.0, 2.0)]
+    Progress(path, made_by, resume=False).keep("W1", figures, [{"case": "x"}])
+    again = Progress(path, made_by, resume=True)
+    assert again.finished("W1") == (figures, [{"case": "x"}])
+    assert again.finished("W2") is None
+    assert Progress(path, made_by, resume=False).finished("W1") is None
+    again.forget()
+    assert Progress(path, made_by, resume=True).finished("W1") is None
+
+
+def test_rows_of_another_commit_are_not_taken(tmp_path: Path) -> None:
+    Progress(tmp_path / "kept.json", {"commit": "1"}, resume=False).keep("W1", [], [])
+    with pytest.raises(ProgressError, match="start anew"):
+        Progress(tmp_path / "kept.json", {"commit": "2"}, resume=True)
 
 
 def kept(case: str, way: str, parts: dict[str, float], **more: Any) -> dict[str, Any]:
