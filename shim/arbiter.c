@@ -17,6 +17,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "arbiter_gang.h"
 #include "arbiter_pages.h"
 #include "arbiter_state.h"
 #include "prim.h"
@@ -47,8 +48,10 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
 /* Gates first: who waits for one waits for nothing else. Returns when the next round is due. */
 static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   vg_pages_read(arbiter, now_ns);
+  vg_gang_round_begins(arbiter);
   uint64_t deadline_ns = vg_core_step(&arbiter->core, now_ns);
   vg_pages_publish(arbiter);
+  vg_gang_round_ends(arbiter, now_ns);
   count_drains(arbiter);
   vg_trace_round(&arbiter->trace, &arbiter->core, arbiter->waiting, now_ns);
   if (arbiter->memory_stale || now_ns >= arbiter->memory_due_ns) vg_pages_memory(arbiter, now_ns);
@@ -177,6 +180,7 @@ void vg_arbiter_free(struct vg_arbiter *arbiter) {
     vg_prim_eventfd_ring(arbiter->wake_fd);
     pthread_join(arbiter->thread, NULL);
   }
+  vg_gang_arbiter_gone(arbiter);
   for (int i = 0; i < arbiter->process_end; i++) free(arbiter->processes[i]);
   vg_trace_switch(&arbiter->trace, false);
   vg_prim_close(arbiter->epoll_fd);
@@ -203,7 +207,7 @@ int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_pa
 
 int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const struct vg_slice_params *params) {
   if (params->min_milli > params->max_milli || params->max_milli > 1000 || !params->max_milli ||
-      params->mem_min_bytes > params->mem_max_bytes)
+      params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN)
     return -EINVAL;
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);

@@ -62,6 +62,11 @@ struct vg_lane { /* what stands beside each slice of the core */
   struct vg_process *first;
   bool stale;    /* what its processes say must be summed up anew */
   bool draining; /* after the last round */
+  /* of a gang, see arbiter_gang.c */
+  bool in_gang;
+  uint64_t gang_id;            /* of the slice, as it stands on the board */
+  uint32_t others_collectives; /* of the other device that is furthest */
+  bool own_wants, own_outstanding;
   /* as it stands in the control pages */
   uint32_t word, neighbour_waits, watch, min_milli, max_milli;
   uint64_t bound_ns;

@@ -154,6 +154,8 @@ struct vg_control_device {
   uint32_t coast_slot_count;
   uint32_t watch; /* VG_WATCH_* */
   struct vg_coast_slot coast_slots[VG_COAST_SLOTS_MAX];
+  uint32_t pass_collectives; /* of a gang: whose count is below this passes the closed gate; 0 = nobody does */
+  uint32_t padding;
 };
 
 /* ---- report page: written by the tenant, never trusted ---- */
@@ -181,7 +183,7 @@ struct vg_report_device {
   uint32_t contexts;
   uint64_t denied;       /* allocations refused by the ledger */
   uint32_t noticed_word; /* the gate word (closed) that the helper has seen: a stopped process does not */
-  uint32_t padding;
+  uint32_t collectives;  /* of a gang: launches so far of kernels that wait for kernels on other devices */
   uint64_t drain_expected_ns; /* under a closed word: when it will have drained, by the estimates; 0 = no idea */
   uint64_t done_ns;           /* device time of all work that has completed, by calibrated estimates; monotone */
   uint64_t active_ns;         /* time with work outstanding or a thread at the gate, up to active_since_ns or its end */

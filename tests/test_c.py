@@ -19,6 +19,7 @@ ARBITER = (*sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim").glob("arbit
 GATE = tuple(f"shim/gate{part}.c" for part in ("", "_report", "_service", "_sync", "_work"))
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_memory": (("shim/arbiter_memory.c",), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),

@@ -1,0 +1,120 @@
+/*
+ * test_arbiter_gang.c - the board by which the arbiters of a gang's devices tell each other, and what two arbiters with
+ * their threads do with it.
+ */
+#include "arbiter_gang.h"
+
+#include <poll.h>
+
+#include "check.h"
+#include "prim.h"
+
+enum { LEADER, FOLLOWER, DEVICES };
+
+static int wake_fds[DEVICES];
+
+static struct vg_gang_told told(int device) {
+  return (struct vg_gang_told){.leads = device == LEADER};
+}
+
+static bool rung(int fd) {
+  struct pollfd poller = {.fd = fd, .events = POLLIN};
+  bool is_rung = poll(&poller, 1, 0) == 1;
+  vg_prim_eventfd_drain(fd);
+  return is_rung;
+}
+
+static void say(uint64_t slice_id, int device, struct vg_gang_told what) {
+  vg_gang_tell(slice_id, wake_fds[device], &what);
+}
+
+static struct vg_gang_heard hear(uint64_t slice_id, int device) {
+  struct vg_gang_heard heard;
+  vg_gang_hear(slice_id, wake_fds[device], &heard);
+  return heard;
+}
+
+static void begin(uint64_t slice_id) {
+  for (int i = 0; i < DEVICES; i++) say(slice_id, i, told(i));
+  for (int i = 0; i < DEVICES; i++) rung(wake_fds[i]);
+}
+
+static void end(uint64_t slice_id) {
+  for (int i = 0; i < DEVICES; i++) vg_gang_leave(slice_id, wake_fds[i]);
+}
+
+static void followers_go_with_their_leader(void) {
+  begin(1);
+  begin(2);
+  CHECK(!hear(1, FOLLOWER).go);
+  struct vg_gang_told leader = told(LEADER);
+  leader.open = true;
+  say(1, LEADER, leader);
+  CHECK(rung(wake_fds[FOLLOWER]) && !rung(wake_fds[LEADER]));
+  CHECK(hear(1, FOLLOWER).go && !hear(2, FOLLOWER).go);
+  say(1, LEADER, leader);
+  CHECK(!rung(wake_fds[FOLLOWER])); /* no news */
+  leader.open = false;
+  say(1, LEADER, leader);
+  CHECK(rung(wake_fds[FOLLOWER]) && !hear(1, FOLLOWER).go);
+  end(1);
+  end(2);
+}
+
+static void the_leader_knows_of_work_elsewhere(void) {
+  begin(1);
+  struct vg_gang_told follower = told(FOLLOWER);
+  follower.wants = true;
+  say(1, FOLLOWER, follower);
+  CHECK(rung(wake_fds[LEADER]) && hear(1, LEADER).wants && !hear(1, LEADER).outstanding);
+  follower.wants = false;
+  follower.outstanding = true;
+  say(1, FOLLOWER, follower);
+  CHECK(rung(wake_fds[LEADER]) && !hear(1, LEADER).wants && hear(1, LEADER).outstanding);
+  end(1);
+}
+
+static void nobody_waits_for_a_leader_that_is_not_there(void) {
+  begin(1);
+  CHECK(!hear(1, FOLLOWER).go);
+  vg_gang_leave(1, wake_fds[LEADER]);
+  CHECK(rung(wake_fds[FOLLOWER]) && hear(1, FOLLOWER).go);
+  end(1);
+}
+
+static void launch(int device, bool open, uint32_t collectives) {
+  struct vg_gang_told part = told(device);
+  part.open = open;
+  part.collectives = collectives;
+  say(1, device, part);
+}
+
+/* Whoever stands at its closed gate learns how far the others are; while it is open that changes all the time. */
+static void who_is_behind_learns_of_it(void) {
+  begin(1);
+  launch(LEADER, true, 7);
+  launch(FOLLOWER, true, 6);
+  CHECK(hear(1, LEADER).collectives == 6 && hear(1, FOLLOWER).collectives == 7);
+  rung(wake_fds[FOLLOWER]);
+  launch(LEADER, true, 8);
+  CHECK(!rung(wake_fds[FOLLOWER]));
+  launch(FOLLOWER, false, 7);
+  launch(LEADER, true, 9);
+  CHECK(rung(wake_fds[FOLLOWER]) && hear(1, FOLLOWER).collectives == 9);
+  launch(FOLLOWER, false, UINT32_MAX); /* counts go round */
+  rung(wake_fds[LEADER]);
+  launch(LEADER, false, UINT32_MAX - 2);
+  rung(wake_fds[FOLLOWER]);
+  launch(FOLLOWER, false, 1);
+  CHECK(rung(wake_fds[LEADER]) && hear(1, LEADER).collectives == 1);
+  end(1);
+}
+
+int main(void) {
+  for (int i = 0; i < DEVICES; i++) wake_fds[i] = vg_prim_eventfd();
+  RUN(followers_go_with_their_leader);
+  RUN(the_leader_knows_of_work_elsewhere);
+  RUN(nobody_waits_for_a_leader_that_is_not_there);
+  RUN(who_is_behind_learns_of_it);
+  return 0;
+}
