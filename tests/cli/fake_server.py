@@ -221,6 +221,20 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         found = [p for p in self.processes if request.slice in ("", p.slice)]
         return pb.ListProcessesResponse(processes=found)
 
+    def WatchTrace(
+        self, request: pb.WatchTraceRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.WatchTraceResponse]:
+        """A lease of 3 ms, then nothing more until the slice is gone."""
+        self.requests.append(request)
+        self._find(request.name, context)
+        lease = [(1_000_000, "open", "count"), (4_000_000, "close", "closed"), (5_000_000, "waits", "")]
+        yield pb.WatchTraceResponse(
+            events=[pb.TraceEvent(time_ns=t, slice=request.name, kind=kind, text=text) for t, kind, text in lease]
+        )
+        while context.is_active() and request.name in self.slices:
+            yield pb.WatchTraceResponse()
+            time.sleep(0.02)
+
     def create(self, name: str) -> None:
         """A slice of half a device, without a call."""
         self.slices[name] = pb.Slice(node=NODE, name=name, spec=pb.SliceSpec(gpus_milli=500))

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +108,26 @@ def test_an_overlap_ends_at_the_next_opening() -> None:
     assert bars(events) == [("gate count", 0, 5), ("overlap", 7, 9), ("gate count", 9, 10)]
 
 
+def test_an_overlap_that_was_seen_after_the_drain_had_ended_is_none() -> None:
+    events = traced(
+        at(0, "open", text="count"),
+        at(5, "close"),
+        at(7, "drained", value=2 * MS),
+        at(7.1, "overlap"),
+        at(9, "open", text="count"),
+        at(10, "close"),
+        at(11, "overlap"),
+        at(12, "drained", value=2 * MS),
+    )
+    assert bars(events) == [
+        ("gate count", 0, 5),
+        ("drain", 5, 7),
+        ("gate count", 9, 10),
+        ("drain", 10, 12),
+        ("overlap", 11, 12),
+    ]
+
+
 def test_an_overlap_that_goes_on_is_cut_at_the_end() -> None:
     events = traced(at(0, "open", text="count"), at(5, "close"), at(7, "overlap"), at(10, "waits"))
     assert bars(events) == [("gate count", 0, 5), ("overlap", 7, 10)]
@@ -163,3 +189,91 @@ def test_any_events_in_any_order_keep_the_rules(seed: int) -> None:
         device = rng.randrange(2)
         events.append(at(rng.random() * 100, kind, name, value=value, text=text, device_index=device))
     assert traced(*events)
+
+
+# ---- the command ----
+
+
+@pytest.fixture
+def traced_slice(vgpu: Any, daemon: Any) -> Any:
+    vgpu("slice", "create", "train", "--gpus", "0.5", host=daemon.host)
+    return daemon
+
+
+@pytest.fixture
+def recording(traced_slice: Any, tmp_path: Path) -> Iterator[Any]:
+    """`vgpu trace train` without an end, once it has begun; killed if it lives still."""
+    file = tmp_path / "t.json"
+    command = [sys.executable, "-m", "vgpud.cli.main", "--host", traced_slice.host, "trace", "train", "-o", str(file)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "recording train; Ctrl-C ends" in process.stderr.readline()
+    while not isinstance(traced_slice.requests[-1], pb.WatchTraceRequest):
+        time.sleep(0.01)
+    yield process, file
+    process.kill()
+    process.communicate()
+
+
+def whole(file: Path) -> list[tuple[str, float, float]]:
+    document = json.loads(file.read_text())
+    check(document)
+    return bars(document["traceEvents"])
+
+
+def test_it_ends_by_itself_and_says_where_to_look(vgpu: Any, traced_slice: Any, tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    result = vgpu("trace", "train", "--seconds", "0.1", "-o", str(file), host=traced_slice.host)
+    assert result.code == 0 and not result.stdout
+    assert f"{file}: 3 events" in result.stderr and "perfetto" in result.stderr
+    assert whole(file) == [("gate count", 0, 3)]
+
+
+def test_a_name_is_found_if_none_is_given(
+    vgpu: Any, traced_slice: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert vgpu("trace", "train", "-s", "0.1", host=traced_slice.host).code == 0
+    assert whole(tmp_path / "train.trace.json")
+
+
+def test_stdout_has_nothing_but_the_trace(vgpu: Any, traced_slice: Any) -> None:
+    result = vgpu("trace", "train", "-s", "0.1", "-o", "-", host=traced_slice.host)
+    check(json.loads(result.stdout))
+    assert "3 events" in result.stderr
+
+
+def test_interrupted_it_writes_what_it_has(recording: Any) -> None:
+    process, file = recording
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert whole(file) == [("gate count", 0, 3)]
+
+
+def test_it_ends_with_the_slice_and_says_so(recording: Any, traced_slice: Any) -> None:
+    process, file = recording
+    del traced_slice.slices["train"]
+    assert process.wait(30) == 0
+    assert "until the slice was removed" in process.stderr.read()
+    assert whole(file)
+
+
+def test_what_was_recorded_outlives_the_daemon(recording: Any, traced_slice: Any) -> None:
+    process, file = recording
+    traced_slice.stop()
+    assert process.wait(30) == 3
+    assert "does not answer" in process.stderr.read()
+    json.loads(file.read_text())
+
+
+def test_an_unknown_slice_is_named_and_no_file_is_made(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+    file = tmp_path / "t.json"
+    result = vgpu("trace", "none", "-o", str(file), host=daemon.host)
+    assert result.code != 0 and "none" in result.stderr and "vgpu slice ls" in result.stderr
+    assert not file.exists()
+
+
+def test_a_file_that_cannot_be_written_is_said_before_anything_is_recorded(vgpu: Any, traced_slice: Any) -> None:
+    result = vgpu("trace", "train", "-o", "/nonexistent/t.json", host=traced_slice.host)
+    assert result.code != 0 and "/nonexistent/t.json" in result.stderr and "-o" in result.stderr
+    assert "recording" not in result.stderr

@@ -185,6 +185,10 @@ class Client:
         """All slices and devices, again every interval_ms and at every change."""
         return self._stream(self._slices.WatchSlices, pb.WatchSlicesRequest(interval_ms=interval_ms))
 
+    def watch_trace(self, name: str) -> Iterator[pb.WatchTraceResponse]:
+        """What the arbiters of a slice's devices do, as it comes; some answers are empty."""
+        return self._stream(self._slices.WatchTrace, pb.WatchTraceRequest(name=_utf8(name)))
+
     def watch_events(self, after_sequence: int) -> Iterator[pb.Event]:
         """Events later than after_sequence, as they come."""
         answers = self._stream(self._events.WatchEvents, pb.WatchEventsRequest(after_sequence=after_sequence))

@@ -19,6 +19,7 @@ COMMANDS = {
     "ps": ("vgpud.cli.ps:ps", "List the processes that use a slice."),
     "status": ("vgpud.cli.status:status", "Show devices, slices and their use on one screen."),
     "top": ("vgpud.cli.top:top", "Watch shares and memory live."),
+    "trace": ("vgpud.cli.trace:trace", "Record leases, drains and launches for Perfetto."),
     "alloc": ("vgpud.cli.alloc:alloc", "Make a one-time CDI device of any size for one container."),
     "gpu": ("vgpud.cli.gpu:gpu", "List devices."),
     "slice": ("vgpud.cli.slice:slice_group", "Create, list, show, change and remove slices."),

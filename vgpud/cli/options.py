@@ -52,12 +52,13 @@ def _global_options() -> list[click.Option]:
 
 
 class _WithGlobals(click.Command):
-    """Adds the global options, and shows them in a section of their own below the command's."""
+    """Adds the global options that the command has not taken for itself, in a section of their own below its own."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.context_settings.setdefault("help_option_names", ["-h", "--help"])
-        self._globals = _global_options()
+        taken = {name for param in self.params for name in param.opts}
+        self._globals = [option for option in _global_options() if not taken.intersection(option.opts)]
         self.params.extend(self._globals)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

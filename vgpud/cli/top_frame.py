@@ -177,7 +177,7 @@ def lines_of(sample: Sample, device: View, history: History) -> list[Line]:
 def _device_line(device: View, lines: Sequence[Line], width: int) -> Text:
     from rich.text import Text
 
-    regime = next((line.share["regime"] for line in lines if line.share["regime"]), None) or "idle"
+    regime = next((line.share["regime"] for line in lines if line.share["regime"]), "" if lines else "idle")
     used, total = format_bytes(device["memory_used_bytes"]), format_bytes(device["memory_total_bytes"])
     head = f"device {device['index']}  "
     name = plain(grids.full_name(device["name"], device["simulated"]))

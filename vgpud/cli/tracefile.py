@@ -36,6 +36,7 @@ class _Track:
         self.process, self.thread, self.name = process, thread, name
         self.bar: _Bar | None = None  # the open gate, the regime
         self.ended_ns = begin_ns  # the last bar; before it nothing is known
+        self.drained = False  # since the gate was open
         self.overlap_ns: int | None = None  # overlaps since then
         self.first: dict[str, int] = {}
 
@@ -61,7 +62,7 @@ class _Traces:
         elif event.kind == "drained":
             self._drain(track, event.time_ns - event.value, event.time_ns)
         elif event.kind == "overlap":
-            track.overlap_ns = event.time_ns
+            track.overlap_ns = None if track.drained else event.time_ns
         elif event.kind in _LEVELS:
             self._count(track, event.time_ns, _LEVELS[event.kind], event.value)
         elif event.kind in _TOTALS:
@@ -89,6 +90,7 @@ class _Traces:
         track.bar = _Bar(name, at_ns) if name else None
         if name:
             self._end_overlap(track, at_ns)
+            track.drained = False
 
     def _end_overlap(self, track: _Track, at_ns: int) -> None:
         if track.overlap_ns is not None:
@@ -101,6 +103,7 @@ class _Traces:
             self._begin(track, None, since_ns)
         elif track.bar:
             end_ns = min(end_ns, track.bar.since_ns)
+        track.drained = track.bar is None
         since_ns = max(since_ns, track.ended_ns)
         self._bar(track, "drain", since_ns, end_ns)
         if track.overlap_ns is not None:
@@ -153,7 +156,8 @@ def _names(traces: _Traces, devices: Mapping[int, str]) -> list[Event]:
         found.append({"ph": "M", "name": kind, "ts": 0, "args": args, **_place(track)})
 
     for (device, slice_name), track in sorted(traces.tracks.items()):
-        name(track, "process_name", name=devices.get(device, f"device {device}"))
+        if track.process not in {made["pid"] for made in found}:
+            name(track, "process_name", name=devices.get(device, f"device {device}"))
         name(track, "thread_name", name=track.name)
         order = 0 if not slice_name else 1 if slice_name == traces.slice_name else track.thread
         name(track, "thread_sort_index", sort_index=order)

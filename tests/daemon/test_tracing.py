@@ -1,0 +1,145 @@
+"""Who is told what the arbiters trace: by device, bounded, and only while somebody watches; and the RPC of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from vgpud import tracing
+from vgpud.core.observed import TraceEvent
+from vgpud.tracing import Tracing
+from vgpud.v1 import vgpud_pb2 as pb
+
+from . import client
+from .conftest import PATIENCE_S, Node, eventually
+
+
+class Source:
+    """Arbiters of wood: they tell how they stand when they begin, and what the test puts."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.begun = 0
+        self.events: list[TraceEvent] = []
+
+    def trace(self, on: bool) -> None:
+        self.events = []
+        self.on = on
+        if on:
+            self.begun += 1
+            self.put("a", kind="regime")
+
+    def put(self, device: str, kind: str = "waits", lost: int = 0) -> None:
+        assert self.on
+        self.events.append(TraceEvent(self.begun, device, 1, kind, lost=lost))
+
+    def read_trace(self) -> list[TraceEvent]:
+        taken, self.events = self.events, []
+        return taken
+
+
+def test_watchers_hear_of_their_devices_and_of_how_they_stood() -> None:
+    source = Source()
+    told = Tracing(source)
+
+    async def story() -> None:
+        with told.watch({"a"}) as first:
+            source.put("a")
+            source.put("b")
+            with told.watch({"a", "b"}) as second:
+                source.put("b")
+                assert [e.kind for e in await second.take()] == ["regime", "waits"]
+                assert [(e.device_uuid, e.kind) for e in await first.take()] == [
+                    ("a", "regime"),
+                    ("a", "waits"),
+                    ("a", "regime"),
+                ]
+            assert source.on
+            source.put("a")
+            assert [e.kind for e in await first.take()] == ["waits"]
+        assert not source.on
+
+    asyncio.run(story())
+
+
+def test_a_failed_watch_leaves_nothing_on() -> None:
+    source = Source()
+
+    async def story() -> None:
+        with pytest.raises(ZeroDivisionError), Tracing(source).watch({"a"}):
+            raise ZeroDivisionError
+
+    asyncio.run(story())
+    assert not source.on
+
+
+def test_slow_watchers_lose_the_newest_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "WATCHER_EVENTS_MAX", 5)
+    monkeypatch.setattr(tracing, "BATCH_EVENTS", 3)
+    source = Source()
+    told = Tracing(source)
+
+    async def story() -> None:
+        with told.watch({"a"}) as watcher:
+            for number in range(8):
+                source.put("a", lost=10 * (number == 6))
+            told.hand_out()
+            assert len(await watcher.take()) == 3
+            source.put("a")
+            told.hand_out()
+            rest = await watcher.take()
+            assert [e.lost for e in rest] == [0, 0, 14]
+            assert await watcher.take() == []
+
+    asyncio.run(story())
+
+
+# ---- the RPC ----
+
+
+@pytest.fixture
+def watched(node: Node) -> Iterator[Any]:
+    """A slice of a real daemon whose trace is watched."""
+    node.start()
+    node.create("a", 250)
+    stream = node.slices.WatchTrace(pb.WatchTraceRequest(name="a"), timeout=PATIENCE_S)
+    yield stream
+    stream.cancel()
+
+
+def test_gates_of_a_slice_and_its_neighbour_are_told(watched: Any, node: Node) -> None:
+    node.create("b", 250)
+    tenants = [client.attach(node.socket(name)) for name in "ab"]
+    heard: set[tuple[str, str]] = set()
+    while not {("a", "open"), ("b", "open"), ("", "regime")} <= heard:
+        events = next(watched).events
+        assert all(e.device_index == 0 and e.time_ns > 0 for e in events)
+        heard |= {(e.slice, e.kind) for e in events}
+    assert len(tenants) == 2
+
+
+def test_the_stream_ends_with_its_slice(watched: Any, node: Node) -> None:
+    next(watched)
+    node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a"))
+    assert all(answer is not None for answer in watched)
+
+
+def test_nobody_can_watch_what_is_not_there(node: Node) -> None:
+    node.start()
+    with pytest.raises(grpc.RpcError) as error:
+        next(node.slices.WatchTrace(pb.WatchTraceRequest(name="none")))
+    assert error.value.code() is grpc.StatusCode.NOT_FOUND
+    assert "vgpu slice ls" in error.value.details()
+
+
+def test_those_who_leave_make_room(node: Node) -> None:
+    node.start()
+    node.create("a", 250)
+    for _ in range(70):  # more than may watch at once
+        stream = node.slices.WatchTrace(pb.WatchTraceRequest(name="a"))
+        eventually(lambda stream=stream: next(stream) is not None)
+        stream.cancel()

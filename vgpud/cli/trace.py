@@ -1,0 +1,133 @@
+"""`vgpu trace SLICE`: records what the arbiter does with a slice, as a file for Perfetto."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from vgpud.cli.completing import complete_slice
+from vgpud.cli.exits import CliError
+from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+
+if TYPE_CHECKING:
+    from vgpud.cli.client import Client
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: some 300 MB of memory here, and as much of a file
+EVENTS_MAX = 2_000_000
+
+
+@click.command("trace", cls=VgpuCommand, short_help="Record leases, drains and launches for Perfetto.")
+@click.argument("name", metavar="SLICE", shell_complete=complete_slice)
+@click.option("-s", "--seconds", type=click.FloatRange(0.1, 3600), default=None, help="End by itself after so long.")
+@click.option(
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+    default=None,
+    metavar="FILE",
+    help="Where to write (default: SLICE.trace.json; - is stdout).",
+)
+@pass_settings
+def trace(settings: Settings, name: str, seconds: float | None, path: str | None) -> None:
+    """Record what happens to SLICE, and to its neighbours on its devices, until Ctrl-C.
+
+    The file is a Chrome trace: open it at https://ui.perfetto.dev or chrome://tracing. A device is a process there; its
+    tracks are the regime and the slices. Bars show when a slice's gate was open, its drains, and where others ran
+    beside one (overlap); counters show launches, outstanding work, waiting threads and device time.
+    """
+    from vgpud.cli import grids
+    from vgpud.cli.client import Client
+    from vgpud.cli.output import say
+    from vgpud.cli.tracefile import chrome_trace
+
+    with Client(settings) as client:
+        client.get_slice(name)  # before the file is there
+        devices = {d.index: f"device {d.index} {grids.full_name(d.name, d.simulated)}" for d in client.devices()}
+        with _opened(path or f"{name}.trace.json") as file:
+            begin_s = time.monotonic()
+            events, why, problem = _record(client, name, seconds)
+            json.dump(chrome_trace(events, name, devices), file, separators=(",", ":"))
+            file.write("\n")
+            spent = f"{len(events)} events in {time.monotonic() - begin_s:.1f} s"
+            say(f"{file.name}: {spent}{why}; open it at https://ui.perfetto.dev")
+    if problem:
+        raise problem
+
+
+def _opened(path: str) -> contextlib.AbstractContextManager[TextIO]:
+    """The file, before anything is recorded. Raises CliError."""
+    if path == "-":
+        return contextlib.nullcontext(sys.stdout)
+    try:
+        return open(path, "w", encoding="utf-8")
+    except OSError as error:
+        raise CliError(f"cannot write {path}: {error.strerror}; name another file with -o") from error
+
+
+def _record(client: Client, name: str, seconds: float | None) -> tuple[list[pb.TraceEvent], str, CliError | None]:
+    """The events until Ctrl-C or the end of the time; if they end by themselves, why, and what went wrong."""
+    events: list[pb.TraceEvent] = []
+    begin_s = time.monotonic()
+    progress = _Progress(name, seconds)
+    with _interrupted() as interrupts:
+        try:
+            for answer in client.watch_trace(name):
+                events.extend(answer.events)
+                spent_s = time.monotonic() - begin_s
+                progress.show(spent_s, len(events))
+                if interrupts or (seconds and spent_s >= seconds):
+                    return events, "", None
+                if len(events) >= EVENTS_MAX:
+                    return events, ", which is the limit", None
+        except CliError as error:
+            return events, "", error
+        finally:
+            progress.end()
+    return events, ", until the slice was removed", None
+
+
+@contextlib.contextmanager
+def _interrupted() -> Iterator[list[int]]:
+    """Not empty after Ctrl-C: a KeyboardInterrupt that is raised in one of grpc's callbacks can get lost."""
+    numbers: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        numbers.append(number)
+        signal.signal(signal.SIGINT, before)  # the second one ends us at once
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield numbers
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Progress:
+    """A line on the terminal that is written again and again; elsewhere one that says that it began."""
+
+    def __init__(self, name: str, seconds: float | None) -> None:
+        from vgpud.cli.output import say
+
+        self._name, self._until = name, f" of {seconds:g}" if seconds else ""
+        self._live = sys.stderr.isatty()
+        if not self._live:
+            say(f"recording {name}{self._until and f' for {seconds:g} s'}; Ctrl-C ends")
+
+    def show(self, spent_s: float, count: int) -> None:
+        if self._live:
+            text = f"vgpu: recording {self._name}: {spent_s:.1f}{self._until} s, {count} events; Ctrl-C ends"
+            print(f"\r{text}\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
