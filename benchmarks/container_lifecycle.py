@@ -127,7 +127,7 @@ def _any_slice(own: OwnSystem) -> bool:
 
 def measure(own: OwnSystem, docker: engine.Docker, rounds: int, count: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """(figures, raw) of all ways and of re-adoption."""
-    tenant = harness.build("tenants/saturate.c")
+    tenant = harness.build("tenants/load.c")
     raw: dict[str, Any] = {way: [release_ms(own, docker, way, tenant) for _ in range(rounds)] for way in WAYS}
     readopted = [readopt_ms(own, docker, count, tenant) for _ in range(rounds)]
     raw["readoption_ms"] = [took for took, _ in readopted]

@@ -44,7 +44,7 @@ class Container:
     shares: tuple[float, ...]
     #: plainly, nobody keeps a container off the others' devices: which ones it takes
     plain_devices: str = "0"
-    #: instead of the trainer, kernels of 200 us without a break (tenants/saturate.c): no pause for Python in between
+    #: instead of the trainer, kernels of 200 us without a break (tenants/load.c): no pause for Python in between
     saturating: bool = False
 
     @property
@@ -78,7 +78,7 @@ class Running:
         """Takes in what the trainers have printed. Raises PartError when the container has ended."""
         for line in self.part.lines():
             trainer = self.trainers.setdefault(int(line["pid"]), Trainer(self.wanted.name))
-            if "completed" in line:  # of saturate.c: kernels, from the first line on
+            if "completed" in line:  # of load.c: kernels, from the first line on
                 line |= {"event": "progress" if trainer.training else "training", "samples": line["completed"]}
             trainer.take([line])
         self.part.check()
@@ -133,7 +133,7 @@ class Stage:
         else:
             words += ["--gpus", f'"device={container.plain_devices}"']
         if container.saturating:
-            return [*words, *self._saturate()]
+            return [*words, *self._load()]
         trainer = ["--seconds", TRAIN_SECONDS]
         if len(container.shares) == 1:
             return [*words, self.image, *trainer]
@@ -141,18 +141,18 @@ class Stage:
         count = str(len(container.shares))
         return [*words, "--entrypoint", "/bin/sh", self.image, "-c", EACH_DEVICE, "sh", count, *entry, *trainer]
 
-    def _saturate(self) -> list[str]:
-        """Options, image and arguments for saturate.c in the container."""
+    def _load(self) -> list[str]:
+        """Options, image and arguments for load.c in the container."""
         folder = self.own.folder / "bench"
         if not folder.exists():
             folder.mkdir()
-            shutil.copy2(harness.build("tenants/saturate.c"), folder)
+            shutil.copy2(harness.build("tenants/load.c"), folder)
             harness.spin_model(folder, [SPIN_US])
         mounted = ["-v", f"{folder}:/bench:ro", "-e", "VGPU_SIM_KERNELS=/bench/kernels.model"]
         return [
             *mounted,
             "--entrypoint",
-            "/bench/saturate",
+            "/bench/load",
             self.image,
             "--kernel-us",
             str(SPIN_US),

@@ -74,11 +74,11 @@ class Run:
 
 def start(own: OwnSystem, tenants: Sequence[Tenant], rng: random.Random, run_s: float) -> dict[str, Part]:
     """Starts every tenant in its slice and waits until each is at work."""
-    program = str(harness.build("tenants/saturate.c"))
+    program = str(harness.build("tenants/load.c"))
     parts = {}
     for tenant in rng.sample(list(tenants), len(tenants)):
         batch = max(1, tenant.batch + rng.randint(-tenant.batch // 4, tenant.batch // 4))
-        command = [program, "--kernel-us", str(tenant.kernel_us), "--batch", str(batch), "--seconds", str(run_s)]
+        command = [program, "--kernel-us", str(tenant.kernel_us), "--burst", str(batch), "--seconds", str(round(run_s))]
         if tenant.gap_us:
             command += ["--gap-us", str(tenant.gap_us)]
         amounts = ["--gpus", f"{tenant.minimum:g}", "--max", f"{tenant.maximum:g}"]

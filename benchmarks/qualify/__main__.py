@@ -17,7 +17,7 @@ from benchmarks import harness, results
 from benchmarks.qualify import checks
 from benchmarks.qualify.checks import Found
 
-#: lengths of the spin kernels of constants.c and saturate.c
+#: lengths of the spin kernels of constants.c and load.c
 LENGTHS_US = (1, 20, 100, 200, 100000)
 NO_DEVICE = 3
 

@@ -80,7 +80,7 @@ def identity(own: OwnSystem) -> Found:
 
 
 def completed_per_s(lines: Sequence[dict[str, Any]]) -> float:
-    """Kernels per second of saturate.c, from its second report to its last."""
+    """Kernels per second of load.c, from its second report to its last."""
     points = [(line["time_ns"], line["completed"]) for line in lines if line["event"] == "progress"][1:]
     if len(points) < 2:
         raise RuntimeError("the program reported less than three times")
@@ -89,8 +89,8 @@ def completed_per_s(lines: Sequence[dict[str, Any]]) -> float:
 
 def gate_c(own: OwnSystem) -> Found:
     """A saturating C program in a slice of 0.3 against the same program unhooked."""
-    program = str(harness.build("tenants/saturate.c"))
-    command = [program, "--seconds", str(MEASURE_S), "--kernel-us", "200"]
+    program = str(harness.build("tenants/load.c"))
+    command = [program, "--seconds", str(round(MEASURE_S)), "--kernel-us", "200"]
     done = subprocess.run(command, env=unhooked(own), capture_output=True, text=True, timeout=60, check=True)
     alone = completed_per_s([json.loads(line) for line in done.stdout.splitlines()])
     part = own.run("qualify-c", ["--gpus", str(FRACTION), "--max", str(FRACTION)], command)
