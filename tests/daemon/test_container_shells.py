@@ -27,7 +27,7 @@ from vgpud.core.model import Container, Denied, Share, Slice, Spec
 from vgpud.core.observed import Snapshot
 from vgpud.errors import DriverError
 from vgpud.metrics import Metrics
-from vgpud.oci.request import RequestError
+from vgpud.oci.request import Limits, RequestError
 from vgpud.store import MIGRATIONS, Store
 
 from . import engine
@@ -308,7 +308,7 @@ class Desk:
         self.notes: list[str] = []
 
     def site(self) -> Site:
-        return Site(self.folder, self.folder, Path("/d"), None, "/sim", (), 4000)
+        return Site(self.folder, self.folder, Path("/d"), None, "/sim", (), Limits(4000))
 
     def container(self, container_id: str) -> Container | None:
         return self.known.get(container_id)
