@@ -190,7 +190,8 @@ static void end_wait(struct vg_device *device, uint64_t begun_ns) {
   pthread_mutex_unlock(&device->gate->mutex);
 }
 
-/* Waits until the gate may be passed. True: the present word has been accepted. False: pass this once (coasting). */
+/* Waits until the gate may be passed. True: the present word has been accepted. False: pass this once (coasting, or in
+ * a gang whose devices are not equally far). */
 static bool acquire(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   uint64_t begun_ns = 0;
@@ -208,6 +209,10 @@ static bool acquire(struct vg_device *device) {
       vg_prim_futex_wait(word_at, word, deadline_ns);
       accepted = true;
       continue;
+    }
+    if (vg_gate_gang_passes(device, word)) {
+      accepted = false;
+      break;
     }
     __atomic_add_fetch(&report->waiting, 1, __ATOMIC_ACQ_REL);
     vg_prim_eventfd_ring(device->doorbell_fd);
@@ -291,6 +296,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   vg_gate_become_busy(device, gate->work.last_launch_ns);
   ticket->stream = vg_work_stream(&gate->work, stream, per_thread, line);
   ticket->estimate = vg_work_estimate(&gate->work, function, threads);
+  ticket->collective = vg_gate_gang_counts(device, ticket->estimate, threads > 0);
   if (ticket->stream && !VG_LOAD_RELAXED(&vg_gate_captures))
     ticket->timing_begin = vg_work_time_begin(&gate->work, ticket->stream, ticket->estimate);
   pthread_mutex_unlock(&gate->mutex);
@@ -313,7 +319,9 @@ void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
     }
     pthread_mutex_unlock(&gate->mutex);
   }
-  __atomic_add_fetch(&VG_LOAD(&device->report)->launches, 1, __ATOMIC_RELAXED);
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  __atomic_add_fetch(&report->launches, 1, __ATOMIC_RELAXED);
+  if (ticket->collective && result == CUDA_SUCCESS) __atomic_add_fetch(&report->collectives, 1, __ATOMIC_RELAXED);
   VG_STORE(&own_line->device, NULL);
 }
 

@@ -29,6 +29,7 @@ struct vg_ticket {
   struct vg_estimate *estimate;
   CUevent timing_begin;
   bool programmatic; /* set by the caller between enter and leave: the launch overlaps with the one before it */
+  bool collective;   /* it waits for kernels on other devices of the gang */
 };
 
 /* Where an event stands: everything up to begin that was launched into the stream is before it. */

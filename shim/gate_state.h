@@ -44,6 +44,10 @@ extern pthread_mutex_t vg_gate_capture_mutex;
 const struct vg_gate_line *vg_gate_own_line(void); /* NULL: this thread has not launched yet */
 void vg_gate_sync_forked_child(void);
 bool vg_gate_in_flight(const struct vg_device *device); /* any thread but the caller, after a barrier */
+/* May a launch pass the gate that is closed by this word, since another device of the gang is further? */
+bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
+/* Is this a launch that a gang counts? Not a kernel: a graph. Under the mutex. */
+bool vg_gate_gang_counts(const struct vg_device *device, struct vg_estimate *estimate, bool kernel);
 
 /* Under the mutex, all of them. */
 bool vg_gate_give_up(struct vg_device *device); /* does nothing unless a neighbour waits; did it ring the arbiter? */

@@ -14,12 +14,16 @@
 #define VG_WORK_CONTEXTS 8
 #define VG_WORK_SAMPLES 8
 
+/* Does a kernel wait for kernels on other devices? */
+enum vg_collective { VG_COLLECTIVE_UNKNOWN, VG_COLLECTIVE_NOT, VG_COLLECTIVE };
+
 struct vg_estimate {
   const void *function;
   uint32_t grid_class;                  /* log2 of the threads launched */
   uint32_t countdown;                   /* launches until the next one is timed; 0: one is being timed */
   uint32_t postponed;                   /* timings put off since the stream was empty */
   uint32_t count;                       /* samples taken so far */
+  enum vg_collective collective;        /* looked up for gangs only */
   uint64_t cost_ns;                     /* 0: not known yet */
   uint64_t samples_ns[VG_WORK_SAMPLES]; /* the last ones */
 };
