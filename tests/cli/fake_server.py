@@ -224,15 +224,15 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
     def WatchTrace(
         self, request: pb.WatchTraceRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.WatchTraceResponse]:
-        """A lease of 3 ms, then nothing more until the slice is gone."""
+        """A lease of 3 ms, another that lasts until the end, then nothing more until the slice is gone."""
         self.requests.append(request)
         self._find(request.name, context)
-        lease = [(1_000_000, "open", "count"), (4_000_000, "close", "closed"), (5_000_000, "waits", "")]
+        lease = [(1_000_000, "open", "count"), (4_000_000, "close", "closed"), (5_000_000, "open", "count")]
         yield pb.WatchTraceResponse(
             events=[pb.TraceEvent(time_ns=t, slice=request.name, kind=kind, text=text) for t, kind, text in lease]
         )
         while context.is_active() and request.name in self.slices:
-            yield pb.WatchTraceResponse()
+            yield pb.WatchTraceResponse(now_ns=7_000_000)
             time.sleep(0.02)
 
     def create(self, name: str) -> None:

@@ -226,7 +226,7 @@ def test_it_ends_by_itself_and_says_where_to_look(vgpu: Any, traced_slice: Any, 
     result = vgpu("trace", "train", "--seconds", "0.1", "-o", str(file), host=traced_slice.host)
     assert result.code == 0 and not result.stdout
     assert f"{file}: 3 events" in result.stderr and "perfetto" in result.stderr
-    assert whole(file) == [("gate count", 0, 3)]
+    assert whole(file) == [("gate count", 0, 3), ("gate count", 4, 6)]
 
 
 def test_a_name_is_found_if_none_is_given(
@@ -247,7 +247,7 @@ def test_interrupted_it_writes_what_it_has(recording: Any) -> None:
     process, file = recording
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 0
-    assert whole(file) == [("gate count", 0, 3)]
+    assert whole(file) == [("gate count", 0, 3), ("gate count", 4, 6)]
 
 
 def test_it_ends_with_the_slice_and_says_so(recording: Any, traced_slice: Any) -> None:

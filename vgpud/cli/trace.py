@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
@@ -55,13 +56,13 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
         devices = {d.index: f"device {d.index} {grids.full_name(d.name, d.simulated)}" for d in client.devices()}
         with _opened(path or f"{name}.trace.json") as file:
             begin_s = time.monotonic()
-            events, why, problem = _record(client, name, seconds)
-            json.dump(chrome_trace(events, name, devices), file, separators=(",", ":"))
+            got = _record(client, name, seconds)
+            json.dump(chrome_trace(got.events, name, devices, got.end_ns), file, separators=(",", ":"))
             file.write("\n")
-            spent = f"{len(events)} events in {time.monotonic() - begin_s:.1f} s"
-            say(f"{file.name}: {spent}{why}; open it at https://ui.perfetto.dev")
-    if problem:
-        raise problem
+            spent = f"{len(got.events)} events in {time.monotonic() - begin_s:.1f} s"
+            say(f"{file.name}: {spent}{got.why}; open it at https://ui.perfetto.dev")
+    if got.problem:
+        raise got.problem
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[TextIO]:
@@ -74,26 +75,39 @@ def _opened(path: str) -> contextlib.AbstractContextManager[TextIO]:
         raise CliError(f"cannot write {path}: {error.strerror}; name another file with -o") from error
 
 
-def _record(client: Client, name: str, seconds: float | None) -> tuple[list[pb.TraceEvent], str, CliError | None]:
-    """The events until Ctrl-C or the end of the time; if they end by themselves, why, and what went wrong."""
-    events: list[pb.TraceEvent] = []
+@dataclass
+class _Recording:
+    """What was heard; if it ended by itself, why, and what went wrong."""
+
+    events: list[pb.TraceEvent] = field(default_factory=list)
+    end_ns: int = 0  # of the node's monotonic clock
+    why: str = ""
+    problem: CliError | None = None
+
+
+def _record(client: Client, name: str, seconds: float | None) -> _Recording:
+    """Until Ctrl-C, the end of the time or of the slice, or as much as there is room for."""
+    got = _Recording()
     begin_s = time.monotonic()
     progress = _Progress(name, seconds)
     with _interrupted() as interrupts:
         try:
             for answer in client.watch_trace(name):
-                events.extend(answer.events)
+                got.events.extend(answer.events)
+                got.end_ns = answer.now_ns
                 spent_s = time.monotonic() - begin_s
-                progress.show(spent_s, len(events))
+                progress.show(spent_s, len(got.events))
                 if interrupts or (seconds and spent_s >= seconds):
-                    return events, "", None
-                if len(events) >= EVENTS_MAX:
-                    return events, ", which is the limit", None
+                    return got
+                if len(got.events) >= EVENTS_MAX:
+                    got.why = ", which is the limit"
+                    return got
+            got.why = ", until the slice was removed"
         except CliError as error:
-            return events, "", error
+            got.problem = error
         finally:
             progress.end()
-    return events, ", until the slice was removed", None
+    return got
 
 
 @contextlib.contextmanager

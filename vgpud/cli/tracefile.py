@@ -129,15 +129,20 @@ def _place(track: _Track) -> dict[str, int]:
     return {"pid": track.process, "tid": track.thread}
 
 
-def chrome_trace(events: Iterable[pb.TraceEvent], slice_name: str, devices: Mapping[int, str]) -> dict[str, Any]:
-    """The trace as a document for json. slice_name: whose track comes first; devices: their names by index."""
+def chrome_trace(
+    events: Iterable[pb.TraceEvent], slice_name: str, devices: Mapping[int, str], end_ns: int = 0
+) -> dict[str, Any]:
+    """The trace as a document for json. slice_name: whose track comes first; devices: their names by index.
+
+    end_ns: when the recording ended, by the events' clock; what went on then is drawn so far.
+    """
     in_order = sorted(events, key=lambda event: event.time_ns)
     begin_ns = in_order[0].time_ns if in_order else 0
     traces = _Traces(slice_name, begin_ns)
     for event in in_order:
         traces.take(event)
     if in_order:
-        traces.finish(in_order[-1].time_ns)
+        traces.finish(max(end_ns, in_order[-1].time_ns))
     found = sorted(traces.out, key=lambda made: (made["ts"], -made.get("dur", 0)))
     for made in found:
         made["ts"] = (made["ts"] - begin_ns) / 1000
