@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -222,7 +223,7 @@ def test_ps_shows_the_program_and_its_numbers(real: Any, start: Any, program: li
     assert rows[0]["program"].startswith("python")
     row = real("ps", "--no-headers").stdout.split()
     assert row[0] == str(rows[0]["pid"])
-    assert row[2:8] == ["mine", "0-SIMULATED", "0.5", "1", "32GiB", "32GiB"]
+    assert row[2:9] == ["mine", "batch", "0-SIMULATED", "0.5", "1", "32GiB", "32GiB"]
     assert real("slice", "rm", "mine").code == 8
     (tmp_path / "end").touch()
     assert process.wait(30) == 0
@@ -284,6 +285,20 @@ def test_doctor_top_and_version_agree_with_the_daemon(system: OwnSystem, real: A
     data = real("version", "-o", "json").json
     assert data["client_abi_version"] == data["daemon_abi_version"]
     assert data["simulated"] is True
+
+
+def test_a_trace_names_the_device_and_the_slices_on_it(
+    real: Any, start: Any, program: list[str], tmp_path: Path
+) -> None:
+    process = start("--gpus", "0.5", "--name", "traced", "--", *program, str(tmp_path / "end"))
+    assert process.stdout.readline().startswith("1 ")
+    real("slice", "create", "beside", "--gpus", "0.25")
+    assert real("trace", "traced", "-s", "0.5", "-o", str(tmp_path / "trace.json")).code == 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    named = {(e["name"], e["args"]["name"]) for e in events if e["ph"] == "M" and "name" in e["args"]}
+    assert {("thread_name", "traced"), ("thread_name", "regime"), ("thread_name", "beside")} <= named
+    assert any(name == "process_name" and "SIMULATED" in value for name, value in named)
+    assert [e["name"] for e in events if e["ph"] == "X" and e["name"] == "solo"] == ["solo"]
 
 
 def test_another_users_slice_is_refused_before_the_program_starts(real: Any, monkeypatch: pytest.MonkeyPatch) -> None:
