@@ -298,7 +298,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
                     indexes = self._indexes()
                     known = (e for e in events if not e.serial or e.serial in names)
                     shown = [views.trace_event_view(e, indexes, names) for e in known]
-                    yield pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns())
+                    yield pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns(), node=self.backend.node)
 
         async for message in self._watching(context, batches()):
             yield message

@@ -436,12 +436,14 @@ class WatchTraceRequest(_message.Message):
     def __init__(self, node: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
 
 class WatchTraceResponse(_message.Message):
-    __slots__ = ("events", "now_ns")
+    __slots__ = ("events", "now_ns", "node")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
     NOW_NS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
     events: _containers.RepeatedCompositeFieldContainer[TraceEvent]
     now_ns: int
-    def __init__(self, events: _Optional[_Iterable[_Union[TraceEvent, _Mapping]]] = ..., now_ns: _Optional[int] = ...) -> None: ...
+    node: str
+    def __init__(self, events: _Optional[_Iterable[_Union[TraceEvent, _Mapping]]] = ..., now_ns: _Optional[int] = ..., node: _Optional[str] = ...) -> None: ...
 
 class TraceEvent(_message.Message):
     __slots__ = ("time_ns", "device_index", "slice", "kind", "value", "text", "lost")
