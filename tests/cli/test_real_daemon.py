@@ -223,7 +223,7 @@ def test_ps_shows_the_program_and_its_numbers(real: Any, start: Any, program: li
     assert rows[0]["program"].startswith("python")
     row = real("ps", "--no-headers").stdout.split()
     assert row[0] == str(rows[0]["pid"])
-    assert row[2:9] == ["mine", "batch", "0-SIMULATED", "0.5", "1", "32GiB", "32GiB"]
+    assert row[2:10] == ["mine", "batch", "0", "0-SIMULATED", "0.5", "1", "32GiB", "32GiB"]
     assert real("slice", "rm", "mine").code == 8
     (tmp_path / "end").touch()
     assert process.wait(30) == 0
