@@ -262,9 +262,13 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
 
 /* ---- who is short, and who waits for him ---- */
 
+/* Its class is latency, and it is within its guarantee. */
+static bool has_precedence(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return slice->params.latency && slice->free_lag_ns > -LATENCY_DEBT_NS && has_cap(core, slice);
+}
+
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!slice->present || !slice->params.latency || !vg_core_active(slice)) return false;
-  return slice->free_lag_ns > -LATENCY_DEBT_NS && has_cap(core, slice);
+  return slice->present && vg_core_active(slice) && has_precedence(core, slice);
 }
 
 /* The latency slice to be served before everything else: of those owed, the one with the earliest deadline. */
@@ -340,7 +344,8 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    slice->throttled = !has_cap(core, slice) || (slice != first && (first || had_too_much(core, slice)));
+    bool yields = !has_precedence(core, slice) && had_too_much(core, slice);
+    slice->throttled = !has_cap(core, slice) || (slice != first && (first || yields));
     if (slice->throttled && slice->state == VG_CORE_OPEN)
       close_gate(slice, now_ns);
     else if (!slice->throttled && slice->state != VG_CORE_OPEN)
@@ -435,8 +440,8 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
 
 /* ---- what comes of it ---- */
 
-struct crowd { /* the slices on the device, counted */
-  int attached, latency, lately, free_active, turns, capped;
+struct crowd {                                                       /* the slices on the device, counted */
+  int attached, latency, lately, free_active, turns, takers, capped; /* takers: in the slot, lately active */
   bool throttles;
 };
 
@@ -451,6 +456,7 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
     crowd.lately += lately;
     crowd.free_active += active && !slice->saturating;
     crowd.turns += active && slice->saturating;
+    crowd.takers += lately && slice->saturating;
     crowd.capped += lately && !vg_core_uncapped(slice);
     crowd.throttles |= active && slice->throttled;
   }
@@ -477,8 +483,8 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   slice->neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NOBODY_WAITS;
   bool others = crowd->attached > slice->attached;
   bool latency = crowd->latency > (slice->attached && slice->params.latency);
-  bool crowded = core->regime > VG_REGIME_OPEN || crowd->turns;
-  bool edges = (!slice->saturating && others && (crowded || latency)) || cap_may_end(core, slice, now_ns);
+  bool crowded = core->regime > VG_REGIME_OPEN || crowd->takers;
+  bool edges = (!slice->saturating && others && (crowded || crowd->latency)) || cap_may_end(core, slice, now_ns);
   slice->watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
   if (edges) slice->watch |= VG_WATCH_EDGES;
   if (slice->params.gang) slice->watch |= VG_WATCH_GANG;

@@ -60,6 +60,8 @@ class Program(Protocol):
     @property
     def processes(self) -> int: ...
     @property
+    def latency(self) -> bool: ...
+    @property
     def env(self) -> Mapping[str, str]:
         """What its environment has besides."""
         ...
@@ -95,6 +97,7 @@ class Tenant:
     streams: int = 1
     graph: bool = False
     processes: int = 1
+    latency: bool = False  # its slice is of the latency class
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -325,6 +328,8 @@ class Bench:
                 command += ["--report-ms", str(REPORT_MS)]
             if hooked:
                 amounts = ["--gpus", f"{tenant.minimum:g}", "--max", f"{tenant.maximum:g}"] if index == 0 else []
+                if index == 0 and tenant.latency:
+                    amounts += ["--class", "latency"]
                 part = own.run(slice_name, amounts, command, tenant.env)
             else:
                 env = environment(own.sim_dir, own.env) if own.simulated else own.env

@@ -66,7 +66,7 @@ def w2b(plan: Plan) -> Iterator[Figure]:
 
 def w4(plan: Plan) -> Iterator[Figure]:
     """Bursts of 4 ms due every 8 ms beside saturating training; latencies against the same bursts alone."""
-    inference = Tenant("inference", 0.5, 1, burst=20, period_us=INFERENCE_PERIOD_US)
+    inference = Tenant("inference", 0.5, 1, burst=20, period_us=INFERENCE_PERIOD_US, latency=True)
     for switch_us in plan.switches_us():
         with plan.bench(KERNELS_US, switch_us) as here:
             case = at_switch("inference alone", switch_us)

@@ -513,8 +513,12 @@ class Arbiter:
         owed = [s for s in self.slices if self._is_urgent(s)]
         return min(owed, key=lambda s: (s.deadline_ns, s.ident), default=None)
 
+    def _has_precedence(self, s: Slice) -> bool:
+        """Its class is latency, and it is within its guarantee."""
+        return s.params.latency and s.lag_ns > -LATENCY_DEBT_NS and self._has_cap(s)
+
     def _is_urgent(self, s: Slice) -> bool:
-        return s.params.latency and s.active and s.lag_ns > -LATENCY_DEBT_NS and self._has_cap(s)
+        return s.active and self._has_precedence(s)
 
     def _is_short(self, s: Slice) -> bool:
         return not s.saturating and s.active and s.lag_ns > SHORT_NS and self._has_cap(s)
@@ -547,11 +551,11 @@ class Arbiter:
     def _review_free(self, now_ns: int) -> None:
         first = self._first_latency()
         for s in self._free():
-            kept = not self._has_cap(s) or (s is not first and (first is not None or self._had_too_much(s)))
-            s.throttled = kept
-            if kept and s.state == State.OPEN:
+            yields = not self._has_precedence(s) and self._had_too_much(s)
+            s.throttled = not self._has_cap(s) or (s is not first and (first is not None or yields))
+            if s.throttled and s.state == State.OPEN:
                 self._close(s, now_ns)
-            elif not kept and s.state != State.OPEN:
+            elif not s.throttled and s.state != State.OPEN:
                 self._open(s, now_ns)
             elif s.state == State.OPEN and (s.regrets or (s.quiet and s.wants)):
                 self._set_word(s, self._open_gate_state(s))
@@ -635,6 +639,7 @@ class Arbiter:
 
     def _outputs(self, now_ns: int) -> None:
         turns = sum(s.saturating and s.active for s in self.slices)
+        takers = any(s.saturating and self._lately_active(s, now_ns) for s in self.slices)
         attached = sum(s.attached for s in self.slices)
         throttles = self.vacated or any(s.throttled and s.active for s in self.slices)
         if attached < 2:
@@ -649,13 +654,13 @@ class Arbiter:
                 self._set_word(s, wanted)
             s.neighbour_waits = s.saturating and self._keeps_others_waiting(s)
             others = [o for o in self.slices if o is not s and o.attached]
-            crowded = self.regime > Regime.OPEN or turns or any(o.params.latency for o in others)
+            crowded = self.regime > Regime.OPEN or takers or s.params.latency or any(o.params.latency for o in others)
             edges = (not s.saturating and others and crowded) or self._cap_may_end(s, now_ns)
             s.watch = WATCH_USAGE if others or not s.uncapped else 0
             s.watch |= (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
             if any(o.params.latency for o in others) or self._gives_way(s, now_ns):
                 s.bound_ns = self.params.latency_bound_ns
-            elif not s.uncapped or (self.regime > Regime.OPEN or turns) and self._others_active(s):
+            elif not s.uncapped or (self.regime > Regime.OPEN or takers) and self._others_active(s):
                 s.bound_ns = self.params.bound_ns
             else:
                 s.bound_ns = self.params.open_bound_ns
