@@ -6,12 +6,13 @@ import re
 import subprocess
 import tempfile
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import cffi
 
-from vgpud.core.arbiter import Arbiter, Params, Slice, SliceParams
+from vgpud.core.arbiter import Arbiter, Params, Slice, SliceParams, State
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ("vg_abi.h", "arbiter.h", "arbiter_core.h", "arbiter_memory.h")
@@ -43,7 +44,15 @@ def load() -> tuple[Any, Any]:
     ffi = cffi.FFI()
     ffi.cdef(_cdef())
     out = Path(tempfile.mkdtemp(prefix="vgpu-core-")) / "libcore.so"
-    flags = ["-O1", "-g", "-std=gnu11", "-shared", "-fPIC", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
+    flags = [
+        "-O1",
+        "-g",
+        "-std=gnu11",
+        "-shared",
+        "-fPIC",
+        "-fsanitize=undefined",
+        "-fsanitize-undefined-trap-on-error",
+    ]
     sources = [str(ROOT / "shim" / name) for name in SOURCES]
     subprocess.run(["gcc", *flags, f"-I{ROOT}/shim", "-o", str(out), *sources], check=True)
     return ffi, ffi.dlopen(str(out))
@@ -57,6 +66,19 @@ def fill(ffi: Any, kind: str, values: Any) -> Any:
     return made
 
 
+_of_core = attrgetter(*DECISIONS, *(f"stats.{name}" for name in COUNTED), "free_lag_ns")
+_of_model = attrgetter(*DECISIONS, *COUNTED, "lag_ns")
+
+
+def differences(row: Any, s: Slice) -> list[str]:
+    """Where the core and the model have decided differently for a slice."""
+    theirs, ours = _of_core(row), _of_model(s)
+    if theirs == ours:
+        return []
+    names = (*DECISIONS, *COUNTED, "lag_ns")
+    return [f"{n}: core {a}, model {b}" for n, a, b in zip(names, theirs, ours, strict=True) if a != b]
+
+
 class Pair(Arbiter):
     """An Arbiter that asks the C core, too, and raises AssertionError where the two differ."""
 
@@ -64,35 +86,31 @@ class Pair(Arbiter):
         super().__init__(params or Params())
         self.ffi, self.lib = load()
         self.core = self.ffi.new("struct vg_core *")
+        self.rows: dict[int, Any] = {}
         self.lib.vg_core_init(self.core, fill(self.ffi, "vg_arbiter_params", self.params), 0)
 
     def set(self, ident: int, params: SliceParams) -> Slice:
         row = self.lib.vg_core_set(self.core, ident, fill(self.ffi, "vg_slice_params", params))
         assert row != self.ffi.NULL
+        self.rows[ident] = row
         return super().set(ident, params)
 
     def remove(self, ident: int) -> None:
         self.lib.vg_core_remove(self.core, ident)
         super().remove(ident)
 
-    def row(self, s: Slice) -> Any:
-        return self.lib.vg_core_find(self.core, s.ident)
-
     def step(self, now_ns: int) -> int:
         for s in self.slices:
-            row = self.row(s)
+            row = self.rows[s.ident]
             for name in INPUTS:
                 setattr(row, name, getattr(s, name))
         wanted = super().step(now_ns)
         got = self.lib.vg_core_step(self.core, now_ns)
         for s in self.slices:
-            row = self.row(s)
-            for name in DECISIONS:
-                assert int(getattr(row, name)) == int(getattr(s, name)), f"{now_ns}: slice {s.ident}: {name}"
-            for name in COUNTED:
-                assert int(getattr(row.stats, name)) == int(getattr(s, name)), f"{now_ns}: slice {s.ident}: {name}"
-            assert row.free_lag_ns == s.lag_ns, f"{now_ns}: slice {s.ident}: lag"
+            differ = differences(self.rows[s.ident], s)
+            assert not differ, f"{now_ns} ns, slice {s.ident}: {differ}"
         assert self.core.slot_lag_ns == self.slot_lag_ns
         assert self.core.regime == self.regime
         assert got == wanted, f"{now_ns}: deadline {got} for {wanted}"
+        assert sum(s.saturating and s.state == State.OPEN for s in self.slices) < 2, "the slot has two holders"
         return wanted

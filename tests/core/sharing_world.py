@@ -11,10 +11,11 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from vgpud.core.arbiter import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Arbiter, SliceParams, State
+from vgpud.core.arbiter import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Arbiter, Slice, SliceParams, State
 
 US = 1000
 SECOND = 1000 * MS
@@ -23,7 +24,8 @@ HEARTBEAT_NS = 20 * MS
 
 @dataclass
 class Load:
-    """What a process does; times in ns. gap_ns or period_ns: each burst is waited for."""
+    """What a process does; times in ns. gap_ns or period_ns: each burst is waited for. attach_ns: when its process
+    comes, if that is before it begins. lie: what its page says (busy, active, done) for what is true."""
 
     kernel_ns: int = 200 * US
     burst: int = 16
@@ -31,8 +33,11 @@ class Load:
     gap_ns: int = 0
     period_ns: int = 0
     begin_ns: int = 0
+    end_ns: int = NEVER
+    attach_ns: int = NEVER
     active_ns: int = 0
     idle_ns: int = 0
+    lie: Callable[[str, int], int] | None = None
 
 
 @dataclass(eq=False)
@@ -48,7 +53,6 @@ class Process:
     due_ns: int = 0
     phase_ns: int = 0
     waiting: bool = False  # at the gate
-    accepted: int = -1
     given_up: int = -1
     drained: int = -1
     noticed: int = -1
@@ -58,6 +62,13 @@ class Process:
     active_total_ns: int = 0
     active_since_ns: int = 0
     seen_busy: bool = False
+    looking: bool = False  # the helper is about to see that nothing is outstanding
+    attached: bool = False
+    gone: bool = False
+    stopped: bool = False
+    missed: list[Callable[[], None]] = field(default_factory=list)  # what it would have done while it was stopped
+    counted_ns: dict[str, int] = field(default_factory=dict)  # what the arbiter believes
+    read_ns: int = 0
     latencies_ns: list[int] = field(default_factory=list)
 
     @property
@@ -107,7 +118,6 @@ class World:
         late_ns: int = 20 * US,
         wake_ns: int = 25 * US,
     ) -> None:
-        self.tenants = tenants
         self.arbiter = arbiter
         self.slice_ns, self.switch_ns, self.late_ns, self.wake_ns = slice_ns, switch_ns, late_ns, wake_ns
         self.now_ns = MS  # a time of zero means never in places
@@ -119,22 +129,94 @@ class World:
         self._slice_end_ns = 0
         self._version = 0
         self._step_at_ns = NEVER
+        self._stalled_until_ns = 0
+        self._rows: dict[int, Slice] = {}
         self.steps = 0
+        self.log: list[tuple[int, int, int]] = []  # (time, tenant, gate) of each new word
         self.everyone: list[Process] = []
+        self.tenants: list[Tenant] = []
         for t in tenants:
-            if arbiter:
-                arbiter.set(t.ident, t.params)
-            for load in t.loads:
-                made = Process(t, load)
-                t.processes.append(made)
-                self.everyone.append(made)
-                self._at(load.begin_ns, lambda made=made: self._start(made))  # type: ignore[misc]
+            self.add(t)
+
+    # ---- what happens to it ----
+
+    def add(self, t: Tenant) -> None:
+        self.tenants.append(t)
+        if self.arbiter:
+            self._rows[t.ident] = self.arbiter.set(t.ident, t.params)
+        for load in t.loads:
+            self.start(t, load)
+
+    def start(self, t: Tenant, load: Load) -> Process:
+        """Another process of a tenant."""
+        made = Process(t, load)
+        t.processes.append(made)
+        self.everyone.append(made)
+        self._at(min(load.attach_ns, load.begin_ns), partial(self._attach, made))
+        if load.begin_ns < NEVER:
+            self._later(made, load.begin_ns, partial(self._start, made))
+        return made
+
+    def _attach(self, p: Process) -> None:
+        p.attached = True
+        p.read_ns = self.now_ns
         self._step_later(0)
+
+    def detach(self, p: Process) -> None:
+        """The process ends, and its work with it."""
+        self._settle()
+        self._edge(p, False)
+        p.waiting = p.attached = False
+        self._edge_active(p)
+        p.gone = True
+        p.submitted_ns = p.executed_ns
+        if self._running is p:
+            self._dispatch()
+        self._step_later(0)
+
+    def change(self, t: Tenant, **params: Any) -> None:
+        assert self.arbiter
+        t.params = replace(t.params, **params)
+        self.arbiter.set(t.ident, t.params)
+        self._step_later(0)
+
+    def remove(self, t: Tenant) -> None:
+        assert self.arbiter
+        for p in t.processes:
+            if not p.gone:
+                self.detach(p)
+        self.arbiter.remove(t.ident)
+        self.tenants.remove(t)
+        self._step_later(0)
+
+    def stop(self, p: Process) -> None:
+        """As SIGSTOP: what it has launched goes on."""
+        p.stopped = True
+
+    def resume(self, p: Process) -> None:
+        p.stopped = False
+        missed, p.missed = p.missed, []
+        for what in missed:
+            what()
+
+    def stall(self, for_ns: int) -> None:
+        """The arbiter decides nothing for so long."""
+        self._stalled_until_ns = self.now_ns + for_ns
 
     # ---- events ----
 
     def _at(self, time_ns: int, what: Callable[[], None]) -> None:
         heapq.heappush(self._events, (max(time_ns, self.now_ns), next(self._order), what))
+
+    def _later(self, p: Process, time_ns: int, what: Callable[[], None]) -> None:
+        self._at(time_ns, partial(self._do, p, what))
+
+    def _do(self, p: Process, what: Callable[[], None]) -> None:
+        """What a process does: nothing any more when it has ended, later when it is stopped."""
+        if p.stopped:
+            p.missed.append(what)
+        elif not p.gone:
+            what()
 
     def run(self, until_ns: int) -> None:
         while self._events and self._events[0][0] <= until_ns:
@@ -172,7 +254,7 @@ class World:
             self._running = self._last = p
         self._version += 1
         version, end_ns = self._version, min(self._slice_end_ns, self._begun_ns + self._until_news(p))
-        self._at(end_ns, lambda: self._portion_ends(version))
+        self._at(end_ns, partial(self._portion_ends, version))
 
     def _until_news(self, p: Process) -> int:
         """Work until a burst that somebody waits for is complete, or there is none left."""
@@ -186,9 +268,9 @@ class World:
         self._settle()
         self._dispatch()
         if p and p.executed_ns % (p.load.kernel_ns * p.load.burst) == 0:
-            self._at(self.now_ns + self.wake_ns, lambda: self._burst_done(p))
+            self._later(p, self.now_ns + self.wake_ns, partial(self._burst_done, p))
         if p and p.left_ns == 0:
-            self._ran_dry(p)
+            self._do(p, partial(self._ran_dry, p))
 
     def _submit(self, p: Process) -> None:
         self._settle()
@@ -199,8 +281,6 @@ class World:
             self._edge(p, True)
         if self._running is None:
             self._dispatch()
-        elif self._running is p and was_idle is False:
-            pass
 
     # ---- programs ----
 
@@ -210,6 +290,8 @@ class World:
         self._begin_burst(p)
 
     def _begin_burst(self, p: Process) -> None:
+        if self.now_ns >= p.load.end_ns:
+            return
         p.bursts += 1
         p.launched = 0
         p.begun_ns = p.due_ns if p.load.period_ns else self.now_ns
@@ -228,7 +310,7 @@ class World:
                 begin_ns = p.due_ns
             else:
                 begin_ns = self.now_ns + load.gap_ns
-            self._at(begin_ns, lambda: self._begin_burst(p))
+            self._later(p, begin_ns, partial(self._begin_burst, p))
         elif not p.issuing:
             self._next_burst(p)
 
@@ -237,7 +319,7 @@ class World:
         if load.active_ns and self.now_ns >= p.phase_ns:
             if p.in_flight == 0:
                 p.phase_ns = self.now_ns + load.idle_ns + load.active_ns
-                self._at(self.now_ns + load.idle_ns, lambda: self._begin_burst(p))
+                self._later(p, self.now_ns + load.idle_ns, partial(self._begin_burst, p))
         elif p.in_flight < load.depth and not p.issuing:
             self._begin_burst(p)
 
@@ -249,12 +331,11 @@ class World:
                 if not row.is_open or p.given_up == row.word:
                     self._wait_at_gate(p)
                     return
-                p.accepted = row.word
                 left_ns = p.submitted_ns - p.completed * p.load.kernel_ns
                 if left_ns >= row.bound_ns:
                     self._settle()
                     pause_ns = min(max(p.left_ns - row.bound_ns // 2, 20 * US), row.bound_ns // 2)
-                    self._at(self.now_ns + pause_ns, lambda: self._issue(p))
+                    self._later(p, self.now_ns + pause_ns, partial(self._issue, p))
                     return
             self._submit(p)
         p.issuing = False
@@ -263,9 +344,8 @@ class World:
 
     # ---- shim ----
 
-    def _row(self, p: Process) -> Any:
-        assert self.arbiter
-        return next(s for s in self.arbiter.slices if s.ident == p.tenant.ident)
+    def _row(self, p: Process) -> Slice:
+        return self._rows[p.tenant.ident]
 
     def _wait_at_gate(self, p: Process) -> None:
         if not p.waiting:
@@ -300,16 +380,21 @@ class World:
         if not row.is_open:
             self._maybe_drained(p)
         elif self._waited_for(p) or row.watch & WATCH_USAGE:  # seen at the synchronisation, or by the helper's probe
-            late_ns = self.wake_ns if self._waited_for(p) else 400 * US
+            self._look(p, self.wake_ns if self._waited_for(p) else 400 * US)
 
-            def idle() -> None:
-                if p.left_ns == 0:
-                    self._edge(p, False)
-                    if self._row(p).is_open and self._row(p).neighbour_waits:
-                        p.given_up = p.accepted
-                        self._step_later(self.late_ns)
+    def _look(self, p: Process, late_ns: int) -> None:
+        if not p.looking:
+            p.looking = True
+            self._later(p, self.now_ns + late_ns, partial(self._seen, p))
 
-            self._at(self.now_ns + late_ns, idle)
+    def _seen(self, p: Process) -> None:
+        p.looking = False
+        self._settle()
+        if p.left_ns == 0:
+            self._edge(p, False)
+            if not p.waiting and self._row(p).is_open and self._row(p).neighbour_waits:
+                p.given_up = self._row(p).word
+                self._step_later(self.late_ns)
 
     def _maybe_drained(self, p: Process) -> None:
         word = self._row(p).word
@@ -331,37 +416,50 @@ class World:
     # ---- arbiter ----
 
     def _step_later(self, late_ns: int) -> None:
-        at_ns = self.now_ns + late_ns
+        at_ns = max(self.now_ns + late_ns, self._stalled_until_ns)
         if self.arbiter and at_ns < self._step_at_ns:
             self._step_at_ns = at_ns
-            self._at(at_ns, lambda: self._step(at_ns))
+            self._at(at_ns, partial(self._step, at_ns))
 
-    def _report(self) -> None:
-        assert self.arbiter
-        for t in self.tenants:
-            row = next(s for s in self.arbiter.slices if s.ident == t.ident)
-            live = [p for p in t.processes if p.load.begin_ns <= self.now_ns]
-            row.attached = bool(live)
-            row.wants = any(p.waiting for p in live)
-            row.running = sum(p.seen_busy for p in live)
-            row.outstanding = row.running > 0
-            row.busy_total_ns = sum(p.busy_total_ns + (self.now_ns - p.busy_since_ns) * p.seen_busy for p in live)
-            row.active_total_ns = sum(
-                p.active_total_ns + (self.now_ns - p.active_since_ns if p.active_since_ns else 0) for p in live
-            )
-            row.done_total_ns = sum(p.completed * p.load.kernel_ns for p in live)
-            word = row.word
-            if row.is_open:
-                row.quiet = bool(live) and all(p.given_up == word for p in live)
-                row.regrets = any(p.given_up == word and p.waiting for p in live)
-                row.noticed = False
-            else:
-                row.regrets = False
-                row.quiet = bool(live) and all(p.drained == word for p in live)
-                row.noticed = any(p.noticed == word for p in live)
-                row.drained_ns = max([row.close_ns, *(p.drained_at_ns for p in live if p.drained == word)])
-                left_ns = sum(p.left_ns for p in live if p.noticed == word)
-                row.drain_expected_ns = self.now_ns + left_ns if left_ns else 0
+    def _read(self, p: Process) -> None:
+        """Totals as arbiter_pages.c takes them from a page: they never fall, and rise no faster than time goes by."""
+        true_ns = {
+            "busy": p.busy_total_ns + (self.now_ns - p.busy_since_ns) * p.seen_busy,
+            "active": p.active_total_ns + (self.now_ns - p.active_since_ns if p.active_since_ns else 0),
+            "done": p.completed * p.load.kernel_ns,
+        }
+        for name, value_ns in true_ns.items():
+            told_ns = p.load.lie(name, value_ns) if p.load.lie else value_ns
+            before_ns = p.counted_ns.get(name, 0)
+            most_ns = p.counted_ns["busy"] if name == "done" else before_ns + self.now_ns - p.read_ns
+            p.counted_ns[name] = max(before_ns, min(told_ns, most_ns))
+        p.read_ns = self.now_ns
+
+    def _report(self, t: Tenant) -> None:
+        row = self._rows[t.ident]
+        live = [p for p in t.processes if p.attached]
+        for p in live:
+            self._read(p)
+        row.attached = bool(live)
+        row.wants = any(p.waiting for p in live)
+        row.running = sum(p.seen_busy for p in live)
+        row.outstanding = row.running > 0
+        row.busy_total_ns = sum(p.counted_ns.get("busy", 0) for p in t.processes)
+        row.active_total_ns = sum(p.counted_ns.get("active", 0) for p in t.processes)
+        row.done_total_ns = sum(p.counted_ns.get("done", 0) for p in t.processes)
+        word = row.word
+        row.drained_ns = row.close_ns
+        row.drain_expected_ns = 0
+        row.regrets = row.noticed = False
+        if row.is_open:
+            row.quiet = bool(live) and all(p.given_up == word for p in live)
+            row.regrets = any(p.given_up == word and p.waiting for p in live)
+        else:
+            row.quiet = bool(live) and all(p.drained == word for p in live)
+            row.noticed = any(p.noticed == word for p in live)
+            row.drained_ns = max([row.close_ns, *(p.drained_at_ns for p in live if p.drained == word)])
+            left_ns = sum(p.left_ns for p in live if p.noticed == word)
+            row.drain_expected_ns = self.now_ns + left_ns if left_ns else 0
 
     def _step(self, at_ns: int) -> None:
         if at_ns != self._step_at_ns:
@@ -369,29 +467,35 @@ class World:
         assert self.arbiter
         self._step_at_ns = NEVER
         self._settle()
-        self._report()
-        before = {s.ident: s.word for s in self.arbiter.slices}
+        for t in self.tenants:
+            self._report(t)
+        before = {t.ident: self._rows[t.ident].word for t in self.tenants}
         deadline_ns = self.arbiter.step(self.now_ns)
         self.steps += 1
+        assert deadline_ns > self.now_ns, "the arbiter would spin"
         for t in self.tenants:
-            row = next(s for s in self.arbiter.slices if s.ident == t.ident)
-            if row.word != before[t.ident]:
-                self._published(t, row)
-        if deadline_ns < NEVER:
-            assert deadline_ns > self.now_ns, "the arbiter would spin"
-            self._step_later(min(deadline_ns - self.now_ns, HEARTBEAT_NS))
-        else:
-            self._step_later(HEARTBEAT_NS)
+            if self._rows[t.ident].word != before[t.ident]:
+                self._published(t, self._rows[t.ident])
+            self._ring(t, self._rows[t.ident])
+        self._step_later(min(deadline_ns - self.now_ns, HEARTBEAT_NS))
 
-    def _published(self, t: Tenant, row: Any) -> None:
-        word = row.word
+    def _published(self, t: Tenant, row: Slice) -> None:
+        self.log.append((self.now_ns, t.ident, row.word & 3))
         for p in t.processes:
             if not row.is_open:
-                self._at(self.now_ns + self.late_ns, lambda p=p: self._notice_close(p, word))  # type: ignore[misc]
+                self._later(p, self.now_ns + self.late_ns, partial(self._notice_close, p, row.word))
             elif p.waiting:
-                self._at(self.now_ns + self.wake_ns, lambda p=p: self._woken(p, word))  # type: ignore[misc]
+                self._later(p, self.now_ns + self.wake_ns, partial(self._woken, p))
 
-    def _woken(self, p: Process, word: int) -> None:
+    def _ring(self, t: Tenant, row: Slice) -> None:
+        """The helpers of processes with nothing to run look when somebody wants to know or waits."""
+        for p in t.processes:
+            curious = p.seen_busy if row.watch & WATCH_USAGE else False
+            gives_up = row.neighbour_waits and p.given_up != row.word
+            if p.attached and row.is_open and p.left_ns == 0 and not p.issuing and (curious or gives_up):
+                self._look(p, 400 * US)
+
+    def _woken(self, p: Process) -> None:
         if p.waiting and self._row(p).is_open:
             p.waiting = False
             self._issue(p)
@@ -408,4 +512,4 @@ class World:
         return sum(t.share(begin_ns, end_ns) for t in self.tenants)
 
 
-__all__ = ["MS", "SECOND", "US", "Load", "Process", "State", "Tenant", "World", "tenant"]
+__all__ = ["MS", "NEVER", "SECOND", "US", "Load", "Process", "State", "Tenant", "World", "tenant"]

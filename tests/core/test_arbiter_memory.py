@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .arbiter_model import load
+from .arbiter_pair import load
 
 GIB = 1 << 30
 PATIENCE_NS = 20_000_000
