@@ -172,6 +172,9 @@ def test_completion_names_commands_options_and_slices(run_vgpu: Any, vgpu: Any, 
     assert "--gpus" in complete("vgpu run --g")
     assert complete("vgpu slice show tr") == ["training"]
     assert complete("vgpu run --slice tr") == ["training"]
+    assert complete("vgpu run --class ") == ["batch", "latency"]
+    assert complete("vgpu slice set training --class ") == ["batch", "latency", "default"]
+    assert complete("vgpu slice set training --weight d") == ["default"]
 
 
 def test_completion_without_a_daemon_is_silent(run_vgpu: Any, tmp_path: Path) -> None:

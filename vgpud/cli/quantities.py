@@ -35,6 +35,8 @@ class OrDefault(AnyParam):
         return value if value == DEFAULT else self.inner.convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         word = [CompletionItem(DEFAULT)] if DEFAULT.startswith(incomplete) else []
         return [*self.inner.shell_complete(ctx, param, incomplete), *word]
 
