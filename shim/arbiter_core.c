@@ -543,7 +543,7 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   note_drains(core, now_ns);
   judge_all(core, now_ns);
   vg_core_entitle(core, now_ns);
-  vg_core_raise_floor(core);
+  vg_core_raise_floor(core, now_ns);
   review_slot(core);
   review_free(core, now_ns);
   struct vg_core_slice *holder = find_in_slot(core, VG_CORE_OPEN);

@@ -249,12 +249,21 @@ void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
     if (core->slices[i].entitlement_ppm < ENTITLEMENT_MIN_PPM) core->slices[i].entitlement_ppm = ENTITLEMENT_MIN_PPM;
 }
 
-void vg_core_raise_floor(struct vg_core *core) {
+static bool is_stopped(const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (!slice->present || !slice->saturating || slice->state == VG_CORE_SHUT) return false;
+  return !shares_device(slice, now_ns);
+}
+
+void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns) {
   uint64_t least_ns = UINT64_MAX;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     bool turns = slice->present && slice->saturating && (vg_core_active(slice) || slice->state != VG_CORE_SHUT);
-    if (turns && slice->virtual_ns < least_ns) least_ns = slice->virtual_ns;
+    if (turns && !is_stopped(slice, now_ns) && slice->virtual_ns < least_ns) least_ns = slice->virtual_ns;
   }
   if (least_ns != UINT64_MAX && least_ns > core->floor_ns) core->floor_ns = least_ns;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (is_stopped(slice, now_ns) && slice->virtual_ns < core->floor_ns) slice->virtual_ns = core->floor_ns;
+  }
 }

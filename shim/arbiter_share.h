@@ -49,7 +49,8 @@ void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns);
 /* Once a window: what is its demand? */
 void vg_core_measure_demand(struct vg_core_slice *slice);
 void vg_core_entitle(struct vg_core *core, uint64_t now_ns);
-/* Virtual time of the slot: the least of those who take turns; it never falls. */
-void vg_core_raise_floor(struct vg_core *core);
+/* Virtual time of the slot: the least of those who take turns; it never falls. A stopped one comes along: it would keep
+ * the others from running for as long when it goes on. */
+void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns);
 
 #endif

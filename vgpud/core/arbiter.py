@@ -475,11 +475,18 @@ class Arbiter:
             return 0
         return left
 
-    def _raise_floor(self) -> None:
-        """Virtual time of the slot: the least of those who take turns; it never falls."""
-        turns = [s.virtual_ns for s in self._saturating() if s.active or s.state != State.SHUT]
-        if turns:
-            self.floor_ns = max(self.floor_ns, min(turns))
+    def _is_stopped(self, s: Slice, now_ns: int) -> bool:
+        return s.state != State.SHUT and not self._shares_device(s, now_ns)
+
+    def _raise_floor(self, now_ns: int) -> None:
+        """Virtual time of the slot: the least of those who take turns; it never falls. A stopped one comes along: it
+        would keep the others from running for as long when it goes on."""
+        turns = [s for s in self._saturating() if s.active or s.state != State.SHUT]
+        running = [s.virtual_ns for s in turns if not self._is_stopped(s, now_ns)]
+        self.floor_ns = max(self.floor_ns, min(running, default=0))
+        for s in turns:
+            if self._is_stopped(s, now_ns):
+                s.virtual_ns = max(s.virtual_ns, self.floor_ns)
 
     # ---- drains ----
 
@@ -715,7 +722,7 @@ class Arbiter:
             for s in self.slices:
                 self._judge(s, now_ns)
         self._fill(now_ns)
-        self._raise_floor()
+        self._raise_floor(now_ns)
         self._review_slot()
         self._review_free(now_ns)
         holder = next((s for s in self._saturating() if s.state == State.OPEN), None)
