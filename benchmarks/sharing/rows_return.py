@@ -59,8 +59,9 @@ def w6(plan: Plan) -> Iterator[Figure]:
     yield compared("W6", case, "98 % for who stays, ms, median", map(statistics.median, gone))
     yield compared("W6", case, "98 % for who stays, ms, worst", map(max, gone), Goal(20))
     first = [[part * 100 for part, _ms in some] for some in back]
+    first_goal = None if plan.real else Goal(45, at_most=False)  # a report of a burst of 3 ms says too little of 5 ms
     yield compared("W6", case, "first 5 ms, % of an equal part, median", map(statistics.median, first))
-    yield compared("W6", case, "first 5 ms, % of an equal part, worst", map(min, first), Goal(45, at_most=False))
+    yield compared("W6", case, "first 5 ms, % of an equal part, worst", map(min, first), first_goal)
     until = [[ms for _part, ms in some] for some in back]
     yield compared("W6", case, "its guarantee, ms, median", map(statistics.median, until))
     yield compared("W6", case, "its guarantee, ms, worst", map(max, until), Goal(50 + STAYS.queued_ms))
