@@ -47,14 +47,22 @@ class _Usage:
     """Readings of a slice's device time: all of the last second, one per second of the last minute."""
 
     def __init__(self) -> None:
+        self.alone_ns = 0  # not charged, since the solo gate counts nothing: by what the driver says of the device
+        self._charged_ns = 0
         self._recent: deque[tuple[int, int]] = deque()
         self._seconds: deque[tuple[int, int]] = deque()
 
-    def add(self, now_ns: int, charged_ns: int) -> None:
-        self._recent.append((now_ns, charged_ns))
+    def add(self, now_ns: int, charged_ns: int, alone_ratio: float) -> None:
+        """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself."""
+        if self._recent:
+            busy_ns = int((now_ns - self._recent[-1][0]) * alone_ratio)
+            self.alone_ns += max(0, busy_ns - (charged_ns - self._charged_ns))
+        self._charged_ns = charged_ns
+        used_ns = charged_ns + self.alone_ns
+        self._recent.append((now_ns, used_ns))
         self._drop(self._recent, now_ns - _SECOND_NS)
         if not self._seconds or now_ns >= self._seconds[-1][0] + _SECOND_NS:
-            self._seconds.append((now_ns, charged_ns))
+            self._seconds.append((now_ns, used_ns))
             self._drop(self._seconds, now_ns - 60 * _SECOND_NS)
 
     @staticmethod
@@ -157,10 +165,12 @@ class Arbiters:
         """Frees what a process held; its pages are not touched any more when this returns. Unknown: no effect."""
         lib.vg_arbiter_process_remove(self._native[uuid], process_id)
 
-    def sample(self, now_ns: int) -> None:
-        """Takes a reading of the device time of every slice; call it several times a second."""
+    def sample(self, now_ns: int, busy: Mapping[str, float]) -> None:
+        """Takes a reading of the device time of every slice; call it several times a second. busy: 0..1, by device."""
         for (serial, uuid), usage in self._usage.items():
-            usage.add(now_ns, self._read(serial, uuid).charged_ns)
+            raw = self._read(serial, uuid)
+            alone = raw.processes and raw.gate == lib.VG_GATE_SOLO
+            usage.add(now_ns, raw.charged_ns, busy.get(uuid, 0.0) if alone else 0.0)
 
     def _read(self, serial: int, uuid: str) -> Any:
         stats = ffi.new("struct vg_slice_stats *")
@@ -179,7 +189,7 @@ class Arbiters:
             share_60s_ratio=usage.share(60),
             entitlement_milli=raw.entitlement_milli,
             lag_ns=raw.lag_ns,
-            charged_ns=raw.charged_ns,
+            charged_ns=raw.charged_ns + usage.alone_ns,
             borrowed_ns=raw.borrowed_ns,
             throttled_ns=raw.throttled_ns,
             wait_counts=tuple(raw.wait_counts),

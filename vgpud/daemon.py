@@ -165,7 +165,8 @@ class Daemon:
             await asyncio.sleep(period_s)
 
     async def _sample(self) -> None:
-        self._arbiters.sample(time.monotonic_ns())
+        busy = {uuid: now.utilization_ratio or 0.0 for uuid, now in self._readings.items()}
+        self._arbiters.sample(time.monotonic_ns(), busy)
 
     async def _housekeeping(self) -> None:
         self.run(ev.Tick())
@@ -213,7 +214,7 @@ class Daemon:
         return [name for name in changed if name not in live]
 
     def _snapshot(self) -> Snapshot:
-        return take_snapshot(self.state, self.node, __version__, self._readings, self._stats)
+        return take_snapshot(self.state, self.node, __version__, self._readings, self._arbiters.slice_stats)
 
     # ---- events in, commands out ----
 
@@ -381,14 +382,6 @@ class Daemon:
         asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
         return Admission(asking, found, {}, self.state.devices)
 
-    def _stats(self, serial: int, device: str) -> SliceStats:
-        """Counters of a slice on a device. At a solo gate nothing is counted: what the device does is the slice's."""
-        stats = self._arbiters.slice_stats(serial, device)
-        if stats.gate != "solo":
-            return stats
-        busy = self._readings.get(device, Reading(None, None)).utilization_ratio
-        return replace(stats, share_ratio=busy or 0.0)
-
     def used_bytes(self, found: Admission) -> list[int]:
         """What the slice uses on each of its devices, in their order."""
         made = found.slice
@@ -462,7 +455,7 @@ class Daemon:
 
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]:
         serial = self.state.slices[made.name].serial if made.name in self.state.slices else made.serial
-        return [self._stats(serial, share.device_uuid) for share in made.shares]
+        return [self._arbiters.slice_stats(serial, share.device_uuid) for share in made.shares]
 
     def process_counters(self, process: Process) -> dict[str, ProcessStats]:
         made = self.state.slices[process.slice_name]

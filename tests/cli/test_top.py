@@ -17,7 +17,7 @@ from rich.console import Console
 
 from vgpud.cli import figures, views
 from vgpud.cli.history import History
-from vgpud.cli.top_frame import frame
+from vgpud.cli.top_frame import _rooms, frame
 from vgpud.v1 import vgpud_pb2 as pb
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -182,6 +182,14 @@ def test_what_does_not_fit_is_counted() -> None:
     lines = drawn([slice_of(f"s{i:02d}", processes=i % 2) for i in range(40)], 80, height=12)
     assert len([line for line in lines if line]) <= 12
     assert lines[-4] == "and 33 more, 20 of them without a program"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room", "given"),
+    [([3, 1], 20, [3, 1]), ([40, 1], 10, [9, 1]), ([9, 8, 2], 12, [5, 5, 2]), ([5], 0, [1])],
+)
+def test_devices_share_the_lines_that_there_are(wanted: list[int], room: int, given: list[int]) -> None:
+    assert _rooms(wanted, room) == given
 
 
 def test_a_terminal_without_block_characters_gets_ascii() -> None:

@@ -93,10 +93,11 @@ def test_trace_that_is_off_is_empty(arbiters: Arbiters, tenant: Tenant) -> None:
 def test_shares_look_back_as_far_as_they_say(monkeypatch: pytest.MonkeyPatch, arbiters: Arbiters) -> None:
     """Busy for a second at half, then idle: a second later only the longer windows remember."""
     charged = iter([*range(0, 500, 50), *[500] * 700])
-    monkeypatch.setattr(arbiters, "_read", lambda *_: SimpleNamespace(charged_ns=next(charged) * 1_000_000))
+    read = lambda *_: SimpleNamespace(charged_ns=next(charged) * 1_000_000, processes=1, gate=lib.VG_GATE_COUNT)  # noqa: E731
+    monkeypatch.setattr(arbiters, "_read", read)
     seen = []
     for tick in range(701):
-        arbiters.sample(1_000_000_000 + tick * 100_000_000)
+        arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 1.0})
         usage = arbiters._usage[SERIAL, UUID]
         seen.append(tuple(round(usage.share(window), 3) for window in (1, 10, 60)))
     assert seen[0] == (0.0, 0.0, 0.0)
@@ -107,6 +108,21 @@ def test_shares_look_back_as_far_as_they_say(monkeypatch: pytest.MonkeyPatch, ar
     assert seen[600] == (0.0, 0.0, 0.008)
     assert seen[620] == (0.0, 0.0, 0.0)
     assert len(usage._recent) <= 12 and len(usage._seconds) <= 62
+
+
+def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant: Tenant) -> None:
+    tenant.says(contexts=1, waiting=1)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).gate == "solo")
+    for tick in range(31):
+        arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 0.75})
+    now = arbiters.slice_stats(SERIAL, UUID)
+    assert [now.share_ratio, now.share_10s_ratio, now.share_60s_ratio] == [pytest.approx(0.75)] * 3
+    assert now.charged_ns == pytest.approx(2_250_000_000, abs=10)
+    tenant.says(waiting=0, contexts=0)
+    arbiters.detach(PROCESS, UUID)
+    for tick in range(31, 61):
+        arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 0.75})
+    assert arbiters.slice_stats(SERIAL, UUID).share_ratio == 0, "nobody is there: what is busy is not the slice's"
 
 
 def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> None:

@@ -10,6 +10,13 @@ from vgpud.cli.top_frame import REGIMES
 from vgpud.cli.views import View
 from vgpud.core.units import format_bytes
 
+#: what a gate's state means, in words
+GATES = {
+    None: "- (no program)",
+    "solo": "solo: open, and nothing is counted there; device time is the driver's reading",
+    "count": "count: open",
+    "closed": "closed: launches wait",
+}
 _LABEL_CELLS = 13
 _BAR_CELLS = 30
 
@@ -62,7 +69,7 @@ def _got(device: View) -> Pairs:
     borrowed = f"{_seconds(device['borrowed_ns'])} borrowed" + _part(device["borrowed_ns"], charged_ns)
     return [
         ("shared", shared),
-        ("gate", device["gate"] or "- (no program)"),
+        ("gate", GATES.get(device["gate"], device["gate"])),
         ("due now", grids.percent(device["entitlement_milli"] / 1000)),
         ("got", ", ".join(f"{grids.percent(device[name])} in {span}" for span, name in spans)),
         ("balance", figures.short_time(abs(lag_ns)) + whose),

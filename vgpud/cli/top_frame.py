@@ -135,25 +135,19 @@ def frame(out: Console, sample: Sample, history: History, at: str = "", problem:
     name_cells = min(max(longest, NAME_CELLS[0]), NAME_CELLS[1], spare - MINUTE_CELLS[0])
     minute_cells = max(1, min(spare - name_cells, MINUTE_CELLS[1]))
     parts: list[Text] = []
-    room = out.height - 1 - 3 * len(sample["devices"])
-    for number, device in enumerate(sample["devices"]):
-        lines = lines_of(sample, device, history)
+    blocks = [(device, lines_of(sample, device, history)) for device in sample["devices"]]
+    rooms = _rooms([max(1, len(lines)) for _, lines in blocks], out.height - 1 - 3 * len(blocks))
+    for (device, lines), room in zip(blocks, rooms, strict=True):
         parts.append(_device_line(device, lines, out.width))
-        fit = max(1, room // (len(sample["devices"]) - number))
-        shown = lines if len(lines) <= fit else lines[: max(1, fit - 1)]
-        if shown:
-            parts.append(_titles(columns, name_cells, minute_cells))
+        shown = lines if len(lines) <= room else lines[: max(1, room - 1)]
+        parts.append(_titles(columns, name_cells, minute_cells) if lines else Text("no slices", style="dim"))
         for line in shown:
             key = (line.item["uid"], line.share["device_uuid"])
             minute = figures.sparkline(history.shares(key, minute_cells), ascii_only)
             parts.append(_slice_line(line, columns, name_cells, minute))
-        if len(shown) < len(lines):
-            hidden = lines[len(shown) :]
+        if hidden := lines[len(shown) :]:
             idle = sum(not line.item["processes"] for line in hidden)
             parts.append(Text(f"and {len(hidden)} more, {idle} of them without a program", style="dim"))
-        if not lines:
-            parts.append(Text("no slices", style="dim"))
-        room -= max(1, len(shown) + (len(shown) < len(lines)))
         parts.append(Text(""))
     parts.append(Text(f"{at}  Ctrl-C ends".strip(), style="dim"))
     if problem:
@@ -161,6 +155,17 @@ def frame(out: Console, sample: Sample, history: History, at: str = "", problem:
     for part in parts:
         part.no_wrap, part.overflow = True, "crop"
     return Group(*parts)
+
+
+def _rooms(wanted: Sequence[int], room: int) -> list[int]:
+    """How many lines each device gets: what it wants if all fit, else what the smaller ones leave, in equal parts."""
+    given = [0] * len(wanted)
+    left = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    while left:
+        first = left.pop(0)
+        given[first] = min(wanted[first], max(1, room // (len(left) + 1)))
+        room -= given[first]
+    return given
 
 
 def lines_of(sample: Sample, device: View, history: History) -> list[Line]:
@@ -190,7 +195,9 @@ def _device_line(device: View, lines: Sequence[Line], width: int) -> Text:
     left = width - len(head) - len(regime) - 2 - sum(map(len, pieces))
     if left < NAME_LEAST:
         left += len(pieces.pop())
-    text = Text(head + name[: max(NAME_LEAST, left)].rstrip(), style="bold")
+    if len(name) > left:
+        name = name[: max(NAME_LEAST, left) + 1].rpartition(" ")[0] or name[: max(NAME_LEAST, left)]
+    text = Text(head + name, style="bold")
     left -= len(name)
     text.append(
         f"  {regime}{words if left >= len(words) else ''}", f"not bold {_REGIME_STYLES.get(regime, '')}".strip()

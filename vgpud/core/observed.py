@@ -24,7 +24,7 @@ class SliceStats:
     share_60s_ratio: float = 0.0
     entitlement_milli: int = 0  # what it is due now, by the limits, weights and demands of all
     lag_ns: int = 0  # device time that it has had less than it was due; negative: debt
-    charged_ns: int = 0
+    charged_ns: int = 0  # at the solo gate by the driver's reading of the device
     borrowed_ns: int = 0  # of charged_ns, beyond the guarantee
     throttled_ns: int = 0  # at the closed gate, summed over the threads
     wait_counts: tuple[int, ...] = (0,) * WAIT_BUCKETS  # see wait_ends_ns
