@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "context.h"
 #include "gate_state.h"
@@ -80,8 +81,9 @@ bool vg_gate_in_flight(const struct vg_device *device) {
 
 int vg_gate_attach(struct vg_device *device) {
   if (!device->gate) {
-    device->gate = calloc(1, sizeof *device->gate);
+    device->gate = aligned_alloc(64, sizeof *device->gate);
     if (!device->gate) return -ENOMEM;
+    memset(device->gate, 0, sizeof *device->gate);
     pthread_mutex_init(&device->gate->mutex, NULL);
   }
   vg_prim_membarrier_register();
@@ -160,9 +162,8 @@ static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *re
   if (VG_LOAD_RELAXED(&vg_gate_captures)) return true; /* nobody may look what has completed */
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
-  vg_work_reap(&gate->work, now_ns); /* nobody else does while we wait */
-  vg_gate_report_done(device);
-  uint64_t seen_ns = vg_work_seen(&gate->work, now_ns);
+  vg_gate_reap(device, now_ns); /* nobody else does while we wait */
+  uint64_t seen_ns = vg_gate_seen(device, now_ns);
   pthread_mutex_unlock(&gate->mutex);
   *ret_deadline_ns = until_ns < now_ns + COAST_LOOK_NS ? until_ns : now_ns + COAST_LOOK_NS;
   return now_ns + seen_ns < until_ns;
@@ -233,19 +234,22 @@ static uint64_t bound_of(const struct vg_device *device) {
 static uint64_t reaped_remaining(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
-  vg_work_reap(&gate->work, now_ns);
-  vg_gate_report_done(device);
-  uint64_t remaining_ns = vg_work_remaining(&gate->work, now_ns);
+  uint64_t remaining_ns = vg_gate_reap(device, now_ns);
   pthread_mutex_unlock(&gate->mutex);
   return remaining_ns;
 }
 
+/* Each thread knows its own part and remembers that of the others for as long as it takes to launch a marker's worth.
+ */
+static void look_at_others(const struct vg_device *device, struct vg_work *work) {
+  work->others_ns = vg_gate_outstanding(device) - VG_LOAD_RELAXED(&work->outstanding_ns);
+}
+
 /* Paces and never blocks for ever: twice the bound later than what is outstanding should have come down to it, the
  * launch goes on all the same. */
-static void wait_bound(struct vg_device *device) {
-  struct vg_gate_state *gate = device->gate;
+static void wait_bound(struct vg_device *device, struct vg_work *work) {
   uint64_t bound_ns = bound_of(device);
-  if (VG_LOAD_RELAXED(&gate->work.outstanding_ns) < bound_ns) return;
+  if (VG_LIKELY(VG_LOAD_RELAXED(&work->outstanding_ns) + work->others_ns < bound_ns)) return;
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
   while (remaining_ns >= bound_ns && now_ns < deadline_ns && !VG_LOAD_RELAXED(&vg_gate_captures)) {
@@ -255,6 +259,7 @@ static void wait_bound(struct vg_device *device) {
     now_ns = vg_prim_now_ns();
     remaining_ns = reaped_remaining(device, now_ns);
   }
+  look_at_others(device, work);
 }
 
 /* ---- a launch ---- */
@@ -268,16 +273,30 @@ static bool captures(CUstream stream, bool per_thread) {
   return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+static struct vg_work *work_on(struct vg_gate_line *line, struct vg_device *device) {
+  struct vg_work **place = &line->works[device - vg_session.devices];
+  if (VG_UNLIKELY(!*place)) *place = vg_gate_new_work(device);
+  return *place;
+}
+
+static void begin_timing(struct vg_ticket *ticket, struct vg_gate_line *line) {
+  pthread_mutex_lock(&ticket->work->mutex);
+  struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, line);
+  if (stream) ticket->timing_begin = vg_work_time_begin(stream, ticket->estimate);
+  pthread_mutex_unlock(&ticket->work->mutex);
+}
+
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
-  *ticket = (struct vg_ticket){.device = vg_context_device()};
+  *ticket = (struct vg_ticket){.device = vg_context_device(), .stream = stream, .per_thread = per_thread};
   struct vg_device *device = ticket->device;
   struct vg_gate_line *line = device ? this_line() : NULL;
-  if (!line || captures(stream, per_thread)) {
+  struct vg_work *work = line ? work_on(line, device) : NULL;
+  if (!work || captures(stream, per_thread)) {
     ticket->device = NULL;
     return;
   }
   for (;;) {
-    wait_bound(device);
+    wait_bound(device, work);
     VG_STORE_RELAXED(&line->device, device);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
     if (VG_LIKELY(VG_LOAD(VG_LOAD(&device->gate_word)) == VG_LOAD_RELAXED(&device->open_word))) break;
@@ -286,42 +305,57 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     VG_STORE_RELAXED(&line->device, device);
     break;
   }
-  struct vg_gate_state *gate = device->gate;
   if ((VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO) {
-    VG_STORE_RELAXED(&gate->solo_dirty, true);
+    VG_STORE_RELAXED(&device->gate->solo_dirty, true);
     return; /* neither estimates nor markers */
   }
+  ticket->work = work;
+  ticket->estimate = vg_work_estimate(work, function, threads);
+  if (vg_work_timing_due(ticket->estimate) && !VG_LOAD_RELAXED(&vg_gate_captures)) begin_timing(ticket, line);
+}
+
+/* Work has come where nothing was outstanding. */
+static void begin_busy(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
-  gate->work.last_launch_ns = vg_prim_now_ns();
-  vg_gate_become_busy(device, gate->work.last_launch_ns);
-  ticket->stream = vg_work_stream(&gate->work, stream, per_thread, line);
-  ticket->estimate = vg_work_estimate(&gate->work, function, threads);
-  ticket->collective = vg_gate_gang_counts(device, ticket->estimate, threads > 0);
-  if (ticket->stream && !VG_LOAD_RELAXED(&vg_gate_captures))
-    ticket->timing_begin = vg_work_time_begin(&gate->work, ticket->stream, ticket->estimate);
+  vg_gate_lock_all(device, &locked);
+  bool busy = vg_gate_left(locked) != 0; /* or has another thread waited for it already? */
+  vg_gate_unlock_all(locked);
+  if (busy) vg_gate_become_busy(device, vg_prim_now_ns());
   pthread_mutex_unlock(&gate->mutex);
 }
 
-void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
+/* Counts a launch that has gone to the driver. */
+static void count(struct vg_ticket *ticket) {
   struct vg_device *device = ticket->device;
-  if (!device) return;
+  struct vg_work *work = ticket->work;
   struct vg_gate_state *gate = device->gate;
-  if (ticket->stream) {
-    bool may_mark = !VG_LOAD_RELAXED(&vg_gate_captures);
-    pthread_mutex_lock(&gate->mutex);
-    ticket->stream->programmatic |= ticket->programmatic;
-    if (result == CUDA_SUCCESS) {
-      vg_gate_become_busy(device,
-                          gate->work.last_launch_ns); /* another thread may have waited for all that was there before */
-      vg_work_launched(&gate->work, ticket->stream, ticket->estimate, ticket->timing_begin, bound_of(device), may_mark);
-    } else {
-      vg_work_refused(ticket->estimate, ticket->timing_begin);
-    }
-    pthread_mutex_unlock(&gate->mutex);
+  bool may_mark = !VG_LOAD_RELAXED(&vg_gate_captures), marked = false;
+  pthread_mutex_lock(&work->mutex);
+  struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, own_line);
+  if (stream) {
+    stream->programmatic |= ticket->programmatic;
+    stream->last_epoch = VG_LOAD(&gate->epoch);
+    marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, bound_of(device), may_mark);
+  } else {
+    vg_work_refused(ticket->estimate, ticket->timing_begin);
   }
-  struct vg_report_device *report = VG_LOAD(&device->report);
-  __atomic_add_fetch(&report->launches, 1, __ATOMIC_RELAXED);
-  if (ticket->collective && result == CUDA_SUCCESS) __atomic_add_fetch(&report->collectives, 1, __ATOMIC_RELAXED);
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
+  bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
+  pthread_mutex_unlock(&work->mutex);
+  if (marked) look_at_others(device, work);
+  if (stream && VG_UNLIKELY(!busy)) begin_busy(device);
+}
+
+void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
+  if (!ticket->device) return;
+  if (!ticket->work)
+    __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
+  else if (result == CUDA_SUCCESS)
+    count(ticket);
+  else
+    vg_work_refused(ticket->estimate, ticket->timing_begin);
   VG_STORE(&own_line->device, NULL);
 }
 
@@ -329,7 +363,8 @@ void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
 
 void vg_gate_context_gone(struct vg_device *device, CUcontext context) {
   pthread_mutex_lock(&device->gate->mutex);
-  vg_work_forget_context(&device->gate->work, context);
+  vg_gate_forget_context(device, context);
+  vg_probe_forget_context(&device->gate->probes, context);
   pthread_mutex_unlock(&device->gate->mutex);
 }
 
@@ -346,7 +381,10 @@ void vg_gate_capture_end(void) {
 
 void vg_gate_forked_child(void) {
   /* The parent's other threads are not here: their locks and marks mean nothing. */
-  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) line->device = NULL;
+  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) {
+    line->device = NULL;
+    memset(line->works, 0, sizeof line->works);
+  }
   pthread_mutex_init(&vg_gate_capture_mutex, NULL);
   vg_gate_captures = 0;
   vg_gate_sync_forked_child();

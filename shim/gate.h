@@ -20,14 +20,16 @@
 
 #define VG_GATE_NO_WORD UINT32_MAX /* no gate word ever has this value: an open_word that accepts nothing */
 
-struct vg_stream;
+struct vg_work;
 struct vg_estimate;
 
 struct vg_ticket {
   struct vg_device *device; /* NULL: not counted */
-  struct vg_stream *stream;
+  struct vg_work *work;     /* NULL: neither estimated nor marked */
   struct vg_estimate *estimate;
+  CUstream stream;
   CUevent timing_begin;
+  bool per_thread;
   bool programmatic; /* set by the caller between enter and leave: the launch overlaps with the one before it */
   bool collective;   /* it waits for kernels on other devices of the gang */
 };

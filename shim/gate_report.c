@@ -14,13 +14,13 @@
 #define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
 
 static void span_begin(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
-  span->since_ns = now_ns;
+  VG_STORE_RELAXED(&span->since_ns, now_ns); /* launching threads look whether it is 0 */
   VG_STORE(since_at, now_ns);
 }
 
 static void span_end(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at, uint64_t *total_at) {
   if (now_ns > span->since_ns) span->total_ns += now_ns - span->since_ns;
-  span->since_ns = 0;
+  VG_STORE_RELAXED(&span->since_ns, 0);
   VG_STORE(since_at, 0);
   VG_STORE(total_at, span->total_ns);
 }
@@ -99,14 +99,14 @@ void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now
 
 /* Streams that run side by side are each timed as if they had the device alone; together they cannot have had it for
  * longer than anything was outstanding. */
-void vg_gate_report_done(struct vg_device *device) {
+void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches) {
+  if (!done_ns && !launches) return;
   struct vg_gate_state *gate = device->gate;
-  if (!gate->work.done_ns) return;
   uint64_t now_ns = vg_prim_now_ns();
   struct vg_report_device *report = page_of(device, now_ns);
   uint64_t busy_ns = gate->busy.total_ns;
   if (gate->busy.since_ns && now_ns > gate->busy.since_ns) busy_ns += now_ns - gate->busy.since_ns;
-  uint64_t done_ns = report->done_ns + gate->work.done_ns;
+  done_ns += report->done_ns;
   VG_STORE_RELAXED(&report->done_ns, done_ns < busy_ns ? done_ns : busy_ns);
-  gate->work.done_ns = 0;
+  if (launches) __atomic_add_fetch(&report->launches, launches, __ATOMIC_RELAXED);
 }

@@ -37,7 +37,7 @@ static bool start_probe(struct vg_device *device) {
   bool allowed = !VG_LOAD(&vg_gate_captures);
   if (allowed) {
     relax_capture_mode();
-    vg_work_probe_start(&device->gate->work, device);
+    vg_probe_start(&device->gate->probes, device);
   }
   pthread_mutex_unlock(&vg_gate_capture_mutex);
   return allowed;
@@ -45,9 +45,7 @@ static bool start_probe(struct vg_device *device) {
 
 /* Sleeps until a moment before the forecast, then polls; later than expected: the longer, the rarer. */
 static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
-  vg_work_reap(&device->gate->work, now_ns);
-  vg_gate_report_done(device);
-  uint64_t remaining_ns = vg_work_remaining(&device->gate->work, now_ns);
+  uint64_t remaining_ns = vg_gate_reap(device, now_ns);
   uint64_t expected_ns = remaining_ns ? now_ns + remaining_ns : 0;
   VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, expected_ns);
   uint64_t pause_ns = (now_ns - device->gate->drain_begun_ns) / 64;
@@ -61,8 +59,12 @@ static void report_drained(struct vg_device *device, uint64_t done_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = VG_LOAD(&device->report);
   gate->drain = VG_DRAIN_NONE;
+  struct vg_work *locked;
+  vg_gate_lock_all(device, &locked);
+  vg_gate_clear_all(locked);
+  vg_gate_report_all(device, locked);
   vg_gate_become_idle(device, done_ns);
-  vg_gate_report_done(device);
+  vg_gate_unlock_all(locked);
   VG_STORE_RELAXED(&report->drained_ns, done_ns);
   VG_STORE(&report->drained_word, gate->drain_word);
   vg_prim_eventfd_ring(device->doorbell_fd);
@@ -85,12 +87,11 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   }
   uint64_t done_ns;
   bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NOBODY_WAITS;
-  if (!vg_work_probe_done(&gate->work, calm, &done_ns)) {
+  if (!vg_probe_done(&gate->probes, device, calm, &done_ns)) {
     uint64_t due_ns = next_poll(device, now_ns);
     if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter wants to know the forecast */
     return due_ns;
   }
-  vg_work_clear(&gate->work);
   report_drained(device, done_ns);
   return FOREVER;
 }
@@ -119,15 +120,56 @@ static uint64_t service_idle(struct vg_device *device, uint64_t now_ns) {
   return gate->helper_rests ? FOREVER : now_ns + IDLE_LOOK_NS;
 }
 
-/* Work is outstanding: when to look at it next. Not before it can have completed, by the estimates. */
-static uint64_t next_look(struct vg_device *device, uint64_t now_ns) {
-  uint64_t remaining_ns = vg_work_remaining(&device->gate->work, now_ns);
-  if (remaining_ns < BUSY_LOOK_LEAST_NS) remaining_ns = BUSY_LOOK_LEAST_NS;
-  if (remaining_ns > BUSY_LOOK_MOST_NS) remaining_ns = BUSY_LOOK_MOST_NS;
-  return now_ns + remaining_ns;
+/* Have there been launches lately? */
+static bool is_quiet(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t launched = vg_gate_launched(device);
+  if (launched != gate->launched) gate->launched_ns = now_ns;
+  gate->launched = launched;
+  return now_ns >= gate->launched_ns + QUIET_NS;
 }
 
-/* The gate is open: how far has the work come, and has it run dry although the program never waits? It matters when a
+/* A probe that was started behind everything that is known of has completed. */
+static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_work *locked;
+  gate->idle_probe = false;
+  vg_gate_lock_all(device, &locked);
+  bool idle = vg_gate_launched_all(locked) == gate->idle_probe_launched;
+  if (idle) {
+    vg_gate_clear_all(locked);
+    vg_gate_report_all(device, locked);
+    vg_gate_become_idle(device, done_ns);
+    if (!vg_gate_give_up(device)) vg_gate_ring_edge(device);
+  }
+  vg_gate_unlock_all(locked);
+  return idle;
+}
+
+/* Work is outstanding: looks how far it has come and, after a while without launches, whether it has run dry. */
+static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  bool neighbour = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) != VG_NOBODY_WAITS;
+  uint64_t pause_ns = BUSY_LOOK_LEAST_NS, done_ns;
+  if (!VG_LOAD_RELAXED(&vg_gate_captures)) {
+    relax_capture_mode();
+    pause_ns = vg_gate_reap(device, now_ns); /* not before it can have completed, by the estimates */
+    if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
+    if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
+  }
+  if (!is_quiet(device, now_ns)) {
+    gate->idle_probe = false;
+    return now_ns + pause_ns;
+  }
+  if (!gate->idle_probe || gate->idle_probe_launched != gate->launched) {
+    gate->idle_probe_launched = gate->launched;
+    gate->idle_probe = start_probe(device);
+  }
+  if (!gate->idle_probe || !vg_probe_done(&gate->probes, device, !neighbour, &done_ns)) return now_ns + pause_ns;
+  return end_idle_probe(device, done_ns) ? now_ns + IDLE_LOOK_NS : now_ns + pause_ns;
+}
+
+/* The gate is open. How far has the work come, and has it run dry although the program never waits? It matters when a
  * neighbour waits, for a cap, or when the arbiter goes by what is used. */
 static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
@@ -137,28 +179,8 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   bool watched = VG_LOAD_RELAXED(&control->watch) & (VG_WATCH_USAGE | VG_WATCH_EDGES);
   gate->drain = VG_DRAIN_NONE;
   if (!neighbour && !capped && !watched) return FOREVER;
-  if (!gate->busy.since_ns && !gate->solo_dirty) return service_idle(device, now_ns);
-  if (!VG_LOAD_RELAXED(&vg_gate_captures)) {
-    relax_capture_mode();
-    vg_work_reap(&gate->work, now_ns);
-    vg_gate_report_done(device);
-  }
-  if (now_ns < gate->work.last_launch_ns + QUIET_NS) {
-    gate->idle_probe = false;
-    return next_look(device, now_ns);
-  }
-  if (!gate->idle_probe || gate->idle_probe_sequence != gate->work.sequence) {
-    gate->idle_probe = start_probe(device);
-    gate->idle_probe_sequence = gate->work.sequence;
-  }
-  uint64_t done_ns;
-  if (!gate->idle_probe || !vg_work_probe_done(&gate->work, !neighbour, &done_ns)) return next_look(device, now_ns);
-  gate->idle_probe = false;
-  vg_work_clear(&gate->work);
-  vg_gate_report_done(device);
-  vg_gate_become_idle(device, done_ns);
-  if (!vg_gate_give_up(device)) vg_gate_ring_edge(device);
-  return now_ns + IDLE_LOOK_NS;
+  bool busy = gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty);
+  return busy ? service_busy(device, now_ns) : service_idle(device, now_ns);
 }
 
 uint64_t vg_gate_service(uint64_t now_ns) {

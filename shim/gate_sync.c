@@ -16,10 +16,11 @@ static struct {
 } events[EVENTS];
 static pthread_mutex_t events_mutex = PTHREAD_MUTEX_INITIALIZER;
 
+/* A new epoch begins: whatever a thread had launched before it looked and saw an older one was launched by now. */
 uint64_t vg_gate_sync_begin(void) {
   if (vg_gate_solo()) return 0;
   struct vg_device *device = vg_context_device();
-  return device ? VG_LOAD(&device->gate->work.sequence) : 0;
+  return device ? __atomic_add_fetch(&device->gate->epoch, 1, __ATOMIC_ACQ_REL) : 0;
 }
 
 static struct vg_gate_point point_of(uint64_t begin, CUstream stream, bool per_thread) {
@@ -32,26 +33,31 @@ static struct vg_gate_point point_of(uint64_t begin, CUstream stream, bool per_t
 }
 
 static bool covers(const struct vg_gate_point *point, bool all, const struct vg_stream *stream) {
-  if (stream->context != point->context || stream->last_sequence > point->begin) return false;
+  if (stream->context != point->context || stream->last_epoch >= point->begin) return false;
   return all || (stream->handle == point->stream && stream->per_thread == point->per_thread &&
                  (!point->per_thread || stream->owner == point->owner));
+}
+
+static void clear_covered(const struct vg_gate_point *point, bool all, struct vg_work *locked) {
+  for (struct vg_work *work = locked; work; work = work->next)
+    for (int i = 0; i < VG_WORK_STREAMS; i++) {
+      struct vg_stream *stream = &work->streams[i];
+      if (stream->used && covers(point, all, stream)) vg_work_clear_stream(work, stream);
+    }
 }
 
 static void reached(const struct vg_gate_point *point, bool all) {
   struct vg_device *device = point->device;
   struct vg_gate_state *gate = device->gate;
-  uint64_t left_ns = 0;
+  struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
-  for (int i = 0; i < VG_WORK_STREAMS; i++) {
-    struct vg_stream *stream = &gate->work.streams[i];
-    if (!stream->used) continue;
-    if (covers(point, all, stream)) vg_work_clear_stream(&gate->work, stream);
-    left_ns += stream->cost_ns;
-  }
-  vg_gate_report_done(device);
-  bool idle = left_ns == 0 && !VG_LOAD_RELAXED(&gate->solo_dirty);
+  vg_gate_lock_all(device, &locked);
+  clear_covered(point, all, locked);
+  vg_gate_report_all(device, locked);
+  bool idle = vg_gate_left(locked) == 0 && !VG_LOAD_RELAXED(&gate->solo_dirty);
   bool edge = idle && vg_gate_become_idle(device, vg_prim_now_ns());
   bool rang = idle && vg_gate_give_up(device);
+  vg_gate_unlock_all(locked);
   if (edge && !rang) vg_gate_ring_edge(device);
   pthread_mutex_unlock(&gate->mutex);
 }

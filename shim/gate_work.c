@@ -2,25 +2,24 @@
  * then with a pair of events; markers are recorded every eighth of the bound. */
 #include "gate_work.h"
 
+#include <stdlib.h>
+
 #include "context.h"
 #include "gen/real.h"
 #include "prim.h"
 
 #define FIRST_GUESS_NS 500000 /* high: a few launches of what is not known yet must not fill the device for seconds */
 #define CALIBRATE_FIRST 2     /* one launch in so many is timed until there are some samples */
-#define CALIBRATE_EVERY 64
+#define CALIBRATE_EVERY 256
 #define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: what a timing costs is nothing to them */
 #define SAMPLES_FIRST 4
 #define SAMPLE_SLACK_NS 10000
 #define AHEAD_NS 40000 /* work ahead of a launch that is timed, so that the host's part is not timed, too */
 #define POSTPONED_MOST 16
-#define MARK_EVERY 16
+#define MARK_EVERY 32
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
 #define STALE_UNKNOWN_NS VG_NS_PER_S /* of what is not known yet: it may be one long kernel */
-#define REFERENCE_AGE_NS (5 * VG_NS_PER_S)
-#define WATCH_NS 100000ull
-#define DRIFT_ALLOWED 20000 /* one part in: 50 ppm, more than two good clocks drift apart */
 
 /* ---- estimates ---- */
 
@@ -72,30 +71,47 @@ struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function,
       break;
     }
   }
+  pthread_mutex_lock(&work->mutex); /* the one that it replaces may be that of a marker */
   *first = (struct vg_estimate){.function = function, .grid_class = class, .countdown = 1, .cost_ns = 0};
+  pthread_mutex_unlock(&work->mutex);
   return first;
 }
 
+bool vg_work_timing_due(struct vg_estimate *estimate) {
+  return estimate->countdown && --estimate->countdown == 0;
+}
+
+/* ---- streams and events ---- */
+
+struct vg_work *vg_work_new(void) {
+  struct vg_work *work = calloc(1, sizeof *work); /* large: most of its pages are never touched */
+  if (work) pthread_mutex_init(&work->mutex, NULL);
+  return work;
+}
+
+/* owner: of the default stream of one thread, else NULL. */
+static bool is_stream(const struct vg_stream *stream, CUstream handle, CUcontext context, const void *owner) {
+  return stream->used && stream->handle == handle && stream->context == context && stream->per_thread == !!owner &&
+         (!owner || stream->owner == owner);
+}
+
 struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner) {
-  CUcontext context = NULL;
+  CUcontext context;
   vg_context_current(&context);
   bool own_default = handle == CU_STREAM_PER_THREAD || (per_thread && !handle);
+  if (!own_default) owner = NULL;
+  if (VG_LIKELY(work->last && is_stream(work->last, handle, context, owner))) return work->last;
   struct vg_stream *unused = NULL;
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
-    if (!stream->used || !stream->cost_ns) {
-      if (!unused || (unused->used && !stream->used)) unused = stream;
-    }
-    if (!stream->used) continue;
-    if (stream->handle == handle && stream->context == context && stream->per_thread == own_default &&
-        (!own_default || stream->owner == owner)) {
-      return stream;
-    }
+    if (is_stream(stream, handle, context, owner)) return work->last = stream;
+    if (stream->used && stream->cost_ns) continue;
+    if (!unused || (unused->used && !stream->used)) unused = stream;
   }
   if (unused)
     *unused = (struct vg_stream){
         .used = true, .handle = handle, .per_thread = own_default, .context = context, .owner = owner};
-  return unused;
+  return work->last = unused;
 }
 
 static CUevent take_event(struct vg_work *work, CUcontext context) {
@@ -118,10 +134,8 @@ static CUresult record(CUevent event, const struct vg_stream *stream) {
                             : REAL(cuEventRecord)(event, stream->handle);
 }
 
-CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate) {
-  (void)work;
-  if (!estimate->countdown) return NULL; /* another thread is timing it at this moment */
-  if (--estimate->countdown || stream->programmatic) return NULL;
+CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
+  if (stream->programmatic) return NULL;
   if (stream->cost_ns < AHEAD_NS && estimate->count >= SAMPLES_FIRST && estimate->postponed < POSTPONED_MOST) {
     estimate->postponed++;
     estimate->countdown = 1;
@@ -229,7 +243,7 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
 }
 
 /* Puts a marker behind all that the stream has. A ring that stays full only means fewer markers. */
-static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
+static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
   uint64_t now_ns = vg_prim_now_ns();
   if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
@@ -240,31 +254,32 @@ static void mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
   if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
     if (marker.event) REAL(cuEventDestroy_v2)(marker.event);
     if (marker.timing_begin) REAL(cuEventDestroy_v2)(marker.timing_begin);
-    return;
+    return false;
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
   marker.cost_ns = stream->unmarked_ns;
   stream->markers[stream->tail++ % VG_WORK_MARKERS] = marker;
   stream->unmarked_ns = 0;
   stream->unmarked_count = 0;
+  return true;
 }
 
-void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool may_mark) {
   uint64_t cost_ns = cost_of(estimate);
   if (!estimate->countdown) estimate->countdown = next_timing(estimate);
   add_cost(work, stream, cost_ns);
   stream->unmarked_ns += cost_ns;
   stream->unmarked_count++;
-  stream->last_sequence = work->sequence + 1;
-  VG_STORE(&work->sequence, stream->last_sequence);
+  work->launched++;
   uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
   bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
              ((stream->unmarked_count >= MARK_EVERY || !estimate->count) && !stream->programmatic);
   if (may_mark && due)
-    mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
-  else if (timing_begin)
-    REAL(cuEventDestroy_v2)(timing_begin);
+    return mark(work, stream,
+                (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
+  if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
+  return false;
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
@@ -284,13 +299,13 @@ static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {
   return since_ns < oldest_ns ? since_ns : oldest_ns;
 }
 
-uint64_t vg_work_remaining(const struct vg_work *work, uint64_t now_ns) {
+uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns) {
   uint64_t most_ns = 0; /* the device works on one piece at a time */
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     uint64_t done_ns = progress(&work->streams[i], now_ns);
     if (done_ns > most_ns) most_ns = done_ns;
   }
-  return work->outstanding_ns - most_ns;
+  return most_ns;
 }
 
 uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns) {
@@ -325,125 +340,5 @@ void vg_work_forget_context(struct vg_work *work, CUcontext context) {
     take_cost(work, stream, stream->cost_ns);
     stream->used = false;
   }
-  for (int i = 0; i < VG_WORK_CONTEXTS; i++)
-    if (work->probes[i].context == context) work->probes[i] = (struct vg_probe){0};
   if (work->pool_context == context) work->pooled = 0;
-}
-
-/* ---- the helper's probes ---- */
-
-static struct vg_probe *probe_of(struct vg_work *work, CUcontext context) {
-  struct vg_probe *unused = NULL;
-  for (int i = 0; i < VG_WORK_CONTEXTS; i++) {
-    if (work->probes[i].context == context) return &work->probes[i];
-    if (!work->probes[i].context && !unused) unused = &work->probes[i];
-  }
-  if (!unused) return NULL;
-  if (REAL(cuCtxPushCurrent_v2)(context) != CUDA_SUCCESS) return NULL;
-  CUevent pair[2] = {NULL, NULL};
-  bool made = REAL(cuEventCreate)(&pair[0], CU_EVENT_DEFAULT) == CUDA_SUCCESS &&
-              REAL(cuEventCreate)(&pair[1], CU_EVENT_DEFAULT) == CUDA_SUCCESS;
-  if (!made && pair[0]) REAL(cuEventDestroy_v2)(pair[0]);
-  CUcontext popped;
-  REAL(cuCtxPopCurrent_v2)(&popped);
-  if (!made) return NULL;
-  *unused = (struct vg_probe){.context = context, .event = pair[0], .spare = pair[1]};
-  return unused;
-}
-
-void vg_work_probe_start(struct vg_work *work, const struct vg_device *device) {
-  CUcontext contexts[VG_WORK_CONTEXTS];
-  vg_context_lock();
-  int count = vg_context_list(device, contexts, VG_WORK_CONTEXTS);
-  work->probe_streams = !HAVE(cuCtxRecordEvent);
-  for (int i = 0; i < count; i++) {
-    struct vg_probe *probe = work->probe_streams ? NULL : probe_of(work, contexts[i]);
-    if (probe)
-      probe->pending = REAL(cuCtxRecordEvent)(contexts[i], probe->event) == CUDA_SUCCESS;
-    else
-      work->probe_streams = true;
-  }
-  vg_context_unlock();
-}
-
-/* Drivers before 12.5 have no event behind a whole context: asks the streams that have been launched into, and the
- * legacy default stream, which stands behind those that were not counted unless they are non-blocking. */
-static bool streams_done(const struct vg_work *work) {
-  bool done = true;
-  for (int i = 0; done && i < VG_WORK_STREAMS; i++) {
-    const struct vg_stream *stream = &work->streams[i];
-    if (!stream->used || stream->per_thread || REAL(cuCtxPushCurrent_v2)(stream->context) != CUDA_SUCCESS) continue;
-    CUcontext popped;
-    done = REAL(cuStreamQuery)(stream->handle) != CUDA_ERROR_NOT_READY &&
-           REAL(cuStreamQuery)(NULL) != CUDA_ERROR_NOT_READY;
-    REAL(cuCtxPopCurrent_v2)(&popped);
-  }
-  return done;
-}
-
-static void set_reference(struct vg_probe *probe, CUevent *event, uint64_t done_ns, uint64_t now_ns) {
-  CUevent unused = probe->reference ? probe->reference : probe->spare;
-  probe->reference = *event;
-  *event = unused;
-  probe->spare = NULL;
-  probe->reference_ns = done_ns;
-  probe->made_ns = now_ns;
-  probe->observed_ns = now_ns;
-}
-
-/* The best reference is an event that completes while we look: tried for a moment when nobody waits for the device. */
-static bool watch_reference(struct vg_probe *probe) {
-  CUevent event = NULL;
-  if (REAL(cuCtxPushCurrent_v2)(probe->context) != CUDA_SUCCESS) return false;
-  CUresult result = REAL(cuEventCreate)(&event, CU_EVENT_DEFAULT);
-  CUcontext popped;
-  REAL(cuCtxPopCurrent_v2)(&popped);
-  if (result != CUDA_SUCCESS) return false;
-  uint64_t now_ns = 0, limit_ns = vg_prim_now_ns() + WATCH_NS;
-  if (REAL(cuCtxRecordEvent)(probe->context, event) == CUDA_SUCCESS) {
-    do {
-      result = REAL(cuEventQuery)(event);
-      now_ns = vg_prim_now_ns();
-    } while (result == CUDA_ERROR_NOT_READY && now_ns < limit_ns);
-    if (result == CUDA_SUCCESS) set_reference(probe, &event, now_ns, now_ns);
-  }
-  if (event) REAL(cuEventDestroy_v2)(event);
-  return result == CUDA_SUCCESS;
-}
-
-/* When did a probe that has just been seen complete really complete? What is seen is late by the poll and the wake-up,
- * never early: the least of (seen - elapsed since the reference) places the reference best. The clocks drift, so that
- * least is let rise a little with time, and the reference is renewed before a float of milliseconds gets coarse. */
-static uint64_t completed_at(struct vg_probe *probe, uint64_t now_ns, bool calm) {
-  float elapsed_ms = -1;
-  if (probe->reference) REAL(cuEventElapsedTime)(&elapsed_ms, probe->reference, probe->event);
-  uint64_t done_ns = now_ns;
-  if (elapsed_ms >= 0) {
-    uint64_t elapsed_ns = (uint64_t)(elapsed_ms * 1e6F);
-    probe->reference_ns += (now_ns - probe->observed_ns) / DRIFT_ALLOWED;
-    probe->observed_ns = now_ns;
-    if (probe->reference_ns + elapsed_ns > now_ns) probe->reference_ns = now_ns - elapsed_ns;
-    done_ns = probe->reference_ns + elapsed_ns;
-  }
-  bool due = elapsed_ms < 0 || now_ns > probe->made_ns + REFERENCE_AGE_NS;
-  if (due && !(calm && watch_reference(probe))) set_reference(probe, &probe->event, done_ns, now_ns);
-  return done_ns;
-}
-
-bool vg_work_probe_done(struct vg_work *work, bool calm, uint64_t *ret_done_ns) {
-  uint64_t last_ns = 0;
-  for (int i = 0; i < VG_WORK_CONTEXTS; i++) {
-    struct vg_probe *probe = &work->probes[i];
-    if (!probe->pending) {
-      if (probe->done_ns > last_ns) last_ns = probe->done_ns;
-      continue;
-    }
-    if (REAL(cuEventQuery)(probe->event) == CUDA_ERROR_NOT_READY) return false;
-    probe->pending = false;
-    probe->done_ns = completed_at(probe, vg_prim_now_ns(), calm);
-    if (probe->done_ns > last_ns) last_ns = probe->done_ns;
-  }
-  if (work->probe_streams && !streams_done(work)) return false;
-  *ret_done_ns = last_ns && !work->probe_streams ? last_ns : vg_prim_now_ns();
-  return true;
 }

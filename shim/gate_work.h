@@ -1,17 +1,18 @@
 /*
- * gate_work.h - what this process has outstanding on one device: per stream the estimated time of launches that have
- * not been seen to complete, with markers (events) to see it by. Used by gate.c alone, under the gate's lock. All
- * driver calls here are made by the launching thread, in the caller's own stream variant, except vg_work_probe_*, which
- * the helper thread uses.
+ * gate_work.h - what one thread has outstanding on one device: per stream the estimated time of launches that have not
+ * been seen to complete, with markers (events) to see it by. Each thread keeps its own, so that launches of several
+ * threads do not meet; whoever wants to know of all adds them up (gate_total.c). Under the work's own mutex, but for
+ * what only its thread touches. Driver calls here are in the caller's own stream variant.
  */
 #ifndef VG_GATE_WORK_H
 #define VG_GATE_WORK_H
+#include <pthread.h>
+
 #include "gate.h"
 
-#define VG_WORK_STREAMS 64
+#define VG_WORK_STREAMS 32
 #define VG_WORK_MARKERS 32
-#define VG_WORK_ESTIMATES 4096
-#define VG_WORK_CONTEXTS 8
+#define VG_WORK_ESTIMATES 1024
 #define VG_WORK_SAMPLES 8
 
 /* Does a kernel wait for kernels on other devices? */
@@ -44,7 +45,7 @@ struct vg_stream {
   CUstream handle;
   CUcontext context;
   const void *owner;
-  uint64_t last_sequence; /* of the last launch */
+  uint64_t last_epoch; /* of the last launch, see vg_gate_sync_begin() */
   uint64_t unmarked_ns;
   uint32_t unmarked_count;
   uint64_t cost_ns;  /* all that is outstanding */
@@ -53,58 +54,46 @@ struct vg_stream {
   uint32_t head, tail;
 };
 
-/* One event per context behind everything that has been submitted to it, and when it completed: a second event whose
- * completion has been placed on CLOCK_MONOTONIC ties the device's clock to ours. */
-struct vg_probe {
-  CUcontext context;
-  CUevent event;
-  CUevent reference;     /* NULL: none yet */
-  CUevent spare;         /* takes the event's place when that becomes the first reference */
-  uint64_t reference_ns; /* when it completed, on CLOCK_MONOTONIC: the least of what observations allow */
-  uint64_t made_ns;      /* when it became the reference */
-  uint64_t observed_ns;  /* of the last observation */
-  uint64_t done_ns;      /* when the last probe completed */
-  bool pending;
-};
-
 struct vg_work {
-  struct vg_stream streams[VG_WORK_STREAMS];
-  struct vg_estimate estimates[VG_WORK_ESTIMATES];
+  pthread_mutex_t mutex;
+  struct vg_work *next;          /* of another thread on the same device */
+  uint64_t outstanding_ns;       /* without stale streams */
+  uint64_t others_ns;            /* outstanding of the other threads when this one last looked; its thread's own */
+  uint64_t done_ns;              /* completed and not yet reported */
+  uint64_t launched;             /* counted launches so far */
+  uint64_t reported;             /* of them, in the report page */
+  uint64_t last_launch_ns;       /* while coasting */
+  struct vg_stream *last;        /* the stream of the last launch */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
   int pooled;
-  struct vg_probe probes[VG_WORK_CONTEXTS];
-  bool probe_streams;      /* the driver has no probe of a context: ask its streams */
-  uint64_t outstanding_ns; /* without stale streams */
-  uint64_t done_ns;        /* completed and not yet reported */
-  uint64_t sequence;       /* counted launches so far */
-  uint64_t last_launch_ns;
+  struct vg_stream streams[VG_WORK_STREAMS];
+  struct vg_estimate estimates[VG_WORK_ESTIMATES];
 };
 
+struct vg_work *vg_work_new(void); /* NULL: no memory */
+/* Called by the work's own thread without the mutex: nobody else adds estimates. */
 struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads);
+bool vg_work_timing_due(struct vg_estimate *estimate);
 /* A launch has been timed. Returns what that launch counts for. */
 uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns);
+/* NULL: there are too many. */
 struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner);
-/* Is this launch one of those that are timed? Then returns the event recorded before it, else NULL. */
-CUevent vg_work_time_begin(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate);
-/* A launch has gone to the driver. bound_ns decides how often markers are recorded. */
-void vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+/* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
+CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
+/* A launch has gone to the driver. bound_ns decides how often markers are recorded. True: one was. */
+bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                       CUevent timing_begin, uint64_t bound_ns, bool may_mark);
 /* The driver has refused a launch: nothing is outstanding for it. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
-/* What is left of what is outstanding, by the estimates: less the time that the device has been at the oldest piece. */
-uint64_t vg_work_remaining(const struct vg_work *work, uint64_t now_ns);
+/* How long the device has been at the oldest piece of it. */
+uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);
 /* What is outstanding behind markers that can be seen to complete; the few launches since the last one count for a
  * multiple of their estimate. */
 uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns);
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
 void vg_work_clear(struct vg_work *work);                             /* everything has completed */
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
-/* Records a probe in every context of the device. */
-void vg_work_probe_start(struct vg_work *work, const struct vg_device *device);
-/* Has everything before the probes completed? Then *ret_done_ns says when, as well as it is known. calm: nobody waits,
- * so a moment may be spent on tying the device's clock to ours. */
-bool vg_work_probe_done(struct vg_work *work, bool calm, uint64_t *ret_done_ns);
 
 #endif
