@@ -184,6 +184,12 @@ def test_what_does_not_fit_is_counted() -> None:
     assert lines[-4] == "and 33 more, 20 of them without a program"
 
 
+def test_a_slice_without_a_program_is_due_nothing() -> None:
+    lines = drawn([slice_of("a", processes=0, entitlement_milli=250, lag_ns=500_000)], 80)
+    assert lines[2].split()[1] == "-"
+    assert "500us" not in lines[2]
+
+
 @pytest.mark.parametrize(
     ("wanted", "room", "given"),
     [([3, 1], 20, [3, 1]), ([40, 1], 10, [9, 1]), ([9, 8, 2], 12, [5, 5, 2]), ([5], 0, [1])],

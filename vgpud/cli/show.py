@@ -69,7 +69,7 @@ def _got(device: View) -> Pairs:
     borrowed = f"{_seconds(device['borrowed_ns'])} borrowed" + _part(device["borrowed_ns"], charged_ns)
     return [
         ("shared", shared),
-        ("gate", GATES.get(device["gate"], device["gate"])),
+        ("gate", GATES.get(device["gate"], str(device["gate"]))),
         ("due now", grids.percent(device["entitlement_milli"] / 1000)),
         ("got", ", ".join(f"{grids.percent(device[name])} in {span}" for span, name in spans)),
         ("balance", figures.short_time(abs(lag_ns)) + whose),

@@ -73,8 +73,15 @@ def _memory_style(line: Line) -> str:
     return "yellow" if line.share["mem_used_bytes"] * 20 > line.share["mem_max_bytes"] * 19 else ""
 
 
+def _due(line: Line) -> str:
+    """Nothing is due to a slice without a program."""
+    return _percent(line.share["entitlement_milli"] / 1000 if line.share["gate"] else None)
+
+
 def _balance(line: Line) -> str:
     """With its sign: + is owed to the slice, - is what it owes."""
+    if not line.share["gate"]:
+        return "-"
     text = figures.short_time(line.share["lag_ns"])
     return f"+{text}" if line.share["lag_ns"] > 0 and text != "0" else text
 
@@ -87,7 +94,7 @@ def _drain(line: Line) -> str:
 #: in the order of display; the slice's name stands before them, the last minute after GOT%
 COLUMNS = (
     Column("LIMITS", 10, 12, lambda line: grids.span(*grids.four_numbers(line.share)[:2])),
-    Column("DUE%", 5, 1, lambda line: _percent(line.share["entitlement_milli"] / 1000)),
+    Column("DUE%", 5, 1, _due),
     Column("GOT%", 5, 0, lambda line: _percent(line.share["share_ratio"]), _got_style),
     Column("10s%", 5, 13, lambda line: _percent(line.share["share_10s_ratio"])),
     Column("60s%", 5, 14, lambda line: _percent(line.share["share_60s_ratio"])),
