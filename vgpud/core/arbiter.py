@@ -100,6 +100,7 @@ class Slice:
 
     ident: int
     params: SliceParams
+    place: int = 0  # in the core's table: slices are looked at in this order
     # reported
     attached: bool = False
     wants: bool = False  # a launching thread waits at the closed gate
@@ -222,7 +223,10 @@ class Arbiter:
         made.virtual_ns = self.floor_ns
         self._open(made, self.last_ns)
         made.grants = 0
+        taken = {s.place for s in self.slices}
+        made.place = next(place for place in range(len(taken) + 1) if place not in taken)
         self.slices.append(made)
+        self.slices.sort(key=lambda s: s.place)
         return made
 
     def remove(self, ident: int) -> None:
@@ -661,7 +665,7 @@ class Arbiter:
                 self._set_word(s, wanted)
             s.neighbour_waits = s.saturating and self._keeps_others_waiting(s)
             others = [o for o in self.slices if o is not s and o.attached]
-            crowded = self.regime > Regime.OPEN or takers or s.params.latency or any(o.params.latency for o in others)
+            crowded = self.regime > Regime.OPEN or takers or any(o.attached and o.params.latency for o in self.slices)
             edges = (not s.saturating and others and crowded) or self._cap_may_end(s, now_ns)
             s.watch = WATCH_USAGE if others or not s.uncapped else 0
             s.watch |= (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
