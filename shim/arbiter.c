@@ -23,7 +23,8 @@
 #include "prim.h"
 
 #define RINGS_PER_MS 20 /* per process; beyond it the doorbell rests until the next millisecond */
-#define OWN_EVENT UINT64_MAX
+#define WAKE_EVENT UINT64_MAX
+#define TIMER_EVENT (UINT64_MAX - 1)
 
 /* ---- one round ---- */
 
@@ -45,8 +46,10 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-/* Gates first: who waits for one waits for nothing else. Returns when the next round is due. */
+/* Gates first: who waits for one waits for nothing else. Returns when the next round is due; time goes on for those who
+ * do nothing, too, so that is a heartbeat later at the latest. */
 static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  arbiter->hurry = false;
   vg_pages_read(arbiter, now_ns);
   vg_gang_round_begins(arbiter);
   uint64_t deadline_ns = vg_core_step(&arbiter->core, now_ns);
@@ -55,9 +58,8 @@ static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   count_drains(arbiter);
   vg_trace_round(&arbiter->trace, &arbiter->core, arbiter->waiting, now_ns);
   if (arbiter->memory_stale || now_ns >= arbiter->memory_due_ns) vg_pages_memory(arbiter, now_ns);
-  if (now_ns >= arbiter->beat_due_ns && vg_pages_beat(arbiter, now_ns)) deadline_ns = now_ns;
-  if (arbiter->memory_stale) deadline_ns = now_ns;
-  return earlier(deadline_ns, earlier(arbiter->memory_due_ns, arbiter->beat_due_ns));
+  if (arbiter->hurry) return now_ns;
+  return earlier(now_ns + arbiter->core.params.heartbeat_ns, earlier(deadline_ns, arbiter->memory_due_ns));
 }
 
 /* ---- the thread ---- */
@@ -119,28 +121,32 @@ static void *run(void *argument) {
   pthread_mutex_lock(&arbiter->mutex);
   while (!arbiter->stop) {
     uint64_t now_ns = vg_prim_now_ns();
-    uint64_t deadline_ns = one_round(arbiter, now_ns);
+    if (now_ns >= arbiter->round_due_ns) arbiter->round_due_ns = one_round(arbiter, now_ns);
+    if (now_ns >= arbiter->beat_due_ns && vg_pages_beat(arbiter, now_ns)) arbiter->round_due_ns = now_ns;
     uint64_t rested_ns = arm_rested(arbiter, now_ns);
-    set_timer(arbiter, earlier(rested_ns, deadline_ns));
+    set_timer(arbiter, earlier(rested_ns, earlier(arbiter->round_due_ns, arbiter->beat_due_ns)));
     pthread_mutex_unlock(&arbiter->mutex);
     int count = epoll_wait(arbiter->epoll_fd, events, 32, -1);
     pthread_mutex_lock(&arbiter->mutex);
     now_ns = vg_prim_now_ns();
     for (int i = 0; i < count; i++) {
-      if (events[i].data.u64 == OWN_EVENT) {
-        vg_prim_eventfd_drain(arbiter->wake_fd);
+      if (events[i].data.u64 == TIMER_EVENT) {
         vg_prim_eventfd_drain(arbiter->timer_fd);
-      } else {
-        answer_doorbell(arbiter, events[i].data.u64, now_ns);
+        continue;
       }
+      arbiter->round_due_ns = now_ns;
+      if (events[i].data.u64 == WAKE_EVENT)
+        vg_prim_eventfd_drain(arbiter->wake_fd);
+      else
+        answer_doorbell(arbiter, events[i].data.u64, now_ns);
     }
   }
   pthread_mutex_unlock(&arbiter->mutex);
   return NULL;
 }
 
-static int watch(struct vg_arbiter *arbiter, int fd) {
-  struct epoll_event event = {.events = EPOLLIN, .data.u64 = OWN_EVENT};
+static int watch(struct vg_arbiter *arbiter, int fd, uint64_t name) {
+  struct epoll_event event = {.events = EPOLLIN, .data.u64 = name};
   return epoll_ctl(arbiter->epoll_fd, EPOLL_CTL_ADD, fd, &event);
 }
 
@@ -152,8 +158,8 @@ struct vg_arbiter *vg_arbiter_new(const struct vg_arbiter_params *params) {
   arbiter->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   arbiter->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   arbiter->wake_fd = vg_prim_eventfd();
-  if (arbiter->epoll_fd < 0 || arbiter->timer_fd < 0 || arbiter->wake_fd < 0 || watch(arbiter, arbiter->timer_fd) ||
-      watch(arbiter, arbiter->wake_fd)) {
+  if (arbiter->epoll_fd < 0 || arbiter->timer_fd < 0 || arbiter->wake_fd < 0 ||
+      watch(arbiter, arbiter->timer_fd, TIMER_EVENT) || watch(arbiter, arbiter->wake_fd, WAKE_EVENT)) {
     vg_arbiter_free(arbiter);
     return NULL;
   }
@@ -338,7 +344,7 @@ int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, st
         .mem_peak_bytes = process->peak_bytes,
         .denied = process->denied,
         .contexts = process->contexts,
-        .waiting = process->waiting,
+        .waiting = process->said.waiting,
     };
   pthread_mutex_unlock(&arbiter->mutex);
   return process ? 0 : -ENOENT;

@@ -147,7 +147,7 @@ static void let_through(struct vg_arbiter *arbiter, const struct vg_lane *lane, 
     struct vg_control_device *control = process->control;
     uint32_t collectives = VG_LOAD(&process->report->collectives);
     VG_STORE(&control->pass_collectives, more ? collectives + more : 0);
-    if (!more || !process->waiting) continue;
+    if (!more || !process->said.waiting) continue;
     vg_prim_futex_wake(&control->gate, INT_MAX);
     arbiter->heed[process->index] |= VG_HEED_PAGE;
   }

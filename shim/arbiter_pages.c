@@ -73,31 +73,36 @@ static void read_counters(struct vg_process *process) {
   raise_counter(&process->denied, &report->denied);
 }
 
-/* What it answers to the word in its page. */
+/* Of a gang everybody is: the other devices must know that nothing comes any more. */
+static bool is_at_work(const struct vg_process *process) {
+  bool may_run = process->may_run || process->slice->params.gang;
+  return process->contexts && (process->said.outstanding || process->busy.since_ns || may_run);
+}
+
+/* What it answers to the word in its page. Without a context nothing of it can be on the device; and one that hides the
+ * device (CUDA_VISIBLE_DEVICES) never answers here: no drain of its slice would end. */
 static void read_answers(struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   bool open = is_open(process->word);
-  process->noticed = process->regrets = false;
-  process->drained_ns = process->drain_expected_ns = 0;
-  /* Without a context nothing of it can be on the device; and one that hides the device (CUDA_VISIBLE_DEVICES) never
-   * answers here: no drain of its slice would end, and half of what the next one uses would be charged to it. */
-  process->quiet = process->contexts == 0;
-  if (process->quiet) return;
-  process->quiet = VG_LOAD(open ? &report->given_up_word : &report->drained_word) == process->word;
-  process->regrets = open && process->quiet && process->waiting;
+  process->said.noticed = process->said.regrets = false;
+  process->said.drained_ns = process->said.drain_expected_ns = 0;
+  bool said = VG_LOAD(open ? &report->given_up_word : &report->drained_word) == process->word;
+  process->said.quiet = process->contexts == 0 || said || (!open && !process->answers);
+  process->said.regrets = open && said && process->said.waiting;
   if (open) return;
+  if (said) process->may_run = false;
   uint64_t drained_ns = VG_LOAD(&report->drained_ns);
-  process->drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
-  process->noticed = VG_LOAD(&report->noticed_word) == process->word;
-  if (process->noticed) process->drain_expected_ns = VG_LOAD(&report->drain_expected_ns);
+  process->said.drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
+  process->said.noticed = VG_LOAD(&report->noticed_word) == process->word;
+  if (process->said.noticed) process->said.drain_expected_ns = VG_LOAD(&report->drain_expected_ns);
 }
 
 /* May its page change, without a ring, in a way that matters before its next heartbeat? */
 static uint8_t heed_next(const struct vg_process *process) {
   bool open = is_open(process->word);
-  bool runs = process->outstanding || process->busy.since_ns;
-  bool drains = !open && !process->quiet;
-  bool enters = open && process->waiting;
+  bool runs = process->said.outstanding || process->busy.since_ns;
+  bool drains = !open && !process->said.quiet;
+  bool enters = open && process->said.waiting;
   if (runs || drains || enters) return VG_HEED_PAGE;
   return process->active.since_ns ? VG_HEED_CLOCK : 0;
 }
@@ -109,11 +114,12 @@ static void ring_helper(struct vg_process *process) {
 
 static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
+  struct vg_said before = process->said;
   read_counters(process);
   bool had_context = process->contexts > 0;
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
-  process->waiting = VG_LOAD(&report->waiting);
-  process->outstanding = VG_LOAD(&report->outstanding) != 0;
+  process->said.waiting = VG_LOAD(&report->waiting);
+  process->said.outstanding = VG_LOAD(&report->outstanding) != 0;
   uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
   arbiter->memory_stale |=
       vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
@@ -122,11 +128,14 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
   count_time(process, now_ns);
   read_done(process);
+  bool late = !is_open(process->word) && !process->answers && process->said.outstanding && process->contexts;
+  process->answers |= late; /* it launched at the very moment at which its gate was closed */
+  if (late || (!had_context && process->contexts)) ring_helper(process); /* it was spared that */
   read_answers(process, now_ns);
-  if (!had_context && process->contexts) ring_helper(process); /* it was spared that */
   uint8_t *heed = &arbiter->heed[process->index];
   *heed = heed_next(process) | (*heed & VG_HEED_DOORBELL);
-  vg_lane_of(arbiter, process->slice)->stale = true;
+  bool same = memcmp(&before, &process->said, sizeof before) == 0 && !process->said.drain_expected_ns;
+  if (!same) vg_lane_of(arbiter, process->slice)->stale = true;
 }
 
 /* The core's inputs of one slice, from what its processes said last. */
@@ -140,16 +149,17 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
   slice->drained_ns = slice->close_ns;
   slice->drain_expected_ns = 0; /* the hardware runs one process at a time: what each has left adds up */
   for (const struct vg_process *process = lane->first; process; process = process->next) {
-    waiting += process->waiting;
-    slice->outstanding |= process->outstanding;
-    slice->running += process->outstanding;
-    slice->regrets |= process->regrets;
-    slice->noticed |= process->noticed;
-    slice->quiet &= process->quiet;
-    if (process->drained_ns > slice->drained_ns) slice->drained_ns = process->drained_ns;
-    if (process->drain_expected_ns <= now_ns || process->drain_expected_ns > now_ns + FORECAST_MAX_NS) continue;
+    waiting += process->said.waiting;
+    slice->outstanding |= process->said.outstanding;
+    slice->running += process->said.outstanding;
+    slice->regrets |= process->said.regrets;
+    slice->noticed |= process->said.noticed;
+    slice->quiet &= process->said.quiet;
+    if (process->said.drained_ns > slice->drained_ns) slice->drained_ns = process->said.drained_ns;
+    if (process->said.drain_expected_ns <= now_ns || process->said.drain_expected_ns > now_ns + FORECAST_MAX_NS)
+      continue;
     if (!slice->drain_expected_ns) slice->drain_expected_ns = now_ns;
-    slice->drain_expected_ns += process->drain_expected_ns - now_ns;
+    slice->drain_expected_ns += process->said.drain_expected_ns - now_ns;
   }
   slice->wants = waiting > 0;
   arbiter->waiting[slice - arbiter->core.slices] = waiting;
@@ -164,9 +174,8 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
     holds[i] = slice->present && slice->saturating && slice->state == VG_CORE_OPEN;
   }
   for (int i = 0; i < arbiter->process_end; i++) {
-    if (!arbiter->processes[i]) continue;
     bool page = (arbiter->heed[i] & VG_HEED_PAGE) || holds[arbiter->lane_of[i]];
-    if (page)
+    if (page && arbiter->processes[i])
       read_page(arbiter, arbiter->processes[i], now_ns);
     else if (arbiter->heed[i] & VG_HEED_CLOCK)
       count_time(arbiter->processes[i], now_ns);
@@ -177,24 +186,31 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
 
 /* ---- publishing ---- */
 
+/* Stores a gate word. Whoever comes to wait, or to launch, after the looks at its page finds the new word. */
 static void publish_word(struct vg_arbiter *arbiter, struct vg_process *process, uint32_t word) {
   process->word = word;
   VG_STORE(&process->control->gate, word);
-  if (is_open(word)) {
-    /* One that comes to wait after this look finds the new word before it sleeps. */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (VG_LOAD_RELAXED(&process->report->waiting)) vg_prim_futex_wake(&process->control->gate, INT_MAX);
-  }
-  process->quiet = process->contexts == 0;
-  process->noticed = process->regrets = false;
-  process->drained_ns = process->drain_expected_ns = 0;
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  process->said.outstanding = VG_LOAD_RELAXED(&process->report->outstanding) != 0;
+  process->may_run |= (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
+  process->answers = !is_open(word) && is_at_work(process);
+  process->said.quiet = process->contexts == 0 || (!is_open(word) && !process->answers);
+  process->said.noticed = process->said.regrets = false;
+  process->said.drained_ns = process->said.drain_expected_ns = 0;
+  if (is_open(word) && VG_LOAD_RELAXED(&process->report->waiting)) vg_prim_futex_wake(&process->control->gate, INT_MAX);
   arbiter->heed[process->index] |= VG_HEED_PAGE;
+}
+
+/* The helpers of processes with nothing to run sleep on: they would only say so. */
+static bool is_helper_needed(const struct vg_process *process, bool drains, bool changes) {
+  return process->contexts && (changes || (drains && (process->answers || is_at_work(process))));
 }
 
 static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_lane *lane) {
   bool word = lane->word != slice->word;
-  bool helper = lane->neighbour_waits != slice->neighbour_waits || lane->watch != slice->watch;
-  helper |= word && !is_open(slice->word); /* somebody must see to the drain */
+  bool drains = lane->neighbour_waits != slice->neighbour_waits || (word && !is_open(slice->word));
+  bool changes = lane->watch != slice->watch;
+  bool waits = false;
   for (struct vg_process *process = lane->first; process; process = process->next) {
     struct vg_control_device *control = process->control;
     VG_STORE_RELAXED(&control->min_milli, slice->params.min_milli);
@@ -203,8 +219,10 @@ static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice 
     VG_STORE(&control->neighbour_waits, slice->neighbour_waits);
     VG_STORE(&control->watch, slice->watch);
     if (process->word != slice->word) publish_word(arbiter, process, slice->word);
-    if (helper && process->contexts) ring_helper(process);
+    if (is_helper_needed(process, drains, changes)) ring_helper(process);
+    waits |= !process->said.quiet;
   }
+  arbiter->hurry |= word && !is_open(slice->word) && !waits;
   lane->word = slice->word;
   lane->neighbour_waits = slice->neighbour_waits;
   lane->watch = slice->watch;
@@ -246,23 +264,32 @@ static void publish_coast(struct vg_arbiter *arbiter, struct vg_process *process
   process->coast_version = arbiter->coast_version;
 }
 
+/* A thousand pages are in nobody's cache: those that come next are fetched while this one is read. */
+static void fetch_ahead(const struct vg_arbiter *arbiter, int index, int end) {
+  const struct vg_process *soon = index + 4 < end ? arbiter->processes[index + 4] : NULL;
+  if (index + 8 < end) __builtin_prefetch(arbiter->processes[index + 8]);
+  if (!soon) return;
+  for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
+  __builtin_prefetch(&soon->control->heartbeat_ns, 1);
+}
+
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool news = false;
   int end = arbiter->beat_index + VG_BEAT_PROCESSES;
   if (end > arbiter->process_end) end = arbiter->process_end;
   for (int i = arbiter->beat_index; i < end; i++) {
     struct vg_process *process = arbiter->processes[i];
+    fetch_ahead(arbiter, i, end);
     if (!process) continue;
-    bool heeded = arbiter->heed[i];
     read_page(arbiter, process, now_ns);
-    news |= !heeded && arbiter->heed[i];
+    news |= vg_lane_of(arbiter, process->slice)->stale;
     VG_STORE(&process->control->heartbeat_ns, now_ns);
     if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
   }
   arbiter->beat_index = end == arbiter->process_end ? 0 : end;
   int parts = (arbiter->process_end + VG_BEAT_PROCESSES - 1) / VG_BEAT_PROCESSES;
   arbiter->beat_due_ns = now_ns + arbiter->core.params.heartbeat_ns / (uint64_t)(parts ? parts : 1);
-  return news;
+  return news || arbiter->memory_stale;
 }
 
 /* ---- memory ---- */

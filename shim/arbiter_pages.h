@@ -10,8 +10,7 @@
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* Tells the tenants what the core has decided, opened gates first. */
 void vg_pages_publish(struct vg_arbiter *arbiter);
-/* The next few processes: are read, and told that the daemon lives. Returns whether somebody was found at work who had
- * not told. */
+/* The next few processes: are read, and told that the daemon lives. Returns whether anything was found for a round. */
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* Decides about memory and tells those whom it concerns. */
 void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns);

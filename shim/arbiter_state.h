@@ -35,6 +35,12 @@ struct vg_memory_shown { /* as it stands in the control page */
   uint32_t want_answered, pressure;
 };
 
+struct vg_said { /* by a process, validated: what the core's inputs are summed up from */
+  uint64_t drained_ns, drain_expected_ns;
+  uint32_t waiting;
+  bool outstanding, quiet, regrets, noticed;
+};
+
 struct vg_process {
   uint64_t id;
   int index;                   /* in the arbiter's table */
@@ -53,9 +59,11 @@ struct vg_process {
   /* what it said last, validated */
   uint64_t counted_ns; /* up to when its time is counted */
   struct vg_span busy, active;
-  uint64_t done_ns, launches, waited_ns, peak_bytes, denied, drained_ns, drain_expected_ns;
-  uint32_t contexts, waiting, wait_counts[VG_WAIT_BUCKETS];
-  bool outstanding, quiet, regrets, noticed;
+  struct vg_said said;
+  uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
+  uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
+  bool may_run; /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
+  bool answers; /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
 };
 
 struct vg_lane { /* what stands beside each slice of the core */
@@ -89,6 +97,8 @@ struct vg_arbiter {
   int process_end; /* beyond the last index in use */
   int beat_index;  /* whose heartbeat is next */
   uint64_t beat_due_ns;
+  uint64_t round_due_ns;
+  bool hurry; /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
