@@ -18,6 +18,8 @@ COLOURS = dict(zip(WAYS, ("#9a9a9a", "#2f6fb5", "#d95f02", "#7a5195"), strict=Tr
 #: the case of W1 that is plotted, where it was run: three lengths of kernels, three parts
 CASE_OVER_TIME = ".5/.3 (2 ms)/.2 (40 ms)"
 
+LATENCY_TICKS_MS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
+
 
 def write_all(folder: Path, stem: str, device: str, raw: Mapping[str, Sequence[Run]]) -> list[Path]:
     """Writes the plots that the runs at hand have data for, as PNG, and returns their paths."""
@@ -55,7 +57,7 @@ def _shares(raw: Mapping[str, Sequence[Run]]) -> Any:
     by_way = {run["way"]: run for run in reversed(runs) if run["case"] == case}
     figure, panels = _panels(len(by_way), f"share in each second, {case}", 3.4, 3.6)
     for axes, way in zip(panels, (way for way in WAYS if way in by_way), strict=True):
-        for name, seconds in by_way[way]["seconds"].items():
+        for name, seconds in sorted(by_way[way]["seconds"].items()):
             drawn = axes.plot(range(len(seconds)), [100 * share for share in seconds], label=name, linewidth=1.6)
             axes.axhline(100 * by_way[way]["part"][name], color=drawn[0].get_color(), linestyle="--", linewidth=0.8)
         axes.set(title=way, xlabel="seconds", ylim=(0, 105))
@@ -85,9 +87,9 @@ def _latencies(raw: Mapping[str, Sequence[Run]]) -> Any:
             label = "alone, no hook" if by_itself else run["way"]
             axes.step([us / 1000 for us in points], percents, where="post", label=label, linewidth=1.6, **style)
         axes.set(title=case, xlabel="ms from when it was due to its end", xscale="log", ylim=(0, 101))
-        axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter("{x:g}")
-        axes.tick_params(which="both", labelsize=8)
+        ticks = [ms for ms in LATENCY_TICKS_MS if axes.get_xlim()[0] <= ms <= axes.get_xlim()[1]]
+        axes.set_xticks(ticks, [f"{ms}" for ms in ticks])
+        axes.set_xticks([], minor=True)
     panels[0].set(ylabel="bursts (%)")
     panels[0].legend(fontsize=8, frameon=False)
     return figure
