@@ -286,6 +286,14 @@ static void begin_timing(struct vg_ticket *ticket, struct vg_gate_line *line) {
   pthread_mutex_unlock(&ticket->work->mutex);
 }
 
+/* The first launch where nothing is outstanding. Before it reaches the driver, so that the arbiter does not take a
+ * device for idle that is not. */
+static void begin_busy(struct vg_device *device) {
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_gate_become_busy(device, vg_prim_now_ns());
+  pthread_mutex_unlock(&device->gate->mutex);
+}
+
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
   *ticket = (struct vg_ticket){.device = vg_context_device(), .stream = stream, .per_thread = per_thread};
   struct vg_device *device = ticket->device;
@@ -309,18 +317,19 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     VG_STORE_RELAXED(&device->gate->solo_dirty, true);
     return; /* neither estimates nor markers */
   }
+  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&device->gate->busy.since_ns))) begin_busy(device);
   ticket->work = work;
   ticket->estimate = vg_work_estimate(work, function, threads);
   if (vg_work_timing_due(ticket->estimate) && !VG_LOAD_RELAXED(&vg_gate_captures)) begin_timing(ticket, line);
 }
 
-/* Work has come where nothing was outstanding. */
-static void begin_busy(struct vg_device *device) {
+/* A launch has been counted where another thread has waited for all that was there before. */
+static void stay_busy(struct vg_device *device) {
   struct vg_gate_state *gate = device->gate;
   struct vg_work *locked;
   pthread_mutex_lock(&gate->mutex);
   vg_gate_lock_all(device, &locked);
-  bool busy = vg_gate_left(locked) != 0; /* or has another thread waited for it already? */
+  bool busy = vg_gate_left(locked) != 0; /* or has it waited for this one, too? */
   vg_gate_unlock_all(locked);
   if (busy) vg_gate_become_busy(device, vg_prim_now_ns());
   pthread_mutex_unlock(&gate->mutex);
@@ -345,7 +354,7 @@ static void count(struct vg_ticket *ticket) {
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
   pthread_mutex_unlock(&work->mutex);
   if (marked) look_at_others(device, work);
-  if (stream && VG_UNLIKELY(!busy)) begin_busy(device);
+  if (stream && VG_UNLIKELY(!busy)) stay_busy(device);
 }
 
 void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
