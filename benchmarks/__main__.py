@@ -9,6 +9,7 @@ NAMES = (
     "preload_startup",
     "launch_overhead",
     "alloc_overhead",
+    "markers",
     "memory_exact",
     "daemon_control",
     "daemon_restart",
