@@ -17,7 +17,7 @@ struct vg_arbiter_params {
   uint64_t open_bound_ns;  /* outstanding work allowed while nobody else wants the device (20 ms) */
   uint64_t overrun_ns; /* how long after a lease's end we wait for the drain before the next tenant overlaps (2 ms) */
   uint64_t latency_bound_ns;   /* outstanding work allowed beside a slice of the latency class (1 ms) */
-  uint64_t lookahead_ns;       /* how long before the expected drain the next gate opens (0.25 ms) */
+  uint64_t lookahead_ns;       /* how long before the expected drain the next gate opens (0.1 ms) */
   uint64_t guarantee_depth_ns; /* depth of the guarantee bucket, times min (50 ms) */
   uint64_t cap_depth_ns;       /* depth of the cap bucket, times max (15 ms) */
   uint64_t heartbeat_ns;       /* period of the heartbeat (20 ms) */
@@ -123,5 +123,8 @@ int vg_arbiter_trace(struct vg_arbiter *arbiter, int on);
 /* Takes the oldest events out; returns how many. They come in the order in which the arbiter noticed them: a drain's
  * time is that of the last completion, which may lie before. */
 int vg_arbiter_trace_read(struct vg_arbiter *arbiter, struct vg_trace_event *ret_events, int capacity);
+/* Records what the device's core is told and decides into a file, from now on, for a replay (arbiter_record.h). Only
+ * while there are no slices: else -EBUSY. A negative fd ends it. The descriptor stays the caller's. */
+int vg_arbiter_record(struct vg_arbiter *arbiter, int fd);
 
 #endif

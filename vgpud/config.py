@@ -47,7 +47,7 @@ class ArbiterConfig:
     open_bound_ns: int = 20 * _MS
     overrun_ns: int = 2 * _MS
     latency_bound_ns: int = _MS
-    lookahead_ns: int = _MS // 4
+    lookahead_ns: int = _MS // 10
     guarantee_depth_ns: int = 50 * _MS
     cap_depth_ns: int = 15 * _MS
 
