@@ -52,7 +52,9 @@ static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   arbiter->hurry = false;
   vg_pages_read(arbiter, now_ns);
   vg_gang_round_begins(arbiter);
+  vg_record_inputs(&arbiter->recorder, &arbiter->core);
   uint64_t deadline_ns = vg_core_step(&arbiter->core, now_ns);
+  vg_record_step(&arbiter->recorder, &arbiter->core, now_ns, deadline_ns);
   vg_pages_publish(arbiter);
   vg_gang_round_ends(arbiter, now_ns);
   count_drains(arbiter);
@@ -189,6 +191,7 @@ void vg_arbiter_free(struct vg_arbiter *arbiter) {
   vg_gang_arbiter_gone(arbiter);
   for (int i = 0; i < arbiter->process_end; i++) free(arbiter->processes[i]);
   vg_trace_switch(&arbiter->trace, false);
+  vg_record_end(&arbiter->recorder);
   vg_prim_close(arbiter->epoll_fd);
   vg_prim_close(arbiter->timer_fd);
   vg_prim_close(arbiter->wake_fd);
@@ -207,6 +210,7 @@ static int leave(struct vg_arbiter *arbiter, int result) {
 int vg_arbiter_set_params(struct vg_arbiter *arbiter, const struct vg_arbiter_params *params) {
   pthread_mutex_lock(&arbiter->mutex);
   arbiter->core.params = *params;
+  vg_record_params(&arbiter->recorder, &arbiter->core);
   arbiter->memory_stale = true;
   return leave(arbiter, 0);
 }
@@ -218,6 +222,7 @@ int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const st
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
   if (!slice) return leave(arbiter, -ENOSPC);
+  vg_record_set(&arbiter->recorder, slice_id, params);
   vg_lane_of(arbiter, slice)->stale = true;
   arbiter->memory_stale = true;
   arbiter->coast_version++;
@@ -231,6 +236,7 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   if (vg_lane_of(arbiter, slice)->first) return leave(arbiter, -EBUSY);
   vg_lane_of(arbiter, slice)->draining = false;
   vg_core_remove(&arbiter->core, slice_id);
+  vg_record_remove(&arbiter->recorder, slice_id);
   arbiter->memory_stale = true;
   arbiter->coast_version++;
   return leave(arbiter, 0);
@@ -360,4 +366,15 @@ int vg_arbiter_trace_read(struct vg_arbiter *arbiter, struct vg_trace_event *ret
   int count = vg_trace_read(&arbiter->trace, ret_events, capacity);
   pthread_mutex_unlock(&arbiter->mutex);
   return count;
+}
+
+int vg_arbiter_record(struct vg_arbiter *arbiter, int fd) {
+  pthread_mutex_lock(&arbiter->mutex);
+  vg_record_end(&arbiter->recorder);
+  if (fd < 0) return leave(arbiter, 0);
+  for (int i = 0; i < arbiter->core.slice_count; i++)
+    if (arbiter->core.slices[i].present) return leave(arbiter, -EBUSY);
+  struct vg_arbiter_params params = arbiter->core.params;
+  vg_core_init(&arbiter->core, &params, vg_prim_now_ns());
+  return leave(arbiter, vg_record_begin(&arbiter->recorder, &arbiter->core, fd));
 }

@@ -15,6 +15,7 @@
 #include "arbiter.h"
 #include "arbiter_core.h"
 #include "arbiter_memory.h"
+#include "arbiter_record.h"
 #include "arbiter_trace.h"
 
 #define VG_PROCESSES_MAX 1024
@@ -103,6 +104,7 @@ struct vg_arbiter {
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
   struct vg_trace trace;
+  struct vg_recorder recorder;
 };
 
 static inline struct vg_lane *vg_lane_of(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {

@@ -244,6 +244,13 @@ class Arbiters:
             events += sorted(of_device, key=lambda event: event.time_ns)
         return events
 
+    def record(self, uuid: str, fd: int) -> None:
+        """Records all that this device's arbiter is told and decides into a file, for a replay (shim/arbiter_record.h).
+
+        Raises OSError when the device has slices: a recording begins with none.
+        """
+        _check(lib.vg_arbiter_record(self._native[uuid], fd), "recording")
+
     def close(self) -> None:
         """Stops the threads. The pages stay as they are: tenants coast."""
         for native in self._native.values():
