@@ -320,6 +320,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
   if (VG_UNLIKELY(!VG_LOAD_RELAXED(&device->gate->busy.since_ns))) begin_busy(device);
   ticket->work = work;
   ticket->estimate = vg_work_estimate(work, function, threads);
+  ticket->collective = vg_gate_gang_counts(device, ticket->estimate, threads > 0);
   if (vg_work_timing_due(ticket->estimate) && !VG_LOAD_RELAXED(&vg_gate_captures)) begin_timing(ticket, line);
 }
 
@@ -355,6 +356,7 @@ static void count(struct vg_ticket *ticket) {
   pthread_mutex_unlock(&work->mutex);
   if (marked) look_at_others(device, work);
   if (stream && VG_UNLIKELY(!busy)) stay_busy(device);
+  if (VG_UNLIKELY(ticket->collective)) __atomic_add_fetch(&VG_LOAD(&device->report)->collectives, 1, __ATOMIC_RELAXED);
 }
 
 void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {

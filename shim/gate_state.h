@@ -52,7 +52,7 @@ void vg_gate_sync_forked_child(void);
 bool vg_gate_in_flight(const struct vg_device *device); /* any thread but the caller, after a barrier */
 /* May a launch pass the gate that is closed by this word, since another device of the gang is further? */
 bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
-/* Is this a launch that a gang counts? Not a kernel: a graph. Under the mutex. */
+/* Is this a launch that a gang counts? Not a kernel: a graph. By the thread that launches. */
 bool vg_gate_gang_counts(const struct vg_device *device, struct vg_estimate *estimate, bool kernel);
 
 struct vg_work *vg_gate_new_work(struct vg_device *device);   /* NULL: no memory */
