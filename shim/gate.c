@@ -286,12 +286,32 @@ static void begin_timing(struct vg_ticket *ticket, struct vg_gate_line *line) {
   pthread_mutex_unlock(&ticket->work->mutex);
 }
 
-/* The first launch where nothing is outstanding. Before it reaches the driver, so that the arbiter does not take a
- * device for idle that is not. */
-static void begin_busy(struct vg_device *device) {
-  pthread_mutex_lock(&device->gate->mutex);
+static bool is_accepted(const struct vg_device *device) {
+  return VG_LOAD(VG_LOAD(&device->gate_word)) == VG_LOAD_RELAXED(&device->open_word);
+}
+
+/* Before the first launch where nothing is outstanding. The arbiter closes the gate and then looks whether anything is
+ * outstanding, so this comes before another look at the gate: one of the two sees the other. False: it was closed. */
+static bool begin_busy(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_work *locked;
+  pthread_mutex_lock(&gate->mutex);
   vg_gate_become_busy(device, vg_prim_now_ns());
-  pthread_mutex_unlock(&device->gate->mutex);
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+  bool accepted = is_accepted(device) || VG_LOAD_RELAXED(&gate->coasting);
+  vg_gate_lock_all(device, &locked);
+  bool nothing = vg_gate_left(locked) == 0 && !VG_LOAD_RELAXED(&gate->solo_dirty);
+  if (!accepted && nothing) vg_gate_become_idle(device, vg_prim_now_ns());
+  vg_gate_unlock_all(locked);
+  pthread_mutex_unlock(&gate->mutex);
+  return accepted;
+}
+
+/* A launch may go on under the word that is accepted. */
+static bool may_launch(struct vg_device *device) {
+  if (VG_UNLIKELY(!is_accepted(device))) return false;
+  if ((VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO) return true; /* is not counted */
+  return VG_LIKELY(VG_LOAD_RELAXED(&device->gate->busy.since_ns) != 0) || begin_busy(device);
 }
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads) {
@@ -307,7 +327,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     wait_bound(device, work);
     VG_STORE_RELAXED(&line->device, device);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
-    if (VG_LIKELY(VG_LOAD(VG_LOAD(&device->gate_word)) == VG_LOAD_RELAXED(&device->open_word))) break;
+    if (VG_LIKELY(may_launch(device))) break;
     VG_STORE(&line->device, NULL);
     if (acquire(device)) continue;
     VG_STORE_RELAXED(&line->device, device);
@@ -317,7 +337,6 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     VG_STORE_RELAXED(&device->gate->solo_dirty, true);
     return; /* neither estimates nor markers */
   }
-  if (VG_UNLIKELY(!VG_LOAD_RELAXED(&device->gate->busy.since_ns))) begin_busy(device);
   ticket->work = work;
   ticket->estimate = vg_work_estimate(work, function, threads);
   ticket->collective = vg_gate_gang_counts(device, ticket->estimate, threads > 0);
