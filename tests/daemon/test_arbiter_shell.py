@@ -61,8 +61,8 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> None:
     arbiters.trace(True)
-    tenant.says(contexts=1, waiting=2)
-    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).gate == "solo")
+    tenant.says(contexts=1, waiting=2, waited_ns=1)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).throttled_ns == 1)
     tenant.says(waiting=0, outstanding=1, launches=5)
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 5)
     events = arbiters.read_trace()
@@ -80,12 +80,12 @@ def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> No
 
 
 def test_trace_that_is_off_is_empty(arbiters: Arbiters, tenant: Tenant) -> None:
-    tenant.says(contexts=1, waiting=1)
-    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).gate == "solo")
+    tenant.says(contexts=1, waiting=1, launches=1)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 1)
     assert arbiters.read_trace() == []
     arbiters.trace(True)
-    tenant.says(launches=1)
-    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 1)
+    tenant.says(launches=2)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 2)
     arbiters.trace(False)
     assert arbiters.read_trace() == []
 
@@ -111,8 +111,8 @@ def test_shares_look_back_as_far_as_they_say(monkeypatch: pytest.MonkeyPatch, ar
 
 
 def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant: Tenant) -> None:
-    tenant.says(contexts=1, waiting=1)
-    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).gate == "solo")
+    tenant.says(contexts=1, waiting=1, launches=1)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 1)
     for tick in range(31):
         arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 0.75})
     now = arbiters.slice_stats(SERIAL, UUID)
@@ -129,6 +129,7 @@ def test_waits_and_drains_are_counted(arbiters: Arbiters, tenant: Tenant) -> Non
     """Under a cap the gate closes, whatever else goes on."""
     arbiters.apply(Slice("a", "uid", SERIAL, Spec(100), (Share(UUID, 100, 100, 0, 1 << 28),), False, 0, 0))
     tenant.says(contexts=1, waiting=1, waited_ns=100_000, wait_counts=[3, 1] + [0] * 14)
+    wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).throttled_ns == 100_000)
     wait_for(lambda: tenant.control.gate & 3 != 0)
     busy = {"outstanding": 1, "busy_since_ns": time.monotonic_ns(), "active_since_ns": time.monotonic_ns()}
     tenant.says(waiting=0, waited_ns=200_000, wait_counts=[5, 0] + [0] * 13 + [2], **busy)
