@@ -36,6 +36,10 @@ static bool is_open(const struct vg_core_slice *slice) {
 
 /* ---- slices and their gates ---- */
 
+static bool drains(const struct vg_core_slice *slice) {
+  return slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
+}
+
 static void set_word(struct vg_core_slice *slice, uint32_t gate_state) {
   uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
   slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
@@ -45,8 +49,7 @@ static uint32_t open_state(const struct vg_core *core, const struct vg_core_slic
   if (!vg_core_uncapped(self)) return VG_GATE_COUNT;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    bool drains = other->state == VG_CORE_DRAINING || other->state == VG_CORE_OVERLAP;
-    if (other != self && other->present && (other->attached || drains)) return VG_GATE_COUNT;
+    if (other != self && other->present && (other->attached || drains(other))) return VG_GATE_COUNT;
   }
   return VG_GATE_SOLO;
 }
@@ -140,10 +143,13 @@ static bool waits(const struct vg_core_slice *slice) {
   return slice->state == VG_CORE_SHUT || slice->noticed;
 }
 
+static void count_lately(struct vg_core *core) {
+  core->lately = 0;
+  for (int i = 0; i < core->slice_count; i++) core->lately += vg_core_lately_active(&core->slices[i], core->last_ns);
+}
+
 static bool others_active(const struct vg_core *core, const struct vg_core_slice *self) {
-  for (int i = 0; i < core->slice_count; i++)
-    if (&core->slices[i] != self && vg_core_lately_active(&core->slices[i], core->last_ns)) return true;
-  return false;
+  return core->lately > vg_core_lately_active(self, core->last_ns);
 }
 
 /* A gate that was shut for its cap opens again when something worth opening it for has come together. */
@@ -246,8 +252,7 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    bool draining = slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
-    if (draining && (slice->quiet || !slice->attached)) {
+    if (drains(slice) && (slice->quiet || !slice->attached)) {
       if (is_open(slice)) set_word(slice, VG_GATE_CLOSED);
       slice->state = VG_CORE_SHUT;
     }
@@ -317,19 +322,37 @@ static int64_t most_behind(const struct vg_core *core, const struct vg_core_slic
   return most_ns;
 }
 
-/* Runs only while somebody who is further behind pauses: what it has outstanding then is in that one's way. */
-static bool gives_way(const struct vg_core *core, const struct vg_core_slice *self, uint64_t now_ns) {
-  int64_t own_ns = self->saturating ? slot_behind(core) : behind(self);
+/* No slice and not the slot can be further behind: most_behind() with fewer questions, for all slices at once. */
+static int64_t furthest_behind(const struct vg_core *core) {
+  int64_t most_ns = core->slot_lag_ns > SHORT_NS ? slot_behind(core) : -FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other == self || other->saturating || !vg_core_lately_active(other, now_ns)) continue;
-    if (other->free_lag_ns > SHORT_NS && behind(other) > own_ns + AHEAD_NS) return true;
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->saturating || slice->free_lag_ns <= SHORT_NS) continue;
+    if (behind(slice) > most_ns) most_ns = behind(slice);
   }
-  return false;
+  return most_ns;
 }
 
-static bool had_too_much(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return most_behind(core, slice) > behind(slice) + (slice->throttled ? BACK_NS : AHEAD_NS);
+static bool had_too_much(const struct vg_core *core, const struct vg_core_slice *slice, int64_t furthest_ns) {
+  int64_t limit_ns = behind(slice) + (slice->throttled ? BACK_NS : AHEAD_NS);
+  return furthest_ns > limit_ns && most_behind(core, slice) > limit_ns;
+}
+
+/* Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. */
+static void forgive(struct vg_core *core) {
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
+    if (behind_ns > SHORT_NS && vg_core_lately_active(slice, core->last_ns)) return;
+  }
+  int64_t least_ns = -(AHEAD_NS * vg_core_slot_entitlement(core) / VG_CORE_PPM);
+  if (core->slot_lag_ns < least_ns) core->slot_lag_ns = least_ns;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->saturating) continue;
+    least_ns = -(AHEAD_NS * slice->entitlement_ppm / VG_CORE_PPM);
+    if (slice->free_lag_ns < least_ns) slice->free_lag_ns = least_ns;
+  }
 }
 
 static void review_slot(struct vg_core *core) {
@@ -341,10 +364,11 @@ static void review_slot(struct vg_core *core) {
 
 static void review_free(struct vg_core *core, uint64_t now_ns) {
   const struct vg_core_slice *first = first_latency(core);
+  int64_t furthest_ns = furthest_behind(core);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    bool yields = !has_precedence(core, slice) && had_too_much(core, slice);
+    bool yields = !has_precedence(core, slice) && had_too_much(core, slice, furthest_ns);
     slice->throttled = !has_cap(core, slice) || (slice != first && (first || yields));
     if (slice->throttled && slice->state == VG_CORE_OPEN)
       close_gate(slice, now_ns);
@@ -440,27 +464,52 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
 
 /* ---- what comes of it ---- */
 
-struct crowd {                                                       /* the slices on the device, counted */
-  int attached, latency, lately, free_active, turns, takers, capped; /* takers: in the slot, lately active */
+struct crowd { /* the slices on the device, counted */
+  int attached, on_device, latency, lately, free_active, turns, takers, capped, ready;
+  uint32_t slot_ppm;
   bool throttles;
+  /* free slices that are behind, lately active: the one furthest, how far, and how far the next one is */
+  const struct vg_core_slice *last;
+  int64_t last_ns, next_ns;
 };
 
+static void note_behind(struct crowd *crowd, const struct vg_core_slice *slice) {
+  int64_t behind_ns = behind(slice);
+  if (!crowd->last || behind_ns > crowd->last_ns) {
+    crowd->next_ns = crowd->last ? crowd->last_ns : -FAR_NS;
+    crowd->last_ns = behind_ns;
+    crowd->last = slice;
+  } else if (behind_ns > crowd->next_ns) {
+    crowd->next_ns = behind_ns;
+  }
+}
+
 static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
-  struct crowd crowd = {.throttles = core->vacated};
+  struct crowd crowd = {.throttles = core->vacated, .slot_ppm = vg_core_slot_entitlement(core)};
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
     bool active = vg_core_active(slice), lately = vg_core_lately_active(slice, now_ns);
     crowd.attached += slice->attached;
+    crowd.on_device += slice->attached || drains(slice);
     crowd.latency += slice->attached && slice->params.latency;
     crowd.lately += lately;
     crowd.free_active += active && !slice->saturating;
     crowd.turns += active && slice->saturating;
     crowd.takers += lately && slice->saturating;
     crowd.capped += lately && !vg_core_uncapped(slice);
+    crowd.ready += in_slot(slice) && waits(slice) && has_cap(core, slice);
     crowd.throttles |= active && slice->throttled;
+    if (lately && !slice->saturating && slice->free_lag_ns > SHORT_NS) note_behind(&crowd, slice);
   }
   return crowd;
+}
+
+/* Runs only while somebody who is further behind pauses: what it has outstanding then is in that one's way. */
+static bool gives_way(const struct vg_core *core, const struct vg_core_slice *self, const struct crowd *crowd) {
+  int64_t own_ns = self->saturating ? slot_behind(core) : behind(self);
+  if (!crowd->last) return false;
+  return (crowd->last != self ? crowd->last_ns : crowd->next_ns) > own_ns + AHEAD_NS;
 }
 
 static uint32_t regime_of(const struct crowd *crowd) {
@@ -477,9 +526,10 @@ static bool cap_may_end(const struct vg_core *core, const struct vg_core_slice *
 }
 
 static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const struct crowd *crowd, uint64_t now_ns) {
-  uint32_t wanted = open_state(core, slice);
+  bool alone = crowd->on_device == (slice->attached || drains(slice));
+  uint32_t wanted = alone && vg_core_uncapped(slice) ? VG_GATE_SOLO : VG_GATE_COUNT;
   if (slice->state == VG_CORE_OPEN && (slice->word & VG_GATE_STATE_MASK) != wanted) set_word(slice, wanted);
-  bool keeps = slice->saturating && vg_core_keeps_others_waiting(core, slice);
+  bool keeps = slice->saturating && crowd->ready > (waits(slice) && has_cap(core, slice));
   slice->neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NOBODY_WAITS;
   bool others = crowd->attached > slice->attached;
   bool latency = crowd->latency > (slice->attached && slice->params.latency);
@@ -488,17 +538,15 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   slice->watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
   if (edges) slice->watch |= VG_WATCH_EDGES;
   if (slice->params.gang) slice->watch |= VG_WATCH_GANG;
-  if (latency || gives_way(core, slice, now_ns))
+  if (latency || gives_way(core, slice, crowd))
     slice->bound_ns = core->params.latency_bound_ns;
   else if (!vg_core_uncapped(slice) || (crowded && others_active(core, slice)))
     slice->bound_ns = core->params.bound_ns;
   else
     slice->bound_ns = core->params.open_bound_ns;
   if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
-  int64_t lag_ns = slice->free_lag_ns;
-  uint32_t slot_ppm = vg_core_slot_entitlement(core);
-  if (slice->saturating) lag_ns = core->slot_lag_ns * slice->entitlement_ppm / slot_ppm;
-  slice->lag_ns = lag_ns;
+  slice->lag_ns = slice->free_lag_ns;
+  if (slice->saturating) slice->lag_ns = core->slot_lag_ns * slice->entitlement_ppm / crowd->slot_ppm;
 }
 
 /* When a slice shut for its cap may run again, or one that runs will have used up its cap. */
@@ -536,14 +584,17 @@ static uint64_t next_deadline(const struct vg_core *core, const struct crowd *cr
 
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   if (now_ns < core->last_ns) now_ns = core->last_ns;
+  count_lately(core);
   vg_core_charge(core, now_ns);
   core->last_ns = now_ns;
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present) vg_core_note_activity(&core->slices[i], now_ns);
+  count_lately(core);
   note_drains(core, now_ns);
   judge_all(core, now_ns);
   vg_core_entitle(core, now_ns);
   vg_core_raise_floor(core, now_ns);
+  forgive(core);
   review_slot(core);
   review_free(core, now_ns);
   struct vg_core_slice *holder = find_in_slot(core, VG_CORE_OPEN);

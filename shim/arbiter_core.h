@@ -98,6 +98,7 @@ struct vg_core {
   int64_t slot_lag_ns;  /* what the saturating ones together have had less than they were due */
   int64_t free_used_ns; /* by free ones, to be taken from what the holder is charged */
   bool slot_occupied;   /* in the time that is being charged */
+  int lately;           /* slices that have been active lately, as of last_ns */
   bool vacated;         /* the slot is kept empty for somebody who is short */
 };
 

@@ -78,9 +78,10 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   slice->provisional_ns += used_ns;
   int64_t done_ns = (int64_t)(slice->done_total_ns - slice->done_seen_ns);
   if (!slice->outstanding || (done_ns > 0 && now_ns >= slice->settled_ns + VG_CORE_TICK_NS)) {
-    used_ns += max_i64(done_ns - slice->provisional_ns, -(slice->provisional_ns / 2));
+    int64_t settled_ns = max_i64(done_ns, slice->provisional_ns / 2);
+    used_ns += settled_ns - slice->provisional_ns;
     slice->provisional_ns = 0;
-    slice->done_seen_ns = slice->done_total_ns;
+    slice->done_seen_ns = slice->outstanding ? slice->done_seen_ns + (uint64_t)settled_ns : slice->done_total_ns;
     slice->settled_ns = now_ns;
   }
   charge(core, slice, used_ns);
@@ -131,8 +132,10 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   slice->guarantee_ns = min_i64(slice->guarantee_ns + vg_core_scaled(passed_ns, min_milli),
                                 vg_core_scaled(params->guarantee_depth_ns, min_milli));
   if (slice->saturating) return;
-  slice->free_lag_ns = min_i64(slice->free_lag_ns + part(passed_ns, slice->entitlement_ppm),
-                               part(params->guarantee_depth_ns, slice->entitlement_ppm));
+  /* A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more. */
+  uint32_t ppm = slice->params.latency ? slice->entitlement_ppm * 101 / 100 : slice->entitlement_ppm;
+  slice->free_lag_ns =
+      min_i64(slice->free_lag_ns + part(passed_ns, ppm), part(params->guarantee_depth_ns, slice->entitlement_ppm));
 }
 
 void vg_core_charge(struct vg_core *core, uint64_t now_ns) {

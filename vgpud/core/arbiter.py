@@ -338,9 +338,10 @@ class Arbiter:
         s.provisional_ns += used_ns
         done_ns = s.done_total_ns - s.done_seen_ns
         if not s.outstanding or (done_ns > 0 and now_ns >= s.settled_ns + TICK_NS):
-            used_ns += max(done_ns - s.provisional_ns, -(s.provisional_ns // 2))
+            settled_ns = max(done_ns, s.provisional_ns // 2)
+            used_ns += settled_ns - s.provisional_ns
             s.provisional_ns = 0
-            s.done_seen_ns = s.done_total_ns
+            s.done_seen_ns = s.done_seen_ns + settled_ns if s.outstanding else s.done_total_ns
             s.settled_ns = now_ns
         self._charge(s, used_ns)
         if self._slot_occupied:
@@ -381,7 +382,9 @@ class Arbiter:
             s.guarantee_ns = min(s.guarantee_ns + scaled(passed_ns, s.params.min_milli), depth_ns)
             if not s.saturating:
                 deepest_ns = parts(self.params.guarantee_depth_ns, s.entitlement_ppm)
-                s.lag_ns = min(s.lag_ns + parts(passed_ns, s.entitlement_ppm), deepest_ns)
+                # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
+                ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
+                s.lag_ns = min(s.lag_ns + parts(passed_ns, ppm), deepest_ns)
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
         deepest_ns = parts(self.params.guarantee_depth_ns, together_ppm)
         self.slot_lag_ns = min(self.slot_lag_ns + parts(passed_ns, together_ppm), deepest_ns)
@@ -593,6 +596,17 @@ class Arbiter:
         if contended and not s.uncapped and s.cap_ns < self.params.quantum_ns:
             s.lease_end_ns = now_ns + max(s.cap_ns, self.params.quantum_min_ns)
 
+    def _forgive(self, now_ns: int) -> None:
+        """Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later."""
+        for s in self.slices:
+            behind_ns = self.slot_lag_ns if s.saturating else s.lag_ns
+            if behind_ns > SHORT_NS and self._lately_active(s, now_ns):
+                return
+        for s in self._free():
+            s.lag_ns = max(s.lag_ns, -parts(AHEAD_NS, s.entitlement_ppm))
+        together_ppm = sum(s.entitlement_ppm for s in self._saturating())
+        self.slot_lag_ns = max(self.slot_lag_ns, -parts(AHEAD_NS, together_ppm))
+
     def _review_slot(self) -> None:
         """Is the slot to stay empty, because somebody else is short?"""
         margin_ns = BACK_NS if self.vacated else AHEAD_NS
@@ -727,6 +741,7 @@ class Arbiter:
                 self._judge(s, now_ns)
         self._fill(now_ns)
         self._raise_floor(now_ns)
+        self._forgive(now_ns)
         self._review_slot()
         self._review_free(now_ns)
         holder = next((s for s in self._saturating() if s.state == State.OPEN), None)
