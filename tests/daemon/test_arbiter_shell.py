@@ -152,5 +152,6 @@ def test_what_a_slice_is_due_and_how_the_device_is_shared(arbiters: Arbiters, te
     tenant.says(contexts=1, outstanding=1, busy_since_ns=time.monotonic_ns(), active_since_ns=time.monotonic_ns())
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).borrowed_ns > 0)
     now = arbiters.slice_stats(SERIAL, UUID)
-    assert (now.regime, now.entitlement_milli) == ("solo", 1000)
+    assert now.regime == "solo"
+    assert 500 <= now.entitlement_milli <= 1000  # by what has been seen of its demand
     assert 0 < now.borrowed_ns < now.charged_ns
