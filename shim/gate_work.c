@@ -200,23 +200,19 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
   set_outstanding(work, stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
 }
 
-/* More is known now of a function that was not known when it was launched. */
-static void reprice(struct vg_work *work, struct vg_stream *stream, const struct vg_estimate *estimate) {
-  for (uint32_t i = stream->head; i != stream->tail; i++) {
-    struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
-    if (marker->estimate != estimate) continue;
-    uint64_t before_ns = marker->last_ns;
-    marker->last_ns = cost_of(estimate);
-    marker->cost_ns += marker->last_ns - before_ns;
-    add_cost(work, stream, marker->last_ns - before_ns);
-  }
-}
-
-/* What is not known and has not been seen to end takes at least as long as it has taken so far. */
+/* What is not known and has not been seen to end takes at least as long as it has taken so far, and so do those of its
+ * kind behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
   if (estimate->count || stream->stale || now_ns < stream->moved_ns + cost_of(estimate)) return;
   estimate->cost_ns = now_ns - stream->moved_ns;
-  reprice(work, stream, estimate);
+  for (uint32_t i = stream->head; i != stream->tail; i++) {
+    struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
+    if (marker->estimate != estimate) continue;
+    uint64_t more_ns = estimate->cost_ns - marker->last_ns;
+    marker->last_ns += more_ns;
+    marker->cost_ns += more_ns;
+    add_cost(work, stream, more_ns);
+  }
 }
 
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
@@ -226,11 +222,9 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
     struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
     if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) break;
     set_stale(work, stream, false);
-    bool unknown = !marker->estimate->count;
     retire(work, stream, marker);
     stream->moved_ns = now_ns;
     stream->head++;
-    if (unknown && marker->estimate->count) reprice(work, stream, marker->estimate);
   }
   exchange_mode(before);
   if (stream->head == stream->tail) return;

@@ -15,8 +15,9 @@ struct vg_session vg_session;
 static struct vg_control_header header;
 static struct vg_control_device control;
 static struct vg_report_device pages[PAGES]; /* as in a program, an old page stays: a slow thread may look at it yet */
-static struct vg_gate_state *gates[PAGES];
 static int page_count, gate_count;
+/* As in a program, a gate is never freed. */
+struct vg_gate_state *gates[PAGES];
 static const int functions[8];
 
 static struct vg_device *device(void) {
@@ -273,11 +274,13 @@ static void sleep_ns(uint64_t length_ns) {
 
 static void waiting_is_activity(void) {
   begin(VG_WATCH_USAGE);
+  launch(LAUNCH_NS);
   set_gate(VG_GATE_CLOSED);
   pthread_t threads[2];
   CHECK(pthread_create(&threads[0], NULL, wait_at_the_gate, NULL) == 0);
   CHECK(pthread_create(&threads[1], NULL, wait_at_the_gate, NULL) == 0);
   while (VG_LOAD(&report()->waiting) < 2) sleep_ns(VG_NS_PER_MS / 10);
+  synchronize(fake_stream(1));
   CHECK(VG_LOAD(&report()->active_since_ns) && !VG_LOAD(&report()->busy_since_ns));
   uint64_t since_ns = VG_LOAD(&report()->active_since_ns);
   sleep_ns(40 * VG_NS_PER_MS);
