@@ -299,8 +299,7 @@ static int64_t behind(const struct vg_core_slice *slice) {
 }
 
 static int64_t slot_behind(const struct vg_core *core) {
-  uint32_t ppm = vg_core_slot_entitlement(core);
-  return vg_core_due_time(core->slot_lag_ns, ppm > VG_CORE_MILLI ? ppm : VG_CORE_MILLI);
+  return vg_core_due_time(core->slot_lag_ns, core->slot_ppm ? core->slot_ppm : VG_CORE_MILLI);
 }
 
 static bool slot_is_short(const struct vg_core *core) {
@@ -345,7 +344,7 @@ static void forgive(struct vg_core *core) {
     int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
     if (behind_ns > SHORT_NS && vg_core_lately_active(slice, core->last_ns)) return;
   }
-  int64_t least_ns = -(AHEAD_NS * vg_core_slot_entitlement(core) / VG_CORE_PPM);
+  int64_t least_ns = -(AHEAD_NS * core->slot_ppm / VG_CORE_PPM);
   if (core->slot_lag_ns < least_ns) core->slot_lag_ns = least_ns;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
@@ -358,7 +357,7 @@ static void forgive(struct vg_core *core) {
 static void review_slot(struct vg_core *core) {
   int64_t margin_ns = core->vacated ? BACK_NS : AHEAD_NS;
   core->vacated = false;
-  if (!vg_core_slot_entitlement(core)) return;
+  if (!core->slot_ppm) return;
   core->vacated = first_latency(core) || most_behind(core, NULL) > slot_behind(core) + margin_ns;
 }
 
@@ -466,7 +465,6 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
 
 struct crowd { /* the slices on the device, counted */
   int attached, on_device, latency, lately, free_active, turns, takers, capped, ready;
-  uint32_t slot_ppm;
   bool throttles;
   /* free slices that are behind, lately active: the one furthest, how far, and how far the next one is */
   const struct vg_core_slice *last;
@@ -485,7 +483,7 @@ static void note_behind(struct crowd *crowd, const struct vg_core_slice *slice) 
 }
 
 static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
-  struct crowd crowd = {.throttles = core->vacated, .slot_ppm = vg_core_slot_entitlement(core)};
+  struct crowd crowd = {.throttles = core->vacated};
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
@@ -546,7 +544,7 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
     slice->bound_ns = core->params.open_bound_ns;
   if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
   slice->lag_ns = slice->free_lag_ns;
-  if (slice->saturating) slice->lag_ns = core->slot_lag_ns * slice->entitlement_ppm / crowd->slot_ppm;
+  if (slice->saturating) slice->lag_ns = core->slot_lag_ns * slice->entitlement_ppm / core->slot_ppm;
 }
 
 /* When a slice shut for its cap may run again, or one that runs will have used up its cap. */

@@ -95,6 +95,7 @@ struct vg_core {
   uint64_t window_ns; /* when the present window of demands began */
   uint64_t served;
   uint64_t floor_ns;    /* virtual time of the slot */
+  uint32_t slot_ppm;    /* entitlement of all saturating slices together */
   int64_t slot_lag_ns;  /* what the saturating ones together have had less than they were due */
   int64_t free_used_ns; /* by free ones, to be taken from what the holder is charged */
   bool slot_occupied;   /* in the time that is being charged */

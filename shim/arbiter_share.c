@@ -32,11 +32,10 @@ bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns) {
   return vg_core_active(slice) || (slice->last_active_ns && now_ns < slice->last_active_ns + IDLE_NS);
 }
 
-uint32_t vg_core_slot_entitlement(const struct vg_core *core) {
-  uint32_t ppm = 0;
+static void sum_slot(struct vg_core *core) {
+  core->slot_ppm = 0;
   for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present && core->slices[i].saturating) ppm += core->slices[i].entitlement_ppm;
-  return ppm;
+    if (core->slices[i].present && core->slices[i].saturating) core->slot_ppm += core->slices[i].entitlement_ppm;
 }
 
 /* ---- charging ---- */
@@ -150,9 +149,9 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
     contexts += slice->contexts;
     core->slot_occupied |= shares_device(slice, now_ns);
   }
-  uint32_t slot_ppm = vg_core_slot_entitlement(core);
-  core->slot_lag_ns =
-      min_i64(core->slot_lag_ns + part(passed_ns, slot_ppm), part(core->params.guarantee_depth_ns, slot_ppm));
+  sum_slot(core); /* some may have gone since */
+  core->slot_lag_ns = min_i64(core->slot_lag_ns + part(passed_ns, core->slot_ppm),
+                              part(core->params.guarantee_depth_ns, core->slot_ppm));
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present && !core->slices[i].saturating) charge_free(core, &core->slices[i], contexts, now_ns);
   charge_slot(core, passed_ns, now_ns);
@@ -250,6 +249,7 @@ void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
   }
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].entitlement_ppm < ENTITLEMENT_MIN_PPM) core->slices[i].entitlement_ppm = ENTITLEMENT_MIN_PPM;
+  sum_slot(core);
 }
 
 static bool is_stopped(const struct vg_core_slice *slice, uint64_t now_ns) {

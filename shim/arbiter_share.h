@@ -41,8 +41,6 @@ static inline int64_t vg_core_due_time(int64_t lag_ns, uint32_t entitlement_ppm)
 bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns);
 /* A waiting slice of the slot, other than self, that might run at once. */
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self);
-/* Entitlement of all saturating slices together, ppm. */
-uint32_t vg_core_slot_entitlement(const struct vg_core *core);
 /* Charges the time that has passed since the last step to those who have had it. */
 void vg_core_charge(struct vg_core *core, uint64_t now_ns);
 void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns);
