@@ -86,7 +86,8 @@ def test_the_tail_of_a_latency_slice_beside_saturating_training() -> None:
     alone = run([tenant(1, 500, 1000, INFERENCE)], Pair(), SECOND)
     world = run([tenant(1, 500, 1000, INFERENCE, latency=True), saturating(2, 500)], Pair())
     assert p99_ms(world.tenants[0]) <= 1.5 * p99_ms(alone.tenants[0])
-    assert world.tenants[1].share(SECOND, 3 * SECOND) >= 0.46  # less than 2 % for two hand-overs and three changes of context a burst
+    # less than 2 % for two hand-overs and three changes of context a burst
+    assert world.tenants[1].share(SECOND, 3 * SECOND) >= 0.46
     plain = run([tenant(1, 500, 1000, INFERENCE), saturating(2, 500)], Pair())
     assert p99_ms(plain.tenants[0]) > 1.5 * p99_ms(alone.tenants[0])  # the class is what does it
 
