@@ -28,11 +28,9 @@
 #define VG_GATE_STATE_MASK 3
 #define VG_GATE_EPOCH_SHIFT 2
 
-/* Who else wants the device, for the holder of a lease that has run dry: give it up at once, or keep it for a moment,
- * since it is owed more than those who wait. */
+/* Does anybody wait for the holder of a lease? Then it gives it up as soon as it has nothing to run. */
 #define VG_NOBODY_WAITS 0
 #define VG_NEIGHBOUR_WAITS 1
-#define VG_NEIGHBOUR_MAY_WAIT 2
 
 /* What the arbiter wants to be told by the shim, a set of bits: when the last piece of work has completed, even if the
  * program never waits (for what the tenant used); by the doorbell at once, when work begins or ends; and whether the
@@ -136,7 +134,7 @@ struct vg_coast_slot {
 
 struct vg_control_device {
   uint32_t gate;            /* futex of launching threads: epoch << 2 | VG_GATE_* */
-  uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. VG_NEIGHBOUR_MAY_WAIT */
+  uint32_t neighbour_waits; /* VG_NOBODY_WAITS or VG_NEIGHBOUR_WAITS */
   uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
   uint64_t bound_ns;        /* bound on outstanding work */
   uint32_t min_milli;
@@ -181,9 +179,9 @@ struct vg_report_device {
   uint64_t want_bytes;     /* further credit asked for by want_seq */
   uint32_t want_seq;
   uint32_t contexts;
-  uint64_t denied;       /* allocations refused by the ledger */
-  uint32_t noticed_word; /* the gate word (closed) that the helper has seen: a stopped process does not */
-  uint32_t collectives;  /* of a gang: launches so far of kernels that wait for kernels on other devices */
+  uint64_t denied;            /* allocations refused by the ledger */
+  uint32_t noticed_word;      /* the gate word (closed) that the helper has seen: a stopped process does not */
+  uint32_t collectives;       /* of a gang: launches so far of kernels that wait for kernels on other devices */
   uint64_t drain_expected_ns; /* under a closed word: when it will have drained, by the estimates; 0 = no idea */
   uint64_t done_ns;           /* device time of all work that has completed, by calibrated estimates; monotone */
   uint64_t active_ns;         /* time with work outstanding or a thread at the gate, up to active_since_ns or its end */
