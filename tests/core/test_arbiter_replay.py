@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import lzma
 import os
 import struct
 import threading
@@ -105,6 +106,15 @@ def test_what_was_recorded_is_decided_again(tmp_path: Path) -> None:
     played = replay(tmp_path / "log")
     assert played.steps > 100
     assert Regime.ARBITRATED in played.regimes
+
+
+def test_model_and_core_agree_over_a_recording_of_old(tmp_path: Path) -> None:
+    """Made by record() above; it stays as it is when the policy changes."""
+    path = tmp_path / "log"
+    path.write_bytes(lzma.decompress((Path(__file__).parent / "data" / "three_tenants.log.xz").read_bytes()))
+    played = replay(path, decided=False)
+    assert played.steps > 1000
+    assert {Regime.SOLO, Regime.OPEN, Regime.ARBITRATED} <= played.regimes
 
 
 def test_a_recording_that_does_not_fit_is_seen(tmp_path: Path) -> None:
