@@ -46,7 +46,7 @@ static void set_word(struct vg_core_slice *slice, uint32_t gate_state) {
 }
 
 static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *self) {
-  if (!vg_core_uncapped(self)) return VG_GATE_COUNT;
+  if (!vg_core_uncapped(self) || self->params.gang) return VG_GATE_COUNT; /* collectives are counted */
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (other != self && other->present && (other->attached || drains(other))) return VG_GATE_COUNT;
@@ -160,8 +160,19 @@ static int64_t cap_needed(const struct vg_core *core, const struct vg_core_slice
   return min_i64((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
 }
 
+/* A gang's device on which another one's arbiter decides for it: caps are that one's business, too. */
+static bool follows(const struct vg_core_slice *slice) {
+  return slice->params.gang == VG_GANG_FOLLOWER;
+}
+
+static bool leads(const struct vg_core_slice *slice) {
+  return slice->params.gang == VG_GANG_LEADER;
+}
+
 static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return vg_core_uncapped(slice) || slice->cap_ns > cap_needed(core, slice);
+  /* What spins since a launch of its own stands at another device's gate would pay for it for ever. */
+  bool caught = leads(slice) && slice->state == VG_CORE_OVERLAP;
+  return follows(slice) || caught || vg_core_uncapped(slice) || slice->cap_ns > cap_needed(core, slice);
 }
 
 static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
@@ -184,7 +195,7 @@ static bool active_holder(const struct vg_core *core, const struct vg_core_slice
 }
 
 static bool must_not_run(const struct vg_core_slice *slice) {
-  return slice->params.gang == VG_GANG_FOLLOWER && !slice->gang_go;
+  return follows(slice) ? !slice->gang_go : slice->gang_stop;
 }
 
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -217,21 +228,35 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   if (slice->state == VG_CORE_DRAINING) overlap(slice, now_ns);
 }
 
-static void judge(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
-  vg_core_measure_demand(slice);
-  bool lately = vg_core_lately_active(slice, now_ns);
-  if (slice->saturating) {
-    if (slice->demand_ppm < FREE_PPM || !lately || slice->params.latency) leave_slot(core, slice);
-  } else if (slice->demand_ppm >= SATURATING_PPM && lately && slice->work_ns && !slice->params.latency) {
-    join_slot(core, slice, now_ns);
+/* Gangs take turns whatever they demand: side by side, each could wait on one device for what the other one has. */
+static bool leads_beside_others(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count && leads(self); i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other != self && other->present && other->attached && leads(other)) return true;
   }
+  return false;
 }
 
+static bool takes_turns(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (follows(slice)) return slice->gang_turns;
+  if (slice->params.latency || slice->params.gang == VG_GANG_OPEN) return false;
+  if (leads_beside_others(core, slice)) return true;
+  if (!vg_core_lately_active(slice, now_ns)) return false;
+  return slice->saturating ? slice->demand_ppm >= FREE_PPM : slice->demand_ppm >= SATURATING_PPM && slice->work_ns;
+}
+
+/* Demands change once in a window; what a gang does is a matter of others, who come and go. */
 static void judge_all(struct vg_core *core, uint64_t now_ns) {
-  if (now_ns < core->window_ns + VG_CORE_WINDOW_NS) return;
-  core->window_ns = now_ns;
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present) judge(core, &core->slices[i], now_ns);
+  bool window_ends = now_ns >= core->window_ns + VG_CORE_WINDOW_NS;
+  if (window_ends) core->window_ns = now_ns;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || (!window_ends && !slice->params.gang)) continue;
+    if (window_ends) vg_core_measure_demand(slice);
+    bool turns = takes_turns(core, slice, now_ns);
+    if (slice->saturating && !turns) leave_slot(core, slice);
+    if (!slice->saturating && turns) join_slot(core, slice, now_ns);
+  }
 }
 
 /* ---- drains ---- */
@@ -243,6 +268,8 @@ static uint64_t patience_end(const struct vg_core *core, const struct vg_core_sl
 /* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
  * waking up costs no device time, or when it is late. */
 static uint64_t overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (leads_beside_others(core, slice))
+    return slice->gang_busy ? slice->close_ns + RESCUE_NS : patience_end(core, slice);
   uint64_t expected_ns = slice->drain_expected_ns;
   if (expected_ns < slice->close_ns) return patience_end(core, slice);
   return earlier(expected_ns - core->params.lookahead_ns, patience_end(core, slice));
@@ -380,11 +407,17 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
 
 /* ---- the slot ---- */
 
+/* Spins since a launch of its own stands at another device's gate, and pays for it, so that its turn would never come.
+ */
+static bool is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return leads(slice) && slice->state == VG_CORE_OVERLAP && core->last_ns >= slice->close_ns + RESCUE_NS;
+}
+
 /* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then whoever was
  * served longest ago. */
-static bool before(const struct vg_core_slice *a, const struct vg_core_slice *b) {
-  bool a_follows = a->params.gang == VG_GANG_FOLLOWER, b_follows = b->params.gang == VG_GANG_FOLLOWER;
-  if (a_follows != b_follows) return a_follows;
+static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b) {
+  if (follows(a) != follows(b)) return follows(a);
+  if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
   return a->virtual_ns != b->virtual_ns ? a->virtual_ns < b->virtual_ns : a->served < b->served;
 }
 
@@ -392,13 +425,16 @@ static struct vg_core_slice *pick(struct vg_core *core) {
   struct vg_core_slice *best = NULL;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (candidate(core, slice) && (!best || before(slice, best))) best = slice;
+    if (candidate(core, slice) && (!best || before(core, slice, best))) best = slice;
   }
   return best;
 }
 
 static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns, bool contended) {
-  slice->lease_end_ns = contended ? now_ns + core->params.quantum_ns : 0;
+  /* A gang's devices stop at different places of its work, and wait for each other when it goes on: the rarer the
+   * better. */
+  uint64_t quantum_ns = leads_beside_others(core, slice) ? 2 * core->params.quantum_ns : core->params.quantum_ns;
+  slice->lease_end_ns = contended ? now_ns + quantum_ns : 0;
   if (!contended || vg_core_uncapped(slice) || slice->cap_ns >= (int64_t)core->params.quantum_ns) return;
   int64_t least_ns = (int64_t)core->params.quantum_min_ns;
   slice->lease_end_ns = now_ns + (uint64_t)(slice->cap_ns > least_ns ? slice->cap_ns : least_ns);
@@ -425,12 +461,25 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     set_lease(core, holder, now_ns, true);
     if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
   }
-  bool preempted = next != holder && next->params.gang == VG_GANG_FOLLOWER;
+  bool preempted = next != holder && follows(next);
   if (now_ns < holder->lease_end_ns && !preempted) return;
   if (next == holder)
     set_lease(core, holder, now_ns, true);
   else
     close_gate(holder, now_ns);
+}
+
+/* A follower goes before everyone else; so that they are not starved by a gang that its leader lets go on and on, it
+ * has the leader stop it when it is a lease ahead of somebody who waits here, or when the slot is to be empty. */
+static bool must_make_room(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (!in_slot(slice) || !follows(slice)) return false;
+  uint64_t ahead_ns = slice->gang_veto ? 0 : core->params.quantum_ns * VG_CORE_PPM / slice->entitlement_ppm;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    bool waiting = in_slot(other) && !follows(other) && waits(other) && has_cap(core, other);
+    if (waiting && other->virtual_ns + ahead_ns < slice->virtual_ns) return true;
+  }
+  return core->vacated;
 }
 
 static struct vg_core_slice *find_in_slot(struct vg_core *core, enum vg_core_state state) {
@@ -455,8 +504,8 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
-    bool open = is_open(slice);
-    if (open || waits(slice)) set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
+    bool open = is_open(slice), gang = leads(slice) || follows(slice); /* its turn comes, on all of its devices */
+    if (!gang && (open || waits(slice))) set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
     slice->rescue_ns = now_ns + (is_open(slice) ? core->params.quantum_min_ns : RESCUE_NS);
   }
 }
@@ -525,7 +574,8 @@ static bool cap_may_end(const struct vg_core *core, const struct vg_core_slice *
 
 static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const struct crowd *crowd, uint64_t now_ns) {
   bool alone = crowd->on_device == (slice->attached || drains(slice));
-  uint32_t wanted = alone && vg_core_uncapped(slice) ? VG_GATE_SOLO : VG_GATE_COUNT;
+  bool counted = !vg_core_uncapped(slice) || slice->params.gang; /* of a gang collectives are counted */
+  uint32_t wanted = alone && !counted ? VG_GATE_SOLO : VG_GATE_COUNT;
   if (slice->state == VG_CORE_OPEN && (slice->word & VG_GATE_STATE_MASK) != wanted) set_word(slice, wanted);
   bool keeps = slice->saturating && crowd->ready > (waits(slice) && has_cap(core, slice));
   slice->neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NOBODY_WAITS;
@@ -533,6 +583,7 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   bool latency = crowd->latency > (slice->attached && slice->params.latency);
   bool crowded = core->regime > VG_REGIME_OPEN || crowd->takers;
   bool edges = (!slice->saturating && others && (crowded || crowd->latency)) || cap_may_end(core, slice, now_ns);
+  slice->gang_veto = must_make_room(core, slice);
   slice->watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
   if (edges) slice->watch |= VG_WATCH_EDGES;
   if (slice->params.gang) slice->watch |= VG_WATCH_GANG;

@@ -42,7 +42,10 @@ struct vg_core_slice {
   bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
   bool regrets;               /* a process has given the present word up, and one of its threads waits at the gate */
   bool noticed;               /* some process has noticed the present closed word: not a stopped one */
-  bool gang_go;               /* a gang's follower: its leader holds the leader's device */
+  bool gang_turns;            /* a gang's follower: its leader takes turns in the slot, so it does as well */
+  bool gang_go;               /* a gang's follower: its leader's gate is open */
+  bool gang_stop;             /* a gang's leader: a follower is to make room (its gang_veto) */
+  bool gang_busy;             /* a gang's leader: work is outstanding on another of its devices */
   uint32_t running;           /* processes with work outstanding: the hardware divides its time by contexts */
   uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
   uint64_t drain_expected_ns; /* under a closed word: when all processes will have drained; 0 = no forecast */
@@ -55,6 +58,7 @@ struct vg_core_slice {
   uint64_t bound_ns;
   uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. */
   uint32_t watch;           /* VG_WATCH_* */
+  bool gang_veto;           /* a gang's follower: it is to make room for others on its device */
   uint32_t entitlement_ppm; /* what it is due, in parts of a million of the device */
   int64_t lag_ns;           /* what it has had less than that; of a saturating slice its part of the slot's */
   /* state */

@@ -41,7 +41,11 @@ static void hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard
   *ret_heard = (struct vg_gang_heard){.go = true};
   for (const struct member *member = NULL; (member = next_of(slice_id, member));) {
     if (member->wake_fd == wake_fd) continue;
-    if (member->told.leads) ret_heard->go = member->told.open;
+    if (member->told.leads) {
+      ret_heard->turns = member->told.turns;
+      ret_heard->go = member->told.open;
+    }
+    ret_heard->veto |= member->told.veto;
     ret_heard->wants |= member->told.wants;
     ret_heard->outstanding |= member->told.outstanding;
     if (is_behind(ret_heard->collectives, member->told.collectives)) ret_heard->collectives = member->told.collectives;
@@ -50,10 +54,10 @@ static void hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard
 
 /* How far the others are matters to one that is behind, and whose gate is closed. */
 static bool is_news(const struct member *member, const struct vg_gang_heard *before, const struct vg_gang_heard *now) {
-  if (member->told.leads && (before->wants != now->wants || before->outstanding != now->outstanding)) return true;
   bool further = is_behind(before->collectives, now->collectives);
-  bool held = !member->told.open && is_behind(member->told.collectives, now->collectives);
-  return before->go != now->go || (further && held);
+  if (further && !member->told.open && is_behind(member->told.collectives, now->collectives)) return true;
+  if (!member->told.leads) return before->go != now->go || before->turns != now->turns;
+  return before->wants != now->wants || before->outstanding != now->outstanding || before->veto != now->veto;
 }
 
 /* Puts it on the board, and rings those to whom it is news. */
@@ -116,11 +120,15 @@ void vg_gang_round_begins(struct vg_arbiter *arbiter) {
     if (!is_led(slice)) continue;
     struct vg_gang_heard heard;
     vg_gang_hear(slice->id, arbiter->wake_fd, &heard);
+    bool leads = slice->params.gang == VG_GANG_LEADER;
+    slice->gang_turns = heard.turns;
     slice->gang_go = heard.go;
+    slice->gang_stop = leads && heard.veto;
+    slice->gang_busy = leads && heard.outstanding;
     lane->others_collectives = heard.collectives;
     lane->own_wants = slice->wants;
     lane->own_outstanding = slice->outstanding;
-    if (slice->params.gang != VG_GANG_LEADER) continue;
+    if (!leads) continue;
     /* Work on a follower's device alone needs the slot all the same, and keeps it until it is done there. */
     if (is_open(slice)) slice->quiet &= !heard.wants && !heard.outstanding;
     slice->wants |= heard.wants && !is_open(slice);
@@ -170,6 +178,8 @@ void vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
     let_through(arbiter, lane, more ? others - mine : 0);
     struct vg_gang_told told = {
         .leads = slice->params.gang == VG_GANG_LEADER,
+        .turns = slice->saturating,
+        .veto = slice->gang_veto,
         .open = is_open(slice),
         .wants = lane->own_wants,
         .outstanding = lane->own_outstanding,

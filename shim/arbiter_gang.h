@@ -17,6 +17,8 @@
 
 struct vg_gang_told { /* by a device's arbiter after each round, of its part of a gang */
   bool leads;
+  bool turns;           /* it takes turns in its device's slot */
+  bool veto;            /* it is to make room for others on its device */
   bool open;            /* its gate */
   bool wants;           /* a thread waits at its closed gate */
   bool outstanding;     /* work is on the device */
@@ -24,7 +26,8 @@ struct vg_gang_told { /* by a device's arbiter after each round, of its part of 
 };
 
 struct vg_gang_heard {     /* from the other devices' */
-  bool go;                 /* the leader's gate is open; without a leader: go as you like */
+  bool turns, go;          /* the leader takes turns, and its gate is open; without a leader: go as you like */
+  bool veto;               /* of any of them */
   bool wants, outstanding; /* on any of them */
   uint32_t collectives;    /* of the one that is furthest */
 };

@@ -215,15 +215,27 @@ static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct v
   }
 }
 
+/* A marker has completed: between when it was last seen not to have and now, and if the device did nothing else, as long
+ * after the one before as it costs. */
+static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_ns) {
+  uint64_t at_ns = stream->moved_ns + cost_ns;
+  if (at_ns < stream->pending_ns) at_ns = stream->pending_ns;
+  stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
+}
+
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   if (stream->head == stream->tail) return;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   while (stream->head != stream->tail) {
     struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
-    if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) break;
+    if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) {
+      stream->pending_ns = now_ns;
+      break;
+    }
     set_stale(work, stream, false);
+    uint64_t cost_ns = marker->cost_ns;
     retire(work, stream, marker);
-    stream->moved_ns = now_ns;
+    note_moved(stream, cost_ns, now_ns);
     stream->head++;
   }
   exchange_mode(before);

@@ -18,12 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ("vg_abi.h", "arbiter.h", "arbiter_core.h", "arbiter_memory.h")
 SOURCES = ("arbiter_core.c", "arbiter_share.c", "arbiter_coast.c", "arbiter_memory.c")
 INPUTS = (
-    *("attached", "wants", "outstanding", "quiet", "regrets", "noticed", "gang_go", "running", "drained_ns"),
+    *("attached", "wants", "outstanding", "quiet", "regrets", "noticed", "running", "drained_ns"),
+    *("gang_turns", "gang_go", "gang_stop", "gang_busy"),
     *("drain_expected_ns", "busy_total_ns", "active_total_ns", "done_total_ns"),
 )
 DECISIONS = (
     *("word", "state", "lease_end_ns", "bound_ns", "neighbour_waits", "watch", "entitlement_ppm", "saturating"),
-    *("throttled", "cap_ns", "virtual_ns", "charged_ns", "demand_ppm", "rescue_ns", "provisional_ns"),
+    *("throttled", "cap_ns", "virtual_ns", "charged_ns", "demand_ppm", "rescue_ns", "provisional_ns", "gang_veto"),
 )
 COUNTED = ("borrowed_ns", "grants", "early_releases", "overruns")
 

@@ -14,6 +14,7 @@ from .arbiter_pair import Pair
 
 STEPS = 300
 SLICES = 6
+GANG = ("gang_turns", "gang_go", "gang_stop", "gang_busy")
 FORECAST_MAX_NS = 100_000 * MS  # arbiter_pages.c believes no more of each process
 
 
@@ -65,13 +66,14 @@ class Page:
         s.noticed = self.mood != "stopped" and draw.random() < 0.8
         s.quiet = not runs and self.mood != "stopped" and (not s.is_open or draw.random() < 0.2)
         s.regrets = s.is_open and draw.random() < 0.05
-        s.gang_go = draw.random() < 0.5
+        for name in GANG:
+            setattr(s, name, draw.random() < 0.5)
         s.drained_ns = max(s.close_ns, now_ns - draw.randrange(passed_ns + 1))
         s.drain_expected_ns = now_ns + draw.randrange(3 * MS) if s.noticed and runs else 0
 
     def _nonsense(self, s: Slice, now_ns: int) -> None:
         draw = self.draw
-        for name in ("wants", "outstanding", "quiet", "regrets", "noticed", "gang_go"):
+        for name in ("wants", "outstanding", "quiet", "regrets", "noticed", *GANG):
             setattr(s, name, draw.random() < 0.5)
         s.running = draw.choice((0, 1, 7, 1000))
         s.drained_ns = draw.randrange(now_ns + 1)

@@ -24,7 +24,7 @@ FAR_NS = 2**62
 CLOSED, COUNT, SOLO = 0, 1, 2
 _STATE_MASK, _EPOCH_SHIFT = 3, 2
 WATCH_USAGE, WATCH_EDGES, WATCH_GANG = 1, 2, 4
-GANG_NONE, GANG_LEADER, GANG_FOLLOWER = 0, 1, 2
+GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
 
 #: a single kernel of a minute must not shut its owner out for an hour
 DEBT_MAX_NS = 1000 * MS
@@ -109,7 +109,10 @@ class Slice:
     quiet: bool = False  # every process has given up the present word (open) or drained it (closed)
     regrets: bool = False  # a process has given the present word up, and one of its threads waits at the gate
     noticed: bool = False  # some process has noticed the present closed word
-    gang_go: bool = False  # a follower's leader holds its device
+    gang_turns: bool = False  # a follower's leader takes turns in the slot, so it does as well
+    gang_go: bool = False  # a follower's leader's gate is open
+    gang_stop: bool = False  # a leader's follower is to make room (its gang_veto)
+    gang_busy: bool = False  # work of a leader's gang is outstanding on another device
     drained_ns: int = 0
     drain_expected_ns: int = 0
     busy_total_ns: int = 0  # with work outstanding
@@ -123,6 +126,7 @@ class Slice:
     neighbour_waits: bool = False
     watch: int = 0
     entitlement_ppm: int = 0
+    gang_veto: bool = False  # a follower is to make room for others on its device
     # remembered
     saturating: bool = False
     throttled: bool = False  # its gate is shut for its cap or since it has had too much
@@ -164,6 +168,15 @@ class Slice:
     @property
     def active(self) -> bool:
         return self.attached and (self.outstanding or self.wants)
+
+    @property
+    def leads(self) -> bool:
+        return self.params.gang == GANG_LEADER
+
+    @property
+    def follows(self) -> bool:
+        """Another device's arbiter decides for it: caps are that one's business, too."""
+        return self.params.gang == GANG_FOLLOWER
 
     @property
     def uncapped(self) -> bool:
@@ -250,7 +263,8 @@ class Arbiter:
         return not any(o is not s and (o.attached or o.state in (State.DRAINING, State.OVERLAP)) for o in self.slices)
 
     def _open_gate_state(self, s: Slice) -> int:
-        return SOLO if s.uncapped and self._alone(s) else COUNT
+        counted = not s.uncapped or s.params.gang != GANG_NONE  # of a gang collectives are counted
+        return SOLO if not counted and self._alone(s) else COUNT
 
     def _open(self, s: Slice, now_ns: int) -> None:
         self._set_word(s, self._open_gate_state(s))
@@ -293,11 +307,14 @@ class Arbiter:
         """A gate that was shut for its cap opens again when something worth opening it for has come together."""
         if s.state == State.OPEN:
             return 0
-        worth_ns = self.params.quantum_ns // 2 if s.saturating and self._others_active(s) else self.params.quantum_min_ns
+        worth_ns = (
+            self.params.quantum_ns // 2 if s.saturating and self._others_active(s) else self.params.quantum_min_ns
+        )
         return min(worth_ns, scaled(self.params.cap_depth_ns, s.params.max_milli) // 2)
 
     def _has_cap(self, s: Slice) -> bool:
-        return s.uncapped or s.cap_ns > self._cap_needed(s)
+        caught = s.leads and s.state == State.OVERLAP  # by what stands at another device's gate, and would pay for ever
+        return s.follows or caught or s.uncapped or s.cap_ns > self._cap_needed(s)
 
     def _others_active(self, s: Slice) -> bool:
         return any(o is not s and self._lately_active(o, self.last_ns) for o in self.slices)
@@ -428,8 +445,39 @@ class Arbiter:
                 s.state = State.OVERLAP
                 s.rescue_ns = now_ns + RESCUE_NS
 
-    def _judge(self, s: Slice, now_ns: int) -> None:
-        """Once a window: what is its demand, and is it free or saturating?"""
+    def _leads_beside_others(self, s: Slice) -> bool:
+        """Gangs take turns whatever they demand: side by side, each could wait on one device for what the other has."""
+        return s.leads and any(o is not s and o.attached and o.leads for o in self.slices)
+
+    def _takes_turns(self, s: Slice, now_ns: int) -> bool:
+        if s.follows:
+            return s.gang_turns
+        if s.params.latency or s.params.gang == GANG_OPEN:
+            return False
+        if self._leads_beside_others(s):
+            return True
+        if not self._lately_active(s, now_ns):
+            return False
+        return s.demand_ppm >= FREE_PPM if s.saturating else s.demand_ppm >= SATURATING_PPM and s.work_ns > 0
+
+    def _judge(self, now_ns: int) -> None:
+        """Demands change once in a window; what a gang does is a matter of others, who come and go."""
+        window_ends = now_ns >= self.window_ns + WINDOW_NS
+        if window_ends:
+            self.window_ns = now_ns
+        for s in self.slices:
+            if not window_ends and s.params.gang == GANG_NONE:
+                continue
+            if window_ends:
+                self._measure_demand(s)
+            turns = self._takes_turns(s, now_ns)
+            if s.saturating and not turns:
+                self._leave_slot(s)
+            if not s.saturating and turns:
+                self._join_slot(s, now_ns)
+
+    @staticmethod
+    def _measure_demand(s: Slice) -> None:
         worked_ns = max(0, s.window_work_ns)
         s.work_ns = s.work_ns * 3 // 4 + worked_ns
         s.idle_ns = s.idle_ns * 3 // 4 + s.window_idle_ns
@@ -437,11 +485,6 @@ class Arbiter:
         s.window_work_ns = s.window_idle_ns = 0
         if s.work_ns + s.idle_ns > 0 and seen_ns:
             s.demand_ppm = s.work_ns * PPM // (s.work_ns + s.idle_ns)
-        lately = self._lately_active(s, now_ns)
-        if s.saturating and (s.demand_ppm < FREE_PPM or not lately or s.params.latency):
-            self._leave_slot(s)
-        elif not s.saturating and s.demand_ppm >= SATURATING_PPM and lately and s.work_ns and not s.params.latency:
-            self._join_slot(s, now_ns)
 
     def _fill(self, now_ns: int) -> None:
         """Entitlements by water-filling: minima first, then by priority and weight, nobody beyond maximum or demand."""
@@ -503,6 +546,8 @@ class Arbiter:
     def _overlap_from(self, s: Slice) -> int:
         """From when on the next may run beside one that drains: a moment before it is expected to be done, so that its
         waking up costs no device time, or when it is late."""
+        if self._leads_beside_others(s):  # side by side they could stand still for ever
+            return s.close_ns + RESCUE_NS if s.gang_busy else self._patience_end(s)
         if s.drain_expected_ns < s.close_ns:
             return self._patience_end(s)
         return min(s.drain_expected_ns - self.params.lookahead_ns, self._patience_end(s))
@@ -554,7 +599,10 @@ class Arbiter:
         """Runs only while somebody who is further behind pauses: what it has outstanding then is in that one's way."""
         mine_ns = self._slot_behind() if s.saturating else _behind(s)
         return any(
-            o is not s and not o.saturating and self._lately_active(o, now_ns) and o.lag_ns > SHORT_NS
+            o is not s
+            and not o.saturating
+            and self._lately_active(o, now_ns)
+            and o.lag_ns > SHORT_NS
             and _behind(o) > mine_ns + AHEAD_NS
             for o in self.slices
         )
@@ -579,20 +627,28 @@ class Arbiter:
     def _active_holder(self, s: Slice) -> bool:
         return not s.quiet and (s.outstanding or s.wants or self.last_ns < s.grant_ns + WAKE_GRACE_NS)
 
+    @staticmethod
+    def _must_not_run(s: Slice) -> bool:
+        return not s.gang_go if s.follows else s.gang_stop
+
     def _candidate(self, s: Slice) -> bool:
-        if s.params.gang == GANG_FOLLOWER and not s.gang_go:
-            return False
-        if not self._has_cap(s):
+        if self._must_not_run(s) or not self._has_cap(s):
             return False
         return self._active_holder(s) if s.state == State.OPEN else self._waits(s)
 
     def _pick(self) -> Slice | None:
         found = [s for s in self._saturating() if self._candidate(s)]
-        gangs = [s for s in found if s.params.gang == GANG_FOLLOWER]
-        return min(gangs or found, key=lambda s: (s.virtual_ns, s.served), default=None)
+        gangs = [s for s in found if s.follows]
+        return min(gangs or found, key=lambda s: (not self._is_caught(s), s.virtual_ns, s.served), default=None)
+
+    def _is_caught(self, s: Slice) -> bool:
+        """Spins since a launch of its own stands at another device's gate, and pays for it: its turn would never come."""
+        return s.leads and s.state == State.OVERLAP and self.last_ns >= s.close_ns + RESCUE_NS
 
     def _set_lease(self, s: Slice, now_ns: int, contended: bool) -> None:
-        s.lease_end_ns = now_ns + self.params.quantum_ns if contended else 0
+        # A gang's devices stop at different places of its work and wait for each other when it goes on
+        quantum_ns = self.params.quantum_ns * (2 if self._leads_beside_others(s) else 1)
+        s.lease_end_ns = now_ns + quantum_ns if contended else 0
         if contended and not s.uncapped and s.cap_ns < self.params.quantum_ns:
             s.lease_end_ns = now_ns + max(s.cap_ns, self.params.quantum_min_ns)
 
@@ -615,10 +671,8 @@ class Arbiter:
         )
 
     def _review_holder(self, holder: Slice, now_ns: int) -> None:
-        if (holder.quiet and holder.wants) or self.vacated or not self._has_cap(holder):
-            self._close(holder, now_ns)
-            return
-        if holder.params.gang == GANG_FOLLOWER and not holder.gang_go:
+        rethought = holder.quiet and holder.wants
+        if rethought or self.vacated or self._must_not_run(holder) or not self._has_cap(holder):
             self._close(holder, now_ns)
             return
         if holder.regrets:  # its other processes run: a new word lets this one in
@@ -634,13 +688,22 @@ class Arbiter:
             self._set_lease(holder, now_ns, True)
             if holder.grant_ns + self.params.quantum_ns <= now_ns:
                 holder.lease_end_ns = now_ns
-        preempts = chosen.params.gang == GANG_FOLLOWER and chosen is not holder
+        preempts = chosen.follows and chosen is not holder
         if now_ns < holder.lease_end_ns and not preempts:
             return
         if chosen is holder:
             self._set_lease(holder, now_ns, True)
         else:
             self._close(holder, now_ns)
+
+    def _must_make_room(self, s: Slice) -> bool:
+        """A follower goes before everyone else. So that a gang that its leader lets go on and on starves nobody, the
+        leader is to stop it when it is a lease ahead of somebody who waits here, or when the slot is to be empty."""
+        if not s.saturating or not s.follows:
+            return False
+        ahead_ns = 0 if s.gang_veto else self.params.quantum_ns * PPM // s.entitlement_ppm
+        waiting = (o for o in self._saturating() if not o.follows and self._waits(o) and self._has_cap(o))
+        return self.vacated or any(o.virtual_ns + ahead_ns < s.virtual_ns for o in waiting)
 
     def _grant(self, now_ns: int) -> None:
         if self.vacated or any(s.state in (State.OPEN, State.DRAINING) for s in self._saturating()):
@@ -656,7 +719,8 @@ class Arbiter:
         for s in self.slices:
             if s.state != State.OVERLAP or now_ns < s.rescue_ns:
                 continue
-            if s.is_open or self._waits(s):
+            gang = s.leads or s.follows  # its turn comes, on all of its devices
+            if not gang and (s.is_open or self._waits(s)):
                 self._set_word(s, CLOSED if s.is_open else COUNT)
             s.rescue_ns = now_ns + (self.params.quantum_min_ns if s.is_open else RESCUE_NS)
 
@@ -678,6 +742,7 @@ class Arbiter:
             if s.state == State.OPEN and s.word & _STATE_MASK != wanted:
                 self._set_word(s, wanted)
             s.neighbour_waits = s.saturating and self._keeps_others_waiting(s)
+            s.gang_veto = self._must_make_room(s)
             others = [o for o in self.slices if o is not s and o.attached]
             crowded = self.regime > Regime.OPEN or takers or any(o.attached and o.params.latency for o in self.slices)
             edges = (not s.saturating and others and crowded) or self._cap_may_end(s, now_ns)
@@ -735,10 +800,7 @@ class Arbiter:
         for s in self.slices:
             self._note_activity(s, now_ns)
         self._note_drains(now_ns)
-        if now_ns >= self.window_ns + WINDOW_NS:
-            self.window_ns = now_ns
-            for s in self.slices:
-                self._judge(s, now_ns)
+        self._judge(now_ns)
         self._fill(now_ns)
         self._raise_floor(now_ns)
         self._forgive(now_ns)
