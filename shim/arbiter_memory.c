@@ -97,6 +97,7 @@ static bool serve(struct vg_memory_table *table, struct vg_memory_row *row, uint
     slice->held_bytes += row->want_bytes;
     return true;
   }
+  if (table->stale) return false;
   bool late = now_ns >= row->want_since_ns + VG_MEMORY_PATIENCE_NS;
   if (late || row->want_bytes > slice->max_bytes || press(table, row) == 0) {
     answer(row, 0);
@@ -120,7 +121,8 @@ uint64_t vg_memory_table_step(struct vg_memory_table *table, uint64_t now_ns) {
   for (int i = 0; i < table->row_count; i++) {
     struct vg_memory_row *row = table->rows[i];
     if (row->want_seq == row->want_answered) continue;
-    if (!serve(table, row, now_ns)) deadline_ns = at_most(deadline_ns, row->want_since_ns + VG_MEMORY_PATIENCE_NS);
+    if (serve(table, row, now_ns)) continue;
+    deadline_ns = at_most(deadline_ns, table->stale ? now_ns : row->want_since_ns + VG_MEMORY_PATIENCE_NS);
   }
   set_coast(table);
   return deadline_ns;

@@ -41,12 +41,14 @@ struct vg_memory_table {
   int slice_count;
   struct vg_memory_row **rows;
   int row_count;
+  bool stale; /* the rows were read a while ago: nobody is refused, or pressed, by what they say */
 };
 
 /* Takes over what the report page says, as far as it is possible at all. Returns whether it differs from before. */
 bool vg_memory_row_update(struct vg_memory_row *row, uint64_t returned_bytes, uint64_t used_bytes, uint64_t want_bytes,
                           uint32_t want_seq, uint64_t now_ns);
-/* Answers wants, sets pressure and coast credit. Returns when it must be called again (UINT64_MAX: only on news). */
+/* Answers wants, sets pressure and coast credit. Returns when it must be called again (UINT64_MAX: only on news;
+ * now_ns: at once, with rows read anew). */
 uint64_t vg_memory_table_step(struct vg_memory_table *table, uint64_t now_ns);
 
 #endif

@@ -112,6 +112,14 @@ static void ring_helper(struct vg_process *process) {
   vg_prim_futex_wake(&process->header->bell, 1);
 }
 
+/* Returns whether there is anything to decide. */
+static bool read_memory(struct vg_process *process, uint64_t now_ns) {
+  const struct vg_report_device *report = process->report;
+  uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
+  return vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
+                              VG_LOAD(&report->want_bytes), want_seq, now_ns);
+}
+
 static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   struct vg_said before = process->said;
@@ -120,10 +128,7 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
   process->said.waiting = VG_LOAD(&report->waiting);
   process->said.outstanding = VG_LOAD(&report->outstanding) != 0;
-  uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
-  arbiter->memory_stale |=
-      vg_memory_row_update(&process->memory, VG_LOAD(&report->returned_bytes), VG_LOAD(&report->used_bytes),
-                           VG_LOAD(&report->want_bytes), want_seq, now_ns);
+  arbiter->memory_stale |= read_memory(process, now_ns);
   read_span(&process->busy, &report->busy_ns, &report->busy_since_ns);
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
   count_time(process, now_ns);
@@ -326,6 +331,7 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
       .slices = arbiter->memory_slices,
       .slice_count = arbiter->core.slice_count,
       .rows = rows,
+      .stale = true,
   };
   for (int i = 0; i < arbiter->process_end; i++)
     if (arbiter->processes[i]) rows[table.row_count++] = &arbiter->processes[i]->memory;
@@ -335,6 +341,12 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
     arbiter->memory_slices[i].max_bytes = slice->present ? slice->params.mem_max_bytes : 0;
   }
   arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
+  if (arbiter->memory_due_ns <= now_ns) { /* somebody comes short by what is known, and who frees does not ring */
+    for (int i = 0; i < arbiter->process_end; i++)
+      if (arbiter->processes[i]) read_memory(arbiter->processes[i], now_ns);
+    table.stale = false;
+    arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
+  }
   arbiter->memory_stale = false;
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     uint64_t *peak_bytes = &arbiter->core.slices[i].stats.mem_peak_bytes;

@@ -127,10 +127,26 @@ static void unused_credit_comes_back_under_pressure(void) {
   CHECK(!rows[1].pressure);
 }
 
+static void nobody_is_refused_by_what_was_read_a_while_ago(void) {
+  set_up();
+  uint64_t now_ns = 1000;
+  vg_memory_row_update(&rows[1], 0, 0, 350 * MIB, 1, now_ns);
+  vg_memory_table_step(&table, now_ns);
+  vg_memory_row_update(&rows[1], 0, 350 * MIB, 350 * MIB, 1, now_ns);
+  vg_memory_row_update(&rows[5], 0, 0, 200 * MIB, 1, now_ns); /* of the same slice, which has no more */
+  table.stale = true;
+  CHECK(vg_memory_table_step(&table, now_ns) == now_ns);
+  CHECK(!rows[1].pressure && rows[5].want_answered == 0);
+  table.stale = false;
+  CHECK(vg_memory_table_step(&table, now_ns) == UINT64_MAX);
+  CHECK(rows[5].denied && rows[5].want_answered == 1);
+}
+
 int main(void) {
   RUN(limits_hold_in_every_state);
   RUN(every_want_is_answered);
   RUN(a_minimum_can_be_had_beside_borrowers);
   RUN(unused_credit_comes_back_under_pressure);
+  RUN(nobody_is_refused_by_what_was_read_a_while_ago);
   return 0;
 }

@@ -364,6 +364,41 @@ static void who_never_rings_is_seen_all_the_same(void) {
   for (int i = 0; i < MANY; i++) vg_prim_close(crowd[i].doorbell_fd);
 }
 
+static void want(struct tenant *tenant, uint64_t bytes) {
+  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
+  uint32_t seq = VG_LOAD(&tenant->report.want_seq) + 1;
+  VG_STORE(&tenant->report.want_bytes, bytes);
+  VG_STORE(&tenant->report.want_seq, seq);
+  vg_prim_eventfd_ring(tenant->doorbell_fd);
+  while (VG_LOAD(&tenant->control.want_answered) != seq) CHECK(vg_prim_now_ns() < limit_ns);
+}
+
+/* Between two heartbeats the arbiter does not see what a process frees: before it refuses, it looks. */
+static void who_frees_does_not_ring_and_is_asked_all_the_same(void) {
+  struct vg_arbiter_params rare = params;
+  rare.heartbeat_ns = 10 * VG_NS_PER_S;
+  struct vg_arbiter *arbiter = vg_arbiter_new(&rare);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  memset(tenants, 0, sizeof tenants);
+  struct vg_slice_params slice = {.min_milli = 500, .max_milli = 1000, .mem_max_bytes = 1 << 28};
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  for (int i = 0; i < 2; i++) {
+    tenants[i].doorbell_fd = vg_prim_eventfd();
+    CHECK(vg_arbiter_process_add(arbiter, 1, 10 + i, &tenants[i].header, &tenants[i].control, &tenants[i].report,
+                                 tenants[i].doorbell_fd, 0) == 0);
+  }
+  want(&tenants[0], 1 << 28);
+  CHECK(VG_LOAD(&tenants[0].control.granted_bytes) == 1 << 28);
+  VG_STORE(&tenants[0].report.used_bytes, 1 << 28);
+  want(&tenants[1], 1 << 20);
+  CHECK(VG_LOAD(&tenants[1].control.granted_bytes) == 0 && !VG_LOAD(&tenants[0].control.memory_pressure));
+  VG_STORE(&tenants[0].report.returned_bytes, 1 << 20);
+  want(&tenants[1], 1 << 20);
+  CHECK(VG_LOAD(&tenants[1].control.granted_bytes) == 1 << 20);
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < 2; i++) vg_prim_close(tenants[i].doorbell_fd);
+}
+
 static void wrong_calls_are_refused(void) {
   struct vg_arbiter *arbiter = vg_arbiter_new(&params);
   struct vg_slice_params upside_down = {.min_milli = 500, .max_milli = 400};
@@ -388,6 +423,7 @@ int main(void) {
   RUN(nonsense_isolates_who_talks_it);
   RUN(who_gave_up_is_let_in_beside_his_own_slice);
   RUN(who_never_rings_is_seen_all_the_same);
+  RUN(who_frees_does_not_ring_and_is_asked_all_the_same);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
 }
