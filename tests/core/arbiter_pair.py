@@ -12,7 +12,8 @@ from typing import Any
 
 import cffi
 
-from vgpud.core.arbiter import Arbiter, Params, Slice, SliceParams, State
+from vgpud.core.arbiter import Arbiter
+from vgpud.core.arbiter_model import Params, Slice, SliceParams, State
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ("vg_abi.h", "arbiter.h", "arbiter_core.h", "arbiter_memory.h")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from vgpud.core.arbiter import Params, Slice, SliceParams
+from vgpud.core.arbiter_model import Params, Slice, SliceParams
 
 from .arbiter_pair import Pair, fill
 
@@ -19,7 +19,18 @@ PARAM_NAMES = (
     *("quantum_ns", "quantum_min_ns", "bound_ns", "open_bound_ns", "overrun_ns", "latency_bound_ns", "lookahead_ns"),
     *("guarantee_depth_ns", "cap_depth_ns"),
 )
-FLAGS = ("attached", "wants", "outstanding", "quiet", "regrets", "noticed", "gang_go", "gang_turns", "gang_stop", "gang_busy")
+FLAGS = (
+    "attached",
+    "wants",
+    "outstanding",
+    "quiet",
+    "regrets",
+    "noticed",
+    "gang_go",
+    "gang_turns",
+    "gang_stop",
+    "gang_busy",
+)
 INPUTS = ("running", "drained_ns", "drain_expected_ns", "busy_total_ns", "active_total_ns", "done_total_ns")
 OUTPUTS = (
     *("word", "state", "lease_end_ns", "bound_ns", "neighbour_waits", "watch", "entitlement_ppm", "saturating"),

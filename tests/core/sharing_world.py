@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from vgpud.core.arbiter import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Arbiter, Slice, SliceParams, State
+from vgpud.core.arbiter import Arbiter
+from vgpud.core.arbiter_model import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Slice, SliceParams, State
 
 US = 1000
 SECOND = 1000 * MS

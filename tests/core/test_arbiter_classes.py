@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.core.arbiter import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
+from vgpud.core.arbiter_model import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
 
 from .arbiter_pair import Pair
 from .sharing_world import MS, SECOND, US, Load, Tenant, World, tenant

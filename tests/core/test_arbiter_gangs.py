@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-
-from vgpud.core.arbiter import GANG_FOLLOWER, GANG_LEADER, GANG_NONE, MS, Slice, SliceParams, State
+from vgpud.core.arbiter_model import GANG_FOLLOWER, GANG_LEADER, GANG_NONE, MS, Slice, SliceParams, State
 
 from .arbiter_pair import Pair
 
@@ -16,7 +15,7 @@ def halves(pair: Pair, *gangs: int) -> tuple[Slice, ...]:
 
 
 def work(pair: Pair, *slices: Slice, begin_ns: int, passed_ns: int, step_ns: int = MS // 2) -> int:
-    """Each keeps the device as busy as it may: runs while its gate is open, drains and waits at once when it is shut."""
+    """Each keeps the device as busy as it may: runs while its gate is open, drains and waits when it is shut."""
     now_ns = begin_ns
     while now_ns < begin_ns + passed_ns:
         for s in slices:

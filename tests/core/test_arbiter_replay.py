@@ -15,7 +15,7 @@ import pytest
 
 from vgpud.arbiter import Arbiters, ffi
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.arbiter import Regime
+from vgpud.core.arbiter_model import Regime
 from vgpud.core.model import Device, Share, Slice, Spec
 
 from .arbiter_replay import HEADER, RECORD, read, replay

@@ -1,0 +1,196 @@
+"""What the arbiter's reference model is made of: times, slices and what is reported, decided and remembered of them.
+
+As struct vg_core_slice and its like in shim/arbiter_core.h, with the same names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+MILLI, PPM = 1000, 1_000_000
+MS = 1_000_000
+NEVER = 2**64 - 1
+FAR_NS = 2**62
+CLOSED, COUNT, SOLO = 0, 1, 2
+STATE_MASK, EPOCH_SHIFT = 3, 2
+WATCH_USAGE, WATCH_EDGES, WATCH_GANG = 1, 2, 4
+GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
+
+#: a single kernel of a minute must not shut its owner out for an hour
+DEBT_MAX_NS = 1000 * MS
+RESCUE_NS = 50 * MS
+#: no step for so long: the tenants followed their timetables meanwhile, which charge nobody
+STALLED_NS = 100 * MS
+CARRIED_MAX_NS = 20 * MS
+#: without notice of its closed gate for so long: the process is stopped
+STOPPED_NS = 50 * MS
+#: a holder that has just been let in needs this long to wake up and launch before it can be called idle
+WAKE_GRACE_NS = MS // 2
+#: demand is looked at so often, over about four times as long
+WINDOW_NS = 10 * MS
+#: inactive for so long: idle; what it does next is news
+IDLE_NS = 50 * MS
+#: demand, in parts of a million, above which a free slice becomes saturating and below which that one becomes free
+SATURATING_PPM, FREE_PPM = 970_000, 930_000
+#: lag from which a slice is short; and by how much more it must be behind than another, each by its own entitlement,
+#: for that other one to wait for it, and until when
+SHORT_NS = MS
+AHEAD_NS, BACK_NS = 4 * MS, 2 * MS
+#: a latency slice is served first until it is so far ahead of its due
+LATENCY_DEBT_NS = 10 * MS
+#: how often shares are looked at while several run
+TICK_NS = 2 * MS
+
+
+class State(IntEnum):
+    SHUT = 0
+    OPEN = 1
+    DRAINING = 2
+    OVERLAP = 3
+
+
+class Regime(IntEnum):
+    IDLE = 0
+    SOLO = 1
+    OPEN = 2
+    THROTTLED = 3
+    ARBITRATED = 4
+
+
+@dataclass
+class Params:
+    """As struct vg_arbiter_params: times of the device's arbiter, ns."""
+
+    quantum_ns: int = 10 * MS
+    quantum_min_ns: int = MS
+    bound_ns: int = 2 * MS
+    open_bound_ns: int = 20 * MS
+    latency_bound_ns: int = MS
+    overrun_ns: int = 2 * MS
+    lookahead_ns: int = MS // 10
+    guarantee_depth_ns: int = 50 * MS
+    cap_depth_ns: int = 15 * MS
+
+
+@dataclass
+class SliceParams:
+    """As struct vg_slice_params, without memory."""
+
+    min_milli: int
+    max_milli: int
+    weight: int = 0
+    priority: int = 0
+    latency: bool = False
+    gang: int = GANG_NONE
+
+
+@dataclass(eq=False)
+class Slice:
+    """A slice on the device: what its processes report, what is decided for it, and what is remembered of it."""
+
+    ident: int
+    params: SliceParams
+    place: int = 0  # in the core's table: slices are looked at in this order
+    # reported
+    attached: bool = False
+    wants: bool = False  # a launching thread waits at the closed gate
+    outstanding: bool = False
+    running: int = 0  # processes with work outstanding: the hardware divides its time by contexts
+    quiet: bool = False  # every process has given up the present word (open) or drained it (closed)
+    regrets: bool = False  # a process has given the present word up, and one of its threads waits at the gate
+    noticed: bool = False  # some process has noticed the present closed word
+    gang_turns: bool = False  # a follower's leader takes turns in the slot, so it does as well
+    gang_go: bool = False  # a follower's leader's gate is open
+    gang_stop: bool = False  # a leader's follower is to make room (its gang_veto)
+    gang_busy: bool = False  # work of a leader's gang is outstanding on another device
+    drained_ns: int = 0
+    drain_expected_ns: int = 0
+    busy_total_ns: int = 0  # with work outstanding
+    done_total_ns: int = 0  # completed work, as calibrated
+    active_total_ns: int = 0  # with work outstanding or waiting at the gate
+    # decided
+    word: int = 0
+    state: State = State.SHUT
+    lease_end_ns: int = 0  # 0 = open end
+    bound_ns: int = 0
+    neighbour_waits: bool = False
+    watch: int = 0
+    entitlement_ppm: int = 0
+    gang_veto: bool = False  # a follower is to make room for others on its device
+    # remembered
+    saturating: bool = False
+    throttled: bool = False  # its gate is shut for its cap or since it has had too much
+    lag_ns: int = 0  # free: what it has had less than it was due
+    cap_ns: int = 0
+    guarantee_ns: int = 0  # what is left of its minimum; beyond that it borrows
+    virtual_ns: int = 0
+    grant_ns: int = 0
+    close_ns: int = 0
+    rescue_ns: int = 0
+    overran: bool = False
+    served: int = 0
+    busy_seen_ns: int = 0
+    done_seen_ns: int = 0  # completed work up to the last time with none outstanding
+    provisional_ns: int = 0  # charged since then
+    settled_ns: int = 0  # when that was
+    active_seen_ns: int = 0
+    busy_ns: int = 0  # in this step
+    contexts: int = 0  # that ran in this step
+    last_active_ns: int = 0
+    was_active: bool = False
+    deadline_ns: int = 0  # of a latency slice's present burst
+    demand_ppm: int = PPM
+    window_work_ns: int = 0
+    window_idle_ns: int = 0
+    work_ns: int = 0
+    idle_ns: int = 0
+    # counted
+    charged_ns: int = 0
+    borrowed_ns: int = 0
+    grants: int = 0
+    early_releases: int = 0
+    overruns: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return self.word & STATE_MASK != CLOSED
+
+    @property
+    def active(self) -> bool:
+        return self.attached and (self.outstanding or self.wants)
+
+    @property
+    def leads(self) -> bool:
+        return self.params.gang == GANG_LEADER
+
+    @property
+    def follows(self) -> bool:
+        """Another device's arbiter decides for it: caps are that one's business, too."""
+        return self.params.gang == GANG_FOLLOWER
+
+    @property
+    def uncapped(self) -> bool:
+        return self.params.max_milli >= MILLI
+
+    @property
+    def weight(self) -> int:
+        return max(1, self.params.weight or self.params.min_milli)
+
+
+def scaled(ns: int, milli: int) -> int:
+    return ns * milli // MILLI
+
+
+def parts(ns: int, ppm: int) -> int:
+    return ns * ppm // PPM
+
+
+def due_time(lag_ns: int, entitlement_ppm: int) -> int:
+    """The time that an entitlement takes for a lag, rounded towards zero."""
+    time_ns = abs(lag_ns) * PPM // entitlement_ppm
+    return time_ns if lag_ns >= 0 else -time_ns
+
+
+def behind(s: Slice) -> int:
+    return due_time(s.lag_ns, s.entitlement_ppm)

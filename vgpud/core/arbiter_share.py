@@ -1,0 +1,229 @@
+"""Charging, demands and entitlements of the arbiter's reference model; in C: shim/arbiter_share.c."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from vgpud.core.arbiter_model import (
+    CARRIED_MAX_NS,
+    DEBT_MAX_NS,
+    IDLE_NS,
+    MILLI,
+    MS,
+    PPM,
+    STALLED_NS,
+    STOPPED_NS,
+    TICK_NS,
+    Params,
+    Slice,
+    State,
+    parts,
+    scaled,
+)
+
+
+@dataclass
+class Shares:
+    """What the slices of one device have had, what they want, and what they are due."""
+
+    params: Params = field(default_factory=Params)
+    slices: list[Slice] = field(default_factory=list)
+    last_ns: int = 0
+    floor_ns: int = 0  # virtual time of the slot
+    slot_lag_ns: int = 0  # what the saturating ones together have had less than they were due
+    free_used_ns: int = 0  # by free ones, to be taken from what the holder is charged
+    slot_occupied: bool = False  # in the time that is being charged
+
+    def _saturating(self) -> Iterator[Slice]:
+        return (s for s in self.slices if s.saturating)
+
+    def _free(self) -> Iterator[Slice]:
+        return (s for s in self.slices if not s.saturating)
+
+    def _lately_active(self, s: Slice, now_ns: int) -> bool:
+        return s.active or (s.attached and now_ns < s.last_active_ns + IDLE_NS and s.last_active_ns > 0)
+
+    def _waits(self, s: Slice) -> bool:
+        return s.wants and s.state != State.OPEN and (s.state == State.SHUT or s.noticed)
+
+    def _cap_depth(self, s: Slice) -> int:
+        """How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from running is in
+        arrears instead: it stays under its cap from the time on which it began to want."""
+        return scaled(DEBT_MAX_NS if s.active else self.params.cap_depth_ns, s.params.max_milli)
+
+    def _cap_needed(self, s: Slice) -> int:
+        """A gate that was shut for its cap opens again when something worth opening it for has come together."""
+        if s.state == State.OPEN:
+            return 0
+        worth_ns = (
+            self.params.quantum_ns // 2 if s.saturating and self._others_active(s) else self.params.quantum_min_ns
+        )
+        return min(worth_ns, scaled(self.params.cap_depth_ns, s.params.max_milli) // 2)
+
+    def _has_cap(self, s: Slice) -> bool:
+        caught = s.leads and s.state == State.OVERLAP  # by what stands at another device's gate, and would pay for ever
+        return s.follows or caught or s.uncapped or s.cap_ns > self._cap_needed(s)
+
+    def _others_active(self, s: Slice) -> bool:
+        return any(o is not s and self._lately_active(o, self.last_ns) for o in self.slices)
+
+    def _keeps_others_waiting(self, s: Slice) -> bool:
+        return any(o is not s and self._waits(o) and self._has_cap(o) for o in self._saturating())
+
+    def _shares_device(self, s: Slice, now_ns: int) -> bool:
+        if s.state == State.SHUT:
+            return False
+        return s.state != State.OVERLAP or s.is_open or s.noticed or now_ns < s.close_ns + STOPPED_NS
+
+    def _charge(self, s: Slice, used_ns: int) -> None:
+        s.charged_ns += used_ns
+        s.window_work_ns += used_ns
+        s.cap_ns = max(s.cap_ns - used_ns, -DEBT_MAX_NS)
+        s.guarantee_ns -= used_ns
+        if s.guarantee_ns < 0:
+            s.borrowed_ns -= s.guarantee_ns
+            s.guarantee_ns = 0
+        if s.saturating:
+            most_ns = self.floor_ns + DEBT_MAX_NS * PPM // s.entitlement_ppm
+            s.virtual_ns = max(s.virtual_ns, min(s.virtual_ns + used_ns * PPM // s.entitlement_ppm, most_ns))
+            self.slot_lag_ns = max(self.slot_lag_ns - used_ns, -DEBT_MAX_NS)
+        else:
+            s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
+
+    def _charge_free(self, s: Slice, contexts: int, now_ns: int) -> None:
+        """Its contexts' part of the time in which it had work outstanding, put right by its completed work when it has
+        none left, and now and then: what the hardware gives in slices is uneven over a short time. Completed work is
+        what the tenant says; half of that part is charged all the same."""
+        used_ns = s.busy_ns * s.contexts // max(1, contexts)
+        s.provisional_ns += used_ns
+        done_ns = s.done_total_ns - s.done_seen_ns
+        if not s.outstanding or (done_ns > 0 and now_ns >= s.settled_ns + TICK_NS):
+            settled_ns = max(done_ns, s.provisional_ns // 2)
+            used_ns += settled_ns - s.provisional_ns
+            s.provisional_ns = 0
+            s.done_seen_ns = s.done_seen_ns + settled_ns if s.outstanding else s.done_total_ns
+            s.settled_ns = now_ns
+        self._charge(s, used_ns)
+        if self.slot_occupied:
+            self.free_used_ns += used_ns
+
+    def _charge_slot(self, passed_ns: int, now_ns: int) -> None:
+        """Splits what free ones have left of the time among those of the slot that occupied the device. Wall time while
+        somebody waits for them; else the time with work outstanding."""
+        occupants = [s for s in self._saturating() if self._shares_device(s, now_ns)]
+        if not occupants:
+            return
+        contexts = sum(max(1, s.contexts) for s in occupants)
+        taken_ns = max(-passed_ns, min(self.free_used_ns, passed_ns))
+        self.free_used_ns = max(-CARRIED_MAX_NS, min(self.free_used_ns - taken_ns, CARRIED_MAX_NS))
+        for s in occupants:
+            used_ns = s.busy_ns
+            if self._keeps_others_waiting(s):
+                used_ns = passed_ns
+                if s.quiet and s.state != State.OPEN and s.drained_ns < now_ns:
+                    used_ns = max(0, s.drained_ns - self.last_ns)  # noticed later than it happened
+            self._charge(s, max(0, used_ns - taken_ns) * max(1, s.contexts) // contexts)
+
+    def _charge_all(self, now_ns: int) -> int:
+        passed_ns = now_ns - self.last_ns
+        if passed_ns > STALLED_NS:
+            passed_ns = 0
+        contexts = 0
+        for s in self.slices:
+            s.busy_ns = min(s.busy_total_ns - s.busy_seen_ns, passed_ns)
+            s.busy_seen_ns = s.busy_total_ns
+            s.contexts = max(1, s.running) if s.busy_ns > 0 else 0
+            contexts += s.contexts
+            active_ns = min(s.active_total_ns - s.active_seen_ns, passed_ns)
+            s.active_seen_ns = s.active_total_ns
+            s.window_idle_ns += passed_ns - active_ns
+            s.cap_ns = min(s.cap_ns + scaled(passed_ns, s.params.max_milli), self._cap_depth(s))
+            depth_ns = scaled(self.params.guarantee_depth_ns, s.params.min_milli)
+            s.guarantee_ns = min(s.guarantee_ns + scaled(passed_ns, s.params.min_milli), depth_ns)
+            if not s.saturating:
+                deepest_ns = parts(self.params.guarantee_depth_ns, s.entitlement_ppm)
+                # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
+                ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
+                s.lag_ns = min(s.lag_ns + parts(passed_ns, ppm), deepest_ns)
+        together_ppm = sum(s.entitlement_ppm for s in self._saturating())
+        deepest_ns = parts(self.params.guarantee_depth_ns, together_ppm)
+        self.slot_lag_ns = min(self.slot_lag_ns + parts(passed_ns, together_ppm), deepest_ns)
+        self.slot_occupied = any(self._shares_device(s, now_ns) for s in self._saturating())
+        for s in self._free():
+            self._charge_free(s, contexts, now_ns)
+        self._charge_slot(passed_ns, now_ns)
+        return passed_ns
+
+    def _note_activity(self, s: Slice, now_ns: int) -> None:
+        if s.active:
+            if now_ns >= s.last_active_ns + IDLE_NS or not s.last_active_ns:  # what it did before says nothing now
+                s.demand_ppm = PPM
+                s.work_ns = s.idle_ns = s.window_work_ns = s.window_idle_ns = 0
+                s.lag_ns = min(s.lag_ns, 0)
+            s.last_active_ns = now_ns
+            if not s.was_active and s.params.min_milli:
+                s.deadline_ns = now_ns + 4 * MS * MILLI // s.params.min_milli
+        s.was_active = s.active
+
+    @staticmethod
+    def _measure_demand(s: Slice) -> None:
+        worked_ns = max(0, s.window_work_ns)
+        s.work_ns = s.work_ns * 3 // 4 + worked_ns
+        s.idle_ns = s.idle_ns * 3 // 4 + s.window_idle_ns
+        seen_ns = worked_ns + s.window_idle_ns
+        s.window_work_ns = s.window_idle_ns = 0
+        if s.work_ns + s.idle_ns > 0 and seen_ns:
+            s.demand_ppm = s.work_ns * PPM // (s.work_ns + s.idle_ns)
+
+    def _fill(self, now_ns: int) -> None:
+        """Entitlements by water-filling: minima first, then by priority and weight, nobody beyond maximum or demand."""
+        left = PPM
+        limits: dict[int, int] = {}
+        for s in self.slices:
+            if not self._lately_active(s, now_ns):
+                s.entitlement_ppm = max(1000, s.params.min_milli * MILLI)
+                continue
+            wanted = PPM if s.saturating else min(PPM, s.demand_ppm * 103 // 100 + 5_000)
+            limits[s.ident] = min(wanted, s.params.max_milli * MILLI)
+            s.entitlement_ppm = min(s.params.min_milli * MILLI, limits[s.ident])
+            left -= s.entitlement_ppm
+        active = [s for s in self.slices if s.ident in limits]
+        for priority in sorted({s.params.priority for s in active}, reverse=True):
+            left = self._fill_level([s for s in active if s.params.priority == priority], limits, left)
+        for s in active:
+            s.entitlement_ppm = max(1000, s.entitlement_ppm)
+
+    @staticmethod
+    def _fill_level(level: list[Slice], limits: dict[int, int], left: int) -> int:
+        while left > 0:
+            hungry = [s for s in level if s.entitlement_ppm < limits[s.ident]]
+            weights = sum(s.weight for s in hungry)
+            if not hungry:
+                break
+            before, full = left, False
+            for s in hungry:
+                room = limits[s.ident] - s.entitlement_ppm
+                if before * s.weight // weights >= room:
+                    s.entitlement_ppm += room
+                    left -= room
+                    full = True
+            if full:
+                continue
+            for s in hungry:
+                s.entitlement_ppm += before * s.weight // weights
+            return 0
+        return left
+
+    def _is_stopped(self, s: Slice, now_ns: int) -> bool:
+        return s.state != State.SHUT and not self._shares_device(s, now_ns)
+
+    def _raise_floor(self, now_ns: int) -> None:
+        """Virtual time of the slot: the least of those who take turns; it never falls. A stopped one comes along: it
+        would keep the others from running for as long when it goes on."""
+        turns = [s for s in self._saturating() if s.active or s.state != State.SHUT]
+        running = [s.virtual_ns for s in turns if not self._is_stopped(s, now_ns)]
+        self.floor_ns = max(self.floor_ns, min(running, default=0))
+        for s in turns:
+            if self._is_stopped(s, now_ns):
+                s.virtual_ns = max(s.virtual_ns, self.floor_ns)
