@@ -184,7 +184,7 @@ def test_a_follower_runs_while_its_leader_does_and_then_at_once() -> None:
         world.run(now_ns)
         return follower.is_open
 
-    follower.gang_go = True
+    follower.gang_turns = follower.gang_go = True
     world.run(300 * MS)
     assert follower.saturating
     follower.gang_go = False
