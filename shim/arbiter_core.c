@@ -8,54 +8,27 @@
 #include "arbiter_share.h"
 
 #define RESCUE_NS (50ull * VG_CORE_MS)
-/* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
-#define WAKE_GRACE_NS (VG_CORE_MS / 2)
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000
 #define FREE_PPM 930000
-/* Lag from which a slice is short; and by how much more it must be behind than another, each by its own entitlement,
- * for that other one to wait for it, and until when. */
-#define SHORT_NS VG_CORE_MS
-#define AHEAD_NS (4 * VG_CORE_MS)
+/* One that waits for a slice that is further behind goes on when it is no further ahead of it than this. */
 #define BACK_NS (2 * VG_CORE_MS)
-#define FAR_NS (1ll << 62)
 /* A latency slice is served first until it is so far ahead of its due. */
 #define LATENCY_DEBT_NS (10 * VG_CORE_MS)
 
-static int64_t min_i64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static uint64_t earlier(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
-
-static bool is_open(const struct vg_core_slice *slice) {
-  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
-}
-
 /* ---- slices and their gates ---- */
-
-static bool drains(const struct vg_core_slice *slice) {
-  return slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
-}
-
-static void set_word(struct vg_core_slice *slice, uint32_t gate_state) {
-  uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
-  slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
-}
 
 static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *self) {
   if (!vg_core_uncapped(self) || self->params.gang) return VG_GATE_COUNT; /* collectives are counted */
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && (other->attached || drains(other))) return VG_GATE_COUNT;
+    if (other != self && other->present && (other->attached || vg_core_drains(other))) return VG_GATE_COUNT;
   }
   return VG_GATE_SOLO;
 }
 
 static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
-  set_word(slice, open_state(core, slice));
+  vg_core_set_word(slice, open_state(core, slice));
   slice->state = VG_CORE_OPEN;
   slice->quiet = false;
   slice->wants = false;
@@ -71,7 +44,7 @@ static void overlap(struct vg_core_slice *slice, uint64_t now_ns) {
 
 static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
   bool gave_up = slice->quiet && slice->state == VG_CORE_OPEN; /* nothing in flight and none can be: no drain */
-  set_word(slice, VG_GATE_CLOSED);
+  vg_core_set_word(slice, VG_GATE_CLOSED);
   slice->quiet = false;
   slice->overran = false;
   slice->drain_expected_ns = 0;
@@ -134,73 +107,24 @@ void vg_core_remove(struct vg_core *core, uint64_t id) {
 
 /* ---- who wants what ---- */
 
-static bool in_slot(const struct vg_core_slice *slice) {
-  return slice->present && slice->saturating;
-}
-
-static bool waits(const struct vg_core_slice *slice) {
-  if (!slice->wants || slice->state == VG_CORE_OPEN) return false;
-  return slice->state == VG_CORE_SHUT || slice->noticed;
-}
-
-static void count_lately(struct vg_core *core) {
-  core->lately = 0;
-  for (int i = 0; i < core->slice_count; i++) core->lately += vg_core_lately_active(&core->slices[i], core->last_ns);
-}
-
-static bool others_active(const struct vg_core *core, const struct vg_core_slice *self) {
-  return core->lately > vg_core_lately_active(self, core->last_ns);
-}
-
-/* A gate that was shut for its cap opens again when something worth opening it for has come together. */
-static int64_t cap_needed(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (slice->state == VG_CORE_OPEN) return 0;
-  uint64_t worth_ns = core->params.quantum_min_ns;
-  if (slice->saturating && others_active(core, slice)) worth_ns = core->params.quantum_ns / 2;
-  return min_i64((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
-}
-
-/* A gang's device on which another one's arbiter decides for it: caps are that one's business, too. */
-static bool follows(const struct vg_core_slice *slice) {
-  return slice->params.gang == VG_GANG_FOLLOWER;
-}
-
-static bool leads(const struct vg_core_slice *slice) {
-  return slice->params.gang == VG_GANG_LEADER;
-}
-
-static bool has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
-  /* What spins since a launch of its own stands at another device's gate would pay for it for ever. */
-  bool caught = leads(slice) && slice->state == VG_CORE_OVERLAP;
-  return follows(slice) || caught || vg_core_uncapped(slice) || slice->cap_ns > cap_needed(core, slice);
-}
-
 static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++)
-    if (&core->slices[i] != self && in_slot(&core->slices[i]) && waits(&core->slices[i])) return true;
-  return false;
-}
-
-bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && in_slot(other) && waits(other) && has_cap(core, other)) return true;
-  }
+    if (&core->slices[i] != self && vg_core_in_slot(&core->slices[i]) && vg_core_waits(&core->slices[i])) return true;
   return false;
 }
 
 static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
   if (holder->quiet) return false;
-  return holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + WAKE_GRACE_NS;
+  return holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + VG_CORE_WAKE_GRACE_NS;
 }
 
 static bool must_not_run(const struct vg_core_slice *slice) {
-  return follows(slice) ? !slice->gang_go : slice->gang_stop;
+  return vg_core_follows(slice) ? !slice->gang_go : slice->gang_stop;
 }
 
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!in_slot(slice) || must_not_run(slice) || !has_cap(core, slice)) return false;
-  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : waits(slice);
+  if (!vg_core_in_slot(slice) || must_not_run(slice) || !vg_core_has_cap(core, slice)) return false;
+  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : vg_core_waits(slice);
 }
 
 /* ---- free or saturating ---- */
@@ -218,7 +142,7 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   bool taken = false;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    taken |= in_slot(other) && (other->state == VG_CORE_OPEN || other->state == VG_CORE_DRAINING);
+    taken |= vg_core_in_slot(other) && (other->state == VG_CORE_OPEN || other->state == VG_CORE_DRAINING);
   }
   slice->saturating = true;
   slice->throttled = false;
@@ -230,15 +154,15 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
 
 /* Gangs take turns whatever they demand: side by side, each could wait on one device for what the other one has. */
 static bool leads_beside_others(const struct vg_core *core, const struct vg_core_slice *self) {
-  for (int i = 0; i < core->slice_count && leads(self); i++) {
+  for (int i = 0; i < core->slice_count && vg_core_leads(self); i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && other->attached && leads(other)) return true;
+    if (other != self && other->present && other->attached && vg_core_leads(other)) return true;
   }
   return false;
 }
 
 static bool takes_turns(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (follows(slice)) return slice->gang_turns;
+  if (vg_core_follows(slice)) return slice->gang_turns;
   if (slice->params.latency || slice->params.gang == VG_GANG_OPEN) return false;
   if (leads_beside_others(core, slice)) return true;
   if (!vg_core_lately_active(slice, now_ns)) return false;
@@ -265,25 +189,23 @@ static uint64_t patience_end(const struct vg_core *core, const struct vg_core_sl
   return slice->close_ns + core->params.bound_ns + core->params.overrun_ns;
 }
 
-/* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
- * waking up costs no device time, or when it is late. */
-static uint64_t overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
+uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (leads_beside_others(core, slice))
     return slice->gang_busy ? slice->close_ns + RESCUE_NS : patience_end(core, slice);
   uint64_t expected_ns = slice->drain_expected_ns;
   if (expected_ns < slice->close_ns) return patience_end(core, slice);
-  return earlier(expected_ns - core->params.lookahead_ns, patience_end(core, slice));
+  return vg_core_earlier(expected_ns - core->params.lookahead_ns, patience_end(core, slice));
 }
 
 static void note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    if (drains(slice) && (slice->quiet || !slice->attached)) {
-      if (is_open(slice)) set_word(slice, VG_GATE_CLOSED);
+    if (vg_core_drains(slice) && (slice->quiet || !slice->attached)) {
+      if (vg_core_is_open(slice)) vg_core_set_word(slice, VG_GATE_CLOSED);
       slice->state = VG_CORE_SHUT;
     }
-    if (slice->state == VG_CORE_DRAINING && now_ns >= overlap_from(core, slice)) overlap(slice, now_ns);
+    if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) overlap(slice, now_ns);
     bool late = slice->saturating && slice->state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
     if (late && !slice->overran) {
       slice->overran = true;
@@ -296,7 +218,7 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
 
 /* Its class is latency, and it is within its guarantee. */
 static bool has_precedence(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->params.latency && slice->free_lag_ns > -LATENCY_DEBT_NS && has_cap(core, slice);
+  return slice->params.latency && slice->free_lag_ns > -LATENCY_DEBT_NS && vg_core_has_cap(core, slice);
 }
 
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -318,19 +240,11 @@ static const struct vg_core_slice *first_latency(const struct vg_core *core) {
 
 static bool is_short(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!slice->present || slice->saturating || !vg_core_active(slice)) return false;
-  return slice->free_lag_ns > SHORT_NS && has_cap(core, slice);
-}
-
-static int64_t behind(const struct vg_core_slice *slice) {
-  return vg_core_due_time(slice->free_lag_ns, slice->entitlement_ppm);
-}
-
-static int64_t slot_behind(const struct vg_core *core) {
-  return vg_core_due_time(core->slot_lag_ns, core->slot_ppm ? core->slot_ppm : VG_CORE_MILLI);
+  return slice->free_lag_ns > VG_CORE_SHORT_NS && vg_core_has_cap(core, slice);
 }
 
 static bool slot_is_short(const struct vg_core *core) {
-  if (core->slot_lag_ns <= SHORT_NS) return false;
+  if (core->slot_lag_ns <= VG_CORE_SHORT_NS) return false;
   for (int i = 0; i < core->slice_count; i++)
     if (candidate(core, &core->slices[i])) return true;
   return false;
@@ -339,28 +253,28 @@ static bool slot_is_short(const struct vg_core *core) {
 /* How far behind the one is that is short and furthest behind, for a free slice or (NULL) for the slot; far ahead when
  * nobody else is short. */
 static int64_t most_behind(const struct vg_core *core, const struct vg_core_slice *but) {
-  int64_t most_ns = -FAR_NS;
+  int64_t most_ns = -VG_CORE_FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (slice != but && is_short(core, slice) && behind(slice) > most_ns) most_ns = behind(slice);
+    if (slice != but && is_short(core, slice) && vg_core_behind(slice) > most_ns) most_ns = vg_core_behind(slice);
   }
-  if (but && slot_is_short(core) && slot_behind(core) > most_ns) most_ns = slot_behind(core);
+  if (but && slot_is_short(core) && vg_core_slot_behind(core) > most_ns) most_ns = vg_core_slot_behind(core);
   return most_ns;
 }
 
 /* No slice and not the slot can be further behind: most_behind() with fewer questions, for all slices at once. */
 static int64_t furthest_behind(const struct vg_core *core) {
-  int64_t most_ns = core->slot_lag_ns > SHORT_NS ? slot_behind(core) : -FAR_NS;
+  int64_t most_ns = core->slot_lag_ns > VG_CORE_SHORT_NS ? vg_core_slot_behind(core) : -VG_CORE_FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->saturating || slice->free_lag_ns <= SHORT_NS) continue;
-    if (behind(slice) > most_ns) most_ns = behind(slice);
+    if (!slice->present || slice->saturating || slice->free_lag_ns <= VG_CORE_SHORT_NS) continue;
+    if (vg_core_behind(slice) > most_ns) most_ns = vg_core_behind(slice);
   }
   return most_ns;
 }
 
 static bool had_too_much(const struct vg_core *core, const struct vg_core_slice *slice, int64_t furthest_ns) {
-  int64_t limit_ns = behind(slice) + (slice->throttled ? BACK_NS : AHEAD_NS);
+  int64_t limit_ns = vg_core_behind(slice) + (slice->throttled ? BACK_NS : VG_CORE_AHEAD_NS);
   return furthest_ns > limit_ns && most_behind(core, slice) > limit_ns;
 }
 
@@ -369,23 +283,23 @@ static void forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
-    if (behind_ns > SHORT_NS && vg_core_lately_active(slice, core->last_ns)) return;
+    if (behind_ns > VG_CORE_SHORT_NS && vg_core_lately_active(slice, core->last_ns)) return;
   }
-  int64_t least_ns = -(AHEAD_NS * core->slot_ppm / VG_CORE_PPM);
+  int64_t least_ns = -(VG_CORE_AHEAD_NS * core->slot_ppm / VG_CORE_PPM);
   if (core->slot_lag_ns < least_ns) core->slot_lag_ns = least_ns;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    least_ns = -(AHEAD_NS * slice->entitlement_ppm / VG_CORE_PPM);
+    least_ns = -(VG_CORE_AHEAD_NS * slice->entitlement_ppm / VG_CORE_PPM);
     if (slice->free_lag_ns < least_ns) slice->free_lag_ns = least_ns;
   }
 }
 
 static void review_slot(struct vg_core *core) {
-  int64_t margin_ns = core->vacated ? BACK_NS : AHEAD_NS;
+  int64_t margin_ns = core->vacated ? BACK_NS : VG_CORE_AHEAD_NS;
   core->vacated = false;
   if (!core->slot_ppm) return;
-  core->vacated = first_latency(core) || most_behind(core, NULL) > slot_behind(core) + margin_ns;
+  core->vacated = first_latency(core) || most_behind(core, NULL) > vg_core_slot_behind(core) + margin_ns;
 }
 
 static void review_free(struct vg_core *core, uint64_t now_ns) {
@@ -395,13 +309,13 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
     bool yields = !has_precedence(core, slice) && had_too_much(core, slice, furthest_ns);
-    slice->throttled = !has_cap(core, slice) || (slice != first && (first || yields));
+    slice->throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
     if (slice->throttled && slice->state == VG_CORE_OPEN)
       close_gate(slice, now_ns);
     else if (!slice->throttled && slice->state != VG_CORE_OPEN)
       open_gate(core, slice, now_ns);
     else if (slice->state == VG_CORE_OPEN && (slice->regrets || (slice->quiet && slice->wants)))
-      set_word(slice, open_state(core, slice)); /* a word can be given up once */
+      vg_core_set_word(slice, open_state(core, slice)); /* a word can be given up once */
   }
 }
 
@@ -410,13 +324,13 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
 /* Spins since a launch of its own stands at another device's gate, and pays for it, so that its turn would never come.
  */
 static bool is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return leads(slice) && slice->state == VG_CORE_OVERLAP && core->last_ns >= slice->close_ns + RESCUE_NS;
+  return vg_core_leads(slice) && slice->state == VG_CORE_OVERLAP && core->last_ns >= slice->close_ns + RESCUE_NS;
 }
 
 /* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then whoever was
  * served longest ago. */
 static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b) {
-  if (follows(a) != follows(b)) return follows(a);
+  if (vg_core_follows(a) != vg_core_follows(b)) return vg_core_follows(a);
   if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
   return a->virtual_ns != b->virtual_ns ? a->virtual_ns < b->virtual_ns : a->served < b->served;
 }
@@ -443,11 +357,12 @@ static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, u
 /* The holder: its lease goes on, is extended, or ends. */
 static void review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
   bool rethought = holder->quiet && holder->wants; /* gave the device up and wants it again: a word is given up once */
-  if (rethought || core->vacated || must_not_run(holder) || !has_cap(core, holder)) {
+  if (rethought || core->vacated || must_not_run(holder) || !vg_core_has_cap(core, holder)) {
     close_gate(holder, now_ns);
     return;
   }
-  if (holder->regrets) set_word(holder, open_state(core, holder)); /* its other processes run: let this one in, too */
+  if (holder->regrets)
+    vg_core_set_word(holder, open_state(core, holder)); /* its other processes run: let this one in, too */
   struct vg_core_slice *next = other_waits(core, holder) ? pick(core) : NULL;
   if (!next) { /* nobody waits, or only who is over his cap: let it be */
     set_lease(core, holder, now_ns, false);
@@ -461,7 +376,7 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     set_lease(core, holder, now_ns, true);
     if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
   }
-  bool preempted = next != holder && follows(next);
+  bool preempted = next != holder && vg_core_follows(next);
   if (now_ns < holder->lease_end_ns && !preempted) return;
   if (next == holder)
     set_lease(core, holder, now_ns, true);
@@ -469,22 +384,9 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     close_gate(holder, now_ns);
 }
 
-/* A follower goes before everyone else; so that they are not starved by a gang that its leader lets go on and on, it
- * has the leader stop it when it is a lease ahead of somebody who waits here, or when the slot is to be empty. */
-static bool must_make_room(const struct vg_core *core, const struct vg_core_slice *slice) {
-  if (!in_slot(slice) || !follows(slice)) return false;
-  uint64_t ahead_ns = slice->gang_veto ? 0 : core->params.quantum_ns * VG_CORE_PPM / slice->entitlement_ppm;
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    bool waiting = in_slot(other) && !follows(other) && waits(other) && has_cap(core, other);
-    if (waiting && other->virtual_ns + ahead_ns < slice->virtual_ns) return true;
-  }
-  return core->vacated;
-}
-
 static struct vg_core_slice *find_in_slot(struct vg_core *core, enum vg_core_state state) {
   for (int i = 0; i < core->slice_count; i++)
-    if (in_slot(&core->slices[i]) && core->slices[i].state == state) return &core->slices[i];
+    if (vg_core_in_slot(&core->slices[i]) && core->slices[i].state == state) return &core->slices[i];
   return NULL;
 }
 
@@ -504,141 +406,21 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
-    bool open = is_open(slice), gang = leads(slice) || follows(slice); /* its turn comes, on all of its devices */
-    if (!gang && (open || waits(slice))) set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
-    slice->rescue_ns = now_ns + (is_open(slice) ? core->params.quantum_min_ns : RESCUE_NS);
+    bool open = vg_core_is_open(slice),
+         gang = vg_core_leads(slice) || vg_core_follows(slice); /* its turn comes, on all of its devices */
+    if (!gang && (open || vg_core_waits(slice))) vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
+    slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : RESCUE_NS);
   }
-}
-
-/* ---- what comes of it ---- */
-
-struct crowd { /* the slices on the device, counted */
-  int attached, on_device, latency, lately, free_active, turns, takers, capped, ready;
-  bool throttles;
-  /* free slices that are behind, lately active: the one furthest, how far, and how far the next one is */
-  const struct vg_core_slice *last;
-  int64_t last_ns, next_ns;
-};
-
-static void note_behind(struct crowd *crowd, const struct vg_core_slice *slice) {
-  int64_t behind_ns = behind(slice);
-  if (!crowd->last || behind_ns > crowd->last_ns) {
-    crowd->next_ns = crowd->last ? crowd->last_ns : -FAR_NS;
-    crowd->last_ns = behind_ns;
-    crowd->last = slice;
-  } else if (behind_ns > crowd->next_ns) {
-    crowd->next_ns = behind_ns;
-  }
-}
-
-static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
-  struct crowd crowd = {.throttles = core->vacated};
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present) continue;
-    bool active = vg_core_active(slice), lately = vg_core_lately_active(slice, now_ns);
-    crowd.attached += slice->attached;
-    crowd.on_device += slice->attached || drains(slice);
-    crowd.latency += slice->attached && slice->params.latency;
-    crowd.lately += lately;
-    crowd.free_active += active && !slice->saturating;
-    crowd.turns += active && slice->saturating;
-    crowd.takers += lately && slice->saturating;
-    crowd.capped += lately && !vg_core_uncapped(slice);
-    crowd.ready += in_slot(slice) && waits(slice) && has_cap(core, slice);
-    crowd.throttles |= active && slice->throttled;
-    if (lately && !slice->saturating && slice->free_lag_ns > SHORT_NS) note_behind(&crowd, slice);
-  }
-  return crowd;
-}
-
-/* Runs only while somebody who is further behind pauses: what it has outstanding then is in that one's way. */
-static bool gives_way(const struct vg_core *core, const struct vg_core_slice *self, const struct crowd *crowd) {
-  int64_t own_ns = self->saturating ? slot_behind(core) : behind(self);
-  if (!crowd->last) return false;
-  return (crowd->last != self ? crowd->last_ns : crowd->next_ns) > own_ns + AHEAD_NS;
-}
-
-static uint32_t regime_of(const struct crowd *crowd) {
-  if (!crowd->attached) return VG_REGIME_IDLE;
-  if (crowd->attached == 1) return VG_REGIME_SOLO;
-  if (crowd->turns > 1) return VG_REGIME_ARBITRATED;
-  return crowd->throttles ? VG_REGIME_THROTTLED : VG_REGIME_OPEN;
-}
-
-/* Its cap may end before anybody looks of his own accord, should it begin to run now. */
-static bool cap_may_end(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  int64_t low_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2;
-  return !vg_core_uncapped(slice) && (slice->cap_ns < low_ns || !vg_core_lately_active(slice, now_ns));
-}
-
-static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const struct crowd *crowd, uint64_t now_ns) {
-  bool alone = crowd->on_device == (slice->attached || drains(slice));
-  bool counted = !vg_core_uncapped(slice) || slice->params.gang; /* of a gang collectives are counted */
-  uint32_t wanted = alone && !counted ? VG_GATE_SOLO : VG_GATE_COUNT;
-  if (slice->state == VG_CORE_OPEN && (slice->word & VG_GATE_STATE_MASK) != wanted) set_word(slice, wanted);
-  bool keeps = slice->saturating && crowd->ready > (waits(slice) && has_cap(core, slice));
-  slice->neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NOBODY_WAITS;
-  bool others = crowd->attached > slice->attached;
-  bool latency = crowd->latency > (slice->attached && slice->params.latency);
-  bool crowded = core->regime > VG_REGIME_OPEN || crowd->takers;
-  bool edges = (!slice->saturating && others && (crowded || crowd->latency)) || cap_may_end(core, slice, now_ns);
-  slice->gang_veto = must_make_room(core, slice);
-  slice->watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
-  if (edges) slice->watch |= VG_WATCH_EDGES;
-  if (slice->params.gang) slice->watch |= VG_WATCH_GANG;
-  if (latency || gives_way(core, slice, crowd))
-    slice->bound_ns = core->params.latency_bound_ns;
-  else if (!vg_core_uncapped(slice) || (crowded && others_active(core, slice)))
-    slice->bound_ns = core->params.bound_ns;
-  else
-    slice->bound_ns = core->params.open_bound_ns;
-  if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
-  slice->lag_ns = slice->free_lag_ns;
-  if (slice->saturating) slice->lag_ns = core->slot_lag_ns * slice->entitlement_ppm / core->slot_ppm;
-}
-
-/* When a slice shut for its cap may run again, or one that runs will have used up its cap. */
-static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (vg_core_uncapped(slice) || !vg_core_active(slice)) return VG_CORE_NEVER;
-  uint32_t max_milli = slice->params.max_milli;
-  if (slice->state == VG_CORE_OPEN) {
-    uint64_t left_ns = slice->cap_ns > 0 ? (uint64_t)slice->cap_ns : 0;
-    return now_ns + left_ns * VG_CORE_MILLI / (VG_CORE_MILLI - max_milli) + 1000;
-  }
-  if (has_cap(core, slice)) return VG_CORE_NEVER;
-  int64_t need_ns = cap_needed(core, slice) - slice->cap_ns;
-  return now_ns + (uint64_t)need_ns * VG_CORE_MILLI / max_milli + 1000;
-}
-
-static uint64_t next_deadline(const struct vg_core *core, const struct crowd *crowd, uint64_t now_ns) {
-  uint64_t deadline_ns = VG_CORE_NEVER;
-  if ((crowd->lately > 1 && crowd->free_active) || crowd->capped)
-    deadline_ns = now_ns + VG_CORE_TICK_NS;
-  else if (crowd->lately && crowd->attached > 1)
-    deadline_ns = core->window_ns + VG_CORE_WINDOW_NS;
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present) continue;
-    deadline_ns = earlier(deadline_ns, cap_deadline(core, slice, now_ns));
-    if (slice->state == VG_CORE_OVERLAP) deadline_ns = earlier(deadline_ns, slice->rescue_ns);
-    if (slice->state == VG_CORE_DRAINING) deadline_ns = earlier(deadline_ns, overlap_from(core, slice));
-    if (!slice->saturating || slice->state != VG_CORE_OPEN || !slice->lease_end_ns) continue;
-    deadline_ns = earlier(deadline_ns, slice->lease_end_ns);
-    if (!slice->outstanding && now_ns < slice->grant_ns + WAKE_GRACE_NS)
-      deadline_ns = earlier(deadline_ns, slice->grant_ns + WAKE_GRACE_NS);
-  }
-  return deadline_ns;
 }
 
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   if (now_ns < core->last_ns) now_ns = core->last_ns;
-  count_lately(core);
+  vg_core_count_lately(core);
   vg_core_charge(core, now_ns);
   core->last_ns = now_ns;
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present) vg_core_note_activity(&core->slices[i], now_ns);
-  count_lately(core);
+  vg_core_count_lately(core);
   note_drains(core, now_ns);
   judge_all(core, now_ns);
   vg_core_entitle(core, now_ns);
@@ -650,9 +432,5 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   if (holder) review_holder(core, holder, now_ns);
   grant(core, now_ns);
   rescue(core, now_ns);
-  struct crowd crowd = count_slices(core, now_ns);
-  core->regime = regime_of(&crowd);
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present) set_outputs(core, &core->slices[i], &crowd, now_ns);
-  return next_deadline(core, &crowd, now_ns);
+  return vg_core_outputs(core, now_ns);
 }

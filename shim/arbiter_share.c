@@ -38,6 +38,32 @@ static void sum_slot(struct vg_core *core) {
     if (core->slices[i].present && core->slices[i].saturating) core->slot_ppm += core->slices[i].entitlement_ppm;
 }
 
+void vg_core_count_lately(struct vg_core *core) {
+  core->lately = 0;
+  for (int i = 0; i < core->slice_count; i++) core->lately += vg_core_lately_active(&core->slices[i], core->last_ns);
+}
+
+int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (slice->state == VG_CORE_OPEN) return 0;
+  uint64_t worth_ns = core->params.quantum_min_ns;
+  if (slice->saturating && vg_core_others_active(core, slice)) worth_ns = core->params.quantum_ns / 2;
+  return min_i64((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
+}
+
+bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
+  /* What spins since a launch of its own stands at another device's gate would pay for it for ever. */
+  bool caught = vg_core_leads(slice) && slice->state == VG_CORE_OVERLAP;
+  return vg_core_follows(slice) || caught || vg_core_uncapped(slice) || slice->cap_ns > vg_core_cap_needed(core, slice);
+}
+
+bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other != self && vg_core_in_slot(other) && vg_core_waits(other) && vg_core_has_cap(core, other)) return true;
+  }
+  return false;
+}
+
 /* ---- charging ---- */
 
 /* Does it run beside others? A process that does not even notice that its gate was shut is a stopped one: what it had

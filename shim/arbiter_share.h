@@ -15,6 +15,13 @@
 #define VG_CORE_TICK_NS (2ull * VG_CORE_MS)
 /* Demand is looked at so often, over about four times as long. */
 #define VG_CORE_WINDOW_NS (10ull * VG_CORE_MS)
+/* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
+#define VG_CORE_WAKE_GRACE_NS (VG_CORE_MS / 2)
+/* Lag from which a slice is short; and by how much more it must be behind than another, each by its own entitlement,
+ * for that other one to wait for it. */
+#define VG_CORE_SHORT_NS VG_CORE_MS
+#define VG_CORE_AHEAD_NS (4 * VG_CORE_MS)
+#define VG_CORE_FAR_NS (1ll << 62)
 
 static inline bool vg_core_uncapped(const struct vg_core_slice *slice) {
   return slice->params.max_milli >= VG_CORE_MILLI;
@@ -28,9 +35,30 @@ static inline int64_t vg_core_scaled(uint64_t ns, uint32_t milli) {
   return (int64_t)(ns * milli / VG_CORE_MILLI);
 }
 
+static inline uint64_t vg_core_earlier(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
 static inline uint32_t vg_core_weight(const struct vg_core_slice *slice) {
   uint32_t weight = slice->params.weight ? slice->params.weight : slice->params.min_milli;
   return weight ? weight : 1;
+}
+
+static inline bool vg_core_is_open(const struct vg_core_slice *slice) {
+  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+}
+
+static inline bool vg_core_drains(const struct vg_core_slice *slice) {
+  return slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
+}
+
+static inline bool vg_core_in_slot(const struct vg_core_slice *slice) {
+  return slice->present && slice->saturating;
+}
+
+static inline bool vg_core_waits(const struct vg_core_slice *slice) {
+  if (!slice->wants || slice->state == VG_CORE_OPEN) return false;
+  return slice->state == VG_CORE_SHUT || slice->noticed;
 }
 
 /* The time that an entitlement takes for a lag. */
@@ -38,7 +66,35 @@ static inline int64_t vg_core_due_time(int64_t lag_ns, uint32_t entitlement_ppm)
   return lag_ns * VG_CORE_PPM / (int64_t)entitlement_ppm;
 }
 
+/* A gang's device on which another one's arbiter decides for it: caps are that one's business, too. */
+static inline bool vg_core_follows(const struct vg_core_slice *slice) {
+  return slice->params.gang == VG_GANG_FOLLOWER;
+}
+
+static inline bool vg_core_leads(const struct vg_core_slice *slice) {
+  return slice->params.gang == VG_GANG_LEADER;
+}
+
+static inline int64_t vg_core_behind(const struct vg_core_slice *slice) {
+  return vg_core_due_time(slice->free_lag_ns, slice->entitlement_ppm);
+}
+
+static inline int64_t vg_core_slot_behind(const struct vg_core *core) {
+  return vg_core_due_time(core->slot_lag_ns, core->slot_ppm ? core->slot_ppm : VG_CORE_MILLI);
+}
+
 bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns);
+/* Other slices have been active lately. */
+static inline bool vg_core_others_active(const struct vg_core *core, const struct vg_core_slice *self) {
+  return core->lately > vg_core_lately_active(self, core->last_ns);
+}
+void vg_core_count_lately(struct vg_core *core);
+/* A gate that was shut for its cap opens again when so much has come together: something worth opening it for. */
+int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slice *slice);
+bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice);
+/* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
+ * waking up costs no device time, or when it is late. */
+uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice);
 /* A waiting slice of the slot, other than self, that might run at once. */
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self);
 /* Charges the time that has passed since the last step to those who have had it. */
@@ -50,5 +106,15 @@ void vg_core_entitle(struct vg_core *core, uint64_t now_ns);
 /* Virtual time of the slot: the least of those who take turns; it never falls. A stopped one comes along: it would keep
  * the others from running for as long when it goes on. */
 void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns);
+
+/* ---- arbiter_outputs.c ---- */
+
+static inline void vg_core_set_word(struct vg_core_slice *slice, uint32_t gate_state) {
+  uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
+  slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
+}
+
+/* What follows from the gates: bounds, what the shims are to tell, the regime. Returns when the next step is due. */
+uint64_t vg_core_outputs(struct vg_core *core, uint64_t now_ns);
 
 #endif

@@ -17,7 +17,7 @@ from vgpud.core.arbiter_model import Params, Slice, SliceParams, State
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ("vg_abi.h", "arbiter.h", "arbiter_core.h", "arbiter_memory.h")
-SOURCES = ("arbiter_core.c", "arbiter_share.c", "arbiter_coast.c", "arbiter_memory.c")
+SOURCES = ("arbiter_core.c", "arbiter_share.c", "arbiter_outputs.c", "arbiter_coast.c", "arbiter_memory.c")
 INPUTS = (
     *("attached", "wants", "outstanding", "quiet", "regrets", "noticed", "running", "drained_ns"),
     *("gang_turns", "gang_go", "gang_stop", "gang_busy"),
