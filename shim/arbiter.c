@@ -325,7 +325,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     *ret_stats = slice->stats;
     ret_stats->gate = slice->word & VG_GATE_STATE_MASK;
     ret_stats->regime = arbiter->core.regime;
-    ret_stats->entitlement_milli = slice->entitlement_ppm / 1000;
+    ret_stats->entitlement_milli = slice->shown_ppm / 1000;
     ret_stats->lag_ns = slice->lag_ns;
     for (const struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
       ret_stats->mem_held_bytes += process->memory.granted_bytes - process->memory.returned_bytes;

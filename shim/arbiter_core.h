@@ -60,7 +60,8 @@ struct vg_core_slice {
   uint32_t watch;           /* VG_WATCH_* */
   bool gang_veto;           /* a gang's follower: it is to make room for others on its device */
   uint32_t entitlement_ppm; /* what it is due, in parts of a million of the device */
-  int64_t lag_ns;           /* what it has had less than that; of a saturating slice its part of the slot's */
+  uint32_t shown_ppm;       /* the same as people are to see it: alone on the device all of it */
+  int64_t lag_ns;           /* what it has had less than that; a saturating slice: less than the others in the slot */
   /* state */
   enum vg_core_state state;
   bool saturating;

@@ -23,6 +23,7 @@ static bool must_make_room(const struct vg_core *core, const struct vg_core_slic
 struct crowd { /* the slices on the device, counted */
   int attached, on_device, latency, lately, free_active, turns, takers, capped, ready;
   bool throttles;
+  int64_t ahead_ns; /* of the slot's virtual time: the mean of those in it, by what they are due */
   /* free slices that are behind, lately active: the one furthest, how far, and how far the next one is */
   const struct vg_core_slice *last;
   int64_t last_ns, next_ns;
@@ -55,8 +56,11 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
     crowd.capped += lately && !vg_core_uncapped(slice);
     crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_has_cap(core, slice);
     crowd.throttles |= active && slice->throttled;
+    if (slice->saturating && slice->virtual_ns > core->floor_ns)
+      crowd.ahead_ns += (int64_t)(slice->virtual_ns - core->floor_ns) / 1000 * slice->entitlement_ppm / 1000;
     if (lately && !slice->saturating && slice->free_lag_ns > VG_CORE_SHORT_NS) note_behind(&crowd, slice);
   }
+  if (core->slot_ppm) crowd.ahead_ns = crowd.ahead_ns * VG_CORE_MILLI / core->slot_ppm * VG_CORE_MILLI;
   return crowd;
 }
 
@@ -103,7 +107,12 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
     slice->bound_ns = core->params.open_bound_ns;
   if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
   slice->lag_ns = slice->free_lag_ns;
-  if (slice->saturating) slice->lag_ns = core->slot_lag_ns * slice->entitlement_ppm / core->slot_ppm;
+  if (slice->saturating) { /* what it has had less than the others in the slot, by what they are due */
+    int64_t ahead_ns = (int64_t)(slice->virtual_ns - core->floor_ns);
+    slice->lag_ns = (crowd->ahead_ns - ahead_ns) / VG_CORE_MILLI * slice->entitlement_ppm / VG_CORE_MILLI;
+  }
+  slice->shown_ppm = slice->entitlement_ppm;
+  if ((slice->word & VG_GATE_STATE_MASK) == VG_GATE_SOLO) slice->shown_ppm = VG_CORE_PPM; /* nobody measures there */
 }
 
 /* When a slice shut for its cap may run again, or one that runs will have used up its cap. */
