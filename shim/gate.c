@@ -21,6 +21,8 @@
 
 #define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
 #define COAST_BOUND_NS 2000000ull
+#define LOOSE_BOUND_NS 2000000ull
+#define PIECE_MAX_NS 8000000ull
 #define COAST_LOOK_NS 1000000ull /* in its own slot: how often a waiting thread looks what has completed */
 
 struct vg_device *vg_gate_only_device;
@@ -245,10 +247,18 @@ static void look_at_others(const struct vg_device *device, struct vg_work *work)
   work->others_ns = vg_gate_outstanding(device) - VG_LOAD_RELAXED(&work->outstanding_ns);
 }
 
+/* A program that launches graphs of some milliseconds prepares the next one while the last one runs: one may always be
+ * queued behind the one that runs, or the device would stand still for as long as the program thinks. Long pieces and
+ * tight bounds are kept to. */
+static uint64_t bound_for(const struct vg_device *device, const struct vg_estimate *estimate) {
+  uint64_t bound_ns = bound_of(device), cost_ns = estimate->cost_ns;
+  return bound_ns >= LOOSE_BOUND_NS && cost_ns > bound_ns && cost_ns <= PIECE_MAX_NS ? cost_ns : bound_ns;
+}
+
 /* Paces and never blocks for ever: twice the bound later than what is outstanding should have come down to it, the
  * launch goes on all the same. */
-static void wait_bound(struct vg_device *device, struct vg_work *work) {
-  uint64_t bound_ns = bound_of(device);
+static void wait_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate) {
+  uint64_t bound_ns = bound_for(device, estimate);
   if (VG_LIKELY(VG_LOAD_RELAXED(&work->outstanding_ns) + work->others_ns < bound_ns)) return;
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
@@ -323,8 +333,9 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     ticket->device = NULL;
     return;
   }
+  ticket->estimate = vg_work_estimate(work, function, threads);
   for (;;) {
-    wait_bound(device, work);
+    wait_bound(device, work, ticket->estimate);
     VG_STORE_RELAXED(&line->device, device);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* mark before look; the reader's membarrier does the rest */
     if (VG_LIKELY(may_launch(device))) break;
@@ -338,7 +349,6 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     return; /* neither estimates nor markers */
   }
   ticket->work = work;
-  ticket->estimate = vg_work_estimate(work, function, threads);
   ticket->collective = vg_gate_gang_counts(device, ticket->estimate, threads > 0);
   if (vg_work_timing_due(ticket->estimate) && !VG_LOAD_RELAXED(&vg_gate_captures)) begin_timing(ticket, line);
 }
