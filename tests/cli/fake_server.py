@@ -21,6 +21,7 @@ from google.protobuf.any_pb2 import Any as AnyProto
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from vgpud.cli.hold import ABI_VERSION
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
@@ -111,7 +112,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             version="9.9",
             driver_version="sim",
             simulated=self.simulated,
-            abi_version=1,
+            abi_version=ABI_VERSION,
             mode=self.mode,
             runtime_dir=str(self.runtime),
         )

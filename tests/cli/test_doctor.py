@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vgpud import paths
-from vgpud.cli import checks
+from vgpud.cli import checks, hold
 from vgpud.cli.options import Settings
 
 
@@ -66,7 +66,7 @@ def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
 
 
 def test_a_foreign_abi_is_a_failure(daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vgpud.cli.hold.ABI_VERSION", 2)
+    monkeypatch.setattr("vgpud.cli.hold.ABI_VERSION", hold.ABI_VERSION + 1)
     assert by_check(checks.daemon(look(daemon)))["abi-version"].level == "fail"
 
 
