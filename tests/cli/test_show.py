@@ -9,6 +9,7 @@ import pytest
 #: what a slice did, as the daemon tells it
 DID = {
     "regime": "arbitrated",
+    "gate": "closed",
     "entitlement_milli": 400,
     "share_10s_ratio": 0.41,
     "share_60s_ratio": 0.42,
@@ -81,6 +82,12 @@ def test_a_slice_that_never_ran_is_shown_without_nonsense(vgpu: Any, daemon: Any
     lines = lines_of(vgpu, daemon)
     assert (lines["waits"], lines["drains"], lines["programs"]) == ("0 at the closed gate", "0", "0")
     assert lines["device time"] == "0.0 s, of which 0.0 s borrowed"
+
+
+def test_nothing_is_due_to_a_slice_without_a_program(vgpu: Any, daemon_with_slice: Any) -> None:
+    daemon_with_slice.slices["train"].devices[0].gate = ""
+    lines = lines_of(vgpu, daemon_with_slice)
+    assert lines["due now"] == lines["balance"] == lines["gate"] == "- (no program)"
 
 
 def test_json_has_every_number_and_the_ends_of_the_buckets(vgpu: Any, daemon_with_slice: Any) -> None:

@@ -16,8 +16,8 @@ from fake_server import FakeDaemon
 from rich.console import Console
 
 from vgpud.cli import figures, views
-from vgpud.cli.history import History
-from vgpud.cli.top_frame import _rooms, frame
+from vgpud.cli.history import History, Recent
+from vgpud.cli.top_frame import Line, _got_style, _rooms, frame
 from vgpud.v1 import vgpud_pb2 as pb
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -188,6 +188,15 @@ def test_a_slice_without_a_program_is_due_nothing() -> None:
     lines = drawn([slice_of("a", processes=0, entitlement_milli=250, lag_ns=500_000)], 80)
     assert lines[2].split()[1] == "-"
     assert "500us" not in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("share", "throttled_ratio", "style"),
+    [(0.45, 0.9, "yellow"), (0.45, 0.0, "green"), (0.49, 0.9, "green"), (0.65, 0.9, "red")],
+)
+def test_who_waits_and_gets_less_than_it_is_due_is_coloured(share: float, throttled_ratio: float, style: str) -> None:
+    (given,) = slice_of("a", entitlement_milli=500, max_milli=600, share_ratio=share)["devices"]
+    assert _got_style(Line({}, given, Recent(throttled_ratio, 0.0, ()))) == style
 
 
 @pytest.mark.parametrize(

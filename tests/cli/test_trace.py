@@ -277,3 +277,11 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_is_recorded(vgpu:
     result = vgpu("trace", "train", "-o", "/nonexistent/t.json", host=traced_slice.host)
     assert result.code != 0 and "/nonexistent/t.json" in result.stderr and "-o" in result.stderr
     assert "recording" not in result.stderr
+
+
+def test_a_full_disk_is_said_in_one_line(vgpu: Any, traced_slice: Any) -> None:
+    result = vgpu("trace", "train", "-s", "0.1", "-o", "/dev/full", host=traced_slice.host)
+    assert result.code == 1
+    assert result.stderr.splitlines()[1:] == [
+        "vgpu: cannot write /dev/full: No space left on device; name another file with -o"
+    ]

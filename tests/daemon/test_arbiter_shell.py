@@ -13,7 +13,7 @@ import pytest
 from vgpud.arbiter import Arbiters, ffi, lib
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.gangs import Role
-from vgpud.core.model import Device, Share, Slice, Spec
+from vgpud.core.model import LATENCY, Device, Share, Slice, Spec
 
 UUID = "GPU-0"
 SERIAL, PROCESS = 7, 70
@@ -155,3 +155,43 @@ def test_what_a_slice_is_due_and_how_the_device_is_shared(arbiters: Arbiters, te
     assert now.regime == "solo"
     assert 500 <= now.entitlement_milli <= 1000  # by what has been seen of its demand
     assert 0 < now.borrowed_ns < now.charged_ns
+
+
+@pytest.fixture
+def neighbour(arbiters: Arbiters) -> Iterator[Tenant]:
+    """A second slice's process, at work as the first one's."""
+    arbiters.apply(neighbours_slice(Spec(0)))
+    made = Tenant()
+    arbiters.attach(SERIAL + 1, PROCESS + 1, UUID, (made.header, made.control, made.report), made.bell, 0)
+    yield made
+    arbiters.detach(PROCESS + 1, UUID)
+    os.close(made.bell)
+
+
+def neighbours_slice(spec: Spec) -> Slice:
+    return Slice("b", "uid-b", SERIAL + 1, spec, (Share(UUID, spec.gpus_milli, 1000, 0, 1 << 28),), False, 0, 0)
+
+
+def test_weight_priority_and_class_reach_the_device(arbiters: Arbiters, tenant: Tenant, neighbour: Tenant) -> None:
+    def due() -> tuple[int, ...]:
+        return tuple(arbiters.slice_stats(serial, UUID).entitlement_milli for serial in (SERIAL, SERIAL + 1))
+
+    def apply(first: Spec, second: Spec) -> None:
+        arbiters.apply(Slice("a", "uid", SERIAL, first, (Share(UUID, 0, 1000, 0, 1 << 28),), False, 0, 0))
+        arbiters.apply(neighbours_slice(second))
+
+    for each in (tenant, neighbour):
+        now_ns = time.monotonic_ns()
+        each.says(contexts=1, outstanding=1, waiting=1, busy_since_ns=now_ns, active_since_ns=now_ns)
+    apply(Spec(0, weight=100), Spec(0, weight=300))
+    wait_for(lambda: due() == (250, 750))
+    apply(Spec(0, weight=100, priority=1), Spec(0, weight=300))
+    wait_for(lambda: due()[0] == 1000 and due()[1] <= 1)
+    neighbour.says(outstanding=0, waiting=0, busy_since_ns=0, active_since_ns=0)  # it is its class alone that counts
+    apply(Spec(0), Spec(100))
+    time.sleep(0.5)  # until nobody thinks that it only pauses
+    wait_for(lambda: tenant.control.bound_ns == ArbiterConfig().open_bound_ns)
+    apply(Spec(0), Spec(100, service_class=LATENCY))
+    wait_for(lambda: tenant.control.bound_ns == ArbiterConfig().latency_bound_ns)
+    arbiters.set_times({"latency_bound_ns": 500_000})
+    wait_for(lambda: tenant.control.bound_ns == 500_000)

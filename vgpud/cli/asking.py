@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from vgpud.cli.quantities import DEFAULT, Bytes, Gpus, OrDefault
+from vgpud.cli.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
 from vgpud.core.admit import PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.model import CLASSES
 from vgpud.core.units import GPUS_MAX
@@ -34,19 +34,19 @@ _OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
     ),
     "priority": (
         "--priority",
-        click.IntRange(0, PRIORITY_MAX),
+        Whole(0, PRIORITY_MAX),
         f"0..{PRIORITY_MAX}",
         "Borrowed time goes to the highest first; guarantees are untouched (default: 0).",
     ),
     "weight": (
         "--weight",
-        click.IntRange(0, WEIGHT_MAX),
+        Whole(0, WEIGHT_MAX),
         f"0..{WEIGHT_MAX}",
         "Of borrowed time among equal priorities (default: by the minimum).",
     ),
     "spread": (
         "--spread",
-        click.IntRange(1, GPUS_MAX),
+        Whole(1, GPUS_MAX),
         "N",
         "Divide all of it equally over N devices (default: as few as do).",
     ),

@@ -41,6 +41,12 @@ class OrDefault(AnyParam):
         return [*self.inner.shell_complete(ctx, param, incomplete), *word]
 
 
+class Whole(click.IntRange):
+    """A whole number within limits; says so in these words where it is none."""
+
+    name = "whole number"
+
+
 class Gpus(IntParam):
     """A fraction of GPUs, at most three decimals; becomes milli-GPU."""
 

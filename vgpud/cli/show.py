@@ -10,9 +10,10 @@ from vgpud.cli.top_frame import REGIMES
 from vgpud.cli.views import View
 from vgpud.core.units import format_bytes
 
+NOBODY = "- (no program)"
 #: what a gate's state means, in words
 GATES = {
-    None: "- (no program)",
+    None: NOBODY,
     "solo": "solo: open, and nothing is counted there; device time is the driver's reading",
     "count": "count: open",
     "closed": "closed: launches wait",
@@ -70,9 +71,9 @@ def _got(device: View) -> Pairs:
     return [
         ("shared", shared),
         ("gate", GATES.get(device["gate"], str(device["gate"]))),
-        ("due now", grids.percent(device["entitlement_milli"] / 1000)),
+        ("due now", grids.percent(device["entitlement_milli"] / 1000) if device["gate"] else NOBODY),
         ("got", ", ".join(f"{grids.percent(device[name])} in {span}" for span, name in spans)),
-        ("balance", figures.short_time(abs(lag_ns)) + whose),
+        ("balance", figures.short_time(abs(lag_ns)) + whose if device["gate"] else NOBODY),
         ("device time", f"{_seconds(charged_ns)}, of which {borrowed}"),
         ("launches", str(device["launches"])),
     ]

@@ -26,7 +26,7 @@ EXTRA_RANK, EXTRA_CELLS = 10, 18
 #: what a regime means, in words
 REGIMES = {
     "idle": "nobody runs",
-    "solo": "one slice, no limits to keep",
+    "solo": "one slice alone, only its maximum counts",
     "open": "all gates open, the hardware shares",
     "throttled": "some wait for a moment, no turns",
     "arbitrated": "saturating slices take turns",
@@ -34,7 +34,6 @@ REGIMES = {
 _REGIME_STYLES = {"throttled": "yellow", "arbitrated": "cyan"}
 _OFF_MILLI = 30  # a share that is off by more is coloured
 NAME_LEAST = 9  # of a device's name: SIMULATED
-_DEBT_NS = 50_000_000  # more than this owed to a slice is coloured
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,8 @@ def _percent(ratio: float | None) -> str:
 def _got_style(line: Line) -> str:
     if line.share["share_ratio"] * 1000 > line.share["max_milli"] + _OFF_MILLI:
         return "red"
-    return "yellow" if line.share["lag_ns"] > _DEBT_NS else "green"
+    short = line.share["share_ratio"] * 1000 < line.share["entitlement_milli"] - _OFF_MILLI
+    return "yellow" if short and line.recent.throttled_ratio else "green"
 
 
 def _memory_style(line: Line) -> str:

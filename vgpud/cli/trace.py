@@ -54,23 +54,31 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
     with Client(settings) as client:
         client.get_slice(name)  # before the file is there
         devices = {d.index: f"device {d.index} {grids.full_name(d.name, d.simulated)}" for d in client.devices()}
-        with _opened(path or f"{name}.trace.json") as file:
+        path = path or f"{name}.trace.json"
+        with _written(path), _opened(path) as file:
             begin_s = time.monotonic()
             got = _record(client, name, seconds)
+            spent = f"{len(got.events)} events in {time.monotonic() - begin_s:.1f} s"
             json.dump(chrome_trace(got.events, name, devices, got.end_ns), file, separators=(",", ":"))
             file.write("\n")
-            spent = f"{len(got.events)} events in {time.monotonic() - begin_s:.1f} s"
+            file.flush()
             say(f"{file.name}: {spent}{got.why}; open it at https://ui.perfetto.dev")
     if got.problem:
         raise got.problem
 
 
 def _opened(path: str) -> contextlib.AbstractContextManager[TextIO]:
-    """The file, before anything is recorded. Raises CliError."""
-    if path == "-":
-        return contextlib.nullcontext(sys.stdout)
+    """The file, before anything is recorded."""
+    return contextlib.nullcontext(sys.stdout) if path == "-" else open(path, "w", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _written(path: str) -> Iterator[None]:
+    """Raises CliError where the file cannot be opened, or has no room."""
     try:
-        return open(path, "w", encoding="utf-8")
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CliError(f"cannot write {path}: {error.strerror}; name another file with -o") from error
 
