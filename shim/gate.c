@@ -176,7 +176,10 @@ static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *re
 static bool accept_word(struct vg_device *device, uint32_t word) {
   pthread_mutex_lock(&device->gate->mutex);
   bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
-  if (accepted) VG_STORE(&device->open_word, word);
+  if (accepted) {
+    VG_STORE(&device->open_word, word);
+    vg_gate_wake_helper(device);
+  }
   pthread_mutex_unlock(&device->gate->mutex);
   return accepted;
 }
@@ -251,15 +254,15 @@ static void look_at_others(const struct vg_device *device, struct vg_work *work)
  * queued behind the one that runs, or the device would stand still for as long as the program thinks. Long pieces and
  * tight bounds are kept to. */
 static uint64_t bound_for(const struct vg_device *device, const struct vg_estimate *estimate) {
-  uint64_t bound_ns = bound_of(device), cost_ns = estimate->cost_ns;
+  uint64_t bound_ns = bound_of(device), cost_ns = VG_LOAD_RELAXED(&estimate->cost_ns);
   return bound_ns >= LOOSE_BOUND_NS && cost_ns > bound_ns && cost_ns <= PIECE_MAX_NS ? cost_ns : bound_ns;
 }
 
 /* Paces and never blocks for ever: twice the bound later than what is outstanding should have come down to it, the
  * launch goes on all the same. */
 static void wait_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate) {
+  if (VG_LIKELY(VG_LOAD_RELAXED(&work->outstanding_ns) + work->others_ns < bound_of(device))) return;
   uint64_t bound_ns = bound_for(device, estimate);
-  if (VG_LIKELY(VG_LOAD_RELAXED(&work->outstanding_ns) + work->others_ns < bound_ns)) return;
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
   while (remaining_ns >= bound_ns && now_ns < deadline_ns && !VG_LOAD_RELAXED(&vg_gate_captures)) {

@@ -42,7 +42,7 @@ uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
   }
   uint64_t low_ns = sorted_ns[(count - 1) * 3 / 8], limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
   for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
-  estimate->cost_ns = sum_ns / near + 1;
+  VG_STORE_RELAXED(&estimate->cost_ns, sum_ns / near + 1); /* launching threads look at it without the lock */
   return sample_ns <= limit_ns ? sample_ns : estimate->cost_ns;
 }
 
@@ -215,8 +215,8 @@ static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct v
   }
 }
 
-/* A marker has completed: between when it was last seen not to have and now, and if the device did nothing else, as long
- * after the one before as it costs. */
+/* A marker has completed: between when it was last seen not to have and now, and if the device did nothing else, as
+ * long after the one before as it costs. */
 static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_ns) {
   uint64_t at_ns = stream->moved_ns + cost_ns;
   if (at_ns < stream->pending_ns) at_ns = stream->pending_ns;
