@@ -71,7 +71,8 @@ void vg_gate_synced(uint64_t begin, CUstream stream, bool per_thread, bool all);
 void vg_gate_recorded(uint64_t begin, CUevent event, CUstream stream, bool per_thread);
 void vg_gate_event_begin(CUevent event, struct vg_gate_point *ret_point);
 void vg_gate_event_reached(const struct vg_gate_point *point);
-/* Work of the helper thread. Returns when it wants to be called again (CLOCK_MONOTONIC ns). */
+/* Work of the helper thread. Returns when it wants to be called again (CLOCK_MONOTONIC ns; UINT64_MAX: it is
+ * woken when work begins). */
 uint64_t vg_gate_service(uint64_t now_ns);
 void vg_gate_daemon_gone(struct vg_device *device); /* by link.c: follow the mode of the site from here on */
 void vg_gate_daemon_back(struct vg_device *device); /* by link.c, after the page pointers were swapped */

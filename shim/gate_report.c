@@ -8,10 +8,12 @@
  * comes in between sees too little for a moment, never too much.
  */
 #include <limits.h>
+#include <sched.h>
 
 #include "gate_state.h"
 
 #define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
+#define WAKE_TRIES 100
 
 static void span_begin(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
   VG_STORE_RELAXED(&span->since_ns, now_ns); /* launching threads look whether it is 0 */
@@ -47,6 +49,19 @@ void vg_gate_report_again(struct vg_device *device) {
   page_of(device, vg_prim_now_ns());
 }
 
+void vg_gate_wake_helper(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  if (VG_LIKELY(!gate->helper_rests)) return;
+  gate->helper_rests = false;
+  /* Meanwhile nobody has looked whether the program has closed our descriptors and has files of its own there. */
+  int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
+  if (!vg_prim_eventfd_is(fd))
+    __atomic_compare_exchange_n(&device->doorbell_fd, &fd, -1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  /* It may be about to fall asleep. Works on the read-only page, too. */
+  const uint32_t *bell = &VG_LOAD(&vg_session.header)->bell;
+  for (int i = 0; i < WAKE_TRIES && vg_prim_futex_wake(bell, INT_MAX) == 0; i++) sched_yield();
+}
+
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   if (gate->busy.since_ns) return;
@@ -54,11 +69,8 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
   span_begin(&gate->busy, now_ns, &report->busy_since_ns);
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
   VG_STORE(&report->outstanding, 1);
+  vg_gate_wake_helper(device);
   vg_gate_ring_edge(device);
-  if (gate->helper_rests) {
-    gate->helper_rests = false;
-    vg_prim_futex_wake(&VG_LOAD(&vg_session.header)->bell, INT_MAX); /* works on the read-only page, too */
-  }
 }
 
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
@@ -81,6 +93,7 @@ void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   struct vg_report_device *report = page_of(device, now_ns);
   gate->waiters++;
+  vg_gate_wake_helper(device);
   if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
 }
 

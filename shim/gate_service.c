@@ -22,6 +22,7 @@
 #define BUSY_LOOK_MOST_NS 1000000ull
 #define IDLE_LOOK_NS 1000000ull
 #define REST_AFTER_NS (20 * VG_NS_PER_MS)
+#define LOOK_AROUND_NS (50 * VG_NS_PER_MS)
 
 static void relax_capture_mode(void) {
   /* Only the helper thread comes here, but that of a forked child is another one. */
@@ -116,8 +117,7 @@ static uint64_t service_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   bool waits = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NEIGHBOUR_WAITS;
   if (waits) vg_gate_give_up(device);
-  gate->helper_rests = !waits && now_ns > gate->idle_since_ns + REST_AFTER_NS;
-  return gate->helper_rests ? FOREVER : now_ns + IDLE_LOOK_NS;
+  return !waits && now_ns > gate->idle_since_ns + REST_AFTER_NS ? FOREVER : now_ns + IDLE_LOOK_NS;
 }
 
 /* Have there been launches lately? */
@@ -183,6 +183,15 @@ static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   return busy ? service_busy(device, now_ns) : service_idle(device, now_ns);
 }
 
+/* Nothing is outstanding, nobody waits, and nothing can begin without waking the helper: launches at an accepted SOLO
+ * gate tell nobody. */
+static bool may_rest(const struct vg_device *device, uint32_t word, uint64_t now_ns) {
+  const struct vg_gate_state *gate = device->gate;
+  bool solo = (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && word == VG_LOAD_RELAXED(&device->open_word);
+  bool idle = !gate->busy.since_ns && !gate->waiters && !VG_LOAD_RELAXED(&gate->solo_dirty);
+  return idle && !solo && now_ns > gate->idle_since_ns + REST_AFTER_NS;
+}
+
 uint64_t vg_gate_service(uint64_t now_ns) {
   uint64_t deadline_ns = FOREVER;
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
@@ -194,6 +203,8 @@ uint64_t vg_gate_service(uint64_t now_ns) {
     pthread_mutex_lock(&gate->mutex);
     uint64_t due_ns = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED ? service_closed(device, word, now_ns)
                                                                     : service_open(device, now_ns);
+    gate->helper_rests = due_ns == FOREVER && may_rest(device, word, now_ns);
+    if (due_ns == FOREVER && !gate->helper_rests) due_ns = now_ns + LOOK_AROUND_NS;
     pthread_mutex_unlock(&gate->mutex);
     if (due_ns < deadline_ns) deadline_ns = due_ns;
   }

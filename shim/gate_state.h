@@ -28,7 +28,7 @@ struct vg_gate_state {
   struct vg_gate_span active;    /* the same, or a thread waits at the closed gate */
   uint32_t waiters;
   uint64_t idle_since_ns;
-  bool helper_rests; /* the helper wants to be woken when work begins */
+  bool helper_rests; /* the helper wants to be woken when something begins */
   bool solo_dirty;   /* launches went through uncounted: only a probe can tell whether they are done */
   bool coasting;     /* no daemon: the timetable decides */
   /* the helper's own */
@@ -78,6 +78,7 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
  * to be rung, if it wants to be. */
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns);
 void vg_gate_ring_edge(struct vg_device *device);
+void vg_gate_wake_helper(struct vg_device *device); /* if it rests: work begins, or may, or somebody waits */
 void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns);
 void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now_ns);
 void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches); /* since the last time */

@@ -1,7 +1,8 @@
 /*
  * link_helper.c - the helper thread of a tenant: serves the gate and the ledger whenever the daemon rings, notices that
  * the daemon is gone (socket at end, or an arbiter whose heartbeat stands still) and comes back to it. One per process,
- * started at attach, detached, all signals blocked. It never waits longer than POLL_NS.
+ * started at attach, detached, all signals blocked. It looks every POLL_NS, and every
+ * REST_NS while nothing is going on: whoever begins something wakes it (gate_report.c, memory.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include "prim.h"
 
 #define POLL_NS (50 * VG_NS_PER_MS)
+#define REST_NS (1000 * VG_NS_PER_MS)
 #define ANSWER_POLL_NS (5 * VG_NS_PER_MS)
 #define ANSWER_DEADLINE_NS (2 * VG_NS_PER_S)
 #define HEARTBEAT_NS (100 * VG_NS_PER_MS)
@@ -122,7 +124,7 @@ static uint64_t service_link(uint64_t now_ns) {
   }
   if (vg_link.socket_fd >= 0) {
     watch_heartbeats(now_ns);
-    return now_ns + POLL_NS;
+    return now_ns + (vg_session.daemon_gone ? POLL_NS : REST_NS);
   }
   come_back(now_ns);
   return now_ns + (helper.asked_fd >= 0 ? ANSWER_POLL_NS : POLL_NS);

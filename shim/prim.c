@@ -70,6 +70,11 @@ int vg_prim_eventfd(void) {
   return result;
 }
 
+bool vg_prim_eventfd_is(int fd) {
+  struct stat status;
+  return vg_prim_fstat(fd, &status) == 0 && !(status.st_mode & S_IFMT); /* an anonymous inode has no type */
+}
+
 void vg_prim_eventfd_ring(int fd) {
   int saved = errno;
   uint64_t one = 1;

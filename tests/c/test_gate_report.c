@@ -2,8 +2,10 @@
  * test_gate_report.c - what the gate tells the arbiter, without an arbiter: pages that the test itself writes, one
  * thread that launches into a fake driver, and the helper's rounds called by hand.
  */
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake_driver.h"
 #include "gate_state.h"
@@ -128,7 +130,8 @@ static void a_program_that_never_waits_becomes_idle(void) {
   VG_STORE(&control.watch, 0);
   launch(LAUNCH_NS);
   vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
-  CHECK(vg_gate_service(vg_prim_now_ns()) == UINT64_MAX && report()->outstanding == 1);
+  uint64_t now_ns = vg_prim_now_ns();
+  CHECK(vg_gate_service(now_ns) >= now_ns + 50 * VG_NS_PER_MS && report()->outstanding == 1);
   end();
 }
 
@@ -143,6 +146,57 @@ static void an_idle_helper_rests(void) {
   launch(LAUNCH_NS);
   CHECK(!device()->gate->helper_rests);
   CHECK(vg_gate_service(vg_prim_now_ns()) != UINT64_MAX);
+  end();
+}
+
+static void *rest(void *woken) {
+  int result = 0;
+  while (result != -ETIMEDOUT && !VG_LOAD((bool *)woken)) {
+    result = vg_prim_futex_wait(&header.bell, header.bell, vg_prim_now_ns() + 20 * VG_NS_PER_S);
+    VG_STORE((bool *)woken, result == 0);
+  }
+  return NULL;
+}
+
+static void *launch_once(void *unused) {
+  launch(LAUNCH_NS);
+  return unused;
+}
+
+/* The helper looks whether the daemon is there: seldom while nothing happens, but never after the fact. */
+static void a_resting_helper_is_woken_by_whatever_begins(void) {
+  for (int kind = 0; kind < 3; kind++) {
+    begin(0);
+    pthread_t helper, launcher;
+    bool woken = false;
+    uint64_t later_ns = vg_prim_now_ns(), limit_ns = later_ns + 5 * VG_NS_PER_S;
+    if (kind == 0) set_gate(VG_GATE_SOLO);
+    if (kind == 1) set_gate(VG_GATE_CLOSED);
+    do { /* a closed gate is drained first */
+      CHECK(vg_prim_now_ns() < limit_ns);
+      later_ns += VG_NS_PER_S;
+    } while (vg_gate_service(later_ns) != UINT64_MAX || !device()->gate->helper_rests);
+    CHECK(pthread_create(&helper, NULL, rest, &woken) == 0);
+    CHECK(pthread_create(&launcher, NULL, launch_once, NULL) == 0);
+    pthread_join(helper, NULL);
+    CHECK(woken);
+    /* and does not rest while a thread waits, work is outstanding, or any may be, at a gate that counts nothing */
+    CHECK(vg_gate_service(later_ns) <= later_ns + 50 * VG_NS_PER_MS);
+    if (kind == 1) set_gate(VG_GATE_COUNT);
+    pthread_join(launcher, NULL);
+    end();
+  }
+}
+
+static void nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  CHECK(vg_gate_service(vg_prim_now_ns() + VG_NS_PER_S) == UINT64_MAX);
+  int file = vg_prim_memfd("stranger", false), number = device()->doorbell_fd;
+  CHECK(dup2(file, number) == number);
+  launch(LAUNCH_NS);
+  CHECK(lseek(file, 0, SEEK_END) == 0 && device()->doorbell_fd == -1);
+  vg_prim_close(file);
+  vg_prim_close(number);
   end();
 }
 
@@ -330,6 +384,8 @@ int main(void) {
   RUN(edges_ring_once_each_and_only_if_wanted);
   RUN(a_program_that_never_waits_becomes_idle);
   RUN(an_idle_helper_rests);
+  RUN(a_resting_helper_is_woken_by_whatever_begins);
+  RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
   RUN(what_is_done_adds_up);
   RUN(long_work_is_bounded);
   RUN(what_runs_side_by_side_counts_once);

@@ -388,7 +388,7 @@ def threads(count: str, rounds: str) -> dict[str, Any]:
 
 
 def hold(size: str) -> dict[str, Any]:
-    """Takes memory, says so, and follows orders from standard input: `a BYTES`, `f` (the last), `i`, `q`."""
+    """Takes memory, says so, and follows orders from standard input: `a BYTES`, `f` (the last), `i`, `p`, `q`."""
     cuda = Cuda()
     assert cuda.start() == 0
     code = cuda.alloc(int(size)) if int(size) else 0
@@ -408,6 +408,8 @@ def hold(size: str) -> dict[str, Any]:
             answer = {"code": cuda.free(held.pop())}
         elif word == "i":
             answer = {"info": cuda.info()}
+        elif word == "p":
+            answer = {"pid": os.getpid()}
         print(json.dumps(answer), flush=True)
     return {}
 

@@ -8,6 +8,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -275,6 +276,23 @@ def test_the_mode_that_counts_is_the_daemons_last_word(holder: Any, tmp_path: Pa
         daemon.processes[0].pages.header.mode = lib.VG_MODE_OPEN  # the site's configuration has been reloaded
     log = tmp_path / "log"
     assert wait_until(lambda: log.exists() and "going on in mode open" in log.read_text())
+
+
+def _helper_sleeps(pid: int) -> int:
+    """How often the helper thread of a process has gone to sleep so far."""
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        if (task / "comm").read_text() == "vgpu-helper\n":
+            words = (task / "status").read_text().split()
+            return int(words[words.index("voluntary_ctxt_switches:") + 1])
+    raise AssertionError("no helper thread")
+
+
+def test_an_idle_process_costs_next_to_nothing(holder: Any, tmp_path: Path) -> None:
+    with _daemon(tmp_path):
+        pid = holder(100 * MIB)("p")["pid"]
+        before = _helper_sleeps(pid)
+        time.sleep(3)
+        assert _helper_sleeps(pid) - before < 15  # a busy machine makes it fewer, never more
 
 
 def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:
