@@ -82,6 +82,7 @@ static void answer_doorbell(struct vg_arbiter *arbiter, uint64_t event, uint64_t
   if (!process || event_of(process) != event) return;
   vg_prim_eventfd_drain_shared(process->doorbell_fd);
   arbiter->heed[process->index] |= VG_HEED_PAGE;
+  process->rang = true;
   if (now_ns >= process->ring_window_ns + VG_NS_PER_MS) {
     process->ring_window_ns = now_ns;
     process->rings = 0;

@@ -7,6 +7,7 @@
 #include "prim.h"
 
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a page that says more says nothing */
+#define STILL_NS (20 * VG_NS_PER_MS)        /* some leases: longer than a thread waits for a processor */
 
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
@@ -120,14 +121,26 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
                               VG_LOAD(&report->want_bytes), want_seq, now_ns);
 }
 
+/* Threads at the gate. They go on soon after it was opened, or ring; a process that does neither is a stopped one
+ * (SIGSTOP, a paused container), and wants nothing until it moves: its neighbours would wait for it. */
+static uint32_t read_waiting(struct vg_process *process, uint64_t now_ns) {
+  uint32_t waiting = VG_LOAD(&process->report->waiting);
+  if (!waiting || process->said.outstanding || process->rang)
+    process->still_ns = 0;
+  else if (is_open(process->word))
+    process->still_ns += now_ns - process->counted_ns;
+  process->rang = false;
+  return process->still_ns < STILL_NS ? waiting : 0;
+}
+
 static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   struct vg_said before = process->said;
   read_counters(process);
   bool had_context = process->contexts > 0;
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
-  process->said.waiting = VG_LOAD(&report->waiting);
   process->said.outstanding = VG_LOAD(&report->outstanding) != 0;
+  process->said.waiting = read_waiting(process, now_ns);
   arbiter->memory_stale |= read_memory(process, now_ns);
   read_span(&process->busy, &report->busy_ns, &report->busy_since_ns);
   read_span(&process->active, &report->active_ns, &report->active_since_ns);

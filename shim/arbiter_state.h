@@ -63,8 +63,10 @@ struct vg_process {
   struct vg_said said;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
-  bool may_run; /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
-  bool answers; /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
+  bool may_run;      /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
+  bool rang;         /* since its page was read */
+  uint64_t still_ns; /* for so long threads have stood at a gate that was open, and nothing has moved */
+  bool answers;      /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
 };
 
 struct vg_lane { /* what stands beside each slice of the core */

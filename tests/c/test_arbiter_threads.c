@@ -334,6 +334,34 @@ static void who_gave_up_is_let_in_beside_his_own_slice(void) {
   for (int i = 0; i < 2; i++) vg_prim_close(tenants[i].doorbell_fd);
 }
 
+/* A paused container of the latency class: one of its threads stood at the gate, and finds it open for ever. */
+static void who_is_stopped_at_his_gate_holds_nobody_up(void) {
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  VG_STORE(&stop, 0);
+  memset(tenants, 0, sizeof tenants);
+  for (int i = 0; i < 2; i++) {
+    struct vg_slice_params slice = {.min_milli = 300, .max_milli = 1000, .latency = i == 0, .mem_max_bytes = 1 << 28};
+    CHECK(vg_arbiter_slice_set(arbiter, 1 + i, &slice) == 0);
+    tenants[i].doorbell_fd = vg_prim_eventfd();
+    tenants[i].report.contexts = 1;
+    add(arbiter, i, 100 + i);
+  }
+  VG_STORE(&tenants[0].report.waiting, 1);
+  vg_prim_eventfd_ring(tenants[0].doorbell_fd);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 100 * VG_NS_PER_MS);
+  CHECK(pthread_create(&tenants[1].thread, NULL, honest, &tenants[1]) == 0);
+  uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
+  while (VG_LOAD(&tenants[1].report.launches) < 100) {
+    CHECK(vg_prim_now_ns() < limit_ns);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+  }
+  VG_STORE(&stop, 1);
+  pthread_join(tenants[1].thread, NULL);
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < 2; i++) vg_prim_close(tenants[i].doorbell_fd);
+}
+
 /* More processes than are looked at in one round; none of them ever rings. */
 static void who_never_rings_is_seen_all_the_same(void) {
   enum { MANY = 2 * VG_BEAT_PROCESSES + 5 };
@@ -422,6 +450,7 @@ int main(void) {
   RUN(rubbish_in_one_page_hurts_nobody_else);
   RUN(nonsense_isolates_who_talks_it);
   RUN(who_gave_up_is_let_in_beside_his_own_slice);
+  RUN(who_is_stopped_at_his_gate_holds_nobody_up);
   RUN(who_never_rings_is_seen_all_the_same);
   RUN(who_frees_does_not_ring_and_is_asked_all_the_same);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
