@@ -24,6 +24,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
+    "test_gate_gang": ((*GATE, "shim/prim.c"), (ADDRESS,)),
     "test_gate_report": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
     "test_image": (
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),

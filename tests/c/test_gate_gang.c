@@ -1,0 +1,74 @@
+/*
+ * test_gate_gang.c - what the gate of one of a gang's devices does with kernels that wait for other devices: counts
+ * them, and lets as many through its closed gate as it is told. One thread, a fake driver, pages written by hand.
+ */
+#include <string.h>
+
+#include "fake_driver.h"
+#include "gate_state.h"
+
+struct vg_session vg_session;
+static struct vg_control_header header;
+static struct vg_control_device control;
+static struct vg_report_device report;
+static const char *const names[] = {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "_Z8meet_100Pf", "saxpy"};
+
+static struct vg_device *device(void) {
+  return &vg_session.devices[0];
+}
+
+static CUresult fake_name(const char **ret_name, CUfunction function) {
+  *ret_name = *(const char *const *)function;
+  return CUDA_SUCCESS;
+}
+
+static void launch(const void *function) {
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(1), false, function, 1024);
+  fake_launch(fake_stream(1), VG_NS_PER_US);
+  vg_gate_leave(&ticket, CUDA_SUCCESS);
+}
+
+static void begin(void) {
+  control.bound_ns = 20 * VG_NS_PER_MS;
+  control.max_milli = 1000;
+  control.gate = 1 << VG_GATE_EPOCH_SHIFT | VG_GATE_COUNT;
+  vg_session.attached = true;
+  vg_session.device_count = 1;
+  vg_session.header = &header;
+  device()->control = &control;
+  device()->report = &report;
+  device()->doorbell_fd = vg_prim_eventfd();
+  fake_driver_start(device());
+  vg_real_slots[VG_ENTRY_cuFuncGetName] = (void *)fake_name;
+  CHECK(vg_gate_attach(device()) == 0);
+}
+
+static void collectives_are_counted_if_somebody_wants_to_know(void) {
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) launch(&names[i]);
+  CHECK(report.collectives == 0);
+  VG_STORE(&control.watch, VG_WATCH_GANG);
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) launch(&names[i]);
+  CHECK(report.collectives == 2);
+}
+
+static void as_many_pass_a_closed_gate_as_it_is_behind(void) {
+  uint32_t closed = 2 << VG_GATE_EPOCH_SHIFT | VG_GATE_CLOSED;
+  VG_STORE(&control.gate, closed);
+  CHECK(!vg_gate_gang_passes(device(), closed));
+  VG_STORE(&control.pass_collectives, 4);
+  VG_STORE(&report.drained_word, closed);
+  CHECK(!vg_gate_gang_passes(device(), closed + 1)); /* that was another closing */
+  CHECK(report.drained_word == closed);
+  launch(&names[0]); /* would hang */
+  CHECK(report.drained_word == VG_GATE_NO_WORD && report.outstanding);
+  launch(&names[1]);
+  CHECK(report.collectives == 4 && !vg_gate_gang_passes(device(), closed));
+}
+
+int main(void) {
+  begin();
+  RUN(collectives_are_counted_if_somebody_wants_to_know);
+  RUN(as_many_pass_a_closed_gate_as_it_is_behind);
+  return 0;
+}
