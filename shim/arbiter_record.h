@@ -25,11 +25,12 @@
  *         guarantee_depth_ns, cap_depth_ns
  * SET     min_milli, max_milli, weight, priority, latency, gang
  * REMOVE  nothing
- * INPUT   attached, wants, outstanding, quiet, regrets, noticed, gang_go, gang_turns, gang_stop, gang_busy as the bits of
- *         one value, lowest first;
- * running, drained_ns, drain_expected_ns, busy_total_ns, active_total_ns, done_total_ns STEP    deadline_ns, regime;
- * its outputs follow OUTPUT  word, state, lease_end_ns, bound_ns, neighbour_waits, watch, entitlement_ppm, saturating,
- * throttled, virtual_ns, charged_ns
+ * INPUT   one value with the bits attached, wants, outstanding, quiet, regrets, noticed, gang_go, gang_turns,
+ *         gang_stop, gang_busy, lowest first;
+ *         running, drained_ns, drain_expected_ns, busy_total_ns, active_total_ns, done_total_ns
+ * STEP    deadline_ns, regime; its outputs follow
+ * OUTPUT  word, state, lease_end_ns, bound_ns, neighbour_waits, watch, entitlement_ppm, saturating, throttled,
+ *         virtual_ns, charged_ns
  */
 #define VG_RECORD_PARAMS 1
 #define VG_RECORD_SET 2
