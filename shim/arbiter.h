@@ -15,7 +15,7 @@ struct vg_arbiter_params {
   uint64_t quantum_min_ns; /* shortest lease worth granting */
   uint64_t bound_ns;       /* outstanding work allowed under a lease (2 ms) */
   uint64_t open_bound_ns;  /* outstanding work allowed while nobody else wants the device (20 ms) */
-  uint64_t overrun_ns; /* how long after a lease's end we wait for the drain before the next tenant overlaps (2 ms) */
+  uint64_t overrun_ns; /* how long after a lease's end we wait for the drain before the next tenant overlaps (14 ms) */
   uint64_t latency_bound_ns;   /* outstanding work allowed beside a slice of the latency class (1 ms) */
   uint64_t lookahead_ns;       /* how long before the expected drain the next gate opens (0.1 ms) */
   uint64_t guarantee_depth_ns; /* depth of the guarantee bucket, times min (50 ms) */

@@ -45,7 +45,7 @@ class ArbiterConfig:
     quantum_min_ns: int = 1 * _MS
     bound_ns: int = 2 * _MS
     open_bound_ns: int = 20 * _MS
-    overrun_ns: int = 2 * _MS
+    overrun_ns: int = 14 * _MS
     latency_bound_ns: int = _MS
     lookahead_ns: int = _MS // 10
     guarantee_depth_ns: int = 50 * _MS

@@ -35,7 +35,7 @@ from vgpud.busylog import SECOND_NS, WINDOW_NS, Span, read_busy_log
 from vgpud.cli.own_system import OwnSystem, Part, wait_for
 from vgpud.sim import environment
 
-WARM_UP_NS = 2 * SECOND_NS
+WARM_UP_S = 2.0
 #: the simulated device writes its log at most some 10 ms late, and a report after the end closes the last interval
 SETTLE_S = 0.3
 START_TIMEOUT_S = 150.0  # a trainer compiles first
@@ -61,6 +61,11 @@ class Program(Protocol):
     def processes(self) -> int: ...
     @property
     def latency(self) -> bool: ...
+    @property
+    def warm_up_s(self) -> float:
+        """How long it runs before it is measured."""
+        ...
+
     @property
     def env(self) -> Mapping[str, str]:
         """What its environment has besides."""
@@ -98,6 +103,7 @@ class Tenant:
     graph: bool = False
     processes: int = 1
     latency: bool = False  # its slice is of the latency class
+    warm_up_s: float = WARM_UP_S
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -349,7 +355,7 @@ class Bench:
                 for process in everyone:
                     process.poll()
 
-        begin_ns = time.monotonic_ns() + WARM_UP_NS
+        begin_ns = time.monotonic_ns() + int(max(process.program.warm_up_s for process in everyone) * SECOND_NS)
         end_ns = begin_ns + int(self._seconds * SECOND_NS)
         wait_until(begin_ns)
         for process in everyone:

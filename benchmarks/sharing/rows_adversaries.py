@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sharing.bench import Bench, Observed, Program, Tenant, built
+from benchmarks.sharing.bench import WARM_UP_S, Bench, Observed, Program, Tenant, built
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal, compared
 
@@ -34,6 +34,7 @@ class Adversary:
     processes: int = 1
     times_bursts: bool = False
     latency: bool = False
+    warm_up_s: float = WARM_UP_S
 
     @property
     def env(self) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import harness
-from benchmarks.sharing.bench import END_TIMEOUT_S, SETTLE_S, START_TIMEOUT_S, WARM_UP_NS, Process, Tenant
+from benchmarks.sharing.bench import END_TIMEOUT_S, SETTLE_S, START_TIMEOUT_S, WARM_UP_S, Process, Tenant
 from benchmarks.sharing.measure import completed_between
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -58,7 +58,7 @@ class _Runs:
         tenants = [self._start(f"g{self._case[0]}{self._count}{i}", hooked) for i in range(count)]
         try:
             wait_for("the tenants", lambda: all(tenant.ready() for tenant in tenants), START_TIMEOUT_S)
-            begin_ns = time.monotonic_ns() + WARM_UP_NS
+            begin_ns = time.monotonic_ns() + int(WARM_UP_S * 1e9)
             end_ns = begin_ns + int(self._plan.seconds * SECOND_NS)
             time.sleep((end_ns - time.monotonic_ns()) / SECOND_NS + SETTLE_S)
             for tenant in tenants:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import ROOT
-from benchmarks.sharing.bench import Bench, Observed
+from benchmarks.sharing.bench import WARM_UP_S, Bench, Observed
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import worst_error_pp
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -33,6 +33,7 @@ class Trainer:
     processes: int = 1
     times_bursts: bool = False
     latency: bool = False
+    warm_up_s: float = WARM_UP_S
 
     @property
     def env(self) -> Mapping[str, str]:
