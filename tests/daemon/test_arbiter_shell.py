@@ -36,8 +36,8 @@ class Tenant:
 
 @pytest.fixture
 def arbiters() -> Iterator[Arbiters]:
-    device = Device(UUID, 0, "a device", "", 1 << 30, 1, True, 0, 1)
-    made = Arbiters([device], dict(arbiter_items(ArbiterConfig())))
+    devices = [Device(uuid, i, "a device", "", 1 << 30, 1, True, 0, 1) for i, uuid in enumerate((UUID, "GPU-1"))]
+    made = Arbiters(devices, dict(arbiter_items(ArbiterConfig())))
     made.apply(Slice("a", "uid", SERIAL, Spec(500), (Share(UUID, 500, 1000, 0, 1 << 28),), False, 0, 0))
     yield made
     made.close()
@@ -195,3 +195,11 @@ def test_weight_priority_and_class_reach_the_device(arbiters: Arbiters, tenant: 
     wait_for(lambda: tenant.control.bound_ns == ArbiterConfig().latency_bound_ns)
     arbiters.set_times({"latency_bound_ns": 500_000})
     wait_for(lambda: tenant.control.bound_ns == 500_000)
+
+
+def test_tenants_of_a_gang_are_asked_for_their_collectives(arbiters: Arbiters, tenant: Tenant) -> None:
+    shares = tuple(Share(uuid, 500, 1000, 0, 1 << 28) for uuid in (UUID, "GPU-1"))
+    arbiters.apply(Slice("a", "uid", SERIAL, Spec(1000), shares, False, 0, 0))
+    wait_for(lambda: tenant.control.watch & lib.VG_WATCH_GANG)
+    arbiters.apply(Slice("a", "uid", SERIAL, Spec(500), shares[:1], False, 0, 0), ("GPU-1",))
+    wait_for(lambda: not tenant.control.watch & lib.VG_WATCH_GANG)
