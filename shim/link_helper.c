@@ -1,8 +1,8 @@
 /*
  * link_helper.c - the helper thread of a tenant: serves the gate and the ledger whenever the daemon rings, notices that
  * the daemon is gone (socket at end, or an arbiter whose heartbeat stands still) and comes back to it. One per process,
- * started at attach, detached, all signals blocked. It looks every POLL_NS, and every
- * REST_NS while nothing is going on: whoever begins something wakes it (gate_report.c, memory.c).
+ * started at attach, detached, all signals blocked. It looks every POLL_NS, and every REST_NS while nothing is going
+ * on: whoever begins something wakes it (gate_report.c, memory.c).
  */
 #define _GNU_SOURCE
 #include <errno.h>
