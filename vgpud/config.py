@@ -211,8 +211,9 @@ def arbiter_items(arbiter: ArbiterConfig) -> list[tuple[str, int]]:
 
 def check_arbiter(name: str, value_ns: int, where: str = "") -> None:
     """Refuses times that no arbiter can keep. Raises ConfigError."""
-    if not _ARBITER_MIN_NS <= value_ns <= _ARBITER_MAX_NS:
-        raise ConfigError(f"{where}{name} = {value_ns}: write {_ARBITER_MIN_NS} to {_ARBITER_MAX_NS} ns")
+    least_ns = 0 if name == "lookahead_ns" else _ARBITER_MIN_NS  # 0: gates are not opened ahead
+    if not least_ns <= value_ns <= _ARBITER_MAX_NS:
+        raise ConfigError(f"{where}{name} = {value_ns}: write {least_ns} to {_ARBITER_MAX_NS} ns")
 
 
 def metrics_address(config: Config) -> tuple[str, int] | None:

@@ -16,6 +16,7 @@ from grpc_status import rpc_status
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vgpud.config import ArbiterConfig
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .conftest import Node, eventually
@@ -244,10 +245,11 @@ def test_watches_are_bounded(node: Node) -> None:
 
 def test_arbiter_is_tuned_live(node: Node) -> None:
     node.start()
-    params = pb.ArbiterParams(quantum_ns=6_000_000)
+    params = pb.ArbiterParams(quantum_ns=6_000_000, lookahead_ns=0)
     now = node.nodes.SetArbiterParams(pb.SetArbiterParamsRequest(params=params)).params
     assert now.quantum_ns == 6_000_000
-    assert now.overrun_ns == 2_000_000
+    assert now.lookahead_ns == 0, "not ahead at all"
+    assert now.overrun_ns == ArbiterConfig().overrun_ns
     wrong = pb.SetArbiterParamsRequest(params=pb.ArbiterParams(overrun_ns=-1))
     error = refused(lambda: node.nodes.SetArbiterParams(wrong))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
