@@ -83,11 +83,12 @@ static void answer_doorbell(struct vg_arbiter *arbiter, uint64_t event, uint64_t
   vg_prim_eventfd_drain_shared(process->doorbell_fd);
   arbiter->heed[process->index] |= VG_HEED_PAGE;
   process->rang = true;
-  if (now_ns >= process->ring_window_ns + VG_NS_PER_MS) {
-    process->ring_window_ns = now_ns;
-    process->rings = 0;
+  struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
+  if (now_ns >= lane->ring_window_ns + VG_NS_PER_MS) {
+    lane->ring_window_ns = now_ns;
+    lane->rings = 0;
   }
-  if (++process->rings <= RINGS_PER_MS)
+  if (++lane->rings <= RINGS_PER_MS)
     arm(arbiter, process);
   else
     arbiter->heed[process->index] |= VG_HEED_DOORBELL;
@@ -98,7 +99,7 @@ static uint64_t arm_rested(struct vg_arbiter *arbiter, uint64_t now_ns) {
   uint64_t deadline_ns = UINT64_MAX;
   for (int i = 0; i < arbiter->process_end; i++) {
     if (!(arbiter->heed[i] & VG_HEED_DOORBELL)) continue;
-    uint64_t due_ns = arbiter->processes[i]->ring_window_ns + VG_NS_PER_MS;
+    uint64_t due_ns = vg_lane_of(arbiter, arbiter->processes[i]->slice)->ring_window_ns + VG_NS_PER_MS;
     if (now_ns >= due_ns)
       arm(arbiter, arbiter->processes[i]);
     else

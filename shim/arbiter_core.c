@@ -145,7 +145,7 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
     taken |= vg_core_in_slot(other) && (other->state == VG_CORE_OPEN || other->state == VG_CORE_DRAINING);
   }
   slice->saturating = true;
-  slice->throttled = false;
+  slice->first = slice->throttled = false;
   if (slice->virtual_ns < core->floor_ns) slice->virtual_ns = core->floor_ns;
   if (slice->state != VG_CORE_OPEN || !taken) return;
   close_gate(slice, now_ns);
@@ -308,6 +308,7 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
+    slice->first = slice == first;
     bool yields = !has_precedence(core, slice) && had_too_much(core, slice, furthest_ns);
     slice->throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
     if (slice->throttled && slice->state == VG_CORE_OPEN)

@@ -95,11 +95,22 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
   core->slot_lag_ns = max_i64(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
+/* Somebody stands at a closed gate. */
+static bool keeps_somebody_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (other != self && other->present && other->wants && other->state != VG_CORE_OPEN) return true;
+  }
+  return false;
+}
+
 /* A free slice: its contexts' part of the time in which it had work outstanding, put right by its completed work when
  * it has none left, and now and then: what the hardware gives in slices is uneven over a short time. Completed work is
  * what the tenant says; half of that part is charged all the same. */
-static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t now_ns) {
+static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t passed_ns,
+                        uint64_t now_ns) {
   int64_t used_ns = (int64_t)(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
+  if (slice->first && keeps_somebody_waiting(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
   slice->provisional_ns += used_ns;
   int64_t done_ns = (int64_t)(slice->done_total_ns - slice->done_seen_ns);
   if (!slice->outstanding || (done_ns > 0 && now_ns >= slice->settled_ns + VG_CORE_TICK_NS)) {
@@ -179,7 +190,8 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
   core->slot_lag_ns = min_i64(core->slot_lag_ns + part(passed_ns, core->slot_ppm),
                               part(core->params.guarantee_depth_ns, core->slot_ppm));
   for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present && !core->slices[i].saturating) charge_free(core, &core->slices[i], contexts, now_ns);
+    if (core->slices[i].present && !core->slices[i].saturating)
+      charge_free(core, &core->slices[i], contexts, passed_ns, now_ns);
   charge_slot(core, passed_ns, now_ns);
 }
 
@@ -202,7 +214,7 @@ void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
 }
 
 void vg_core_measure_demand(struct vg_core_slice *slice) {
-  uint64_t window_work_ns = (uint64_t)max_i64(0, slice->window_work_ns);
+  uint64_t window_work_ns = (uint64_t)max_i64(0, min_i64(slice->window_work_ns, VG_CORE_DEBT_MAX_NS));
   slice->work_ns = slice->work_ns * 3 / 4 + window_work_ns;
   slice->idle_ns = slice->idle_ns * 3 / 4 + slice->window_idle_ns;
   uint64_t known_ns = slice->work_ns + slice->idle_ns;

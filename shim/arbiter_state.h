@@ -51,8 +51,6 @@ struct vg_process {
   struct vg_control_device *control;
   const struct vg_report_device *report;
   int doorbell_fd;
-  uint64_t ring_window_ns;
-  uint32_t rings;
   struct vg_memory_row memory;
   struct vg_memory_shown memory_shown;
   uint32_t word; /* the gate word in its control page */
@@ -73,6 +71,8 @@ struct vg_lane { /* what stands beside each slice of the core */
   struct vg_process *first;
   bool stale;    /* what its processes say must be summed up anew */
   bool draining; /* after the last round */
+  uint64_t ring_window_ns;
+  uint32_t rings; /* of its processes' doorbells, in the present window */
   /* of a gang, see arbiter_gang.c */
   bool in_gang;
   uint64_t gang_id;            /* of the slice, as it stands on the board */

@@ -190,7 +190,7 @@ def test_a_follower_runs_while_its_leader_does_and_then_at_once() -> None:
     follower.gang_go = False
     params = Params()
     for _ in range(10):
-        assert not open_at(world.now_ns + 20 * MS)
+        assert not open_at(world.now_ns + 40 * MS)
         assert world.tenants[0].share(world.now_ns - 10 * MS, world.now_ns) == 0
         follower.gang_go = True
         begin_ns = world.now_ns

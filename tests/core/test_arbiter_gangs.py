@@ -50,10 +50,10 @@ def test_the_next_gang_waits_for_what_drains_on_other_devices() -> None:
         now_ns += MS
         pair.step(now_ns)
     holder.noticed = True
-    pair.step(now_ns + 10 * MS)
+    pair.step(now_ns + 30 * MS)
     assert not other.is_open  # long after its patience
     holder.gang_busy = False
-    pair.step(now_ns + 11 * MS)
+    pair.step(now_ns + 31 * MS)
     assert other.is_open
 
 

@@ -148,7 +148,7 @@ class Arbiter(Shares):
     def _join_slot(self, s: Slice, now_ns: int) -> None:
         taken = any(o.state in (State.OPEN, State.DRAINING) for o in self._saturating())
         s.saturating = True
-        s.throttled = False
+        s.first = s.throttled = False
         s.virtual_ns = max(s.virtual_ns, self.floor_ns)
         if s.state == State.OPEN and taken:
             self._close(s, now_ns)
@@ -260,6 +260,7 @@ class Arbiter(Shares):
     def _review_free(self, now_ns: int) -> None:
         first = self._first_latency()
         for s in self._free():
+            s.first = s is first
             yields = not self._has_precedence(s) and self._had_too_much(s)
             s.throttled = not self._has_cap(s) or (s is not first and (first is not None or yields))
             if s.throttled and s.state == State.OPEN:
@@ -410,7 +411,7 @@ class Arbiter(Shares):
 
     def _cap_deadline(self, s: Slice, now_ns: int) -> int:
         """When a slice shut for its cap may run again, or one that runs will have used up its cap."""
-        if s.uncapped or not s.active:
+        if s.uncapped or s.follows or not s.active:
             return NEVER
         if s.state == State.OPEN:
             return now_ns + max(0, s.cap_ns) * MILLI // (MILLI - s.params.max_milli) + 1000

@@ -120,6 +120,7 @@ class Slice:
     gang_veto: bool = False  # a follower is to make room for others on its device
     # remembered
     saturating: bool = False
+    first: bool = False  # served before everybody else, since its class is latency
     throttled: bool = False  # its gate is shut for its cap or since it has had too much
     lag_ns: int = 0  # free: what it has had less than it was due
     cap_ns: int = 0

@@ -91,11 +91,13 @@ class Shares:
         else:
             s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
 
-    def _charge_free(self, s: Slice, contexts: int, now_ns: int) -> None:
+    def _charge_free(self, s: Slice, contexts: int, passed_ns: int, now_ns: int) -> None:
         """Its contexts' part of the time in which it had work outstanding, put right by its completed work when it has
         none left, and now and then: what the hardware gives in slices is uneven over a short time. Completed work is
         what the tenant says; half of that part is charged all the same."""
         used_ns = s.busy_ns * s.contexts // max(1, contexts)
+        if s.first and any(o is not s and o.wants and o.state != State.OPEN for o in self.slices):
+            used_ns = passed_ns  # it keeps the device from them, whatever it says
         s.provisional_ns += used_ns
         done_ns = s.done_total_ns - s.done_seen_ns
         if not s.outstanding or (done_ns > 0 and now_ns >= s.settled_ns + TICK_NS):
@@ -151,7 +153,7 @@ class Shares:
         self.slot_lag_ns = min(self.slot_lag_ns + parts(passed_ns, together_ppm), deepest_ns)
         self.slot_occupied = any(self._shares_device(s, now_ns) for s in self._saturating())
         for s in self._free():
-            self._charge_free(s, contexts, now_ns)
+            self._charge_free(s, contexts, passed_ns, now_ns)
         self._charge_slot(passed_ns, now_ns)
         return passed_ns
 
@@ -168,7 +170,7 @@ class Shares:
 
     @staticmethod
     def _measure_demand(s: Slice) -> None:
-        worked_ns = max(0, s.window_work_ns)
+        worked_ns = max(0, min(s.window_work_ns, DEBT_MAX_NS))
         s.work_ns = s.work_ns * 3 // 4 + worked_ns
         s.idle_ns = s.idle_ns * 3 // 4 + s.window_idle_ns
         seen_ns = worked_ns + s.window_idle_ns
