@@ -81,7 +81,8 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
   slice->cap_ns = max_i64(slice->cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
   slice->guarantee_ns -= used_ns;
   if (slice->guarantee_ns < 0) {
-    slice->stats.borrowed_ns += (uint64_t)-slice->guarantee_ns;
+    if (slice->params.max_milli > slice->params.min_milli) /* else all that it has is its own */
+      slice->stats.borrowed_ns += (uint64_t)-slice->guarantee_ns;
     slice->guarantee_ns = 0;
   }
   if (!slice->saturating) {

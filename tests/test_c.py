@@ -16,7 +16,8 @@ ADDRESS = "address,undefined"
 THREAD = "thread"
 
 ARBITER = (*sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim").glob("arbiter*.c")), "shim/prim.c")
-GATE = tuple(f"shim/gate{part}.c" for part in ("", "_gang", "_probe", "_report", "_service", "_sync", "_total", "_work"))
+GATE_PARTS = ("", "_gang", "_probe", "_report", "_service", "_sync", "_total", "_work")
+GATE = tuple(f"shim/gate{part}.c" for part in GATE_PARTS)
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),

@@ -51,8 +51,8 @@ SMALL, LARGE, ALONE = "small", "large", "alone"
 def demo(sim: bool, seconds: float, folder: Path) -> int:
     """Train a small network alone, then twice at once in slices of 0.25 and 0.75 of one device, then let one borrow.
 
-    Starts its own daemon and leaves nothing running. Ends in under three minutes. A share that was further from what was
-    promised than 5 percentage points is said in red.
+    Starts its own daemon and leaves nothing running. Ends in under three minutes. A share that was further from what
+    was promised than 5 percentage points is said in red.
     """
     reason = "" if sim else _no_device()
     if sim:

@@ -82,7 +82,8 @@ class Shares:
         s.cap_ns = max(s.cap_ns - used_ns, -DEBT_MAX_NS)
         s.guarantee_ns -= used_ns
         if s.guarantee_ns < 0:
-            s.borrowed_ns -= s.guarantee_ns
+            if s.params.max_milli > s.params.min_milli:  # else all that it has is its own
+                s.borrowed_ns -= s.guarantee_ns
             s.guarantee_ns = 0
         if s.saturating:
             most_ns = self.floor_ns + DEBT_MAX_NS * PPM // s.entitlement_ppm
