@@ -48,8 +48,8 @@ struct vg_stream {
   uint64_t last_epoch; /* of the last launch, see vg_gate_sync_begin() */
   uint64_t unmarked_ns;
   uint32_t unmarked_count;
-  uint64_t cost_ns;  /* all that is outstanding */
-  uint64_t moved_ns; /* when a marker last completed, or the first was recorded */
+  uint64_t cost_ns;    /* all that is outstanding */
+  uint64_t moved_ns;   /* when a marker last completed, or the first was recorded */
   uint64_t pending_ns; /* when its oldest marker was last seen not to have completed */
   struct vg_marker markers[VG_WORK_MARKERS];
   uint32_t head, tail;
