@@ -8,6 +8,7 @@
 #include "arbiter_share.h"
 
 #define RESCUE_NS (50ull * VG_CORE_MS)
+#define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* what a page says beyond that is not believed */
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000
 #define FREE_PPM 930000
@@ -197,6 +198,14 @@ uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_s
   return vg_core_earlier(expected_ns - core->params.lookahead_ns, patience_end(core, slice));
 }
 
+/* Work that was said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its
+ * owner launch more meanwhile would pay him for it. */
+static uint64_t rescue_after(const struct vg_core_slice *slice) {
+  if (slice->drain_expected_ns < slice->close_ns) return RESCUE_NS;
+  uint64_t forecast_ns = vg_core_earlier(slice->drain_expected_ns - slice->close_ns, FORECAST_MAX_NS);
+  return 3 * forecast_ns > RESCUE_NS ? 3 * forecast_ns : RESCUE_NS;
+}
+
 static void note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
@@ -205,7 +214,10 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
       if (vg_core_is_open(slice)) vg_core_set_word(slice, VG_GATE_CLOSED);
       slice->state = VG_CORE_SHUT;
     }
-    if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) overlap(slice, now_ns);
+    if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
+      overlap(slice, now_ns);
+      slice->rescue_ns = now_ns + rescue_after(slice);
+    }
     bool late = slice->saturating && slice->state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
     if (late && !slice->overran) {
       slice->overran = true;

@@ -165,7 +165,10 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   slice->active_seen_ns = slice->active_total_ns;
   const struct vg_arbiter_params *params = &core->params;
   uint32_t min_milli = slice->params.min_milli, max_milli = slice->params.max_milli;
-  slice->cap_ns = min_i64(slice->cap_ns + vg_core_scaled(passed_ns, max_milli), cap_depth(core, slice));
+  int64_t deepest_ns = cap_depth(core, slice);
+  if (vg_core_lately_active(slice, core->last_ns)) /* arrears outlast a short pause, and do not grow in it */
+    deepest_ns = max_i64(deepest_ns, slice->cap_ns);
+  slice->cap_ns = min_i64(slice->cap_ns + vg_core_scaled(passed_ns, max_milli), deepest_ns);
   slice->guarantee_ns = min_i64(slice->guarantee_ns + vg_core_scaled(passed_ns, min_milli),
                                 vg_core_scaled(params->guarantee_depth_ns, min_milli));
   if (slice->saturating) return;

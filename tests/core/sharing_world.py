@@ -38,6 +38,7 @@ class Load:
     attach_ns: int = NEVER
     active_ns: int = 0
     idle_ns: int = 0
+    told_ns: int = NEVER  # the most that its shim forecasts, for work whose cost it cannot know
     lie: Callable[[str, int], int] | None = None
 
 
@@ -459,7 +460,7 @@ class World:
             row.quiet = bool(live) and all(p.drained == word for p in live)
             row.noticed = any(p.noticed == word for p in live)
             row.drained_ns = max([row.close_ns, *(p.drained_at_ns for p in live if p.drained == word)])
-            left_ns = sum(p.left_ns for p in live if p.noticed == word)
+            left_ns = sum(min(p.left_ns, p.load.told_ns) for p in live if p.noticed == word)
             row.drain_expected_ns = self.now_ns + left_ns if left_ns else 0
 
     def _step(self, at_ns: int) -> None:

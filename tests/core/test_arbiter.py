@@ -186,7 +186,8 @@ def test_a_stopped_tenant_costs_the_others_next_to_nothing() -> None:
 
 def test_work_that_waits_for_its_own_thread_is_let_in_now_and_then() -> None:
     """A stream waits for a word that a thread at the gate would write: endless work, and no bucket left."""
-    world = run([saturating(1, 500, 500, 1000 * 1_000_000), saturating(2, 500, 500)], 4)
+    stuck = tenant(1, 500, 500, Load(1000 * SECOND, 1, told_ns=MS))
+    world = run([stuck, saturating(2, 500, 500)], 4)
     let_in = opened(world, 1, 2 * SECOND)
     assert len(let_in) >= 5
     assert max(b - a for a, b in pairwise(let_in)) < 200 * MS

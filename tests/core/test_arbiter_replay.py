@@ -102,9 +102,12 @@ def record(path: Path) -> None:
 
 
 def test_what_was_recorded_is_decided_again(tmp_path: Path) -> None:
-    record(tmp_path / "log")
-    played = replay(tmp_path / "log")
-    assert played.steps > 100
+    for _ in range(5):  # on a busy machine the tenants' threads may not get so far as to saturate
+        record(tmp_path / "log")
+        played = replay(tmp_path / "log")
+        assert played.steps > 100
+        if Regime.ARBITRATED in played.regimes:
+            break
     assert Regime.ARBITRATED in played.regimes
 
 

@@ -22,6 +22,7 @@ from vgpud.core.arbiter_model import (
     COUNT,
     EPOCH_SHIFT,
     FAR_NS,
+    FORECAST_MAX_NS,
     FREE_PPM,
     GANG_NONE,
     GANG_OPEN,
@@ -199,6 +200,12 @@ class Arbiter(Shares):
             return self._patience_end(s)
         return min(s.drain_expected_ns - self.params.lookahead_ns, self._patience_end(s))
 
+    @staticmethod
+    def _rescue_after(s: Slice) -> int:
+        """Work that was said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to
+        let its owner launch more meanwhile would pay him for it."""
+        return max(RESCUE_NS, 3 * min(s.drain_expected_ns - s.close_ns, FORECAST_MAX_NS))
+
     def _note_drains(self, now_ns: int) -> None:
         for s in self.slices:
             if s.state in (State.DRAINING, State.OVERLAP) and (s.quiet or not s.attached):
@@ -207,7 +214,7 @@ class Arbiter(Shares):
                 s.state = State.SHUT
             if s.state == State.DRAINING and now_ns >= self._overlap_from(s):
                 s.state = State.OVERLAP
-                s.rescue_ns = now_ns + RESCUE_NS
+                s.rescue_ns = now_ns + self._rescue_after(s)
             if s.saturating and s.state == State.OVERLAP and not s.overran and now_ns >= self._patience_end(s):
                 s.overran = True
                 s.overruns += 1

@@ -20,6 +20,8 @@ GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
 #: a single kernel of a minute must not shut its owner out for an hour
 DEBT_MAX_NS = 1000 * MS
 RESCUE_NS = 50 * MS
+#: what a page says beyond that is not believed
+FORECAST_MAX_NS = 10_000 * MS
 #: no step for so long: the tenants followed their timetables meanwhile, which charge nobody
 STALLED_NS = 100 * MS
 CARRIED_MAX_NS = 20 * MS

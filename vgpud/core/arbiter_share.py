@@ -141,7 +141,10 @@ class Shares:
             active_ns = min(s.active_total_ns - s.active_seen_ns, passed_ns)
             s.active_seen_ns = s.active_total_ns
             s.window_idle_ns += passed_ns - active_ns
-            s.cap_ns = min(s.cap_ns + scaled(passed_ns, s.params.max_milli), self._cap_depth(s))
+            deepest_ns = self._cap_depth(s)
+            if self._lately_active(s, self.last_ns):  # arrears outlast a short pause, and do not grow in it
+                deepest_ns = max(deepest_ns, s.cap_ns)
+            s.cap_ns = min(s.cap_ns + scaled(passed_ns, s.params.max_milli), deepest_ns)
             depth_ns = scaled(self.params.guarantee_depth_ns, s.params.min_milli)
             s.guarantee_ns = min(s.guarantee_ns + scaled(passed_ns, s.params.min_milli), depth_ns)
             if not s.saturating:
