@@ -30,7 +30,7 @@ from benchmarks.sharing.measure import (
     spans_of_work,
     window_shares,
 )
-from benchmarks.sharing.plain import Plain, options
+from benchmarks.sharing.plain import Plain, Portion, options
 from vgpud.busylog import SECOND_NS, WINDOW_NS, Span, read_busy_log
 from vgpud.cli.own_system import OwnSystem, Part, wait_for
 from vgpud.sim import environment
@@ -48,17 +48,9 @@ REPORT_MS = 5
 built = functools.cache(harness.build)
 
 
-class Program(Protocol):
+class Program(Portion, Protocol):
     """What runs in a slice (fractions of the device)."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def minimum(self) -> float: ...
-    @property
-    def maximum(self) -> float: ...
-    @property
-    def processes(self) -> int: ...
     @property
     def latency(self) -> bool: ...
     @property

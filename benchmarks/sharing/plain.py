@@ -34,7 +34,7 @@ NO_HOOK, ARBITER = "no hook", "vgpud"
 WAYS = (NO_HOOK, ARBITER, *(way.value for way in Plain))
 
 
-class Part(Protocol):
+class Portion(Protocol):
     """A tenant, as far as the plain ways know it."""
 
     @property
@@ -47,7 +47,7 @@ class Part(Protocol):
     def processes(self) -> int: ...
 
 
-def options(plain: Plain | None, tenants: Sequence[Part]) -> dict[str, list[str]]:
+def options(plain: Plain | None, tenants: Sequence[Portion]) -> dict[str, list[str]]:
     """load.c's options by tenant; None: none. FIXED: slots one behind the other, in the order given."""
     found: dict[str, list[str]] = {tenant.name: [] for tenant in tenants}
     begin_us = 0
