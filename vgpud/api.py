@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import logging
 import os
 import time
@@ -49,13 +50,14 @@ _CODES = {
 
 
 class Backend(Protocol):
-    """What the daemon does for the API. Called on the loop, must not wait (but for wait_change)."""
+    """What the daemon does for the API. Called on the loop; what is not `async` must not wait."""
 
     node: str
     state: State  # read only
     tracing: Tracing
 
-    def submit(self, event: Event) -> Slice | Denied | None: ...
+    async def submit(self, event: Event) -> Slice | Denied | None: ...
+    async def saved(self) -> Denied | None: ...
     def node_view(self) -> pb.Node: ...
     def why_no_cdi(self) -> str: ...
     def reading(self, device: str) -> tuple[int | None, float | None]: ...
@@ -103,14 +105,15 @@ async def abort(context: Any, denied: Denied) -> None:
 
 
 def unary(method: Callable[..., Any]) -> Callable[..., Any]:
-    """An RPC from a plain method (self, request) -> response: refusals, faults and the latency metric in one place."""
+    """An RPC from a method (self, request) -> response: refusals, faults and the latency metric in one place."""
 
     @functools.wraps(method)
     async def call(self: Any, request: Any, context: Any) -> Any:
         begin_ns = time.monotonic_ns()
         code = "OK"
         try:
-            return method(self, request)
+            response = method(self, request)
+            return await response if inspect.isawaitable(response) else response
         except RefusedError as refused:
             code = _CODES[refused.denied.reason].name
             return await abort(context, refused.denied)
@@ -168,11 +171,13 @@ class Service:
         used, busy = self.backend.reading(device.uuid)
         return views.device_view(device, self.backend.node, self.backend.state.reserved(device.uuid), used, busy)
 
-    def _submit(self, event: Event) -> Slice | None:
-        answer = self.backend.submit(event)
-        if isinstance(answer, Denied):
-            raise RefusedError(answer)
-        return answer
+    async def _submit(self, event: Event) -> Slice | None:
+        """Answered when it is on the disk, so that a crash of the machine takes nothing back that a user was told."""
+        answer = await self.backend.submit(event)
+        denied = answer if isinstance(answer, Denied) else await self.backend.saved()
+        if denied:
+            raise RefusedError(denied)
+        return answer if isinstance(answer, Slice) else None
 
     async def _watching(self, context: Any, messages: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
         """Passes a stream on, with a bound on how many there are."""
@@ -216,7 +221,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
     """Slices and the processes in them."""
 
     @unary
-    def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
+    async def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
         self._here(request.node)
         if request.cdi_device and (why := self.backend.why_no_cdi()):
             raise _refuse(Reason.PRECONDITION, why, "cdi_device")
@@ -232,7 +237,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
             wall_ns=time.time_ns(),
             cdi_device=request.cdi_device,
         )
-        made = self._submit(event)
+        made = await self._submit(event)
         return pb.CreateSliceResponse(slice=self._slice(made) if made else None)
 
     @unary
@@ -245,17 +250,17 @@ class SliceService(Service, stubs.SliceServiceServicer):
         return pb.ListSlicesResponse(slices=[self._slice(s) for s in shown], next_page_token=token)
 
     @unary
-    def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
+    async def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
         self._here(request.node)
         given = request.update_mask.paths or [field.name for field, _ in request.spec.ListFields()]
         patch = views.spec_from(request.spec)
-        made = self._submit(UpdateSlice(request.request_id, request.name, patch, tuple(sorted(set(given)))))
+        made = await self._submit(UpdateSlice(request.request_id, request.name, patch, tuple(sorted(set(given)))))
         return pb.UpdateSliceResponse(slice=self._slice(made) if made else None)
 
     @unary
-    def DeleteSlice(self, request: pb.DeleteSliceRequest) -> pb.DeleteSliceResponse:
+    async def DeleteSlice(self, request: pb.DeleteSliceRequest) -> pb.DeleteSliceResponse:
         self._here(request.node)
-        self._submit(DeleteSlice(request.request_id, request.name, request.force))
+        await self._submit(DeleteSlice(request.request_id, request.name, request.force))
         return pb.DeleteSliceResponse()
 
     @unary

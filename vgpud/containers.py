@@ -75,12 +75,12 @@ class Site:
 
 
 class Backend(Protocol):
-    """What the daemon does for the runtime socket. Called on the loop, must not wait."""
+    """What the daemon does for the runtime socket. Called on the loop; what is not `async` must not wait."""
 
     def site(self) -> Site: ...
     def container(self, container_id: str) -> Container | None: ...
-    def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
-    def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
+    async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
+    async def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
     def end_container(self, container_id: str, why: str) -> None: ...
     def indices(self, made: Slice) -> tuple[int, ...]: ...
     def container_note(self, kind: str, container_id: str, text: str) -> None: ...
@@ -304,7 +304,7 @@ class Containers:
         if asked is None:
             return wire.reply(wire.PASS)
         event = _created(header.container_id, asked, peer.uid, peer.pid, peers.start_time(peer.pid))
-        made = self._backend.create_container(event)
+        made = await self._backend.create_container(event)
         container = self._backend.container(header.container_id)
         if isinstance(made, Denied) or container is None:
             raise Refusal(made.message if isinstance(made, Denied) else "the slice could not be made: see vgpud's log")
@@ -349,7 +349,7 @@ class Containers:
         cgroup = cgroups.own_path(cgroups.paths_of(state.pid), cgroups.paths_of(peer.pid))
         if self._backend.container(state.container_id) is None:
             await self._take_in(peer, state, started, cgroup)
-        answer = self._backend.start_container(ContainerStarted(state.container_id, state.pid, started, cgroup))
+        answer = await self._backend.start_container(ContainerStarted(state.container_id, state.pid, started, cgroup))
         container = self._backend.container(state.container_id)
         if isinstance(answer, Denied) or container is None:
             raise Refusal(answer.message if isinstance(answer, Denied) else "the container has ended")
@@ -377,7 +377,7 @@ class Containers:
         if asked is None:
             raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
         event = _created(state.container_id, asked, peer.uid, state.pid, started)
-        made = self._backend.create_container(event)
+        made = await self._backend.create_container(event)
         if isinstance(made, Denied):
             raise Refusal(made.message)
 

@@ -32,10 +32,11 @@ from vgpud.core.watch import Running, Strangers, Watch
 from vgpud.daemon_cdi import DeviceFiles
 from vgpud.daemon_containers import ContainerDesk
 from vgpud.devices import Devices
-from vgpud.errors import ConfigError, StoreError, VgpudError
+from vgpud.errors import ConfigError, StoreBusyError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
+from vgpud.flushing import Flushing
 from vgpud.snapshot import take_snapshot
-from vgpud.store import Store
+from vgpud.store import BUSY_S, Store
 from vgpud.tenants import SHARED, Admission, Greeting, Tenants
 from vgpud.tenants_wire import ABI_VERSION
 from vgpud.tracing import Tracing
@@ -54,6 +55,8 @@ COALESCE_S = 0.02
 #: how often and how long the driver is asked whether it still lists a process that has ended
 LISTED_EVERY_S = 0.05
 LISTED_MAX_S = 5.0
+#: how often a database that another process holds is asked again
+BUSY_EVERY_S = 0.01
 _SOCKET_PATH_MAX = 107  # sun_path without its end
 
 
@@ -86,6 +89,8 @@ class Daemon:
         self._reader = threading.Thread(target=self._read_devices, name="nvml", daemon=True)
         self._leaving: set[asyncio.Task[None]] = set()
         self._store = store
+        self._flushing = Flushing(store)
+        self._unsaved: list[ev.Command] = []  # of events that nobody waits for, while another process held the store
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
@@ -170,6 +175,7 @@ class Daemon:
 
     async def _housekeeping(self) -> None:
         self.run(ev.Tick())
+        self._flushing.begin()
         self._flush_events()
         for name in self._tenants.repair():
             whose = f"of {name}" if name else "that containers share"
@@ -218,26 +224,45 @@ class Daemon:
 
     # ---- events in, commands out ----
 
-    def submit(self, event: ev.Event) -> Slice | Denied | None:
-        """A user's request: decided, saved, carried out, in this order.
+    async def submit(self, event: ev.Event) -> Slice | Denied | None:
+        """A user's request: decided, saved, carried out, in this order; saved() says when the disk has it.
 
-        New numbers of a slice that is there do not wait for the disk: the arbiters have them first, and are told the
-        old ones again when they could not be saved. The user's answer waits for both.
+        New numbers of a slice that is there do not wait for the store: the arbiters have them first, and are told the
+        old ones again when they could not be saved. While another process holds the store, the request is decided anew
+        every time it is tried again, and others go on.
         """
-        draft = self.state.copy()
-        commands = step(draft, event, time.monotonic_ns())
-        answer = next(c.result for c in commands if isinstance(c, ev.Answer))
-        live = [c for c in commands if isinstance(c, ev.ApplySlice)] if isinstance(event, ev.UpdateSlice) else []
+        deadline_ns = time.monotonic_ns() + int(BUSY_S * 1e9)
+        live: list[ev.ApplySlice] = []
         try:
-            self._execute(live)
-            self._store.apply(commands)
+            while True:
+                try:
+                    return self._try(event, live)
+                except StoreBusyError:
+                    if time.monotonic_ns() > deadline_ns:
+                        raise
+                await asyncio.sleep(BUSY_EVERY_S)
         except (StoreError, OSError) as error:
             log.error("%s", error)
             self._take_back(live)
             return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
+        except asyncio.CancelledError:  # the user has gone while the store was held
+            self._take_back(live)
+            raise
+
+    def _try(self, event: ev.Event, live: list[ev.ApplySlice]) -> Slice | Denied | None:
+        """Decides and carries out. Raises StoreError and OSError: nothing was changed but what `live` then holds."""
+        draft = self.state.copy()
+        commands = step(draft, event, time.monotonic_ns())
+        answer = next(c.result for c in commands if isinstance(c, ev.Answer))
+        numbers = [c for c in commands if isinstance(c, ev.ApplySlice)] if isinstance(event, ev.UpdateSlice) else []
+        if numbers != live:
+            self._take_back(live)  # of an earlier try
+            live[:] = numbers
+            self._execute(live)
+        self._save(commands)
         self.state = draft
         try:
-            self._execute(c for c in commands if c not in live)
+            self._execute(commands)  # `live` again: another request of this slice may have been taken back meanwhile
         except OSError as error:
             log.error("%s: %s", type(event).__name__, error)
             said = "kept, but not carried out before a restart of vgpud"
@@ -245,16 +270,31 @@ class Daemon:
                 self.run(ev.ContainerEnded(event.container_id, "its slice could not be made"))
                 said = "nothing was created"
             if isinstance(event, ev.CreateSlice) and isinstance(answer, Slice):
-                self.submit(ev.DeleteSlice("", answer.name, True))
+                self.run(ev.DeleteSlice("", answer.name, True))
                 self._forget_request(event.request_id)
                 said = "nothing was created"
             return Denied(Reason.UNAVAILABLE, f"{said}: {error.strerror or error}; see the daemon's log")
         return answer
 
+    async def saved(self) -> Denied | None:
+        """Waits until the disk has what was carried out so far; why it may not have it."""
+        try:
+            await self._flushing.saved()
+        except StoreError as error:
+            return Denied(Reason.UNAVAILABLE, f"carried out, but perhaps not kept when the machine ends: {error}")
+        return None
+
+    def _save(self, commands: Sequence[ev.Command]) -> None:
+        """Writes what must outlive us, in the order in which it was decided. Raises StoreError."""
+        self._store.apply([*self._unsaved, *commands])
+        self._unsaved.clear()
+
     def _take_back(self, live: Iterable[ev.ApplySlice]) -> None:
         """Has the arbiters go on with the slices as they are in our state."""
         for change in live:
-            old = self.state.slices[change.slice.name]
+            old = self.state.slices.get(change.slice.name)
+            if old is None or old.serial != change.slice.serial:
+                continue  # it has ended meanwhile
             kept = () if old.name in self.state.waiting else old.shares
             new = {share.device_uuid for share in change.slice.shares}
             dropped = new - {share.device_uuid for share in kept}
@@ -275,7 +315,9 @@ class Daemon:
         """An event that nobody waits for: a store that fails now is made good by the next start."""
         commands = step(self.state, event, time.monotonic_ns())
         try:
-            self._store.apply(commands)
+            self._save(commands)
+        except StoreBusyError:
+            self._unsaved += commands
         except StoreError as error:
             log.error("%s", error)
         self._execute(commands)

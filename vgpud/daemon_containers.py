@@ -24,7 +24,7 @@ class Host(Protocol):
     config: Config
     state: State
 
-    def submit(self, event: ev.Event) -> Slice | Denied | None: ...
+    async def submit(self, event: ev.Event) -> Slice | Denied | None: ...
     def run(self, event: ev.Event) -> list[ev.Command]: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def libraries(self) -> tuple[str, str, str]: ...
@@ -67,14 +67,14 @@ class ContainerDesk:
     def container(self, container_id: str) -> Container | None:
         return self._host.state.containers.get(container_id)
 
-    def create_container(self, event: ev.ContainerCreated) -> Slice | Denied:
-        return self._answer(event)
+    async def create_container(self, event: ev.ContainerCreated) -> Slice | Denied:
+        return await self._answer(event)
 
-    def start_container(self, event: ev.ContainerStarted) -> Slice | Denied:
-        return self._answer(event)
+    async def start_container(self, event: ev.ContainerStarted) -> Slice | Denied:
+        return await self._answer(event)
 
-    def _answer(self, event: ev.Event) -> Slice | Denied:
-        answer = self._host.submit(event)
+    async def _answer(self, event: ev.Event) -> Slice | Denied:
+        answer = await self._host.submit(event)
         return answer if answer is not None else Denied(Reason.UNAVAILABLE, "no answer: see vgpud's log")
 
     def end_container(self, container_id: str, why: str) -> None:

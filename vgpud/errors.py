@@ -66,3 +66,7 @@ class DeniedError(VgpudError):
 
 class StoreError(VgpudError):
     """The state database cannot be read or written."""
+
+
+class StoreBusyError(StoreError):
+    """Another process holds the state database at this moment."""

@@ -1,13 +1,17 @@
 """Shell of the state database: slices, containers, answered requests and the event log in one SQLite file (WAL).
 
-What was answered to a user is on disk first (synchronous = FULL). What is said of a container need only outlive the
-daemon, for no container outlives the machine; events are written now and then, and the newest may be lost. A disk that
-is full or read-only is a StoreError for the caller and never stops running tenants.
+Writing never waits: neither for the disk (what is written outlives the daemon at once, and the machine after flush(),
+which may run in another thread), nor for another process that holds the file (StoreBusyError: ask again). What is
+answered to a user is flushed first. What is said of a container need only outlive the daemon, for no container outlives
+the machine; events are written now and then, and the newest may be lost. A disk that is full or read-only is a
+StoreError for the caller and never stops running tenants.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -17,11 +21,13 @@ from typing import Any
 from vgpud.core.events import Command, ForgetContainer, ForgetSlice, SaveContainer, SaveRequest, SaveSlice
 from vgpud.core.model import Container, Remembered, Share, Slice, Spec
 from vgpud.core.observed import Entry
-from vgpud.errors import StoreError
+from vgpud.errors import StoreBusyError, StoreError
 
 FILE_NAME = "vgpud.sqlite3"
-#: another process (a backup, a curious administrator) may hold the file for this long
+#: another process (a curious administrator) may hold the file for this long
 BUSY_S = 2.0
+#: a log of this length is brought into the database's file
+LOG_BYTES = 4 << 20
 
 #: one statement list per version; never change one that was released, append the next
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -69,16 +75,22 @@ def _outlive(commands: Iterable[_Saved]) -> bool:
 
 def _mend(error: Exception) -> str:
     """What to do about it: a full or read-only disk is an OperationalError, a damaged file another DatabaseError."""
-    if isinstance(error, sqlite3.OperationalError):
+    if isinstance(error, sqlite3.OperationalError | OSError):
         return "see that its disk has room and is writable"
     return "it is damaged: move it away, and the daemon starts without the slices kept in it"
 
 
 class Store:
-    """The database of one daemon. All methods raise StoreError with one line for people."""
+    """The database of one daemon. All methods raise StoreError with one line for people.
+
+    unflushed: something was written that a crash of the machine may not take back, or the log is long. Whoever calls
+    flush() clears it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
+        self._log = directory / f"{FILE_NAME}-wal"
+        self.unflushed = False
         self._db = self._guard("open", self._open)
 
     def _open(self) -> sqlite3.Connection:
@@ -94,6 +106,10 @@ class Store:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {number}")
                 db.execute("COMMIT")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
+            db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
+            db.execute("PRAGMA busy_timeout = 0")
         except BaseException:
             db.close()
             raise
@@ -102,8 +118,10 @@ class Store:
     def _guard(self, what: str, work: Callable[[], Any]) -> Any:
         try:
             return work()
-        except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
+        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError) as error:
             text = f"cannot {what} the state database {self._path}: {error}"
+            if "is locked" in str(error):
+                raise StoreBusyError(f"{text}; see who else has it open") from error
             raise StoreError(f"{text}; {_mend(error)}") from error
 
     def load(self, events_max: int) -> Loaded:
@@ -127,7 +145,24 @@ class Store:
         """Writes the commands that concern the store in one transaction; nothing when there are none."""
         mine = [c for c in commands if isinstance(c, _Saved)]
         if mine:
-            self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max), _outlive(mine)))
+            self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max)))
+            self.unflushed |= _outlive(mine)
+
+    def flush(self) -> None:
+        """Waits until what was written before is on the disk. From any thread, one at a time."""
+        self._guard("write", self._flush)
+
+    def _flush(self) -> None:
+        with contextlib.suppress(FileNotFoundError):  # closed: all is in the database's file, and that on the disk
+            log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(log)
+                long = os.fstat(log).st_size >= LOG_BYTES
+            finally:
+                os.close(log)
+            if long:
+                with contextlib.closing(sqlite3.connect(self._path, timeout=0)) as db:
+                    db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _write(self, commands: list[_Saved], requests_max: int) -> None:
         db = self._db
@@ -157,12 +192,12 @@ class Store:
         """A request whose effects were taken back."""
         self._guard("write", lambda: self._db.execute("DELETE FROM requests WHERE id = ?", (request_id,)))
 
-    def _transaction(self, work: Callable[[], None], flushed: bool) -> None:
-        self._db.execute(f"PRAGMA synchronous = {'FULL' if flushed else 'NORMAL'}")
+    def _transaction(self, work: Callable[[], None]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             work()
             self._db.execute("COMMIT")
+            self.unflushed |= self._log.stat().st_size >= LOG_BYTES
         except BaseException:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -179,7 +214,7 @@ class Store:
             )
 
         if rows:
-            self._guard("write", lambda: self._transaction(write, flushed=False))
+            self._guard("write", lambda: self._transaction(write))
 
     def close(self) -> None:
         self._db.close()

@@ -56,6 +56,7 @@ class Node:
         self.log = directory / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.settings: dict[str, str] = {}
+        self.program = ["-m", "vgpud.serve"]  # what the interpreter runs
         self._channel: grpc.Channel | None = None
 
     def write_config(self) -> None:
@@ -68,7 +69,7 @@ class Node:
     def command(self, *extra: str) -> list[str]:
         self.write_config()
         where = ["--config", self.config, "--runtime-dir", self.runtime, "--state-dir", self.state]
-        return [sys.executable, "-m", "vgpud.serve", "serve", *map(str, where), *extra]
+        return [sys.executable, *self.program, "serve", *map(str, where), *extra]
 
     def run(self, *extra: str) -> subprocess.CompletedProcess[str]:
         """Starts a daemon that is expected to refuse."""

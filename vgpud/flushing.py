@@ -1,0 +1,65 @@
+"""Waits for the disk without holding up the loop: one flush at a time, and one for all who wait meanwhile.
+
+Used by daemon.py. What was written when a flush begins is covered by it; whoever writes later waits for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from vgpud.errors import StoreError
+
+log = logging.getLogger("vgpud")
+
+
+class Store(Protocol):
+    """What is flushed."""
+
+    unflushed: bool
+
+    def flush(self) -> None: ...
+
+
+class Flushing:
+    """The flushes of one store, on the running loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._under_way: asyncio.Task[None] | None = None
+        self._next: asyncio.Task[None] | None = None
+        self._fault = ""
+
+    async def saved(self) -> None:
+        """Returns when all that was written before is on the disk. Raises StoreError."""
+        task = self.begin()
+        if task:
+            await asyncio.shield(task)
+
+    def begin(self) -> asyncio.Task[None] | None:
+        """Has what was written flushed soon; what there is to wait for, None when all is on the disk."""
+        if self._next is None and self._store.unflushed:
+            self._next = asyncio.create_task(self._flush(self._under_way))
+            self._next.add_done_callback(self._note)
+        return self._next or self._under_way
+
+    async def _flush(self, before: asyncio.Task[None] | None) -> None:
+        if before:
+            await asyncio.wait([before])
+        self._under_way, self._next = self._next, None
+        self._store.unflushed = False
+        try:
+            await asyncio.to_thread(self._store.flush)
+        except BaseException:
+            self._store.unflushed = True
+            raise
+        finally:
+            self._under_way = None
+
+    def _note(self, done: asyncio.Task[None]) -> None:
+        """A fault is logged once; perhaps nobody waits for this flush."""
+        error = None if done.cancelled() else done.exception()
+        if error and str(error) != self._fault:
+            log.error("%s", error, exc_info=None if isinstance(error, StoreError) else error)
+        self._fault = str(error or "")
