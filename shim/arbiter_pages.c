@@ -160,7 +160,9 @@ static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, ui
 static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint64_t now_ns) {
   struct vg_lane *lane = vg_lane_of(arbiter, slice);
   uint32_t waiting = 0;
-  slice->attached = lane->first != NULL;
+  bool attached = lane->first != NULL;
+  arbiter->coast_version += attached != slice->attached;
+  slice->attached = attached;
   slice->running = 0;
   slice->outstanding = slice->regrets = slice->noticed = false;
   slice->quiet = true;
@@ -265,19 +267,22 @@ void vg_pages_publish(struct vg_arbiter *arbiter) {
     }
 }
 
+static struct vg_coast_slot coast_slot(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
+  if (arbiter->coast_made != arbiter->coast_version) vg_core_coast(&arbiter->core, arbiter->coast_slots);
+  arbiter->coast_made = arbiter->coast_version;
+  return arbiter->coast_slots[slice - arbiter->core.slices];
+}
+
 static void publish_coast(struct vg_arbiter *arbiter, struct vg_process *process) {
   struct vg_control_device *control = process->control;
-  struct vg_coast_slot slots[VG_COAST_SLOTS_MAX];
-  int count = vg_core_coast_slots(&arbiter->core, process->slice->id, slots, VG_COAST_SLOTS_MAX);
+  struct vg_coast_slot slot = coast_slot(arbiter, process->slice);
   uint32_t seq = control->coast_seq;
   VG_STORE_RELAXED(&control->coast_seq, seq + 1);
   __atomic_thread_fence(__ATOMIC_RELEASE);
   VG_STORE_RELAXED(&control->coast_period_us, VG_CORE_COAST_PERIOD_US);
-  VG_STORE_RELAXED(&control->coast_slot_count, (uint32_t)count);
-  for (int i = 0; i < count; i++) {
-    VG_STORE_RELAXED(&control->coast_slots[i].begin_us, slots[i].begin_us);
-    VG_STORE_RELAXED(&control->coast_slots[i].end_us, slots[i].end_us);
-  }
+  VG_STORE_RELAXED(&control->coast_slot_count, 1);
+  VG_STORE_RELAXED(&control->coast_slots[0].begin_us, slot.begin_us);
+  VG_STORE_RELAXED(&control->coast_slots[0].end_us, slot.end_us);
   VG_STORE(&control->coast_seq, seq + 2);
   process->coast_version = arbiter->coast_version;
 }

@@ -105,6 +105,8 @@ struct vg_arbiter {
   bool memory_stale;
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
+  uint32_t coast_made;    /* the version that coast_slots, by the core's slices, is of */
+  struct vg_coast_slot coast_slots[VG_CORE_SLICES_MAX];
   struct vg_trace trace;
   struct vg_recorder recorder;
 };

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.core.arbiter_model import CLOSED, COUNT, GANG_LEADER, SOLO, Params, Regime, Slice, SliceParams
+from vgpud.core.arbiter_model import CLOSED, COUNT, SOLO, Params, Regime, Slice, SliceParams
 
 from .arbiter_pair import Pair
 from .sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant
@@ -267,54 +267,13 @@ def test_a_slice_in_a_place_that_another_one_had_knows_nothing_of_it() -> None:
     assert shares(world, 1050 * MS, 2 * SECOND) == pytest.approx([0.5, 0.5], abs=0.02)
 
 
-# ---- tables ----
-
-
-def coast(pair: Pair, *idents: int) -> list[tuple[int, int]]:
-    slots = pair.ffi.new("struct vg_coast_slot[8]")
-    spans = []
-    for ident in idents:
-        assert pair.lib.vg_core_coast_slots(pair.core, ident, slots, 8) == 1
-        spans.append((slots[0].begin_us, slots[0].end_us))
-    return spans
-
-
-def attached(*rows: tuple[int, SliceParams]) -> Pair:
-    pair = Pair()
-    for s in [pair.set(ident, params) for ident, params in rows]:
-        s.attached = True
-    pair.step(MS)
-    return pair
-
-
-def test_coast_timetable_gives_minima_and_never_more_than_maxima() -> None:
-    pair = attached((1, SliceParams(250, 250)), (2, SliceParams(500, 1000)))
-    assert coast(pair, 1, 2) == [(0, 5000), (5000, 20000)]
-
-
-def test_coast_timetable_has_gangs_first_then_the_order_of_ids() -> None:
-    pair = attached(
-        (4, SliceParams(250, 250)), (2, SliceParams(250, 250)), (3, SliceParams(500, 500, gang=GANG_LEADER))
-    )
-    assert coast(pair, 3, 2, 4) == [(0, 10000), (10000, 15000), (15000, 20000)]
-
-
-def test_coast_timetable_has_a_little_for_everybody_and_never_more_than_the_whole() -> None:
-    pair = attached((1, SliceParams(1000, 1000)), (2, SliceParams(0, 1000)), (3, SliceParams(0, 0)))
-    spans = coast(pair, 1, 2, 3)
-    assert all(b > a for a, b in spans) and spans[-1][1] <= 20000
-    assert all(b <= c for (_, b), (c, _) in pairwise(spans))
-
-
-def test_coast_timetable_knows_only_who_is_attached() -> None:
-    pair = attached((1, SliceParams(500, 1000)))
-    pair.set(2, SliceParams(500, 1000))
-    assert coast(pair, 1) == [(0, 20000)]
-    assert pair.lib.vg_core_coast_slots(pair.core, 2, pair.ffi.new("struct vg_coast_slot[8]"), 8) == 0
+# ---- the table of slices ----
 
 
 def test_a_full_table_is_refused() -> None:
-    pair = attached(*[(i, SliceParams(0, 1000)) for i in range(128)])
+    pair = Pair()
+    for ident in range(128):
+        pair.set(ident, SliceParams(0, 1000))
     params = pair.ffi.new("struct vg_slice_params *", {"max_milli": 1000})
     assert pair.lib.vg_core_set(pair.core, 999, params) == pair.ffi.NULL
     pair.remove(77)
