@@ -13,6 +13,9 @@ struct member { /* a gang's part on one device */
   uint64_t slice_id;
   int wake_fd;
   struct vg_gang_told told;
+  uint64_t window_ns; /* when its present window of rings began */
+  uint32_t rings;     /* in it */
+  bool owed;          /* there is news for it, and no ring was left */
 };
 
 static pthread_mutex_t board_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -60,12 +63,27 @@ static bool is_news(const struct member *member, const struct vg_gang_heard *bef
   return before->wants != now->wants || before->outstanding != now->outstanding || before->veto != now->veto;
 }
 
+/* Rings it, or says when it may be rung. Without this two devices on which a tenant's pages change all the time would
+ * ring each other as fast as their rounds go. */
+static uint64_t ring(struct member *member, uint64_t now_ns) {
+  if (now_ns >= member->window_ns + VG_NS_PER_MS) {
+    member->window_ns = now_ns;
+    member->rings = 0;
+  }
+  member->owed = member->rings == VG_GANG_RINGS_PER_MS;
+  if (member->owed) return member->window_ns + VG_NS_PER_MS;
+  member->rings++;
+  vg_prim_eventfd_ring(member->wake_fd);
+  return UINT64_MAX;
+}
+
 /* Puts it on the board, and rings those to whom it is news. */
-static void tell(struct member *self, const struct vg_gang_told *told) {
+static uint64_t tell(struct member *self, const struct vg_gang_told *told, uint64_t now_ns) {
   struct vg_gang_heard before[VG_DEVICES_MAX], now;
-  const struct member *others[VG_DEVICES_MAX];
+  struct member *others[VG_DEVICES_MAX];
+  uint64_t again_ns = UINT64_MAX;
   int count = 0;
-  for (const struct member *member = NULL; count < VG_DEVICES_MAX && (member = next_of(self->slice_id, member));) {
+  for (struct member *member = NULL; count < VG_DEVICES_MAX && (member = next_of(self->slice_id, member));) {
     if (member == self) continue;
     hear(member->slice_id, member->wake_fd, &before[count]);
     others[count++] = member;
@@ -73,19 +91,24 @@ static void tell(struct member *self, const struct vg_gang_told *told) {
   self->told = *told;
   for (int i = 0; i < count; i++) {
     hear(others[i]->slice_id, others[i]->wake_fd, &now);
-    if (is_news(others[i], &before[i], &now)) vg_prim_eventfd_ring(others[i]->wake_fd);
+    if (!others[i]->owed && !is_news(others[i], &before[i], &now)) continue;
+    uint64_t due_ns = ring(others[i], now_ns);
+    if (due_ns < again_ns) again_ns = due_ns;
   }
+  return again_ns;
 }
 
-void vg_gang_tell(uint64_t slice_id, int wake_fd, const struct vg_gang_told *told) {
+uint64_t vg_gang_tell(uint64_t slice_id, int wake_fd, const struct vg_gang_told *told, uint64_t now_ns) {
+  uint64_t again_ns = UINT64_MAX;
   pthread_mutex_lock(&board_mutex);
   struct member *self = find(slice_id, wake_fd);
   if (!self && member_count < MEMBERS_MAX) {
     self = &members[member_count++];
     *self = (struct member){.slice_id = slice_id, .wake_fd = wake_fd};
   }
-  if (self) tell(self, told);
+  if (self) again_ns = tell(self, told, now_ns);
   pthread_mutex_unlock(&board_mutex);
+  return again_ns;
 }
 
 void vg_gang_hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard) {
@@ -161,7 +184,8 @@ static void let_through(struct vg_arbiter *arbiter, const struct vg_lane *lane, 
   }
 }
 
-void vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
+uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  uint64_t due_ns = UINT64_MAX;
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
     struct vg_lane *lane = &arbiter->lanes[i];
@@ -185,8 +209,10 @@ void vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
         .outstanding = lane->own_outstanding,
         .collectives = mine,
     };
-    vg_gang_tell(slice->id, arbiter->wake_fd, &told);
+    uint64_t again_ns = vg_gang_tell(slice->id, arbiter->wake_fd, &told, now_ns);
+    if (again_ns < due_ns) due_ns = again_ns;
   }
+  return due_ns;
 }
 
 void vg_gang_arbiter_gone(struct vg_arbiter *arbiter) {

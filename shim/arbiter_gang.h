@@ -32,15 +32,19 @@ struct vg_gang_heard {     /* from the other devices' */
   uint32_t collectives;    /* of the one that is furthest */
 };
 
-/* wake_fd is rung when there is something to hear, and names the arbiter. A full board: the slice is in no gang. */
-void vg_gang_tell(uint64_t slice_id, int wake_fd, const struct vg_gang_told *told);
+/* wake_fd is rung when there is something to hear, and names the arbiter. A full board: the slice is in no gang. A
+ * device is rung for a slice VG_GANG_RINGS_PER_MS times at most, however often its pages change on the others: returns
+ * when to tell again, for a ring that was put off (UINT64_MAX: there is none). */
+#define VG_GANG_RINGS_PER_MS 8
+uint64_t vg_gang_tell(uint64_t slice_id, int wake_fd, const struct vg_gang_told *told, uint64_t now_ns);
 void vg_gang_hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard);
 void vg_gang_leave(uint64_t slice_id, int wake_fd); /* unknown: no effect */
 
 struct vg_arbiter;
-/* In an arbiter's round: between reading the pages and deciding, and after what was decided was published. */
+/* In an arbiter's round: between reading the pages and deciding, and after what was decided was published; returns when
+ * the next round is due. */
 void vg_gang_round_begins(struct vg_arbiter *arbiter);
-void vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns);
+uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns);
 void vg_gang_arbiter_gone(struct vg_arbiter *arbiter);
 
 #endif

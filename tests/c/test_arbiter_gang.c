@@ -24,8 +24,11 @@ static bool rung(int fd) {
   return is_rung;
 }
 
+static uint64_t now_ns = VG_NS_PER_S;
+
+/* Each a millisecond after the one before it: all rings are at hand. */
 static void say(uint64_t slice_id, int device, struct vg_gang_told what) {
-  vg_gang_tell(slice_id, wake_fds[device], &what);
+  CHECK(vg_gang_tell(slice_id, wake_fds[device], &what, now_ns += VG_NS_PER_MS) == UINT64_MAX);
 }
 
 static struct vg_gang_heard hear(uint64_t slice_id, int device) {
@@ -110,11 +113,31 @@ static void who_is_behind_learns_of_it(void) {
   end(1);
 }
 
+/* A tenant whose pages change all the time makes its devices' arbiters ring each other no faster than that. */
+static void rings_are_limited_and_the_last_news_arrives(void) {
+  begin(1);
+  now_ns += VG_NS_PER_MS;
+  struct vg_gang_told follower = told(FOLLOWER);
+  uint64_t window_ns = now_ns, again_ns = 0;
+  int rings = 0;
+  for (int i = 0; i < 99; i++) {
+    follower.wants = !follower.wants;
+    again_ns = vg_gang_tell(1, wake_fds[FOLLOWER], &follower, now_ns += VG_NS_PER_US);
+    rings += rung(wake_fds[LEADER]);
+  }
+  CHECK(rings == VG_GANG_RINGS_PER_MS && again_ns > now_ns && again_ns <= window_ns + 2 * VG_NS_PER_MS);
+  CHECK(vg_gang_tell(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX); /* nothing new, but one is owed */
+  CHECK(rung(wake_fds[LEADER]) && hear(1, LEADER).wants);
+  CHECK(vg_gang_tell(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX && !rung(wake_fds[LEADER]));
+  end(1);
+}
+
 int main(void) {
   for (int i = 0; i < DEVICES; i++) wake_fds[i] = vg_prim_eventfd();
   RUN(followers_go_with_their_leader);
   RUN(the_leader_knows_of_work_elsewhere);
   RUN(nobody_waits_for_a_leader_that_is_not_there);
   RUN(who_is_behind_learns_of_it);
+  RUN(rings_are_limited_and_the_last_news_arrives);
   return 0;
 }
