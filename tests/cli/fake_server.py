@@ -60,6 +60,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.slow_s = 0.0
         self.mode = "coast"
         self.born_with = 0  # processes that a new slice has at once
+        self.throttled_ns_per_view = 0  # by how much every slice has waited longer when it is shown again
         self.makes_cdi = True
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -213,6 +214,8 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self, request: pb.WatchSlicesRequest, context: grpc.ServicerContext
     ) -> Iterator[pb.WatchSlicesResponse]:
         while context.is_active():
+            for device in (d for item in self.slices.values() for d in item.devices):
+                device.throttled_ns += self.throttled_ns_per_view
             yield pb.WatchSlicesResponse(slices=list(self.slices.values()), devices=self.devices)
             time.sleep(request.interval_ms / 1000)
 

@@ -117,7 +117,6 @@ DAEMON_COMMANDS = [
     ("slice", "ls"),
     ("slice", "create", "a", "--gpus", "0.5"),
     ("events",),
-    ("version",),
 ]
 
 

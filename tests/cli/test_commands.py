@@ -205,6 +205,15 @@ def test_version_asks_client_and_daemon(vgpu: Any, daemon: Any) -> None:
     assert vgpu("version", "--client").code == 0
 
 
+def test_version_without_a_daemon_shows_the_clients_and_says_so(vgpu: Any, tmp_path: Any) -> None:
+    import vgpud
+
+    result = vgpu("version", host=f"unix://{tmp_path}/none")
+    assert result.code == 3
+    assert result.stdout.splitlines()[1].split() == ["client", vgpud.__version__]
+    assert "daemon" not in result.stdout and "vgpud serve" in result.stderr
+
+
 def test_a_slow_daemon_is_a_timeout(vgpu: Any, daemon: Any) -> None:
     daemon.slow_s = 3
     result = vgpu("--timeout", "0.2", "gpu", "ls", host=daemon.host)

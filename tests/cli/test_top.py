@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -235,11 +236,27 @@ def test_without_a_terminal_tables_follow_each_other(vgpu: Any, daemon: Any) -> 
     assert [line.split()[:2] for line in result.stdout.splitlines()] == [["a", "0-SIMULATED"]] * 2
 
 
-def test_on_a_terminal_it_draws_and_leaves_the_screen(daemon: Any) -> None:
-    command = [sys.executable, "-m", "vgpud.cli.main", "--host", daemon.host, "top", "-n", "2", "-d", "0.1"]
+@pytest.fixture
+def waiting(vgpu: Any, daemon: Any) -> Any:
+    """A daemon with one slice, which waits more and more."""
+    vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
+    daemon.throttled_ns_per_view = 1_000_000_000
+    return daemon
+
+
+def test_one_view_is_enough_to_see_who_waits(vgpu: Any, waiting: Any) -> None:
+    titles, line = vgpu("top", "-n", "1", "-d", "0.1", host=waiting.host).stdout.splitlines()
+    shown = dict(zip(titles.split(), line.split(), strict=True))
+    assert (shown["SLICE"], shown["LIMITS"], shown["GOT%"]) == ("a", "0.5", "25.0")
+    assert float(shown["WAIT%"]) > 0
+
+
+def on_a_terminal(*command: str) -> tuple[int, str]:
+    """Exit code of `vgpu` on a terminal, and all that it has written."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.execve(sys.executable, command, os.environ | {"TERM": "xterm"})
+        whole = [sys.executable, "-m", "vgpud.cli.main", *command]
+        os.execve(sys.executable, whole, os.environ | {"TERM": "xterm", "COLUMNS": "100"})
     text = b""
     try:
         while data := os.read(terminal, 4096):
@@ -248,9 +265,23 @@ def test_on_a_terminal_it_draws_and_leaves_the_screen(daemon: Any) -> None:
         pass
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert b"no slices" in text
-    assert text.count(b"\x1b[?1049h") == text.count(b"\x1b[?1049l") == 1
+    return os.waitstatus_to_exitcode(status), text.decode()
+
+
+def test_on_a_terminal_it_draws_and_leaves_the_screen(daemon: Any) -> None:
+    code, text = on_a_terminal("--host", daemon.host, "top", "-n", "2", "-d", "0.1")
+    assert code == 0
+    assert text.count("\x1b[?1049h") == text.count("\x1b[?1049l") == 1
+    drawn_there, _, left = text.partition("\x1b[?1049l")
+    assert "no slices" in drawn_there and "no slices" in left, "the last view stays"
+
+
+def test_the_first_view_on_a_terminal_shows_who_waits_as_well(waiting: Any) -> None:
+    code, text = on_a_terminal("--host", waiting.host, "top", "-n", "1", "-d", "0.1")
+    left = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", text.partition("\x1b[?1049l")[2])
+    titles, line = left.splitlines()[1:3]
+    end = titles.index("WAIT%") + len("WAIT%")
+    assert code == 0 and float(line[end - 5 : end]) > 0
 
 
 def test_it_waits_for_a_daemon_that_is_restarted(tmp_path: Path) -> None:

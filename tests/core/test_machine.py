@@ -215,7 +215,8 @@ def test_delete_needs_force_while_programs_run() -> None:
     state = started()
     step(state, create(), 0)
     step(state, ev.ProcessAttached(process()), 0)
-    assert "pid 101" in denied(step(state, ev.DeleteSlice("", "a", False), 0), Reason.PRECONDITION)
+    refused = denied(step(state, ev.DeleteSlice("", "a", False), 0), Reason.PRECONDITION)
+    assert "pid 101" in refused and refused.endswith("vgpu slice rm --force a")
     commands = step(state, ev.DeleteSlice("", "a", True), 0)
     assert kinds(commands) == [ev.ForgetSlice, ev.DropProcess, ev.CloseSocket, ev.RemoveSlice, ev.Log, ev.Answer]
     assert not state.processes

@@ -13,6 +13,9 @@ from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.errors import ExitCode
 
+#: how long we look before the first view
+_BEFORE_S = 1.0
+
 if TYPE_CHECKING:
     from vgpud.cli.views import View
 
@@ -27,7 +30,7 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
     """Watch shares and memory live; end with Ctrl-C.
 
     A line per slice; a wide terminal shows more columns. Not to a terminal, or with -o json, each view is printed below
-    the last.
+    the last. `vgpu top -n 1` looks for a second and leaves its view on the screen.
 
     \b
     DUE%     share it is due now, by the limits, weights and demands of all
@@ -42,10 +45,12 @@ def top(settings: Settings, interval: float, count: int | None) -> None:
     """
     samples = _samples(settings, interval, count)
     try:
-        if settings.output == "table" and sys.stdout.isatty():
-            _live(settings, samples, interval)
+        if settings.output != "table":
+            _stream(settings, samples)
+        elif sys.stdout.isatty():
+            _live(settings, samples, interval, count)
         else:
-            _plain(settings, samples)
+            _tables(settings, samples, interval)
     except KeyboardInterrupt:
         pass  # the way to end it
 
@@ -75,20 +80,40 @@ def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterat
         time.sleep(interval_s)
 
 
-def _plain(settings: Settings, samples: Iterator[Sample | str]) -> None:
-    from vgpud.cli import grids
-    from vgpud.cli.output import dump, print_grid, say
+def _stream(settings: Settings, samples: Iterator[Sample | str]) -> None:
+    from vgpud.cli.output import dump, say
 
     for sample in samples:
         if isinstance(sample, str):
             say(sample)
-        elif settings.output in ("json", "yaml"):
-            dump(settings, {"at": _now(), **sample}, line=True)
         elif settings.output == "name":
             print(" ".join(item["name"] for item in sample["slices"]), flush=True)
         else:
-            print_grid(settings, grids.slices_grid(sample["slices"], grids.now_utc()))
-            sys.stdout.flush()
+            dump(settings, {"at": _now(), **sample}, line=True)
+
+
+def _tables(settings: Settings, samples: Iterator[Sample | str], interval_s: float) -> None:
+    from vgpud.cli.history import History
+    from vgpud.cli.output import print_grid, say
+    from vgpud.cli.top_frame import grid
+
+    history = History(interval_s)
+    history.add(time.monotonic(), _before(settings)["slices"])
+    time.sleep(min(interval_s, _BEFORE_S))
+    for sample in samples:
+        if isinstance(sample, str):
+            say(sample)
+            continue
+        history.add(time.monotonic(), sample["slices"])
+        print_grid(settings, grid(sample, history))
+        sys.stdout.flush()
+
+
+def _before(settings: Settings) -> Sample:
+    """How things stand: the first view compares with that, for rates need two looks."""
+    (sample,) = _samples(settings, 1.0, 1)
+    assert not isinstance(sample, str)  # a daemon that is away at first ends us
+    return sample
 
 
 def _now() -> str:
@@ -97,19 +122,26 @@ def _now() -> str:
     return grids.now_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _live(settings: Settings, samples: Iterator[Sample | str], interval_s: float) -> None:
+def _live(settings: Settings, samples: Iterator[Sample | str], interval_s: float, count: int | None) -> None:
     from rich.live import Live
 
     from vgpud.cli.history import History
     from vgpud.cli.output import console
     from vgpud.cli.top_frame import frame
 
-    out, history, at = console(settings), History(interval_s), ""
-    shown: Sample = {"devices": [], "slices": []}
-    with Live(console=out, screen=True, auto_refresh=False) as live:
+    out, history, at = console(settings), History(interval_s), time.strftime("%H:%M:%S")
+    shown = _before(settings)
+    history.add(time.monotonic(), shown["slices"])
+    view = frame(out, shown, history, at)
+    with Live(view, console=out, screen=True, auto_refresh=False) as live:
+        live.refresh()
+        time.sleep(min(interval_s, _BEFORE_S))
         for sample in samples:
             problem = sample if isinstance(sample, str) else ""
             if not isinstance(sample, str):
                 shown, at = sample, time.strftime("%H:%M:%S")
                 history.add(time.monotonic(), shown["slices"])
-            live.update(frame(out, shown, history, at, problem), refresh=True)
+            view = frame(out, shown, history, at, problem)
+            live.update(view, refresh=True)
+    if count:
+        out.print(view)  # the screen that it was drawn on is gone

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vgpud.cli import figures, grids
 from vgpud.cli.history import History, Recent
-from vgpud.cli.output import blocks_unknown
+from vgpud.cli.output import Cell, Grid, blocks_unknown
 from vgpud.cli.text import plain
 from vgpud.cli.views import View
 from vgpud.core.units import format_bytes, format_gpus
@@ -184,6 +184,17 @@ def lines_of(sample: Sample, device: View, history: History) -> list[Line]:
         if share["device_uuid"] == device["uuid"]
     ]
     return sorted(found, key=lambda line: (not line.item["processes"], line.item["name"]))
+
+
+def grid(sample: Sample, history: History) -> Grid:
+    """The same as a table of all columns, for what is no terminal."""
+    table = Grid(("SLICE", "DEVICE", *(f">{column.title}" for column in COLUMNS)))
+    for device in sample["devices"]:
+        label = grids.device_label(device["index"], device["simulated"])
+        for line in lines_of(sample, device, history):
+            cells = (Cell(column.text(line), column.style(line)) for column in COLUMNS)
+            table.rows.append((line.item["name"], label, *cells))
+    return table
 
 
 def _device_line(device: View, lines: Sequence[Line], width: int) -> Text:

@@ -224,13 +224,13 @@ def _delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command
         return [Answer(unknown(event.name))]
     running = state.processes_of(old.name)
     if running and not event.force:
-        text = (
-            f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: end them or use force"
-        )
+        text = f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: end them,"
+        text += f" or let them lose it: vgpu slice rm --force {old.name}"
         return _refused(Reason.PRECONDITION, text)
     inside = state.containers_of(old.name)
     if inside and not event.force:
-        text = f"slice {old.name} is that of container {short(inside[0].container_id)}: end it or use force"
+        text = f"slice {old.name} is that of container {short(inside[0].container_id)}: end it,"
+        text += f" or let it lose it: vgpu slice rm --force {old.name}"
         return _refused(Reason.PRECONDITION, text)
     ended = end(state, old, "removed")
     return [*ended, *_remember(state, event.request_id, fingerprint, None, now_ns), Answer(None)]
