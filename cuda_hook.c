@@ -7,6 +7,7 @@
  */
 #include "gate.h"
 #include "gen/real.h"
+#include "hook_memory.h"
 
 static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
                            unsigned int block_y, unsigned int block_z) {
@@ -26,6 +27,7 @@ static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned in
   struct vg_ticket ticket;                                                                                             \
   uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                        \
   vg_gate_enter(&ticket, hStream, per_thread, f, threads);                                                             \
+  ticket.kernel = true;                                                                                                \
   CUresult result = call;                                                                                              \
   vg_gate_leave(&ticket, result);                                                                                      \
   return result
@@ -69,6 +71,7 @@ static CUresult launch_ex(const CUlaunchConfig *config, CUfunction f, void **ker
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
   vg_gate_enter(&ticket, config->hStream, per_thread, f, threads);
+  ticket.kernel = true;
   ticket.programmatic = is_programmatic(config);
   CUresult result = launch(config, f, kernelParams, extra);
   vg_gate_leave(&ticket, result);
@@ -91,6 +94,7 @@ static CUresult launch_graph(CUgraphExec graph, CUstream stream, bool per_thread
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, stream, per_thread, graph, 0);
   CUresult result = launch(graph, stream);
+  if (ticket.device && result == CUDA_SUCCESS) vg_graph_launched(ticket.device, graph);
   vg_gate_leave(&ticket, result);
   return result;
 }

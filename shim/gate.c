@@ -352,7 +352,6 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     return; /* neither estimates nor markers */
   }
   ticket->work = work;
-  ticket->collective = vg_gate_gang_counts(device, ticket->estimate, threads > 0);
   if (vg_work_timing_due(ticket->estimate) && !VG_LOAD_RELAXED(&vg_gate_captures)) begin_timing(ticket, line);
 }
 
@@ -388,7 +387,7 @@ static void count(struct vg_ticket *ticket) {
   pthread_mutex_unlock(&work->mutex);
   if (marked) look_at_others(device, work);
   if (stream && VG_UNLIKELY(!busy)) stay_busy(device);
-  if (VG_UNLIKELY(ticket->collective)) __atomic_add_fetch(&VG_LOAD(&device->report)->collectives, 1, __ATOMIC_RELAXED);
+  if (ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
 void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {

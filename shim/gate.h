@@ -30,8 +30,9 @@ struct vg_ticket {
   CUstream stream;
   CUevent timing_begin;
   bool per_thread;
-  bool programmatic; /* set by the caller between enter and leave: the launch overlaps with the one before it */
-  bool collective;   /* it waits for kernels on other devices of the gang */
+  /* set by the caller between enter and leave */
+  bool programmatic; /* the launch overlaps with the one before it */
+  bool kernel;       /* of the program: in a gang it may be a collective */
 };
 
 /* Where an event stands: everything up to begin that was launched into the stream is before it. */
@@ -77,6 +78,10 @@ uint64_t vg_gate_service(uint64_t now_ns);
 void vg_gate_daemon_gone(struct vg_device *device); /* by link.c: follow the mode of the site from here on */
 void vg_gate_daemon_back(struct vg_device *device); /* by link.c, after the page pointers were swapped */
 void vg_gate_context_gone(struct vg_device *device, CUcontext context); /* before the driver destroys it */
+/* Collectives, launches of which are counted where devices are used together (gate_gang.c). */
+bool vg_gate_gang_counts(const struct vg_device *device); /* is it one of those? */
+bool vg_gate_gang_is_collective(const void *function);    /* CUfunction or CUkernel */
+void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives);
 /* Some stream begins or ends to capture: our own driver calls rest meanwhile. */
 void vg_gate_capture_begin(void);
 void vg_gate_capture_end(void);

@@ -4,31 +4,58 @@
  * drain from ending. So launches of such kernels are counted, and for a moment the arbiter lets a device that is behind
  * have launches through its closed gate until it has as many.
  *
- * Kernels that wait for other devices are known by name: NCCL's and those of the simulated device. In a graph they are
- * not seen.
+ * Kernels that wait for other devices are known by name: those below, and what VGPU_COLLECTIVES adds (parts of names
+ * with commas between them). Drivers before 12.3 tell no names. How many are in a graph: hook_graph.c.
  */
+#define _GNU_SOURCE
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "gate_state.h"
 #include "gen/real.h"
 
-static const char *const collectives[] = {"ncclDevKernel", "ncclKernel", "meet_"};
+static const char *const names[] = {
+    "ncclDevKernel",
+    "ncclKernel",          /* NCCL */
+    "cross_device_reduce", /* vLLM, SGLang */
+    "one_shot_all_reduce",
+    "two_shot_all_reduce", /* symmetric memory of PyTorch */
+    "meet_",               /* the simulated device */
+};
 
-static bool is_collective(const void *function) {
-  const char *name = NULL;
-  if (!REAL(cuFuncGetName) || REAL(cuFuncGetName)(&name, (CUfunction)(uintptr_t)function) != CUDA_SUCCESS || !name)
-    return false;
-  for (size_t i = 0; i < sizeof collectives / sizeof *collectives; i++)
-    if (strstr(name, collectives[i])) return true; /* a mangled name begins with something else */
+static bool is_added(const char *name) {
+  const char *part = secure_getenv("VGPU_COLLECTIVES");
+  for (size_t length; part && *part; part += length + (part[length] == ',')) {
+    length = strcspn(part, ",");
+    if (length && memmem(name, strlen(name), part, length)) return true;
+  }
   return false;
 }
 
-bool vg_gate_gang_counts(const struct vg_device *device, struct vg_estimate *estimate, bool kernel) {
-  if (VG_LIKELY(!(VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_GANG)) || !kernel) return false;
+bool vg_gate_gang_is_collective(const void *function) {
+  const char *name = NULL;
+  if (HAVE(cuFuncGetName)) REAL(cuFuncGetName)(&name, (CUfunction)(uintptr_t)function);
+  if (!name && HAVE(cuKernelGetName)) REAL(cuKernelGetName)(&name, (CUkernel)(uintptr_t)function);
+  for (size_t i = 0; name && i < sizeof names / sizeof *names; i++)
+    if (strstr(name, names[i])) return true; /* a mangled name begins with something else */
+  return name && is_added(name);
+}
+
+bool vg_gate_gang_counts(const struct vg_device *device) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  return control && VG_LOAD_RELAXED(&control->watch) & VG_WATCH_GANG;
+}
+
+void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives) {
+  __atomic_add_fetch(&VG_LOAD(&device->report)->collectives, collectives, __ATOMIC_RELAXED);
+}
+
+void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate) {
+  if (VG_LIKELY(!vg_gate_gang_counts(device))) return;
   if (estimate->collective == VG_COLLECTIVE_UNKNOWN)
-    estimate->collective = is_collective(estimate->function) ? VG_COLLECTIVE : VG_COLLECTIVE_NOT;
-  return estimate->collective == VG_COLLECTIVE;
+    estimate->collective = vg_gate_gang_is_collective(estimate->function) ? VG_COLLECTIVE : VG_COLLECTIVE_NOT;
+  if (estimate->collective == VG_COLLECTIVE) vg_gate_gang_launched(device, 1);
 }
 
 bool vg_gate_gang_passes(struct vg_device *device, uint32_t word) {

@@ -52,8 +52,8 @@ void vg_gate_sync_forked_child(void);
 bool vg_gate_in_flight(const struct vg_device *device); /* any thread but the caller, after a barrier */
 /* May a launch pass the gate that is closed by this word, since another device of the gang is further? */
 bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
-/* Is this a launch that a gang counts? Not a kernel: a graph. By the thread that launches. */
-bool vg_gate_gang_counts(const struct vg_device *device, struct vg_estimate *estimate, bool kernel);
+/* A kernel has been launched: a gang counts it if it is a collective. By the thread that launches. */
+void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate);
 
 struct vg_work *vg_gate_new_work(struct vg_device *device);   /* NULL: no memory */
 uint64_t vg_gate_outstanding(const struct vg_device *device); /* roughly, at any time */

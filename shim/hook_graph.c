@@ -6,10 +6,15 @@
  * charged when the graph is instantiated; from then on the ledger holds the larger of what live graphs were promised
  * and what the driver says it has reserved. Graphs that share memory between each other are thereby charged for more
  * than they take.
+ *
+ * For a gang (gate_gang.c) the collectives among a graph's kernels are counted at the same time, and anew when the
+ * whole graph is updated. Not seen: that a single node gets another kernel, or is disabled, or how often the body of a
+ * conditional one runs; graphs that were instantiated before their slice was a gang.
  */
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "gate.h"
 #include "gen/real.h"
 #include "hook_memory.h"
 #include "memory.h"
@@ -24,12 +29,25 @@ static struct {
 } accounts[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 struct need {
+  struct vg_device *gang; /* NULL: collectives are not counted; else the device of kernels that name none */
   uint64_t bytes[VG_DEVICES_MAX];
+  uint32_t collectives[VG_DEVICES_MAX];
 };
 
 /* ---- what a graph needs ---- */
 
 static void add_graph(struct need *need, CUgraph graph, int depth);
+
+static void add_kernel(struct need *need, CUgraphNode node) {
+  CUDA_KERNEL_NODE_PARAMS parameters = {0}; /* begins with what older drivers tell */
+  if (REAL(cuGraphKernelNodeGetParams_v2)(node, &parameters) != CUDA_SUCCESS &&
+      REAL(cuGraphKernelNodeGetParams)(node, (CUDA_KERNEL_NODE_PARAMS_v1 *)&parameters) != CUDA_SUCCESS)
+    return;
+  const void *function = parameters.func ? (const void *)parameters.func : (const void *)parameters.kern;
+  if (!function || !vg_gate_gang_is_collective(function)) return;
+  const struct vg_device *device = parameters.ctx ? vg_context_device_of(parameters.ctx) : NULL;
+  need->collectives[(device ? device : need->gang) - vg_session.devices]++;
+}
 
 static void add_node(struct need *need, CUgraphNode node, int depth) {
   CUgraphNodeType type;
@@ -38,6 +56,7 @@ static void add_node(struct need *need, CUgraphNode node, int depth) {
     CUgraph child;
     if (REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS) add_graph(need, child, depth + 1);
   }
+  if (type == CU_GRAPH_NODE_TYPE_KERNEL && need->gang) add_kernel(need, node);
   if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) return;
   CUDA_MEM_ALLOC_NODE_PARAMS parameters;
   if (REAL(cuGraphMemAllocNodeGetParams)(node, &parameters) != CUDA_SUCCESS) return;
@@ -57,6 +76,12 @@ static void add_graph(struct need *need, CUgraph graph, int depth) {
   if (REAL(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
     for (size_t i = 0; i < count; i++) add_node(need, nodes[i], depth);
   free(nodes);
+}
+
+static struct need need_of(CUgraph graph, struct vg_device *device) {
+  struct need need = {.gang = vg_gate_gang_counts(device) ? device : NULL};
+  add_graph(&need, graph, 0);
+  return need;
 }
 
 /* ---- the account of a device ---- */
@@ -92,7 +117,7 @@ static void take_promise_back(uint32_t index, uint64_t bytes) {
 }
 
 void vg_graph_record_gone(const struct vg_record *record) {
-  take_promise_back((uint32_t)(record->device - vg_session.devices), record->size);
+  if (record->size) take_promise_back((uint32_t)(record->device - vg_session.devices), record->size);
 }
 
 void vg_graph_refresh(struct vg_device *device) {
@@ -121,18 +146,19 @@ static void withdraw(struct promises *promises) {
 static bool begin(CUgraph graph, struct promises *promises) {
   *promises = (struct promises){0};
   CUcontext context;
-  if (!vg_context_current(&context)) return true;
-  struct need need = {0};
-  add_graph(&need, graph, 0);
+  struct vg_device *device = vg_context_current(&context);
+  if (!device) return true;
+  struct need need = need_of(graph, device);
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
-    if (!need.bytes[i]) continue;
+    if (!need.bytes[i] && !need.collectives[i]) continue;
     struct vg_record *record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], context);
-    if (!record || promise(i, need.bytes[i])) {
+    if (!record || (need.bytes[i] && promise(i, need.bytes[i]))) {
       vg_record_free(record);
       withdraw(promises);
       return false;
     }
     record->size = need.bytes[i];
+    record->other = need.collectives[i];
     promises->records[i] = record;
   }
   return true;
@@ -183,6 +209,39 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
   for (uint32_t i = 0; result != CUDA_SUCCESS && i < VG_DEVICES_MAX; i++)
     if (promises.records[i]) vg_table_put(promises.records[i], promises.records[i]->key);
   return result;
+}
+
+/* An update changes kernels, and cannot change allocations. Without memory it is as if the graph had no collectives. */
+static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
+  CUcontext context;
+  struct vg_device *device = result == CUDA_SUCCESS ? vg_context_current(&context) : NULL;
+  if (!device || !vg_gate_gang_counts(device)) return result;
+  struct need need = need_of(graph, device);
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_record *record = vg_table_take(VG_RECORD_GRAPH, exec_key(exec, i));
+    if (!record && need.collectives[i]) record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], context);
+    if (!record) continue;
+    record->other = need.collectives[i];
+    vg_table_put(record, exec_key(exec, i));
+  }
+  return result;
+}
+
+CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphNode *hErrorNode_out,
+                           CUgraphExecUpdateResult *updateResult_out) {
+  return updated(REAL(cuGraphExecUpdate)(hGraphExec, hGraph, hErrorNode_out, updateResult_out), hGraphExec, hGraph);
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo) {
+  return updated(REAL(cuGraphExecUpdate_v2)(hGraphExec, hGraph, resultInfo), hGraphExec, hGraph);
+}
+
+void vg_graph_launched(const struct vg_device *device, CUgraphExec exec) {
+  if (VG_LIKELY(!vg_gate_gang_counts(device))) return;
+  struct vg_record record;
+  for (uint32_t i = 0; i < vg_session.device_count; i++)
+    if (vg_gate_gang_counts(&vg_session.devices[i]) && vg_table_look(VG_RECORD_GRAPH, exec_key(exec, i), &record))
+      vg_gate_gang_launched(&vg_session.devices[i], (uint32_t)record.other);
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {

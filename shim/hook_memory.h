@@ -35,6 +35,9 @@ void vg_charge_context_gone(struct vg_device *device, CUcontext context);
 void vg_charge_refresh(struct vg_device *device);
 void vg_charge_forked_child(void);
 
+/* A graph has been launched: a gang's devices count the collectives in it. */
+void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
+
 /* ---- among the hook_memory_*.c files and hook_graph.c ---- */
 void vg_pool_refresh(struct vg_device *device);
 void vg_graph_refresh(struct vg_device *device);

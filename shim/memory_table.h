@@ -17,7 +17,7 @@ enum vg_record_kind {
   VG_RECORD_HANDLE,  /* key: CUmemGenericAllocationHandle; count: references */
   VG_RECORD_MAPPING, /* key: device address; other: the handle mapped there */
   VG_RECORD_POOL,    /* key: CUmemoryPool */
-  VG_RECORD_GRAPH,   /* key: CUgraphExec */
+  VG_RECORD_GRAPH,   /* key: CUgraphExec; other: how many of its kernels are collectives */
 };
 
 struct vg_record {

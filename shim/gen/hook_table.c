@@ -881,8 +881,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphExecMemcpyNodeSetParams */
   VG_HOOK_PASS, /* cuGraphExecMemsetNodeSetParams */
   VG_HOOK_PASS, /* cuGraphExecNodeSetParams */
-  VG_HOOK_PASS, /* cuGraphExecUpdate */
-  VG_HOOK_PASS, /* cuGraphExecUpdate_v2 */
+  VG_HOOK_CUSTOM, /* cuGraphExecUpdate */
+  VG_HOOK_CUSTOM, /* cuGraphExecUpdate_v2 */
   VG_HOOK_PASS, /* cuGraphExternalSemaphoresSignalNodeGetParams */
   VG_HOOK_PASS, /* cuGraphExternalSemaphoresSignalNodeSetParams */
   VG_HOOK_PASS, /* cuGraphExternalSemaphoresWaitNodeGetParams */

@@ -37,7 +37,7 @@ static uint64_t fake_end_of(CUstream stream) {
   return end_ns;
 }
 
-static void fake_launch(CUstream stream, uint64_t cost_ns) {
+static inline void fake_launch(CUstream stream, uint64_t cost_ns) {
   uint64_t now_ns = vg_prim_now_ns();
   pthread_mutex_lock(&fake_mutex);
   uint64_t *end_ns = &fake_busy_until_ns[(uintptr_t)stream % FAKE_STREAMS];

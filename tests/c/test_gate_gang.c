@@ -11,7 +11,8 @@ struct vg_session vg_session;
 static struct vg_control_header header;
 static struct vg_control_device control;
 static struct vg_report_device report;
-static const char *const names[] = {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "_Z8meet_100Pf", "saxpy"};
+static const char *const names[] = {"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "_Z8meet_100Pf", "saxpy", "_Z9my_gather",
+                                    "my_scatter"};
 
 static struct vg_device *device(void) {
   return &vg_session.devices[0];
@@ -22,11 +23,16 @@ static CUresult fake_name(const char **ret_name, CUfunction function) {
   return CUDA_SUCCESS;
 }
 
-static void launch(const void *function) {
+static void launch_as(const void *function, bool kernel) {
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, fake_stream(1), false, function, 1024);
+  ticket.kernel = kernel;
   fake_launch(fake_stream(1), VG_NS_PER_US);
   vg_gate_leave(&ticket, CUDA_SUCCESS);
+}
+
+static void launch(const void *function) {
+  launch_as(function, true);
 }
 
 static void begin(void) {
@@ -50,6 +56,35 @@ static void collectives_are_counted_if_somebody_wants_to_know(void) {
   VG_STORE(&control.watch, VG_WATCH_GANG);
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) launch(&names[i]);
   CHECK(report.collectives == 2);
+  launch_as(&names[0], false); /* a fill: what stands for its function has no name that the driver could tell */
+  CHECK(report.collectives == 2);
+}
+
+static void a_user_may_name_more(void) {
+  CHECK(!vg_gate_gang_is_collective(&names[3]));
+  setenv("VGPU_COLLECTIVES", ",my_gather,,my_scat", 1);
+  CHECK(vg_gate_gang_is_collective(&names[3]) && vg_gate_gang_is_collective(&names[4]));
+  CHECK(!vg_gate_gang_is_collective(&names[2]));
+  unsetenv("VGPU_COLLECTIVES");
+}
+
+static CUresult fake_kernel_name(const char **ret_name, CUkernel kernel) {
+  *ret_name = *(const char *const *)kernel;
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_refusal(const char **ret_name, CUfunction function) {
+  (void)ret_name, (void)function;
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
+static void drivers_may_tell_less(void) {
+  vg_real_slots[VG_ENTRY_cuFuncGetName] = (void *)fake_refusal; /* a kernel of a library */
+  CHECK(!vg_gate_gang_is_collective(&names[0]));
+  vg_real_slots[VG_ENTRY_cuKernelGetName] = (void *)fake_kernel_name;
+  CHECK(vg_gate_gang_is_collective(&names[0]) && !vg_gate_gang_is_collective(&names[2]));
+  vg_real_slots[VG_ENTRY_cuFuncGetName] = vg_real_slots[VG_ENTRY_cuKernelGetName] = (void *)fake_missing;
+  CHECK(!vg_gate_gang_is_collective(&names[0]));
 }
 
 static void as_many_pass_a_closed_gate_as_it_is_behind(void) {
@@ -70,5 +105,7 @@ int main(void) {
   begin();
   RUN(collectives_are_counted_if_somebody_wants_to_know);
   RUN(as_many_pass_a_closed_gate_as_it_is_behind);
+  RUN(a_user_may_name_more);
+  RUN(drivers_may_tell_less);
   return 0;
 }
