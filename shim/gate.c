@@ -161,7 +161,6 @@ static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *re
     *ret_deadline_ns = until_ns;
     return false;
   }
-  if (VG_LOAD_RELAXED(&vg_gate_captures)) return true; /* nobody may look what has completed */
   struct vg_gate_state *gate = device->gate;
   pthread_mutex_lock(&gate->mutex);
   vg_gate_reap(device, now_ns); /* nobody else does while we wait */
@@ -265,7 +264,7 @@ static void wait_bound(struct vg_device *device, struct vg_work *work, const str
   uint64_t bound_ns = bound_for(device, estimate);
   uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns);
   uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
-  while (remaining_ns >= bound_ns && now_ns < deadline_ns && !VG_LOAD_RELAXED(&vg_gate_captures)) {
+  while (remaining_ns >= bound_ns && now_ns < deadline_ns) {
     uint64_t pause_ns = remaining_ns - bound_ns / 2;
     if (pause_ns > bound_ns / 2) pause_ns = bound_ns / 2;
     vg_prim_sleep_until_ns(now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns);
@@ -352,7 +351,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     return; /* neither estimates nor markers */
   }
   ticket->work = work;
-  if (vg_work_timing_due(ticket->estimate) && !VG_LOAD_RELAXED(&vg_gate_captures)) begin_timing(ticket, line);
+  if (vg_work_timing_due(ticket->estimate)) begin_timing(ticket, line);
 }
 
 /* A launch has been counted where another thread has waited for all that was there before. */
@@ -372,13 +371,13 @@ static void count(struct vg_ticket *ticket) {
   struct vg_device *device = ticket->device;
   struct vg_work *work = ticket->work;
   struct vg_gate_state *gate = device->gate;
-  bool may_mark = !VG_LOAD_RELAXED(&vg_gate_captures), marked = false;
+  bool capturing = VG_LOAD_RELAXED(&vg_gate_captures) != 0, marked = false;
   pthread_mutex_lock(&work->mutex);
   struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, own_line);
   if (stream) {
     stream->programmatic |= ticket->programmatic;
     stream->last_epoch = VG_LOAD(&gate->epoch);
-    marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, bound_of(device), may_mark);
+    marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, bound_of(device), capturing);
   } else {
     vg_work_refused(ticket->estimate, ticket->timing_begin);
   }

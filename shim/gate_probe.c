@@ -57,12 +57,14 @@ static bool streams_of_done(const struct vg_work *work) {
 }
 
 static bool streams_done(const struct vg_device *device) {
-  bool done = true;
+  pthread_mutex_lock(&vg_gate_capture_mutex); /* a stream that captures would be spoilt by the question */
+  bool done = !VG_LOAD(&vg_gate_captures);
   for (struct vg_work *work = VG_LOAD(&device->gate->works); done && work; work = work->next) {
     pthread_mutex_lock(&work->mutex);
     done = streams_of_done(work);
     pthread_mutex_unlock(&work->mutex);
   }
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
   return done;
 }
 
@@ -85,7 +87,11 @@ static bool watch_reference(struct vg_probe *probe) {
   REAL(cuCtxPopCurrent_v2)(&popped);
   if (result != CUDA_SUCCESS) return false;
   uint64_t now_ns = 0, limit_ns = vg_prim_now_ns() + WATCH_NS;
-  if (REAL(cuCtxRecordEvent)(probe->context, event) == CUDA_SUCCESS) {
+  pthread_mutex_lock(&vg_gate_capture_mutex); /* a capture in this context would be ended by it */
+  if (VG_LOAD(&vg_gate_captures) || REAL(cuCtxRecordEvent)(probe->context, event) != CUDA_SUCCESS)
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+  if (result == CUDA_SUCCESS) {
     do {
       result = REAL(cuEventQuery)(event);
       now_ns = vg_prim_now_ns();

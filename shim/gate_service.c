@@ -3,8 +3,9 @@
  * although the program never waits, and following the site's mode while there is no daemon.
  *
  * A drain: the gate is closed; wait until no thread is inside a launch, record an event behind each context, poll it
- * (short sleeps, predicted from the estimates), report. Driver calls of this thread are in capture mode RELAXED and
- * rest while a stream of the process captures.
+ * (short sleeps, predicted from the estimates), report. Driver calls of this thread are in capture mode RELAXED, which
+ * may look at events at any time. An event behind a whole context would end the captures in it: while a stream of the
+ * process captures, the markers of the launching threads are all there is to go by (vg_gate_settled()).
  */
 #include <limits.h>
 
@@ -32,7 +33,7 @@ static void relax_capture_mode(void) {
   relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
 }
 
-/* Runs one of our own driver calls unless some stream captures. */
+/* Does nothing while some stream captures. */
 static bool start_probe(struct vg_device *device) {
   pthread_mutex_lock(&vg_gate_capture_mutex);
   bool allowed = !VG_LOAD(&vg_gate_captures);
@@ -71,6 +72,17 @@ static void report_drained(struct vg_device *device, uint64_t done_ns) {
   vg_prim_eventfd_ring(device->doorbell_fd);
 }
 
+/* Has everything completed that was launched before since_ns? *ret_done_ns is now; when it had, if that is known. */
+static bool is_done(struct vg_device *device, bool probed, uint64_t since_ns, uint64_t *ret_done_ns) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t now_ns = *ret_done_ns;
+  bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NOBODY_WAITS;
+  if (probed && vg_probe_done(&gate->probes, device, calm, ret_done_ns)) return true;
+  if (!VG_LOAD_RELAXED(&vg_gate_captures) || (probed && !gate->probes.ask_streams)) return false;
+  vg_gate_reap(device, now_ns);
+  return vg_gate_settled(device, since_ns, now_ns);
+}
+
 /* One step of the drain; returns when the next is due, FOREVER when done. Under the gate's mutex. */
 static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
@@ -78,17 +90,14 @@ static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
   if (first) {
     if (vg_gate_in_flight(device) && now_ns < gate->drain_begun_ns + IN_FLIGHT_PATIENCE_NS)
       return now_ns + POLL_LEAST_NS;
-    bool nothing = !gate->busy.since_ns && !gate->solo_dirty;
-    if (!nothing && !start_probe(device)) return now_ns + POLL_MOST_NS;
-    gate->drain = VG_DRAIN_PROBED;
-    if (nothing) {
+    if (!gate->busy.since_ns && !gate->solo_dirty) {
       report_drained(device, now_ns);
       return FOREVER;
     }
   }
-  uint64_t done_ns;
-  bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NOBODY_WAITS;
-  if (!vg_probe_done(&gate->probes, device, calm, &done_ns)) {
+  if (gate->drain != VG_DRAIN_PROBED) gate->drain = start_probe(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
+  uint64_t done_ns = now_ns;
+  if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
     uint64_t due_ns = next_poll(device, now_ns);
     if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter wants to know the forecast */
     return due_ns;
@@ -149,14 +158,10 @@ static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
 /* Work is outstanding: looks how far it has come and, after a while without launches, whether it has run dry. */
 static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
-  bool neighbour = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) != VG_NOBODY_WAITS;
-  uint64_t pause_ns = BUSY_LOOK_LEAST_NS, done_ns;
-  if (!VG_LOAD_RELAXED(&vg_gate_captures)) {
-    relax_capture_mode();
-    pause_ns = vg_gate_reap(device, now_ns); /* not before it can have completed, by the estimates */
-    if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
-    if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
-  }
+  uint64_t done_ns = now_ns;
+  uint64_t pause_ns = vg_gate_reap(device, now_ns); /* not before it can have completed, by the estimates */
+  if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
+  if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
   if (!is_quiet(device, now_ns)) {
     gate->idle_probe = false;
     return now_ns + pause_ns;
@@ -165,7 +170,8 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
     gate->idle_probe_launched = gate->launched;
     gate->idle_probe = start_probe(device);
   }
-  if (!gate->idle_probe || !vg_probe_done(&gate->probes, device, !neighbour, &done_ns)) return now_ns + pause_ns;
+  bool unknown = !gate->idle_probe && VG_LOAD_RELAXED(&gate->solo_dirty); /* only a probe knows of those launches */
+  if (unknown || !is_done(device, gate->idle_probe, gate->launched_ns, &done_ns)) return now_ns + pause_ns;
   return end_idle_probe(device, done_ns) ? now_ns + IDLE_LOOK_NS : now_ns + pause_ns;
 }
 

@@ -14,7 +14,7 @@ struct vg_gate_line {       /* one per thread that launches; own cache line */
   struct vg_gate_line *next;
 } __attribute__((aligned(64)));
 
-enum vg_drain { VG_DRAIN_NONE, VG_DRAIN_IN_FLIGHT, VG_DRAIN_PROBED };
+enum vg_drain { VG_DRAIN_NONE, VG_DRAIN_IN_FLIGHT, VG_DRAIN_MARKERS, VG_DRAIN_PROBED };
 
 struct vg_gate_span {
   uint64_t since_ns; /* 0: not now */
@@ -64,6 +64,8 @@ uint64_t vg_gate_launched(const struct vg_device *device); /* counted launches s
  * has been at the oldest piece. */
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns);
 uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns); /* see vg_work_seen() */
+/* After vg_gate_reap(), while a stream captures: see vg_work_settled(). */
+bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t now_ns);
 void vg_gate_forget_context(struct vg_device *device, CUcontext context);
 void vg_gate_take_news(struct vg_work *work, uint64_t *done_ns, uint64_t *launches); /* under the work's mutex */
 void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first);

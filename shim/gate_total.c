@@ -5,6 +5,8 @@
  */
 #include "gate_state.h"
 
+#define UNCOUNTED_NS VG_NS_PER_S /* launches that went through uncounted, and nobody may ask the driver for them */
+
 static struct vg_work *first(const struct vg_device *device) {
   return VG_LOAD(&device->gate->works);
 }
@@ -68,6 +70,16 @@ uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns) {
     pthread_mutex_unlock(&work->mutex);
   }
   return sum_ns;
+}
+
+bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
+  bool settled = !VG_LOAD_RELAXED(&device->gate->solo_dirty) || now_ns > since_ns + UNCOUNTED_NS;
+  for (struct vg_work *work = first(device); work && settled; work = work->next) {
+    pthread_mutex_lock(&work->mutex);
+    settled = vg_work_settled(work, since_ns, now_ns);
+    pthread_mutex_unlock(&work->mutex);
+  }
+  return settled;
 }
 
 void vg_gate_forget_context(struct vg_device *device, CUcontext context) {

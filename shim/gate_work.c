@@ -114,10 +114,31 @@ struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per
   return work->last = unused;
 }
 
+/* A capture that is open, or begins in another thread at this moment, must not be spoiled by our looking at events: in
+ * this mode it is not. To be put back afterwards. */
+static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
+  REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  return mode;
+}
+
+static CUevent new_event(unsigned int flags) {
+  CUevent event = NULL;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = REAL(cuEventCreate)(&event, flags);
+  exchange_mode(before);
+  return result == CUDA_SUCCESS ? event : NULL;
+}
+
+static void drop_event(CUevent event) {
+  if (!event) return;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  REAL(cuEventDestroy_v2)(event);
+  exchange_mode(before);
+}
+
 static CUevent take_event(struct vg_work *work, CUcontext context) {
   if (work->pooled && work->pool_context == context) return work->pool[--work->pooled];
-  CUevent event = NULL;
-  return REAL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS ? event : NULL;
+  return new_event(CU_EVENT_DISABLE_TIMING);
 }
 
 static void give_event(struct vg_work *work, CUcontext context, CUevent event) {
@@ -125,7 +146,7 @@ static void give_event(struct vg_work *work, CUcontext context, CUevent event) {
   if (work->pool_context == context && work->pooled < VG_WORK_MARKERS)
     work->pool[work->pooled++] = event;
   else
-    REAL(cuEventDestroy_v2)(event);
+    drop_event(event);
 }
 
 static CUresult record(CUevent event, const struct vg_stream *stream) {
@@ -142,26 +163,20 @@ CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimat
     return NULL;
   }
   estimate->postponed = 0;
-  CUevent begin = NULL;
-  if (REAL(cuEventCreate)(&begin, CU_EVENT_DEFAULT) != CUDA_SUCCESS) return NULL;
-  if (record(begin, stream) == CUDA_SUCCESS) return begin;
-  REAL(cuEventDestroy_v2)(begin);
+  CUevent begin = new_event(CU_EVENT_DEFAULT);
+  if (!begin || record(begin, stream) == CUDA_SUCCESS) return begin;
+  drop_event(begin);
   return NULL;
-}
-
-/* A capture that begins in another thread at this moment must not be spoiled by our looking at events: in this mode it
- * is not. To be put back afterwards. */
-static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
-  REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-  return mode;
 }
 
 /* What a launch that was timed counts for. */
 static uint64_t calibrate(const struct vg_marker *marker) {
   float elapsed_ms = 0;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
   CUresult result = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event);
-  REAL(cuEventDestroy_v2)(marker->timing_begin);
-  REAL(cuEventDestroy_v2)(marker->event);
+  exchange_mode(before);
+  drop_event(marker->timing_begin);
+  drop_event(marker->event);
   bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
   return known ? vg_work_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
 }
@@ -253,13 +268,10 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
   uint64_t now_ns = vg_prim_now_ns();
   if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
   bool full = stream->tail - stream->head == VG_WORK_MARKERS;
-  if (!full && marker.timing_begin)
-    REAL(cuEventCreate)(&marker.event, CU_EVENT_DEFAULT);
-  else if (!full)
-    marker.event = take_event(work, stream->context);
+  if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
   if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
-    if (marker.event) REAL(cuEventDestroy_v2)(marker.event);
-    if (marker.timing_begin) REAL(cuEventDestroy_v2)(marker.timing_begin);
+    drop_event(marker.event);
+    drop_event(marker.timing_begin);
     return false;
   }
   if (stream->head == stream->tail) stream->moved_ns = now_ns;
@@ -271,7 +283,7 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
 }
 
 bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
-                      CUevent timing_begin, uint64_t bound_ns, bool may_mark) {
+                      CUevent timing_begin, uint64_t bound_ns, bool captures) {
   uint64_t cost_ns = cost_of(estimate);
   if (!estimate->countdown) estimate->countdown = next_timing(estimate);
   add_cost(work, stream, cost_ns);
@@ -280,17 +292,14 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
   work->launched++;
   uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
   bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
-             ((stream->unmarked_count >= MARK_EVERY || !estimate->count) && !stream->programmatic);
-  if (may_mark && due)
-    return mark(work, stream,
-                (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
-  if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
-  return false;
+             ((stream->unmarked_count >= MARK_EVERY || !estimate->count || captures) && !stream->programmatic);
+  return due &&
+         mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
   if (!estimate->countdown) estimate->countdown = 1;
-  if (timing_begin) REAL(cuEventDestroy_v2)(timing_begin);
+  drop_event(timing_begin);
 }
 
 void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
@@ -320,6 +329,19 @@ uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns) {
     if (work->streams[i].used && !work->streams[i].stale) unmarked_ns += work->streams[i].unmarked_ns;
   bool over = now_ns > work->last_launch_ns + STALE_LEAST_NS + STALE_FACTOR * unmarked_ns;
   return over ? work->outstanding_ns - unmarked_ns : work->outstanding_ns;
+}
+
+static bool stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64_t now_ns) {
+  if (stream->head != stream->tail) return false;
+  uint64_t from_ns = stream->moved_ns > since_ns ? stream->moved_ns : since_ns;
+  return !stream->unmarked_ns || now_ns > from_ns + STALE_LEAST_NS + STALE_FACTOR * stream->unmarked_ns;
+}
+
+bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns) {
+  bool settled = true;
+  for (int i = 0; i < VG_WORK_STREAMS && settled; i++)
+    settled = !work->streams[i].used || stream_settled(&work->streams[i], since_ns, now_ns);
+  return settled;
 }
 
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {

@@ -82,9 +82,10 @@ uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns);
 struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner);
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
-/* A launch has gone to the driver. bound_ns decides how often markers are recorded. True: one was. */
+/* A launch has gone to the driver. bound_ns decides how often markers are recorded, and while other streams capture one
+ * is behind every launch: markers are all there is to see it complete by. True: one was recorded. */
 bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
-                      CUevent timing_begin, uint64_t bound_ns, bool may_mark);
+                      CUevent timing_begin, uint64_t bound_ns, bool captures);
 /* The driver has refused a launch: nothing is outstanding for it. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
@@ -93,6 +94,9 @@ uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);
 /* What is outstanding behind markers that can be seen to complete; the few launches since the last one count for a
  * multiple of their estimate. */
 uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns);
+/* After vg_work_reap(): has everything completed that was launched before since_ns? By the markers alone, for when
+ * nothing better may be asked; the few launches behind the last one have had a multiple of their estimate. */
+bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns);
 void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
 void vg_work_clear(struct vg_work *work);                             /* everything has completed */
 void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */

@@ -89,6 +89,7 @@ static CUresult find(CUevent handle, struct sim_event **ret_event) {
 SIM_PUBLIC CUresult cuEventQuery(CUevent handle) {
   struct sim_event *event;
   CUresult result = find(handle, &event);
+  if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
   if (result != CUDA_SUCCESS) return result;
   return event->generation == 0 || sim_point_query(event->point) ? sim_waited() : CUDA_ERROR_NOT_READY;
 }
@@ -96,6 +97,7 @@ SIM_PUBLIC CUresult cuEventQuery(CUevent handle) {
 SIM_PUBLIC CUresult cuEventSynchronize(CUevent handle) {
   struct sim_event *event;
   CUresult result = find(handle, &event);
+  if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
   if (result != CUDA_SUCCESS) return result;
   if (event->generation != 0) sim_point_wait(event->point);
   sim_pools_trim(event->context);
@@ -135,6 +137,8 @@ SIM_PUBLIC CUresult cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
   struct sim_context *context = sim_context_find(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  result = sim_capture_context(context);
+  if (result != CUDA_SUCCESS) return result;
   event->capture = NULL;
   return sim_submit_record_all(context, event);
 }
@@ -146,5 +150,7 @@ SIM_PUBLIC CUresult cuCtxWaitEvent(CUcontext handle, CUevent event_handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_context *context = sim_context_find(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  result = sim_capture_context(context);
+  if (result != CUDA_SUCCESS) return result;
   return event->generation == 0 ? CUDA_SUCCESS : sim_submit_wait_all(context, event->point);
 }

@@ -186,6 +186,9 @@ CUresult sim_capture_unsafe(void);
 /* Work is given to a stream that does not capture: refused when that is the legacy stream beside a blocking capture. */
 CUresult sim_capture_implicit(struct sim_stream *stream);
 CUresult sim_capture_stream_unsafe(struct sim_stream *stream); /* synchronise or query that stream itself */
+CUresult sim_capture_context(struct sim_context *context);     /* an event of a whole context: ends its captures */
+/* Is it the legacy stream beside a blocking capture? It may be asked without harm. */
+bool sim_capture_has_legacy(const struct sim_stream *stream);
 void sim_wide_context_destroy(struct sim_context *context);    /* frees what cuda/ keeps in context->wide */
 
 #endif

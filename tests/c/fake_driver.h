@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "context.h"
+#include "gate.h"
 #include "gen/real.h"
 #include "prim.h"
 
@@ -22,6 +23,7 @@ struct CUevent_st {
 static pthread_mutex_t fake_mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t fake_busy_until_ns[FAKE_STREAMS]; /* FAKE_NEVER: the stream waits for something that does not come */
 static uint64_t fake_events;                      /* alive */
+static uint32_t fake_capturing; /* streams that capture, a bit for each; the rules are those of CUDA */
 static struct vg_device *fake_device;
 
 void *vg_real_slots[VG_ENTRY_COUNT];
@@ -59,7 +61,24 @@ static CUresult fake_event_destroy(CUevent event) {
   return CUDA_SUCCESS;
 }
 
+/* Work for a stream that does not capture. The legacy stream may not be used beside one that does. */
+static bool fake_usable(CUstream stream) {
+  uint32_t capturing = VG_LOAD(&fake_capturing);
+  return !(capturing & 1u << (uintptr_t)stream % FAKE_STREAMS) && (stream || !capturing);
+}
+
+static inline void fake_capture_begin(CUstream stream) {
+  vg_gate_capture_begin();
+  __atomic_fetch_or(&fake_capturing, 1u << (uintptr_t)stream, __ATOMIC_ACQ_REL);
+}
+
+static inline void fake_capture_end(CUstream stream) {
+  __atomic_fetch_and(&fake_capturing, ~(1u << (uintptr_t)stream), __ATOMIC_ACQ_REL);
+  vg_gate_capture_end();
+}
+
 static CUresult fake_event_record(CUevent event, CUstream stream) {
+  CHECK(fake_usable(stream));
   uint64_t now_ns = vg_prim_now_ns(), end_ns = fake_end_of(stream);
   VG_STORE(&event->ready_ns, end_ns > now_ns ? end_ns : now_ns);
   return CUDA_SUCCESS;
@@ -68,6 +87,7 @@ static CUresult fake_event_record(CUevent event, CUstream stream) {
 static CUresult fake_context_record(CUcontext context, CUevent event) {
   uint64_t ready_ns = 0;
   CHECK(context == FAKE_CONTEXT);
+  CHECK(!VG_LOAD(&fake_capturing)); /* would end them */
   for (uintptr_t i = 0; i < FAKE_STREAMS; i++) {
     uint64_t end_ns = fake_end_of(fake_stream(i));
     if (end_ns > ready_ns) ready_ns = end_ns;
@@ -92,19 +112,21 @@ static CUresult fake_event_query(CUevent event) {
 }
 
 static CUresult fake_elapsed(float *ret_ms, CUevent begin, CUevent end) {
+  CHECK(fake_mode == CU_STREAM_CAPTURE_MODE_RELAXED);
   uint64_t begin_ns = VG_LOAD(&begin->ready_ns), end_ns = VG_LOAD(&end->ready_ns);
   *ret_ms = end_ns > begin_ns ? (float)(end_ns - begin_ns) / 1e6F : 0;
   return CUDA_SUCCESS;
 }
 
 static CUresult fake_stream_query(CUstream stream) {
+  CHECK(fake_usable(stream));
   return fake_end_of(stream) <= vg_prim_now_ns() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-static CUresult fake_capturing(CUstream stream, CUstreamCaptureStatus *ret_status) {
-  (void)stream;
-  *ret_status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
+static CUresult fake_is_capturing(CUstream stream, CUstreamCaptureStatus *ret_status) {
+  bool usable = fake_usable(stream);
+  *ret_status = usable ? CU_STREAM_CAPTURE_STATUS_NONE : CU_STREAM_CAPTURE_STATUS_ACTIVE;
+  return usable || stream ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
 }
 
 static CUresult fake_push(CUcontext context) {
@@ -131,13 +153,14 @@ static void fake_driver_start(struct vg_device *device) {
   vg_real_slots[VG_ENTRY_cuEventQuery] = (void *)fake_event_query;
   vg_real_slots[VG_ENTRY_cuEventElapsedTime] = (void *)fake_elapsed;
   vg_real_slots[VG_ENTRY_cuStreamQuery] = (void *)fake_stream_query;
-  vg_real_slots[VG_ENTRY_cuStreamIsCapturing] = (void *)fake_capturing;
-  vg_real_slots[VG_ENTRY_cuStreamIsCapturing_ptsz] = (void *)fake_capturing;
+  vg_real_slots[VG_ENTRY_cuStreamIsCapturing] = (void *)fake_is_capturing;
+  vg_real_slots[VG_ENTRY_cuStreamIsCapturing_ptsz] = (void *)fake_is_capturing;
   vg_real_slots[VG_ENTRY_cuCtxPushCurrent_v2] = (void *)fake_push;
   vg_real_slots[VG_ENTRY_cuCtxPopCurrent_v2] = (void *)fake_pop;
   vg_real_slots[VG_ENTRY_cuCtxRecordEvent] = (void *)fake_context_record;
   vg_real_slots[VG_ENTRY_cuThreadExchangeStreamCaptureMode] = (void *)fake_exchange;
   for (int i = 0; i < FAKE_STREAMS; i++) fake_busy_until_ns[i] = 0;
+  fake_capturing = 0;
   fake_device = device;
 }
 

@@ -87,9 +87,9 @@ static void *launching(void *argument) {
 static void *capturing(void *unused) {
   (void)unused;
   while (!VG_LOAD(&stop_launching)) {
-    vg_gate_capture_begin();
+    fake_capture_begin(fake_stream(7));
     vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
-    vg_gate_capture_end();
+    fake_capture_end(fake_stream(7));
     vg_prim_sleep_until_ns(vg_prim_now_ns() + 5 * VG_NS_PER_MS);
   }
   return NULL;

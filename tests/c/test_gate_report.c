@@ -11,7 +11,7 @@
 #include "gate_state.h"
 
 #define LAUNCH_NS (200 * VG_NS_PER_US)
-#define PAGES 16
+#define PAGES 32
 
 struct vg_session vg_session;
 static struct vg_control_header header;
@@ -380,6 +380,68 @@ static void a_new_page_counts_from_zero(void) {
   end();
 }
 
+/* ---- while another stream of the process captures ---- */
+
+static void the_bound_holds_beside_a_capture(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  fake_capture_begin(fake_stream(7));
+  uint64_t most_ns = 0;
+  for (int i = 0; i < 300; i++) {
+    launch(LAUNCH_NS);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.1f ms\n", (double)most_ns / 1e6);
+  CHECK(most_ns <= 6 * VG_NS_PER_MS);
+  fake_capture_end(fake_stream(7));
+  synchronize(fake_stream(1));
+  end();
+}
+
+static void idleness_is_seen_beside_a_capture(void) {
+  begin(VG_WATCH_USAGE);
+  for (int i = 0; i < 9; i++) launch(LAUNCH_NS); /* the last one before the capture has no marker */
+  fake_capture_begin(fake_stream(7));
+  uint64_t end_ns = fake_end_of(fake_stream(1));
+  CHECK(serve_until_idle() && vg_prim_now_ns() >= end_ns);
+  for (int i = 0; i < 20; i++) launch(LAUNCH_NS);
+  end_ns = fake_end_of(fake_stream(1));
+  CHECK(serve_until_idle() && vg_prim_now_ns() >= end_ns);
+  fake_capture_end(fake_stream(7));
+  end();
+}
+
+/* The helper's rounds until the closed word is reported as drained. */
+static void serve_until_drained(void) {
+  uint64_t limit_ns = vg_prim_now_ns() + 20 * VG_NS_PER_S;
+  while (VG_LOAD(&report()->drained_word) != control.gate) {
+    CHECK(vg_prim_now_ns() < limit_ns);
+    uint64_t due_ns = vg_gate_service(vg_prim_now_ns()), most_ns = vg_prim_now_ns() + VG_NS_PER_MS;
+    vg_prim_sleep_until_ns(due_ns < most_ns ? due_ns : most_ns);
+  }
+}
+
+/* Before, during and after its drain a capture begins; at a gate that counts, and after one that did not. */
+static void a_drain_ends_beside_a_capture(void) {
+  for (int kind = 0; kind < 4; kind++) {
+    begin(0);
+    bool solo = kind == 3;
+    if (solo) set_gate(VG_GATE_SOLO);
+    for (int i = 0; i < 10; i++) launch(LAUNCH_NS);
+    if (kind == 0 || solo) fake_capture_begin(fake_stream(7));
+    for (int i = 0; i < 10; i++) launch(LAUNCH_NS);
+    if (kind == 1) fake_capture_begin(fake_stream(7));
+    uint64_t end_ns = fake_end_of(fake_stream(1));
+    set_gate(VG_GATE_CLOSED);
+    vg_gate_service(vg_prim_now_ns());
+    if (kind == 2) fake_capture_begin(fake_stream(7));
+    serve_until_drained();
+    CHECK(VG_LOAD(&report()->drained_ns) + 10 * VG_NS_PER_US >= end_ns && !report()->outstanding);
+    fake_capture_end(fake_stream(7));
+    end();
+  }
+}
+
 int main(void) {
   RUN(edges_ring_once_each_and_only_if_wanted);
   RUN(a_program_that_never_waits_becomes_idle);
@@ -393,5 +455,8 @@ int main(void) {
   RUN(threads_add_up);
   RUN(waiting_is_activity);
   RUN(a_new_page_counts_from_zero);
+  RUN(the_bound_holds_beside_a_capture);
+  RUN(idleness_is_seen_beside_a_capture);
+  RUN(a_drain_ends_beside_a_capture);
   return 0;
 }

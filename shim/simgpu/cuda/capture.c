@@ -240,6 +240,12 @@ static bool breaks_stream(const struct sim_capture *capture, const struct sim_st
   return tail != NULL && tail->capture == capture;
 }
 
+static bool breaks_context(const struct sim_capture *capture, const struct sim_stream *legacy) {
+  for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
+    if (t->stream->context == legacy->context) return true;
+  return false;
+}
+
 static bool breaks_legacy(const struct sim_capture *capture, const struct sim_stream *legacy) {
   for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
     if (t->stream->context == legacy->context && (t->stream->flags & CU_STREAM_NON_BLOCKING) == 0) return true;
@@ -260,4 +266,18 @@ CUresult sim_capture_implicit(struct sim_stream *stream) {
 CUresult sim_capture_stream_unsafe(struct sim_stream *stream) {
   if (stream->capture == NULL) return sim_capture_implicit(stream);
   return invalidate(breaks_stream, stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+CUresult sim_capture_context(struct sim_context *context) {
+  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0)) return CUDA_SUCCESS;
+  return invalidate(breaks_context, &context->legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+bool sim_capture_has_legacy(const struct sim_stream *stream) {
+  bool found = false;
+  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0) || !is_legacy(stream)) return false;
+  sim_capture_lock();
+  for (const struct sim_capture *c = captures; c != NULL && !found; c = c->next) found = breaks_legacy(c, stream);
+  sim_capture_unlock();
+  return found;
 }

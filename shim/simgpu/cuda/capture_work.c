@@ -139,6 +139,7 @@ static CUresult info(CUstream handle, bool per_thread, CUstreamCaptureStatus *re
   CUresult result = find(handle, per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (ret_status == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_capture_has_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   sim_capture_lock();
   const struct sim_tail *tail = stream->capture;
   *ret_status = tail == NULL ? CU_STREAM_CAPTURE_STATUS_NONE : tail->capture->status;

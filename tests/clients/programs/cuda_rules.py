@@ -67,8 +67,29 @@ def check_unsafe_calls(kernels: Kernels, data) -> None:
 def check_legacy_stream(kernels: Kernels, data) -> None:
     blocking = new_stream(driver.CUstream_flags.CU_STREAM_DEFAULT)
     ok(driver.cuStreamBeginCapture(blocking, RELAXED))
+    refuses(driver.cuStreamIsCapturing(driver.CUstream(0)), "STREAM_CAPTURE_IMPLICIT")
+    assert status_of(blocking) == 1  # asking does no harm
     refuses(driver.cuMemsetD8Async(data, 0, N, driver.CUstream(0)), "STREAM_CAPTURE_IMPLICIT")
     refuses(driver.cuStreamEndCapture(blocking), "STREAM_CAPTURE_INVALIDATED")
+
+
+def check_events(kernels: Kernels, data) -> None:
+    """To look at an event is unsafe unless the thread is relaxed, and at one of a whole context always."""
+    stream, event = kernels.stream, ok(driver.cuEventCreate(NO_TIMING))
+    outside = new_stream()
+    ok(driver.cuStreamBeginCapture(stream, GLOBAL))
+    ok(driver.cuEventRecord(event, outside))
+    ok(driver.cuMemsetD8Async(data, 0, N, outside))
+    before = ok(driver.cuThreadExchangeStreamCaptureMode(RELAXED))
+    ok(driver.cuEventSynchronize(event))
+    ok(driver.cuEventQuery(event))
+    ok(driver.cuThreadExchangeStreamCaptureMode(before))
+    assert status_of(stream) == 1
+    refuses(driver.cuEventQuery(event), "STREAM_CAPTURE_UNSUPPORTED")
+    refuses(driver.cuStreamEndCapture(stream), "STREAM_CAPTURE_INVALIDATED")
+    ok(driver.cuStreamBeginCapture(stream, RELAXED))
+    refuses(driver.cuCtxRecordEvent(ok(driver.cuCtxGetCurrent()), event), "STREAM_CAPTURE_UNSUPPORTED")
+    refuses(driver.cuStreamEndCapture(stream), "STREAM_CAPTURE_INVALIDATED")
 
 
 def check_threads(kernels: Kernels, data) -> None:
@@ -142,6 +163,7 @@ def main() -> None:
         check_isolation,
         check_unsafe_calls,
         check_legacy_stream,
+        check_events,
         check_threads,
         check_graphs,
         check_launches,
