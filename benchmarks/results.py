@@ -7,6 +7,7 @@ figures are written by a benchmark's run and by nothing else.
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -63,6 +64,13 @@ def commit() -> str:
         return "unknown"
     changed = [line for line in changes.stdout.splitlines() if "benchmarks/results/" not in line]
     return head.stdout.strip() + ("+changes" if changed else "")
+
+
+def changes() -> str:
+    """What tracked files have been changed to since the commit, as a digest; "" when nothing or outside git."""
+    command = ["git", "-C", str(ROOT), "diff", "HEAD", "--", ".", ":!benchmarks/results"]
+    done = subprocess.run(command, capture_output=True, check=False)
+    return hashlib.sha256(done.stdout).hexdigest()[:12] if done.stdout else ""
 
 
 def problems(result: Mapping[str, Any]) -> list[str]:

@@ -2,72 +2,50 @@
 
 Shares come from the simulated device's own busy log (--real: from completed work against the same work alone),
 throughput from completed kernels, latencies from the tenants' programs. The defaults are for work on the arbiter;
---full is for results that are kept: 60 s, 5 seeds, every case, and W1, W2 and W4 again with the simulated device's
-switch cost x 0.5 and x 3. A missed goal is a figure like any other: it is shown, kept, and makes the exit code 1.
-Table (Markdown) and plots lie beside the JSON; those of some rows only in build/bench, beside no result of the whole.
+--full is for results that are kept: 60 s, 5 seeds, every case, and W1, W2, W2c and W4 again with the simulated device's
+switch cost x 0.5 and x 3. How long it takes is said before the first run. Every run is kept as it ends: Ctrl-C and
+SIGTERM cost the one at work, and --resume goes on behind the others. A missed goal is a figure like any other: it is
+shown, kept, and makes the exit code 1. Table (Markdown) and plots lie beside the JSON; those of some rows only in
+build/bench, beside no result of the whole.
 """
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
 
-from benchmarks import harness, results, sharing
+from benchmarks import harness, results
 from benchmarks.qualify.checks import has_device
-from benchmarks.sharing import report
+from benchmarks.sharing import estimate, report
+from benchmarks.sharing.kept import Kept, KeptError
 from benchmarks.sharing.plan import Plan
-from benchmarks.sharing.progress import Progress, ProgressError
-from benchmarks.sharing.rows_adversaries import w10
-from benchmarks.sharing.rows_bursts import w2, w2b, w4
-from benchmarks.sharing.rows_gang import g1
-from benchmarks.sharing.rows_live import w7
-from benchmarks.sharing.rows_long import w3
-from benchmarks.sharing.rows_return import w6
-from benchmarks.sharing.rows_scale import w9
-from benchmarks.sharing.rows_shares import w1, w5
-from benchmarks.sharing.rows_solo import w8
-from benchmarks.sharing.rows_trainers import w2c
+from benchmarks.sharing.rows import ROWS
 from benchmarks.sharing.table import Figure, line, markdown
 
-ROWS: dict[str, Callable[[Plan], Iterator[Figure]]] = {
-    "W1": w1,
-    "W2": w2,
-    "W2b": w2b,
-    "W2c": w2c,
-    "W3": w3,
-    "W4": w4,
-    "W5": w5,
-    "W6": w6,
-    "W7": w7,
-    "W8": w8,
-    "W9": w9,
-    "W10": w10,
-    "G1": g1,
-}
-#: rows whose figures only the simulated device can give: its log of single spans, its number, its model of a trainer
-SIMULATED_ONLY = ("W2c", "W9", "G1")
 SECONDS, SEEDS = 10.0, 1
 FULL_SECONDS, FULL_SEEDS = 60.0, 5
-CANNOT = 3
+CANNOT, INTERRUPTED = 3, 130
 
 
 def arguments() -> argparse.Namespace:
     """The command's options."""
     made = harness.parser(__doc__)
-    made.epilog = sharing.__doc__
+    made.epilog = "\n".join(f"{name:<4} {row.what}" for name, row in ROWS.items())
     made.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to run: {', '.join(ROWS)} (default: all of them)")
     made.add_argument("--seconds", type=float, help=f"measured time of a run (default: {SECONDS:g}; full: 60)")
     made.add_argument("--seeds", type=int, help=f"runs, or pairs, of each case (default: {SEEDS}; full: 5)")
     made.add_argument("--full", action="store_true", help="every case, 60 s, 5 seeds, three switch costs: many hours")
-    made.add_argument("--resume", action="store_true", help="go on behind the rows that an interrupted run finished")
+    made.add_argument("--resume", action="store_true", help="go on behind the runs that an interrupted table finished")
     args = made.parse_args()
-    offered = [row for row in ROWS if not (args.real and row in SIMULATED_ONLY)]
-    for row in args.rows:
-        if row not in offered:
-            why = "needs the simulated device" if row in ROWS else "is no row"
-            made.error(f"{row} {why}: choose from {', '.join(offered)}")
+    offered = [name for name, row in ROWS.items() if not (args.real and row.simulated_only)]
+    for name in args.rows:
+        if name not in offered:
+            why = "needs the simulated device" if name in ROWS else "is no row"
+            made.error(f"{name} {why}: choose from {', '.join(offered)}")
     args.rows = list(dict.fromkeys(args.rows)) or offered
     if set(args.rows) != set(offered) and args.results == results.RESULTS:
         args.results = harness.BUILD
@@ -78,52 +56,71 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-def run_rows(plan: Plan, rows: list[str], progress: Progress) -> list[Figure]:
-    """Runs the rows that are not finished yet and prints each figure as it comes."""
+def run_rows(plan: Plan, rows: list[str]) -> list[Figure]:
+    """Runs the rows and prints each figure as it comes."""
     figures: list[Figure] = []
     print(markdown([]), flush=True)
-    for number, row in enumerate(rows, 1):
+    for number, name in enumerate(rows, 1):
         begin = time.monotonic()
-        finished = progress.finished(row)
-        if finished:
-            mine, plan.raw[row] = finished
-            print("\n".join(map(line, mine)), flush=True)
-        else:
-            mine = []
-            for figure in ROWS[row](plan):
-                mine.append(figure)
-                print(line(figure), flush=True)
-            progress.keep(row, mine, plan.raw.get(row, []))
+        for figure in ROWS[name].figures(plan):
+            figures.append(figure)
+            print(line(figure), flush=True)
         minutes = (time.monotonic() - begin) / 60
-        print(f"{row}: {minutes:.1f} minutes; {number} of {len(rows)} rows", file=sys.stderr, flush=True)
-        figures += mine
+        print(f"{name}: {minutes:.1f} minutes; {number} of {len(rows)} rows", file=sys.stderr, flush=True)
     return figures
+
+
+def where_kept(folder: Path, made_by: dict[str, Any], resume: bool) -> Kept | None:
+    """Where finished runs are kept; None while another table keeps its own. Raises KeptError when it cannot resume."""
+    try:
+        # beside the result, but not where git would see it
+        return Kept((harness.BUILD if folder == results.RESULTS else folder) / "sharing-runs", made_by, resume)
+    except KeptError as error:
+        if resume:
+            raise
+        print(f"{error}: these are not kept", file=sys.stderr)
+        return None
+
+
+def _interrupted(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def main() -> int:
     """Runs the rows and writes the result. Exit code 1 when a goal is missed, 3 where the table cannot be made."""
     args = arguments()
+    signal.signal(signal.SIGTERM, _interrupted)  # everything that was started is ended in order
     reason = has_device() if args.real else ""
     if reason:
         print(f"sharing: no real device here ({reason}): without --real it runs on the simulated one")
         return CANNOT
     with harness.system(None if args.real else harness.one_device()) as own:
         device = own.device_name()
-    parameters = {"seconds": args.seconds, "seeds": args.seeds, "full": args.full}
-    made_by = {"commit": results.commit(), "device": device, **parameters}
+    machine = {key: value for key, value in results.machine().items() if key != "load_1min"}
+    made_by = {"commit": results.commit(), "changes": results.changes(), "seconds": args.seconds, "device": device}
     try:
-        progress = Progress(harness.BUILD / "sharing-progress.json", made_by, args.resume)
-    except ProgressError as error:
+        kept = where_kept(args.results, made_by | {"machine": machine}, args.resume)
+    except KeptError as error:
         print(f"sharing: {error}")
         return CANNOT
-    plan = Plan(args.seconds, args.seeds, args.full, args.real)
-    figures = run_rows(plan, args.rows, progress)
+    plan = Plan(args.seconds, args.seeds, args.full, args.real, kept)
+    print(estimate.text(plan, args.rows), file=sys.stderr, flush=True)
+    try:
+        figures = run_rows(plan, args.rows)
+    except KeyboardInterrupt:
+        print(
+            f"interrupted: {kept.count() if kept else 0} finished runs are kept, --resume goes on behind them",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    parameters = {"seconds": args.seconds, "seeds": args.seeds, "full": args.full}
     parameters |= {"rows": args.rows, "warm_up_s": 2, "window_s": 1, "step_s": 0.1}
     parameters["shares_from"] = "completed work against the same alone" if args.real else "the device's busy log"
     paths = report.write(
         figures, plan.raw, simulated=not args.real, device=device, parameters=parameters, folder=args.results
     )
-    progress.forget()
+    if kept:
+        kept.forget()
     print(f"{report.verdict(figures)}; {', '.join(map(str, paths))}")
     return 1 if any(figure.missed for figure in figures) else 0
 

@@ -14,6 +14,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ from benchmarks.sharing.measure import (
 )
 from benchmarks.sharing.plain import Plain, Portion, options
 from vgpud.busylog import SECOND_NS, WINDOW_NS, Span, read_busy_log
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
 from vgpud.sim import environment
 
 WARM_UP_S = 2.0
@@ -202,6 +203,7 @@ class Observed:
     latencies: dict[str, list[Histogram]]
     phases: dict[str, list[tuple[int, str]]]
     lost: dict[str, float] = field(default_factory=dict)  # of its work, over the whole life of its programs
+    noted: Any = None  # what was done to the tenants meanwhile, as JSON
 
     def share(self, name: str) -> float:
         """Share of the device over the whole time, 0..1."""
@@ -214,6 +216,26 @@ class Observed:
         """Share in each window, sliding by 100 ms."""
         return window_shares(self.spans[name], self.begin_ns, self.end_ns, window_ns)
 
+    def as_json(self) -> dict[str, Any]:
+        """All of it, for observed_of_json()."""
+        return dataclasses.asdict(dataclasses.replace(self, spans={})) | {
+            "spans": {name: [(s.begin_ns, s.end_ns, s.pid) for s in spans] for name, spans in self.spans.items()}
+        }
+
+
+def observed_of_json(kept: Mapping[str, Any]) -> Observed:
+    """What as_json() was made of."""
+
+    def histogram(raw: Mapping[str, Any]) -> Histogram:
+        return Histogram(tuple((upper_ns, count) for upper_ns, count in raw["buckets"]), raw["skipped"])
+
+    again = {
+        "spans": {name: [Span(*span) for span in spans] for name, spans in kept["spans"].items()},
+        "latencies": {name: [histogram(one) for one in several] for name, several in kept["latencies"].items()},
+        "phases": {name: [(at_ns, phase) for at_ns, phase in phases] for name, phases in kept["phases"].items()},
+    }
+    return Observed(**{**kept, **again})
+
 
 @dataclass(frozen=True)
 class Running:
@@ -223,9 +245,16 @@ class Running:
     slices: Mapping[str, str]  # tenant -> the name of its slice
     begin_ns: int
     end_ns: int
+    given_up: threading.Event
+
+    def wait_until(self, time_ns: int) -> None:
+        """Raises PartError when the run has been given up."""
+        if self.given_up.wait(max(0, time_ns - time.monotonic_ns()) / SECOND_NS):
+            raise PartError("the run was given up")
 
 
-Meanwhile = Callable[[Running], None]
+#: what it returns is the run's `noted`: JSON
+Meanwhile = Callable[[Running], Any]
 
 
 class Bench:
@@ -258,7 +287,7 @@ class Bench:
         plain: without a hook the tenants may keep each other apart in one of the plain ways.
         """
         costs_ns = {tenant.name: self._cost_ns(tenant) for tenant in tenants} if self._by_work else {}
-        started, begin_ns, end_ns = self._run(tenants, hooked, seed, meanwhile, plain)
+        started, begin_ns, end_ns, noted = self._run(tenants, hooked, seed, meanwhile, plain)
         if self._by_work:
             spans = {
                 name: [s for process in several for s in spans_of_work(process.points, costs_ns[name], process.pid)]
@@ -278,20 +307,21 @@ class Bench:
             {name: [process.read_histogram() for process in several] for name, several in started.items()},
             {name: [at for process in several for at in process.phases] for name, several in started.items()},
             {name: sum(process.lost for process in several) for name, several in started.items()},
+            noted,
         )
 
     def _cost_ns(self, program: Program) -> float:
         """Device time of a unit of the program's work: how long one takes when it is alone; measured once."""
         alone = program.unbroken if isinstance(program, Tenant) else program
         if alone not in self._costs_ns:
-            started, begin_ns, end_ns = self._run([alone], False, 1, None, None)
+            started, begin_ns, end_ns, _ = self._run([alone], False, 1, None, None)
             self._costs_ns[alone] = (end_ns - begin_ns) / _completed(started[alone.name], begin_ns, end_ns)
         return self._costs_ns[alone]
 
     def _run(
         self, tenants: Sequence[Program], hooked: bool, seed: int, meanwhile: Meanwhile | None, plain: Plain | None
-    ) -> tuple[dict[str, list[Process]], int, int]:
-        """The tenants' processes, ended again, and the measured time."""
+    ) -> tuple[dict[str, list[Process]], int, int, Any]:
+        """The tenants' processes, ended again, the measured time, and what was noted meanwhile."""
         self._runs += 1
         rng = random.Random(seed)
         more = options(plain, tenants)
@@ -303,13 +333,13 @@ class Bench:
             everyone = [process for several in started.values() for process in several]
             wait_for("the tenants", lambda: all(process.ready() for process in everyone), START_TIMEOUT_S)
             slices = {tenant.name: self._slice_name(tenant) for tenant in tenants}
-            begin_ns, end_ns = self._measure(everyone, slices, meanwhile)
+            begin_ns, end_ns, noted = self._measure(everyone, slices, meanwhile)
         finally:
             self._end([process for several in started.values() for process in several])
         for several in started.values():
             for process in several:
                 process.read()
-        return started, begin_ns, end_ns
+        return started, begin_ns, end_ns, noted
 
     def _slice_name(self, tenant: Program) -> str:
         return f"{tenant.name}-{self._runs}"
@@ -340,7 +370,7 @@ class Bench:
 
     def _measure(
         self, everyone: Sequence[Process], slices: Mapping[str, str], meanwhile: Meanwhile | None
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int, Any]:
         def wait_until(time_ns: int) -> None:
             while (left_ns := time_ns - time.monotonic_ns()) > 0:
                 time.sleep(min(0.2, left_ns / 1e9))
@@ -352,16 +382,19 @@ class Bench:
         wait_until(begin_ns)
         for process in everyone:
             process.time_bursts(True)
+        running = Running(self._own, slices, begin_ns, end_ns, threading.Event())
         with ThreadPoolExecutor(1) as aside:
-            running = Running(self._own, slices, begin_ns, end_ns)
             future = aside.submit(meanwhile, running) if meanwhile else None
-            wait_until(end_ns)
-        if future:
-            future.result()
+            try:
+                wait_until(end_ns)
+            except BaseException:  # the executor waits for the thread
+                running.given_up.set()
+                raise
+        noted = future.result() if future else None
         for process in everyone:
             process.time_bursts(False)
         wait_until(end_ns + int(SETTLE_S * SECOND_NS))
-        return begin_ns, end_ns
+        return begin_ns, end_ns, noted
 
     def _end(self, everyone: Sequence[Process]) -> None:
         for process in everyone:
@@ -381,13 +414,18 @@ def _completed(several: Sequence[Process], begin_ns: int, end_ns: int) -> float:
 
 @contextlib.contextmanager
 def open_bench(
-    seconds: float, kernels_us: Sequence[int], switch_us: int | None = None, real: bool = False, by_work: bool = False
+    seconds: float,
+    kernels_us: Sequence[int],
+    switch_us: int | None = None,
+    real: bool = False,
+    by_work: bool = False,
+    config: Sequence[str] = (),
 ) -> Iterator[Bench]:
     """A system of one device: the real one, or one simulated. switch_us: what a change of context costs the simulated
-    one (None: as shipped). The real one keeps no log.
+    one (None: as shipped). The real one keeps no log. config: lines of the daemon's configuration.
     """
-    config = harness.one_device()
+    device = harness.one_device()
     if switch_us is not None:
-        config["switch_us"] = str(switch_us)
-    with harness.system(None if real else config, lengths_us=kernels_us) as own:
+        device["switch_us"] = str(switch_us)
+    with harness.system(None if real else device, config, kernels_us) as own:
         yield Bench(own, seconds, switch_us is None, by_work or real)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Program, open_bench
+from benchmarks.sharing.bench import Bench, Meanwhile, Observed, Program, observed_of_json, open_bench
+from benchmarks.sharing.kept import Kept
 from benchmarks.sharing.measure import Histogram, merged
 from benchmarks.sharing.plain import ARBITER, NO_HOOK, Plain
 
@@ -22,45 +25,77 @@ CDF_QUANTILES = range(2, 101, 2)
 class Plan:
     """seconds: measured time of a run; seeds: runs of each case (for paired rows: pairs); full: every case there is.
 
-    real: on the real device, which keeps no log of who had it: shares come from completed work.
+    real: on the real device, which keeps no log of who had it: shares come from completed work. kept: where finished
+    runs are kept and taken from, if anywhere.
     """
 
     seconds: float
     seeds: int
     full: bool
     real: bool = False
+    kept: Kept | None = None
     raw: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    _times: Counter[str] = field(default_factory=Counter)
 
     def bench(
-        self, kernels_us: Sequence[int], switch_us: int | None = None, seconds: float | None = None
+        self,
+        kernels_us: Sequence[int],
+        switch_us: int | None = None,
+        seconds: float | None = None,
+        config: Sequence[str] = (),
     ) -> AbstractContextManager[Bench]:
-        """A device to run rows on, simulated with kernels of these lengths; runs of so many seconds."""
-        return open_bench(seconds or self.seconds, kernels_us, switch_us, self.real)
+        """A device to run rows on, simulated with kernels of these lengths; runs of so many seconds.
+
+        config: lines of the daemon's configuration.
+        """
+        return open_bench(seconds or self.seconds, kernels_us, switch_us, self.real, config=config)
 
     def switches_us(self, *more: int) -> tuple[int | None, ...]:
         """Switch costs to run a row with: the shipped one (None), in a full run of the simulated device also others."""
         return (None, *OTHER_SWITCHES_US, *more) if self.full and not self.real else (None,)
 
-    def both(self, bench: Bench, row: str, case: str, tenants: Sequence[Program]) -> list[tuple[Observed, Observed]]:
-        """Pairs of runs, without a hook and under our arbiter, one after the other: one pair a seed."""
-        return [
-            (self.once(bench, row, case, tenants, False, seed), self.once(bench, row, case, tenants, True, seed))
-            for seed in range(1, self.seeds + 1)
-        ]
+    def both(
+        self, bench: Bench, row: str, case: str, tenants: Sequence[Program], paired: bool = False
+    ) -> list[tuple[Observed, Observed]]:
+        """Runs without a hook and under our arbiter, one pair a seed.
+
+        Without a hook it runs once, with the first seed: that is what ours is compared with. paired: with every
+        seed, as each run of ours is judged by the one without a hook just before it.
+        """
+        free, ours = self._ways(bench, row, case, tenants, [(False, None), (True, None)], paired)
+        return list(zip(free if paired else free * self.seeds, ours, strict=True))
 
     def all_ways(
-        self, bench: Bench, row: str, case: str, tenants: Sequence[Program], free: bool = True
+        self,
+        bench: Bench,
+        row: str,
+        case: str,
+        tenants: Sequence[Program],
+        free: bool = True,
+        paired: bool = False,
     ) -> list[list[Observed]]:
-        """By way: runs without a hook (free), under our arbiter, in each plain way; the n-th of each are a set.
+        """By way: runs without a hook (free; see both() for paired), under our arbiter, in each plain way.
 
         The plain ways run once, with the first seed, and not where the device's switch cost is another: no run there.
         """
         pair: list[tuple[bool, Plain | None]] = [(False, None), (True, None)]
         ways = [*(pair if free else pair[1:]), *((False, way) for way in Plain if bench.shipped)]
+        return self._ways(bench, row, case, tenants, ways, paired)
+
+    def _ways(
+        self,
+        bench: Bench,
+        row: str,
+        case: str,
+        tenants: Sequence[Program],
+        ways: Sequence[tuple[bool, Plain | None]],
+        paired: bool,
+    ) -> list[list[Observed]]:
+        """Seed by seed the ways, each (hooked, plain), one after the other."""
         runs: list[list[Observed]] = [[] for _ in ways]
         for seed in range(1, self.seeds + 1):
             for mine, (hooked, plain) in zip(runs, ways, strict=True):
-                if plain is None or seed == 1:
+                if seed == 1 or hooked or (paired and plain is None):
                     mine.append(self.once(bench, row, case, tenants, hooked, seed, plain=plain))
         return runs
 
@@ -76,7 +111,12 @@ class Plan:
         plain: Plain | None = None,
     ) -> Observed:
         """One run."""
-        found = bench.observe(tenants, hooked=hooked, seed=seed, meanwhile=meanwhile, plain=plain)
+        found = observed_of_json(
+            self.keep(
+                (row, case, way_of(hooked, plain), seed),
+                lambda: bench.observe(tenants, hooked=hooked, seed=seed, meanwhile=meanwhile, plain=plain).as_json(),
+            )
+        )
         kept: dict[str, Any] = {"case": case, "way": way_of(hooked, plain), "seed": seed, "shipped": bench.shipped}
         kept["part"] = {tenant.name: tenant.minimum for tenant in tenants}
         kept["share"] = {name: round(got, 5) for name, got in found.shares().items()}
@@ -88,6 +128,21 @@ class Plan:
             cdf = {name: quantiles_us(one, CDF_QUANTILES) for name, one in latencies.items() if one.count}
             kept["cdf_us"] = {name: list(found.values()) for name, found in cdf.items()}
         self.raw.setdefault(row, []).append(kept)
+        return found
+
+    def keep(self, name: Sequence[str | int], measure: Callable[[], Any]) -> Any:
+        """What measure() finds, as JSON, or what it found before the table was interrupted.
+
+        name: row, case and whatever else tells the run from others; runs of one name are told apart by their order.
+        """
+        key = json.dumps(list(name))
+        self._times[key] += 1
+        numbered = f"{key} {self._times[key]}"
+        found = self.kept.get(numbered) if self.kept else None
+        if found is None:
+            found = measure()
+            if self.kept:
+                self.kept.put(numbered, found)
         return found
 
 

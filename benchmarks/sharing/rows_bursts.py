@@ -32,7 +32,7 @@ def w2(plan: Plan) -> Iterator[Figure]:
 
 def _w2_case(plan: Plan, here: Bench, case: str, count: int) -> Iterator[Figure]:
     tenants = [launch_bound(f"l{i}", 1000 // count / 1000) for i in range(count)]
-    ways = plan.all_ways(here, "W2", case, tenants)
+    ways = plan.all_ways(here, "W2", case, tenants, paired=True)
     free, *together = [[sum(run.completed.values()) for run in runs] for runs in ways]
     rates = [statistics.median(done) / plan.seconds / 1000 for done in (free, *together)]
     yield compared("W2", case, "together, thousand kernels/s", rates)

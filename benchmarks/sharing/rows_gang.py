@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks import harness
 from benchmarks.sharing.bench import END_TIMEOUT_S, SETTLE_S, START_TIMEOUT_S, WARM_UP_S, Process, Tenant
 from benchmarks.sharing.measure import completed_between
-from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.plan import Plan, way_of
 from benchmarks.sharing.table import Figure, Goal, compared
 from vgpud.busylog import SECOND_NS
 from vgpud.cli.own_system import OwnSystem, Part, wait_for
@@ -37,10 +37,10 @@ def g1(plan: Plan) -> Iterator[Figure]:
         for case, processes in PROGRAMS.items():
             runs = _Runs(plan, own, [program, "--processes", str(processes)], case)
             alone = max(runs.steps(1, hooked=False))
-            pairs = [(runs.steps(2, hooked=False), runs.steps(2, hooked=True)) for _ in range(plan.seeds)]
-            sums = (statistics.median(sum(pair[i]) for pair in pairs) / alone * 100 for i in (0, 1))
+            free, ours = [runs.steps(2, hooked=False)], [runs.steps(2, hooked=True) for _ in range(plan.seeds)]
+            sums = (statistics.median(map(sum, some)) / alone * 100 for some in (free, ours))
             yield compared("G1", case, "together, % of one alone", sums, Goal(90, at_most=False))
-            least = (min(min(pair[i]) for pair in pairs) / alone * 100 for i in (0, 1))
+            least = (min(map(min, some)) / alone * 100 for some in (free, ours))
             yield compared("G1", case, "least, % of one alone", least, Goal(45, at_most=False))
 
 
@@ -54,6 +54,13 @@ class _Runs:
 
     def steps(self, count: int, *, hooked: bool) -> list[float]:
         """Steps of each of so many tenants in the measured time."""
+        name = ("G1", self._case, way_of(hooked, None), count)
+        steps: list[float] = self._plan.keep(name, lambda: self._measured(count, hooked))
+        kept = {"case": self._case, "hooked": hooked, "tenants": count, "steps": [round(n) for n in steps]}
+        self._plan.raw.setdefault("G1", []).append(kept)
+        return steps
+
+    def _measured(self, count: int, hooked: bool) -> list[float]:
         self._count += 1
         tenants = [self._start(f"g{self._case[0]}{self._count}{i}", hooked) for i in range(count)]
         try:
@@ -66,10 +73,7 @@ class _Runs:
         finally:
             for tenant in tenants:
                 self._end(tenant)
-        steps = [_steps_between(tenant, begin_ns, end_ns) for tenant in tenants]
-        kept = {"case": self._case, "hooked": hooked, "tenants": count, "steps": [round(n) for n in steps]}
-        self._plan.raw.setdefault("G1", []).append(kept)
-        return steps
+        return [_steps_between(tenant, begin_ns, end_ns) for tenant in tenants]
 
     def _start(self, name: str, hooked: bool) -> Process:
         own = self._own

@@ -10,10 +10,12 @@ and as a window may be lucky, the rest of the second is shown as well.
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from benchmarks.sharing.bench import Observed, Running
 from benchmarks.sharing.measure import MS, first_ms_within, share
@@ -40,26 +42,23 @@ class Change:
     parts: Mapping[str, float]
 
 
-class Swaps:
-    """Swaps the parts of both tenants every second of the measured time and keeps when it did."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-
-    def __call__(self, running: Running) -> None:
-        at_ns, small, large = running.begin_ns + SECOND_NS, SECOND.name, FIRST.name
-        with running.own.client() as client:
-            while at_ns + SECOND_NS <= running.end_ns:
-                time.sleep(max(0, at_ns - time.monotonic_ns()) / 1e9)
-                began_ns = time.monotonic_ns()
-                parts = dict(zip((small, large), PARTS, strict=True))
-                for name, part in parts.items():
-                    milli = round(part * 1000)
-                    spec = pb.SliceSpec(gpus_milli=milli, min_milli=milli, max_milli=milli)
-                    client.update_slice(running.slices[name], spec)
-                self.changes.append(Change(began_ns, time.monotonic_ns(), parts))
-                small, large = large, small
-                at_ns += SECOND_NS
+def swap(running: Running) -> list[dict[str, Any]]:
+    """Swaps the parts of both tenants every second of the measured time; the changes, as JSON."""
+    changes: list[Change] = []
+    at_ns, small, large = running.begin_ns + SECOND_NS, SECOND.name, FIRST.name
+    with running.own.client() as client:
+        while at_ns + SECOND_NS <= running.end_ns:
+            running.wait_until(at_ns)
+            began_ns = time.monotonic_ns()
+            parts = dict(zip((small, large), PARTS, strict=True))
+            for name, part in parts.items():
+                milli = round(part * 1000)
+                spec = pb.SliceSpec(gpus_milli=milli, min_milli=milli, max_milli=milli)
+                client.update_slice(running.slices[name], spec)
+            changes.append(Change(began_ns, time.monotonic_ns(), parts))
+            small, large = large, small
+            at_ns += SECOND_NS
+    return [dataclasses.asdict(change) for change in changes]
 
 
 def in_force_ms(run: Observed, changes: list[Change]) -> list[float]:
@@ -97,11 +96,11 @@ def w7(plan: Plan) -> Iterator[Figure]:
     until, rest, calls, lost = [], [], [], 0.0
     with plan.bench((FIRST.kernel_us,)) as here:
         for seed in range(1, plan.seeds + 1):
-            swaps = Swaps()
-            run = plan.once(here, "W7", case, [FIRST, SECOND], True, seed, swaps)
-            until += in_force_ms(run, swaps.changes)
-            rest += rest_errors_pp(run, swaps.changes)
-            calls += [(change.answered_ns - change.began_ns) / MS for change in swaps.changes]
+            run = plan.once(here, "W7", case, [FIRST, SECOND], True, seed, swap)
+            changes = [Change(**noted) for noted in run.noted]
+            until += in_force_ms(run, changes)
+            rest += rest_errors_pp(run, changes)
+            calls += [(change.answered_ns - change.began_ns) / MS for change in changes]
             lost += sum(run.lost.values())
     yield Figure("W7", case, "in force, ms, median", None, statistics.median(until))
     yield Figure("W7", case, "in force, ms, worst", None, max(until), Goal(50))

@@ -93,7 +93,7 @@ def w5(plan: Plan) -> Iterator[Figure]:
             yield _cap(plan, here, cap, LONG_KERNEL_US)
         below = Tenant("below", 0.5, 0.5, burst=15, period_us=10_000)
         case = "busy 30 % under a cap of .5"
-        free, *ways = plan.all_ways(here, "W5", case, [below])
+        free, *ways = plan.all_ways(here, "W5", case, [below], paired=True)
         lost = [statistics.median(_lost_percent(*pair) for pair in zip(free, runs, strict=False)) for runs in ways]
         yield compared("W5", case, "completed work lost, %", [None, *lost], Goal(1))
 

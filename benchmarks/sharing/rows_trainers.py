@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.harness import ROOT
 from benchmarks.sharing.bench import WARM_UP_S, Bench, Observed
-from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.rows_shares import worst_error_pp
 from benchmarks.sharing.table import Figure, Goal, compared
 from vgpud import paths
@@ -71,13 +71,14 @@ def least_of_part(run: Observed, trainers: tuple[Trainer, ...]) -> float:
 
 def w2c(plan: Plan) -> Iterator[Figure]:
     """Two trainers in equal and in unequal parts."""
-    with plan.bench(()) as here:
-        for case, trainers in CASES.items():
-            yield from _case(plan, here, f"trainers {case}", trainers)
+    for switch_us in plan.switches_us():
+        with plan.bench((), switch_us) as here:
+            for case, trainers in CASES.items():
+                yield from _case(plan, here, at_switch(f"trainers {case}", switch_us), trainers)
 
 
 def _case(plan: Plan, here: Bench, case: str, trainers: tuple[Trainer, ...]) -> Iterator[Figure]:
-    pairs = plan.both(here, "W2c", case, trainers)
+    pairs = plan.both(here, "W2c", case, trainers, paired=True)
     together = [tuple(sum(run.completed.values()) for run in pair) for pair in pairs]
     rates = [statistics.median(done[i] for done in together) / plan.seconds for i in (0, 1)]
     yield compared("W2c", case, "together, samples/s", rates)

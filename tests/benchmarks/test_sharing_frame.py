@@ -3,20 +3,16 @@
 import json
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import harness
-from benchmarks.sharing import __main__ as command
 from benchmarks.sharing import report, rows_solo
 from benchmarks.sharing.bench import Tenant, open_bench
 from benchmarks.sharing.measure import spans_of_work
 from benchmarks.sharing.plain import WAYS, Plain, options
-from benchmarks.sharing.plan import Plan
-from benchmarks.sharing.progress import Progress, ProgressError
 from benchmarks.sharing.table import Figure, Goal
 from vgpud.busylog import Span, mean_share, read_busy_log
 from vgpud.sim import SimulatedDevice
@@ -103,46 +99,6 @@ def test_completed_work_and_the_devices_log_tell_the_same_shares() -> None:
 
 
 # ---- what is left behind ----
-
-
-def test_finished_rows_are_gone_on_behind(tmp_path: Path) -> None:
-    path, made_by = tmp_path / "kept.json", {"commit": "1", "seconds": 3.0}
-    figures = [Figure("W1", "x", "error", None, float("inf"), Goal(2)), Figure("W1", "y", "sum", 1.0, 2.0)]
-    Progress(path, made_by, resume=False).keep("W1", figures, [{"case": "x"}])
-    again = Progress(path, made_by, resume=True)
-    assert again.finished("W1") == (figures, [{"case": "x"}])
-    assert again.finished("W2") is None
-    assert Progress(path, made_by, resume=False).finished("W1") is None
-    again.forget()
-    assert Progress(path, made_by, resume=True).finished("W1") is None
-
-
-def test_a_resumed_table_runs_only_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran = []
-
-    def row(name: str) -> Callable[[Plan], Iterator[Figure]]:
-        def figures(plan: Plan) -> Iterator[Figure]:
-            ran.append(name)
-            plan.raw[name] = [{"case": name}]
-            yield Figure(name, "x", "y", 1.0, 2.0)
-
-        return figures
-
-    monkeypatch.setattr(command, "ROWS", {"W1": row("W1"), "W2": row("W2")})
-    command.run_rows(Plan(3, 1, False), ["W1"], Progress(tmp_path / "kept.json", {}, resume=False))
-    plan = Plan(3, 1, False)
-    figures = command.run_rows(plan, ["W1", "W2"], Progress(tmp_path / "kept.json", {}, resume=True))
-    assert ran == ["W1", "W2"]
-    assert [figure.row for figure in figures] == ["W1", "W2"] and set(plan.raw) == {"W1", "W2"}
-    assert capsys.readouterr().out.count("| W1 | x | y |") == 2
-
-
-def test_rows_of_another_commit_are_not_taken(tmp_path: Path) -> None:
-    Progress(tmp_path / "kept.json", {"commit": "1"}, resume=False).keep("W1", [], [])
-    with pytest.raises(ProgressError, match="start anew"):
-        Progress(tmp_path / "kept.json", {"commit": "2"}, resume=True)
 
 
 def kept(case: str, way: str, parts: dict[str, float], **more: Any) -> dict[str, Any]:

@@ -1,0 +1,113 @@
+"""How many runs each row has and how long they take, said before the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from benchmarks.launch_overhead import ROWS as LAUNCHES
+from benchmarks.sharing import (
+    rows_adversaries,
+    rows_coast,
+    rows_gang,
+    rows_long,
+    rows_lookahead,
+    rows_shares,
+    rows_solo,
+    rows_trainers,
+)
+from benchmarks.sharing.bench import WARM_UP_S
+from benchmarks.sharing.plain import Plain
+from benchmarks.sharing.plan import Plan
+
+#: a run's warm-up, start and end, beside its measured time
+BESIDE_S = WARM_UP_S + 2
+TRAINERS_START_S = 12.0
+LAUNCHES_S = 4.0
+#: W9's thousand processes, and the daemon's idle time
+CROWD_S = 60.0
+
+#: runs and the seconds of each, all in all
+Runs = tuple[int, float]
+
+
+def _each(count: int, seconds: float) -> Runs:
+    return count, count * (seconds + BESIDE_S)
+
+
+def _sum(parts: Iterable[Runs]) -> Runs:
+    counts, seconds = zip(*parts, strict=True)
+    return sum(counts), sum(seconds)
+
+
+def _in_all_ways(
+    plan: Plan, cases: int, alone: int = 0, switches: Sequence[int | None] = (None,), free: int = 1
+) -> int:
+    """Runs of a row: with each switch cost `alone`, and its cases without a hook and with; the plain ways with one."""
+    return len(switches) * (alone + cases * (plan.seeds + free)) + cases * len(Plain)
+
+
+def _w1(plan: Plan) -> Runs:
+    cases = len(rows_shares.W1_DEFAULT) + (len(rows_shares.W1_MORE) if plan.full else 0)
+    return _each(_in_all_ways(plan, cases, 1, plan.switches_us(rows_shares.DEAR_SWITCH_US)), plan.seconds)
+
+
+def _w2c(plan: Plan) -> Runs:
+    count = len(plan.switches_us()) * len(rows_trainers.CASES) * 2 * plan.seeds
+    return _each(count, plan.seconds + TRAINERS_START_S)
+
+
+def _w3(plan: Plan) -> Runs:
+    cases = {**rows_long.DEFAULT, **rows_long.MORE} if plan.full else rows_long.DEFAULT
+    seconds = max(plan.seconds, rows_long.LEAST_S)
+    return _sum(_each(plan.seeds + 1, seconds + tenant.warm_up_s - WARM_UP_S) for tenant, _bound in cases.values())
+
+
+def _w5(plan: Plan) -> Runs:
+    caps = 3 + (3 if plan.full else 1)
+    return _each(caps * (plan.seeds + len(Plain)) + _in_all_ways(plan, 1, free=plan.seeds), plan.seconds)
+
+
+def _w8(plan: Plan) -> Runs:
+    pairs, seconds = (
+        (rows_solo.FULL_PAIRS, rows_solo.FULL_PAIR_SECONDS) if plan.full else (rows_solo.PAIRS, rows_solo.PAIR_SECONDS)
+    )
+    launches = 0 if plan.real else len(LAUNCHES) * 2 * rows_solo.LAUNCH_REPEATS
+    return _sum([_each(len(rows_solo.LOADS) * pairs * 2, seconds), (launches, launches * LAUNCHES_S)])
+
+
+def _w10(plan: Plan) -> Runs:
+    modes = [adversary.mode for adversary in rows_adversaries.CASES.values()]
+    return _each(sum(plan.seeds + (mode != rows_adversaries.RING) for mode in modes), plan.seconds)
+
+
+def _l1(plan: Plan) -> Runs:
+    switches = 1 if plan.real else 2
+    return _each(switches * len(rows_lookahead.LOOKAHEADS_NS) * plan.seeds, plan.seconds)
+
+
+ROWS: dict[str, Callable[[Plan], Runs]] = {
+    "W1": _w1,
+    "W2": lambda plan: _each(_in_all_ways(plan, 3, 0, plan.switches_us(), plan.seeds), plan.seconds),
+    "W2b": lambda plan: _each(_in_all_ways(plan, 2, 1), plan.seconds),
+    "W2c": _w2c,
+    "W3": _w3,
+    "W4": lambda plan: _each(_in_all_ways(plan, 2, 3, plan.switches_us()), plan.seconds),
+    "W5": _w5,
+    "W6": lambda plan: _each(plan.seeds + 1, plan.seconds),
+    "W7": lambda plan: _each(plan.seeds, plan.seconds),
+    "W8": _w8,
+    "W9": lambda plan: _sum([_each(plan.seeds, plan.seconds), (0, CROWD_S)]),
+    "W10": _w10,
+    "G1": lambda plan: _each(len(rows_gang.PROGRAMS) * (plan.seeds + 2), plan.seconds),
+    "C1": lambda plan: _each(plan.seeds, max(plan.seconds, rows_coast.LEAST_S)),
+    "L1": _l1,
+}
+
+
+def text(plan: Plan, rows: Sequence[str]) -> str:
+    """What is to be run, row by row, and what of it is kept already."""
+    runs = {row: ROWS[row](plan) for row in rows}
+    lines = [f"{row:<4} {count:>4} runs, about {seconds / 60:>4.0f} minutes" for row, (count, seconds) in runs.items()]
+    count, seconds = _sum(runs.values())
+    kept = f", of which {plan.kept.count()} are kept already" if plan.kept else ""
+    return "\n".join([*lines, f"in all {count} runs, about {seconds / 3600:.1f} hours{kept}"])
