@@ -18,7 +18,7 @@ from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal, compared
 
 SECOND_US = 1_000_000
-RING = "ring"  # has a doorbell under the hook only
+HOOKED_ONLY = ("ring", "hang_up")  # there is a doorbell and a socket under the hook only
 HONEST = Tenant("honest", 0.75, 1)
 
 
@@ -56,8 +56,10 @@ CASES: dict[str, Adversary] = {
     "dies and comes back": Adversary("respawn"),
     "gives its context back and takes another": Adversary("reopen"),
     "fork storm": Adversary("forks"),
-    "floods its doorbell": Adversary(RING),
+    "floods its doorbell": Adversary("ring"),
     "stops inside launches": Adversary("stop"),
+    "holds a capture open": Adversary("capture"),
+    "closes its attach socket": Adversary("hang_up"),
     "is of the latency class": Adversary("endless", latency=True),
 }
 
@@ -78,7 +80,7 @@ def w10(plan: Plan) -> Iterator[Figure]:
     """For each adversary the worst run, and the worst second for scale."""
     with plan.bench((HONEST.kernel_us, SECOND_US)) as here:
         for case, adversary in CASES.items():
-            runs = _runs(plan, here, case, [HONEST, adversary], adversary.mode == RING)
+            runs = _runs(plan, here, case, [HONEST, adversary], adversary.mode in HOOKED_ONLY)
             got = [max(map(lacking_pp, some)) if some else None for some in runs]
             yield compared("W10", case, "honest tenant lacks, pp", got, Goal(2))
             worst = [max(map(lacking_in_a_second_pp, some)) if some else None for some in runs]

@@ -14,6 +14,9 @@
  *          simulated device has one that does, and no other tenant is meant by it). Makes it blocking, and writes to it
  *          and reads from it as fast as it can
  * stop     a child feeds; it is stopped at random moments, for up to half a second
+ * capture  feeds, while another stream captures into a graph that nobody wants: for up to a second, then the next one
+ * hang_up  feeds, and at random moments closes the socket to the daemon, one that does not block: the rest of what it
+ *          was given stays
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -24,11 +27,19 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { THREADS = 16, CHILDREN_MAX = 32, FORKS_AT_ONCE = 4, BELLS_MAX = 64, BLOCK_THREADS = 256 };
-enum { FEED_MS_MAX = 200, RUN_MS_MAX = 200, STOP_MS_MAX = 500, REPORT_MS = 100 };
+enum { THREADS = 16, CHILDREN_MAX = 32, FORKS_AT_ONCE = 4, FDS_MAX = 64, BLOCK_THREADS = 256 };
+enum {
+  FEED_MS_MAX = 200,
+  RUN_MS_MAX = 200,
+  STOP_MS_MAX = 500,
+  CAPTURE_MS_MAX = 1000,
+  HANG_UP_MS_MAX = 200,
+  REPORT_MS = 100
+};
 static const uint64_t NS_PER_MS = 1000000;
 
 static struct {
@@ -193,26 +204,72 @@ static void *read_bell(void *fd) {
   return NULL;
 }
 
-static void begin_ring(void) {
-  begin_feeding();
+/* Our descriptors of a kind that do not block. */
+static int find_fds(bool (*is_one)(int fd, const char *target), int *ret_fds) {
   char path[300], target[64];
-  int bells = 0;
+  int count = 0;
   DIR *folder = opendir("/proc/self/fd");
   struct dirent *entry;
-  while (folder && bells < BELLS_MAX && (entry = readdir(folder))) {
+  while (folder && count < FDS_MAX && (entry = readdir(folder))) {
     snprintf(path, sizeof path, "/proc/self/fd/%s", entry->d_name);
     ssize_t length = readlink(path, target, sizeof target - 1);
     if (length < 0) continue;
     target[length] = 0;
-    if (strcmp(target, "anon_inode:[eventfd]")) continue;
     int fd = atoi(entry->d_name);
-    if (!(fcntl(fd, F_GETFL) & O_NONBLOCK)) continue;
-    fcntl(fd, F_SETFL, 0);
-    start(write_bell, (void *)(intptr_t)fd, 1);
-    start(read_bell, (void *)(intptr_t)fd, 1);
-    bells++;
+    if (is_one(fd, target) && fcntl(fd, F_GETFL) & O_NONBLOCK) ret_fds[count++] = fd;
   }
   if (folder) closedir(folder);
+  return count;
+}
+
+static bool is_bell(int fd, const char *target) {
+  (void)fd;
+  return !strcmp(target, "anon_inode:[eventfd]");
+}
+
+static void begin_ring(void) {
+  int fds[FDS_MAX];
+  begin_feeding();
+  for (int i = find_fds(is_bell, fds) - 1; i >= 0; i--) {
+    fcntl(fds[i], F_SETFL, 0);
+    start(write_bell, (void *)(intptr_t)fds[i], 1);
+    start(read_bell, (void *)(intptr_t)fds[i], 1);
+  }
+}
+
+static bool is_link(int fd, const char *target) {
+  int type = 0;
+  socklen_t length = sizeof type;
+  return !strncmp(target, "socket:", 7) && !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) &&
+         type == SOCK_SEQPACKET;
+}
+
+/* True at random moments, the first of them at once. */
+static bool is_time(uint64_t *next_ns, uint64_t most_ms) {
+  if (now_ns() < *next_ns) return false;
+  *next_ns = now_ns() + up_to(most_ms) * NS_PER_MS;
+  return true;
+}
+
+static void hang_up(void) {
+  static uint64_t next_ns;
+  int fds[FDS_MAX];
+  if (!is_time(&next_ns, HANG_UP_MS_MAX)) return;
+  for (int i = find_fds(is_link, fds) - 1; i >= 0; i--)
+    if (!close(fds[i])) count();
+}
+
+static void capture(void) {
+  static uint64_t next_ns;
+  static handle stream;
+  handle graph;
+  if (!is_time(&next_ns, CAPTURE_MS_MAX)) return;
+  if (stream)
+    CHECK(adversary.driver.cuStreamEndCapture(stream, &graph));
+  else
+    CHECK(adversary.driver.cuStreamCreate(&stream, STREAM_NON_BLOCKING));
+  CHECK(adversary.driver.cuStreamBeginCapture(stream, CAPTURE_GLOBAL));
+  count();
 }
 
 static pid_t stopped_child;
@@ -243,7 +300,7 @@ static const struct {
 } modes[] = {
     {"endless", begin_endless, nothing}, {"threads", begin_threads, nothing},  {"respawn", nothing, respawn},
     {"reopen", begin_reopen, nothing},   {"forks", begin_feeding, fork_storm}, {"ring", begin_ring, nothing},
-    {"stop", begin_stop, stop_and_go},
+    {"stop", begin_stop, stop_and_go},   {"capture", begin_feeding, capture},  {"hang_up", begin_feeding, hang_up},
 };
 
 static void on_signal(int signal) {
