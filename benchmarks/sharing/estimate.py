@@ -77,7 +77,7 @@ def _w8(plan: Plan) -> Runs:
 
 def _w10(plan: Plan) -> Runs:
     modes = [adversary.mode for adversary in rows_adversaries.CASES.values()]
-    return _each(sum(plan.seeds + (mode != rows_adversaries.RING) for mode in modes), plan.seconds)
+    return _each(sum(plan.seeds + (mode not in rows_adversaries.HOOKED_ONLY) for mode in modes), plan.seconds)
 
 
 def _l1(plan: Plan) -> Runs:

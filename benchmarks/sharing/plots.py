@@ -18,6 +18,8 @@ COLOURS = dict(zip(WAYS, ("#9a9a9a", "#2f6fb5", "#d95f02", "#7a5195"), strict=Tr
 #: the case of W1 that is plotted, where it was run: three lengths of kernels, three parts
 CASE_OVER_TIME = ".5/.3 (2 ms)/.2 (40 ms)"
 
+#: where all are above this, the axis begins here: what lies between them is a percent or two
+NEARLY_FULL = 95
 LATENCY_TICKS_MS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 
 
@@ -40,10 +42,10 @@ def write_all(folder: Path, stem: str, device: str, raw: Mapping[str, Sequence[R
     return found
 
 
-def _panels(count: int, title: str, width: float, height: float) -> tuple[Any, Sequence[Any]]:
+def _panels(count: int, title: str, width: float, height: float, sharey: bool = True) -> tuple[Any, Sequence[Any]]:
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, count, figsize=(width * count, height), dpi=90, sharey=True, squeeze=False)
+    figure, axes = pyplot.subplots(1, count, figsize=(width * count, height), dpi=90, sharey=sharey, squeeze=False)
     figure.suptitle(title)
     return figure, list(axes[0])
 
@@ -61,6 +63,7 @@ def _shares(raw: Mapping[str, Sequence[Run]]) -> Any:
             drawn = axes.plot(range(len(seconds)), [100 * share for share in seconds], label=name, linewidth=1.6)
             axes.axhline(100 * by_way[way]["part"][name], color=drawn[0].get_color(), linestyle="--", linewidth=0.8)
         axes.set(title=way, xlabel="seconds", ylim=(0, 105))
+        axes.xaxis.get_major_locator().set_params(integer=True)
     panels[0].set(ylabel="share of the device (%)")
     panels[0].legend(fontsize=8, frameon=False, ncols=3)
     return figure
@@ -101,12 +104,20 @@ def _tenants(raw: Mapping[str, Sequence[Run]]) -> Any:
     kinds = {kind: [run for run in runs if run["shipped"]] for kind, runs in kinds.items() if runs}
     if not kinds:
         return None
-    figure, panels = _panels(len(kinds), "what all tenants have together", 4.6, 3.6)
+    figure, panels = _panels(len(kinds), "what all tenants have together", 4.6, 3.6, sharey=False)
     for axes, (kind, runs) in zip(panels, kinds.items(), strict=True):
+        lowest = 100.0
         for way in WAYS:
             points = _mean_sums(run for run in runs if run["way"] == way)
-            axes.plot(*zip(*points, strict=True), "o-", color=COLOURS[way], label=way) if points else None
-        axes.set(title=kind, xlabel="tenants", ylim=(0, 105))
+            if points:
+                style = "o--" if way == WAYS[-1] else "o-"  # it may lie on another
+                axes.plot(*zip(*points, strict=True), style, color=COLOURS[way], label=way)
+                lowest = min(lowest, *(percent for _count, percent in points))
+        if lowest < NEARLY_FULL:
+            axes.set(title=kind, ylim=(0, 105))
+        else:
+            axes.set(title=f"{kind}, axis from {NEARLY_FULL} %", ylim=(NEARLY_FULL, 100.2))
+        axes.set(xlabel="tenants")
         axes.xaxis.get_major_locator().set_params(integer=True)
     panels[0].set(ylabel="share of the device, sum (%)")
     panels[-1].legend(fontsize=8, frameon=False, loc="lower right")

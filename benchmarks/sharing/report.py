@@ -10,6 +10,8 @@ from typing import Any
 
 from benchmarks import results
 from benchmarks.sharing import plots
+from benchmarks.sharing.plain import ARBITER, NO_HOOK, Plain
+from benchmarks.sharing.rows import ROWS
 from benchmarks.sharing.table import Figure, by_row, markdown
 
 
@@ -54,14 +56,30 @@ def write(
     return [path, page, *pictures]
 
 
+LEGEND = f"""\
+- *{NO_HOOK}*: the tenants as they are, with the device's own time slices; *{ARBITER}*: each in a slice.
+- *{Plain.FIXED.value}*: a static timetable of 100 ms that the tenants keep themselves; *{Plain.RATE.value}*: a bucket
+  of device time for each process, steered by sampled utilisation (benchmarks/sharing/plain.py says both in full).
+- The goals are {ARBITER}'s, whose figures are the worst of all seeds, or the median where it says so or where work is
+  compared with the same without a hook (W2, W2c, W5, W8): these runs are pairs. Else the other columns are of one run.
+- Parts (.5/.3) are fractions of the device; pp: percentage points of it; `-`: not run so, or it says nothing there."""
+
+
 def _page(result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequence[Path]) -> str:
     parameters, machine = result["parameters"], result["machine"]
+    ran = [(name, row) for name, row in ROWS.items() if any(figure.row == name for figure in figures)]
     head = [
         f"# Sharing on {result['device']}",
         "",
         f"{result['date']}, commit {result['commit']}, {machine['cores']} cores ({machine['cpu']}); "
         f"{parameters['seconds']:g} s, {parameters['seeds']} seed(s){', every case' if parameters['full'] else ''}. "
-        f"{verdict(figures)}. The goals are vgpud's; `-`: not run so, or it says nothing there.",
+        f"{verdict(figures)}.",
+        "",
+        LEGEND,
+        "",
+        "| row | what runs, and what is asked | kernels |",
+        "| --- | --- | --- |",
+        *(f"| {name} | {row.what} | {row.kernels} |" for name, row in ran),
         "",
     ]
     tail = [line for picture in pictures for line in ("", f"![{picture.stem}]({picture.name})")]

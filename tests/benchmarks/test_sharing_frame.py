@@ -13,6 +13,7 @@ from benchmarks.sharing import report, rows_solo
 from benchmarks.sharing.bench import Tenant, open_bench
 from benchmarks.sharing.measure import spans_of_work
 from benchmarks.sharing.plain import WAYS, Plain, options
+from benchmarks.sharing.rows import ROWS
 from benchmarks.sharing.table import Figure, Goal
 from vgpud.busylog import Span, mean_share, read_busy_log
 from vgpud.sim import SimulatedDevice
@@ -126,6 +127,7 @@ def test_a_result_is_json_a_table_and_plots_that_all_say_simulated(tmp_path: Pat
     page = paths[1].read_text()
     assert page.startswith("# Sharing on SIMULATED H200\n")
     assert "1 of 2 goals met" in page and "| W1 | x | sum | - | 3.00 | - | - | <= 2 | **missed** |" in page
+    assert f"| W1 | {ROWS['W1'].what} | {ROWS['W1'].kernels} |" in page and ROWS["W4"].what not in page
     assert all(path.name in page and path.stat().st_size > 1000 for path in paths[2:])
 
 
