@@ -190,12 +190,22 @@ static uint64_t patience_end(const struct vg_core *core, const struct vg_core_sl
   return slice->close_ns + core->params.bound_ns + core->params.overrun_ns;
 }
 
+/* Side by side the hardware changes context every millisecond, so a long kernel is waited for. What that takes is
+ * missing from the others' next second by as much as they are due: the less they are, the longer. And nobody comes
+ * ahead of its end: whoever does has a slice of the hardware first, for half its price. */
+static uint64_t patience_for_long(const struct vg_core *core, const struct vg_core_slice *slice) {
+  uint64_t others_ppm = VG_CORE_PPM - slice->entitlement_ppm, least_ppm = VG_CORE_PPM / 3;
+  uint64_t patience_ns = core->params.bound_ns + core->params.overrun_ns;
+  return patience_ns * VG_CORE_PPM / (others_ppm > least_ppm ? others_ppm : least_ppm);
+}
+
 uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (leads_beside_others(core, slice))
     return slice->gang_busy ? slice->close_ns + RESCUE_NS : patience_end(core, slice);
   uint64_t expected_ns = slice->drain_expected_ns;
   if (expected_ns < slice->close_ns) return patience_end(core, slice);
-  return vg_core_earlier(expected_ns - core->params.lookahead_ns, patience_end(core, slice));
+  if (expected_ns <= patience_end(core, slice)) return expected_ns - core->params.lookahead_ns;
+  return vg_core_earlier(expected_ns, slice->close_ns + patience_for_long(core, slice));
 }
 
 /* Work that was said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its

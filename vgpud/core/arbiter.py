@@ -198,7 +198,16 @@ class Arbiter(Shares):
             return s.close_ns + RESCUE_NS if s.gang_busy else self._patience_end(s)
         if s.drain_expected_ns < s.close_ns:
             return self._patience_end(s)
-        return min(s.drain_expected_ns - self.params.lookahead_ns, self._patience_end(s))
+        if s.drain_expected_ns <= self._patience_end(s):
+            return s.drain_expected_ns - self.params.lookahead_ns
+        return min(s.drain_expected_ns, s.close_ns + self._patience_for_long(s))
+
+    def _patience_for_long(self, s: Slice) -> int:
+        """Side by side the hardware changes context every millisecond, so a long kernel is waited for. What that takes
+        is missing from the others' next second by as much as they are due: the less they are, the longer. And nobody
+        comes ahead of its end: whoever does has a slice of the hardware first, for half its price."""
+        patience_ns = self.params.bound_ns + self.params.overrun_ns
+        return patience_ns * PPM // max(PPM - s.entitlement_ppm, PPM // 3)
 
     @staticmethod
     def _rescue_after(s: Slice) -> int:
