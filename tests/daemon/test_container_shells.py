@@ -313,13 +313,13 @@ class Desk:
     def container(self, container_id: str) -> Container | None:
         return self.known.get(container_id)
 
-    def create_container(self, event: ContainerCreated) -> Slice | Denied:
+    async def create_container(self, event: ContainerCreated) -> Slice | Denied:
         self.known[event.container_id] = Container(
             event.container_id, "a", True, event.pid, event.pid_start, "", event.wall_ns
         )
         return SLICE
 
-    def start_container(self, event: ContainerStarted) -> Slice | Denied:
+    async def start_container(self, event: ContainerStarted) -> Slice | Denied:
         return SLICE
 
     def end_container(self, container_id: str, why: str) -> None:

@@ -64,6 +64,12 @@ def shares(system: OwnSystem, pids: list[int], seconds: float, device: int = 0) 
     return [busylog.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]
 
 
+def waited_ns(system: OwnSystem, name: str) -> int:
+    """How long a slice's threads have waited at their gate so far."""
+    with system.client() as client:
+        return client.get_slice(name).devices[0].throttled_ns
+
+
 @pytest.fixture
 def tenant(system: OwnSystem, programs: dict[str, str]) -> Callable[..., Part]:
     """Starts a saturating tenant in a slice of the `system` fixture: tenant(name, "--gpus", "0.25")."""
