@@ -14,10 +14,10 @@ from vgpud.errors import DriverError
 
 PAGE_NAME = "state"
 SOCKET_NAME = "sock"
-MAGIC, VERSION = 0x4D495356, 1
+MAGIC, VERSION = 0x4D495356, 2
 DEVICES_MAX = 16
-#: magic, version, server_pid, device_count, asleep, reserved, started_ns, launch_cost_ns, slice_ns, switch_ns, model
-HEADER = struct.Struct("<IIiIIIQQQQ256s")
+#: magic, version, server_pid, device_count, reserved, started_ns, launch_cost_ns, slice_ns, switch_ns, model
+HEADER = struct.Struct("<IIiIQQQQQ256s")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided; processes
 DEVICE = struct.Struct("<II64s16sIIQQQQQQ")
 

@@ -28,6 +28,7 @@ extern struct sim_link sim_link;
 CUresult sim_link_open(void); /* CUDA_ERROR_NO_DEVICE: no server there */
 /* 0 or -errno: -ENOMEM as the server decides, -EPIPE when it is gone. */
 int sim_link_request(enum sim_request_kind kind, int device, uint32_t context, uint64_t bytes);
+void sim_link_wake(void); /* the server is to look at the ring again */
 void sim_link_kick(void);
 void sim_link_check(void); /* sets gone when the server has ended */
 

@@ -114,6 +114,11 @@ int sim_link_request(enum sim_request_kind kind, int device, uint32_t context, u
   return rc < 0 ? rc : reply.status;
 }
 
+void sim_link_wake(void) {
+  struct sim_request wake = {.magic = SIM_WIRE_MAGIC, .version = SIM_WIRE_VERSION, .kind = SIM_REQUEST_WAKE};
+  send_request(sim_link.socket, &wake);
+}
+
 void sim_link_kick(void) {
   vg_prim_eventfd_ring(sim_link.kick);
 }

@@ -21,7 +21,7 @@ static struct slot {
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ring_head;
 static uint64_t last_submit_ns;
-static uint32_t kicked_asleep; /* the sleep of the server that was already rung */
+static uint32_t woken_asleep; /* the sleep of the server that was already ended */
 
 static void wait_for_ring(void) {
   while (ring_head - VG_LOAD(&sim_link.done->tail) >= SIM_RING_COMMANDS && !VG_LOAD_RELAXED(&sim_link.gone)) {
@@ -51,11 +51,11 @@ static uint64_t push(const struct sim_command *command) {
   if (takes_place(command->op)) VG_STORE_RELAXED(&slot->seq, ++seq);
   if (command->op == SIM_OP_KERNEL && slot->launch_seqs) slot->launch_seqs[slot->launches++ % SIM_LAUNCH_QUEUE] = seq;
   __atomic_store_n(&sim_link.ring->head, ++ring_head, __ATOMIC_SEQ_CST);
-  uint32_t asleep = __atomic_load_n(&sim_link.page->asleep, __ATOMIC_SEQ_CST);
-  bool kick = (asleep & 1) && asleep != kicked_asleep;
-  if (kick) kicked_asleep = asleep;
+  uint32_t asleep = __atomic_load_n(&sim_link.done->asleep, __ATOMIC_SEQ_CST);
+  bool wake = (asleep & 1) && asleep != woken_asleep;
+  if (wake) woken_asleep = asleep;
   pthread_mutex_unlock(&ring_lock);
-  if (kick) sim_link_kick();
+  if (wake) sim_link_wake();
   return seq;
 }
 

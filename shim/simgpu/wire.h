@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 1u
+#define SIM_WIRE_VERSION 2u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -71,9 +71,10 @@ struct sim_stream_state {
 };
 
 struct sim_completions {
-  uint64_t tail; /* commands ever taken from the ring */
-  uint32_t bell; /* futex: bumped whenever something of this process was decided */
-  uint8_t reserved[4096 - 12];
+  uint64_t tail;   /* commands ever taken from the ring */
+  uint32_t bell;   /* futex: bumped whenever something of this process was decided */
+  uint32_t asleep; /* odd: the server does not look at the ring until it gets SIM_REQUEST_WAKE; grows */
+  uint8_t reserved[4096 - 16];
   struct sim_event_state events[SIM_EVENTS_MAX];
   struct sim_stream_state streams[SIM_STREAMS_MAX];
 };
@@ -109,8 +110,7 @@ struct sim_page {
   uint32_t version;
   int32_t server_pid; /* alive = somebody accepts on the socket */
   uint32_t device_count;
-  uint32_t asleep; /* odd: the server sleeps until its eventfd is rung; grows */
-  uint32_t reserved;
+  uint64_t reserved;
   uint64_t started_ns;
   uint64_t launch_cost_ns;
   uint64_t slice_ns;
@@ -128,7 +128,7 @@ struct sim_busy {
   uint32_t context;
 };
 
-/* ---- the socket: one request, one reply; its end is the end of the process ---- */
+/* ---- the socket: one request, one reply (but for WAKE); its end is the end of the process ---- */
 
 enum sim_request_kind {
   SIM_REQUEST_HELLO = 1, /* reply carries descriptors: ring, completions, eventfd of the server, state page */
@@ -136,6 +136,7 @@ enum sim_request_kind {
   SIM_REQUEST_FREE,
   SIM_REQUEST_CONTEXT_CREATE,  /* context on device: charged context_bytes */
   SIM_REQUEST_CONTEXT_DESTROY, /* what it still has queued is dropped */
+  SIM_REQUEST_WAKE,            /* the ring has commands and the server did not look; without a reply */
 };
 
 struct sim_request {

@@ -177,7 +177,7 @@ def test_context_cost_comes_from_the_simulated_page(tmp_path: Path) -> None:
     page = tmp_path / "state"
     stride = 200
     raw = bytearray(312 + 16 * stride)
-    struct.pack_into("<IIiI", raw, 0, 0x4D495356, 1, 1, 2)
+    struct.pack_into("<IIiI", raw, 0, 0x4D495356, 2, 1, 2)
     for index, context_bytes in ((0, 111), (1, 222)):
         struct.pack_into("<II64s16sIIQQ", raw, 312 + index * stride, 0, 1, b"", b"", 0, 0, 1 << 30, context_bytes)
     page.write_bytes(raw)

@@ -98,6 +98,7 @@ static void greet(struct process *process, const struct sim_request *request) {
   }
   if (status == 0) {
     process->greeted = true;
+    queue_wake(process);
     memcpy(process->program, request->program, sizeof process->program - 1);
   }
   int fds[4] = {ring, completions, server.kick, server.page_fd_readonly};
@@ -110,7 +111,7 @@ static int charge(struct process *process, struct device *device, uint64_t bytes
   if (bytes > device->memory_bytes - device->used_bytes) return -ENOMEM;
   device->used_bytes += bytes;
   process->used_bytes[device->index] += bytes;
-  device->changed = true;
+  device->changed = device->crowd_changed = true;
   return 0;
 }
 
@@ -118,7 +119,7 @@ static int refund(struct process *process, struct device *device, uint64_t bytes
   if (bytes > process->used_bytes[device->index]) return -EINVAL;
   device->used_bytes -= bytes;
   process->used_bytes[device->index] -= bytes;
-  device->changed = true;
+  device->changed = device->crowd_changed = true;
   return 0;
 }
 
@@ -132,8 +133,10 @@ static int context_create(struct process *process, struct device *device, uint32
     return rc;
   }
   *context = (struct context){.id = id, .process = process, .device = device, .next = device->contexts};
+  context->order = device->contexts_made++;
   device->contexts = context;
   process->contexts[id] = context;
+  process->context_count[device->index]++;
   return 0;
 }
 
@@ -145,6 +148,7 @@ static int context_destroy(struct process *process, uint32_t id) {
   queue_close_context(context, vg_prim_now_ns());
   engine_remove_context(context);
   process->contexts[id] = NULL;
+  process->context_count[context->device->index]--;
   refund(process, context->device, server.config.context_bytes);
   free(context);
   queue_bells();
@@ -179,6 +183,8 @@ void client_request(struct process *process) {
       greet(process, &request);
       continue;
     }
+    queue_wake(process);
+    if (request.kind == SIM_REQUEST_WAKE) continue;
     if (!process->greeted || request.device >= server.config.device_count) {
       answer(process, -EINVAL, 0, NULL, 0);
       continue;
@@ -196,6 +202,7 @@ void client_request(struct process *process) {
 void client_died(struct process *process) {
   if (process->dead) return;
   process->dead = true;
+  server.died = true;
   for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++)
     if (process->streams[i]) queue_drop(process->streams[i]);
   for (uint32_t i = 0; i < SIM_STREAMS_MAX; i++) {
@@ -215,7 +222,15 @@ void client_died(struct process *process) {
   if (process->pidfd >= 0) close(process->pidfd);
 }
 
+static void unlist(struct process *process) {
+  struct process **link = &server.awake;
+  while (*link && *link != process) link = &(*link)->next_awake;
+  if (*link) *link = process->next_awake;
+}
+
 void client_reap(void) {
+  if (!server.died) return;
+  server.died = false;
   for (struct process **link = &server.processes; *link;) {
     struct process *process = *link;
     if (!process->dead) {
@@ -223,6 +238,7 @@ void client_reap(void) {
       continue;
     }
     *link = process->next;
+    unlist(process);
     if (process->ring) munmap(process->ring, sizeof *process->ring);
     if (process->completions) munmap(process->completions, sizeof *process->completions);
     free(process);

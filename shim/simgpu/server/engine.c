@@ -24,9 +24,28 @@ static void list_remove(struct stream_list *list, struct stream *stream) {
   if (list->first == stream) list->first = stream->next;
 }
 
+static void context_ready(struct context *context) {
+  struct context **link = &context->device->ready;
+  while (*link && (*link)->order > context->order) link = &(*link)->next_ready;
+  context->next_ready = *link;
+  *link = context;
+}
+
+static void context_not_ready(struct context *context) {
+  struct context **link = &context->device->ready;
+  while (*link != context) link = &(*link)->next_ready;
+  *link = context->next_ready;
+}
+
+static void leave_sm(struct stream *stream) {
+  list_remove(&stream->context->ready, stream);
+  if (!stream->context->ready.first) context_not_ready(stream->context);
+}
+
 void engine_add_sm(struct stream *stream) {
   stream->state = STREAM_ON_SM;
   if (stream->queue[stream->first].meet) meet_join(stream);
+  if (!stream->context->ready.first) context_ready(stream->context);
   list_add(&stream->context->ready, stream);
 }
 
@@ -37,7 +56,7 @@ void engine_add_copy(struct stream *stream, uint32_t engine) {
 
 void engine_remove(struct stream *stream) {
   if (stream->state == STREAM_ON_SM) {
-    list_remove(&stream->context->ready, stream);
+    leave_sm(stream);
     if (stream->context->preempted == stream) stream->context->preempted = NULL;
     if (stream->meeting) meet_leave(stream);
   } else if (stream->state == STREAM_ON_COPY) {
@@ -70,18 +89,18 @@ static struct stream *pick_stream(const struct context *context, uint64_t at_ns)
 
 /* Round robin: the first context after the last one that has a kernel ready at at_ns; the last one comes last. */
 static struct context *pick_context(const struct device *device, uint64_t at_ns) {
-  struct context *start = device->last && device->last->next ? device->last->next : device->contexts;
-  for (struct context *context = start; context;) {
-    if (pick_stream(context, at_ns)) return context;
-    context = context->next ? context->next : device->contexts;
-    if (context == start) break;
+  struct context *first = NULL;
+  for (struct context *context = device->ready; context; context = context->next_ready) {
+    if (!pick_stream(context, at_ns)) continue;
+    if (!device->last || context->order < device->last->order) return context;
+    if (!first) first = context;
   }
-  return NULL;
+  return first;
 }
 
 static uint64_t earliest_kernel(const struct device *device) {
   uint64_t earliest = NEVER;
-  for (struct context *context = device->contexts; context; context = context->next)
+  for (struct context *context = device->ready; context; context = context->next_ready)
     for (struct stream *stream = context->ready.first; stream; stream = stream->next)
       if (stream->ready_ns < earliest) earliest = stream->ready_ns;
   return earliest;
@@ -97,7 +116,7 @@ void engine_complete(struct stream *stream) {
   struct context *context = stream->context;
   context->preempted = NULL;
   decisions++;
-  list_remove(&context->ready, stream);
+  leave_sm(stream);
   queue_complete(stream, context->device->sm_ns);
 }
 
@@ -128,7 +147,10 @@ static void run_sm(struct device *device, uint64_t now_ns) {
       continue;
     }
     uint64_t at_ns = device->sm_ns, earliest_ns = earliest_kernel(device);
-    if (earliest_ns == NEVER) return;
+    if (earliest_ns == NEVER) {
+      if (at_ns > now_ns) device->next_decision_ns = at_ns; /* what comes meanwhile is to be decided by then */
+      return;
+    }
     if (earliest_ns > at_ns) at_ns = earliest_ns;
     if (at_ns > now_ns + LOOK_AHEAD_NS) {
       device->next_decision_ns = at_ns;
@@ -177,8 +199,7 @@ static void run_device(struct device *device, uint64_t now_ns) {
 }
 
 void engine_round(uint64_t now_ns) {
-  for (struct process *process = server.processes; process; process = process->next)
-    if (queue_take(process)) server.last_command_ns = now_ns;
+  if (queue_take_all(now_ns)) server.last_command_ns = now_ns;
   uint64_t before;
   do { /* work of one device can wait for another's */
     before = decisions;

@@ -130,35 +130,26 @@ static void devices_fill(void) {
   }
 }
 
-static bool rings_empty(void) {
-  for (struct process *process = server.processes; process; process = process->next)
-    if (!queue_empty(process)) return false;
-  return true;
-}
-
 static void timer_set(uint64_t at_ns) {
   struct itimerspec when = {.it_value = {(time_t)(at_ns / VG_NS_PER_S), (long)(at_ns % VG_NS_PER_S)}};
   timerfd_settime(options.timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-/* Arms the timer for the next round. Nothing under way: says in the state page that the server sleeps, so that the next
- * command rings; true when it may sleep without a timer. */
-static bool may_sleep(uint64_t now_ns) {
+/* Arms the timer for the next round, if there is to be one: nothing under way, and the next command comes with a
+ * message. What is decided is never behind the clock while the device is at work: whoever asks is told what is so. */
+static void sleep_until_next(uint64_t now_ns) {
   uint64_t next_ns = engine_next_ns();
   if (next_ns == NEVER && now_ns > server.last_command_ns + LINGER_NS) {
     report_round(now_ns, true);
-    __atomic_fetch_add(&server.page->asleep, 1, __ATOMIC_SEQ_CST);
-    if (rings_empty()) return true;
-    __atomic_fetch_add(&server.page->asleep, 1, __ATOMIC_SEQ_CST);
+    if (queue_doze_all()) return;
   }
   uint64_t at_ns = now_ns + ROUND_NS;
-  if (next_ns != NEVER && queue_anybody_waits()) {
+  if (next_ns != NEVER) {
     next_ns = next_ns > LOOK_AHEAD_NS ? next_ns - LOOK_AHEAD_NS : 0;
     if (next_ns < now_ns + ROUND_MIN_NS) next_ns = now_ns + ROUND_MIN_NS;
     if (next_ns < at_ns) at_ns = next_ns;
   }
   timer_set(at_ns);
-  return false;
 }
 
 static bool handle(void *mark) { /* false: the end */
@@ -184,9 +175,8 @@ static bool handle(void *mark) { /* false: the end */
 static void loop(void) {
   struct epoll_event events[64];
   for (bool goes_on = true; goes_on;) {
-    bool asleep = may_sleep(vg_prim_now_ns());
+    sleep_until_next(vg_prim_now_ns());
     int count = epoll_wait(server.epoll, events, 64, -1);
-    if (asleep) __atomic_fetch_add(&server.page->asleep, 1, __ATOMIC_SEQ_CST);
     for (int i = 0; i < count; i++) goes_on = handle(events[i].data.ptr) && goes_on;
     client_reap();
     uint64_t now_ns = vg_prim_now_ns();

@@ -58,6 +58,7 @@ static void finish(struct stream *stream, uint64_t done_ns) {
   if (entry->op == SIM_OP_RECORD) publish_event(stream, entry, done_ns);
   stream->first = (stream->first + 1) % stream->capacity;
   stream->count--;
+  stream->process->queued--;
   stream->state = STREAM_IDLE;
   publish(stream, done_ns);
   wake_waiters(stream);
@@ -177,6 +178,7 @@ static int enqueue(struct stream *stream, const struct sim_command *command, uin
                           .meet = command->op == SIM_OP_KERNEL ? command->meet : 0};
   if (entry->meet && stream->context) entry->target = stream->context->meetings++;
   stream->count++;
+  stream->process->queued++;
   if (stream->count == 1) work_add(stream);
   return 0;
 }
@@ -209,12 +211,12 @@ static int take(struct process *process, const struct sim_command *command) {
   }
 }
 
-bool queue_empty(const struct process *process) {
-  return !process->ring || process->dead || VG_LOAD(&process->ring->head) == process->taken;
+static bool is_empty(const struct process *process) {
+  return !process->ring || process->dead || __atomic_load_n(&process->ring->head, __ATOMIC_SEQ_CST) == process->taken;
 }
 
 bool queue_take(struct process *process) {
-  if (queue_empty(process)) return false;
+  if (is_empty(process)) return false;
   uint64_t head = VG_LOAD(&process->ring->head);
   int rc = head - process->taken > SIM_RING_COMMANDS ? -EPROTO : 0;
   uint64_t now_ns = vg_prim_now_ns();
@@ -235,6 +237,51 @@ bool queue_take(struct process *process) {
   return true;
 }
 
+/* ---- who is looked at ---- */
+
+void queue_wake(struct process *process) {
+  if (process->awake || process->dead || !process->completions) return;
+  process->awake = true;
+  process->next_awake = server.awake;
+  server.awake = process;
+  process->last_command_ns = vg_prim_now_ns();
+  if (process->completions->asleep & 1) __atomic_fetch_add(&process->completions->asleep, 1, __ATOMIC_SEQ_CST);
+}
+
+/* From now on its next command comes with a message. False: it has one already. */
+static bool doze(struct process *process) {
+  if (process->dead) return true;
+  __atomic_fetch_add(&process->completions->asleep, 1, __ATOMIC_SEQ_CST);
+  if (is_empty(process)) return true;
+  __atomic_fetch_add(&process->completions->asleep, 1, __ATOMIC_SEQ_CST);
+  return false;
+}
+
+bool queue_take_all(uint64_t now_ns) {
+  bool any = false;
+  for (struct process **link = &server.awake; *link;) {
+    struct process *process = *link;
+    bool took = queue_take(process);
+    if (took) process->last_command_ns = now_ns;
+    any |= took;
+    bool idle = process->dead || (!process->queued && now_ns > process->last_command_ns + DOZE_NS);
+    process->awake = !idle || !doze(process);
+    if (process->awake)
+      link = &process->next_awake;
+    else
+      *link = process->next_awake;
+  }
+  return any;
+}
+
+bool queue_doze_all(void) {
+  while (server.awake && doze(server.awake)) {
+    server.awake->awake = false;
+    server.awake = server.awake->next_awake;
+  }
+  return !server.awake;
+}
+
 static void unwait(struct stream *stream) {
   if (!stream->waits_for) return;
   struct stream **link = &stream->waits_for->waiters;
@@ -247,6 +294,7 @@ void queue_drop(struct stream *stream) {
   engine_remove(stream);
   unwait(stream);
   stream->state = STREAM_IDLE;
+  stream->process->queued -= stream->count;
   stream->count = 0;
 }
 
@@ -264,17 +312,11 @@ void queue_close_context(struct context *context, uint64_t now_ns) {
 }
 
 void queue_bells(void) {
-  for (struct process *process = server.processes; process; process = process->next) {
+  for (struct process *process = server.awake; process; process = process->next_awake) {
     if (!process->decided || process->dead) continue;
     process->decided = false;
     __atomic_fetch_add(&process->completions->bell, 1, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&process->ring->waiters, __ATOMIC_SEQ_CST))
       vg_prim_futex_wake(&process->completions->bell, 1 << 30);
   }
-}
-
-bool queue_anybody_waits(void) {
-  for (struct process *process = server.processes; process; process = process->next)
-    if (process->ring && !process->dead && VG_LOAD(&process->ring->waiters)) return true;
-  return false;
 }

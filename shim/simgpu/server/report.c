@@ -123,19 +123,14 @@ void report_round(uint64_t now_ns, bool everything) {
   report_page();
 }
 
-static uint32_t contexts_of(const struct process *process, const struct device *device) {
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < SIM_CONTEXTS_MAX; i++)
-    if (process->contexts[i] && process->contexts[i]->device == device) count++;
-  return count;
-}
-
 static void page_processes(struct sim_page_device *shown, const struct device *device) {
   uint32_t count = 0;
-  for (struct process *process = server.processes; process && count < SIM_PROCESSES_MAX; process = process->next) {
-    uint32_t contexts = process->dead ? 0 : contexts_of(process, device);
-    if (contexts == 0) continue;
+  for (struct process *process = server.processes; process; process = process->next) {
+    uint32_t contexts = process->dead ? 0 : process->context_count[device->index];
+    process->shown[device->index] = NULL;
+    if (contexts == 0 || count == SIM_PROCESSES_MAX) continue;
     struct sim_page_process *entry = &shown->processes[count++];
+    process->shown[device->index] = entry;
     entry->pid = process->pid;
     entry->contexts = contexts;
     entry->used_bytes = process->used_bytes[device->index];
@@ -144,6 +139,14 @@ static void page_processes(struct sim_page_device *shown, const struct device *d
   }
   for (uint32_t i = count; i < shown->process_count; i++) shown->processes[i].pid = 0;
   shown->process_count = count;
+}
+
+/* Who has run since is awake. */
+static void page_busy(const struct device *device) {
+  for (struct process *process = server.awake; process; process = process->next_awake) {
+    struct sim_page_process *entry = process->shown[device->index];
+    if (entry) entry->busy_ns = process->busy_ns[device->index];
+  }
 }
 
 void report_page(void) {
@@ -158,7 +161,11 @@ void report_page(void) {
     shown->busy_ns = device->busy_ns;
     shown->copy_busy_ns = device->copy_busy_ns;
     shown->decided_ns = device->sm_ns;
-    page_processes(shown, device);
+    if (device->crowd_changed)
+      page_processes(shown, device);
+    else
+      page_busy(device);
+    device->crowd_changed = false;
     VG_STORE(&shown->sequence, shown->sequence + 1);
   }
 }

@@ -20,6 +20,7 @@
 #define LATE_MAX_NS 2000000000ull     /* how far back a time stamp is believed: this process may have been stopped */
 #define COST_MAX_NS 86400000000000ull /* a day */
 #define LINGER_NS 4000000ull          /* rounds go on so long after the last command before the server sleeps */
+#define DOZE_NS 100000000ull          /* a process without commands for so long is not looked at any more */
 #define BUSY_JOIN_NS 1000000ull       /* spans of one context within this become one record of the busy log */
 #define BUSY_GAP_NS 200000ull         /* ... when they are not further apart than this */
 #define BUSY_BUFFER 512
@@ -92,10 +93,12 @@ struct context {
   uint32_t id; /* the process's number for it */
   struct process *process;
   struct device *device;
-  struct context *next;     /* round robin order of the device */
-  struct stream_list ready; /* heads that need the SMs */
-  struct stream *preempted; /* its kernel goes on first */
-  uint32_t meetings;        /* kernels that meet, so far */
+  struct context *next;       /* of the device */
+  struct context *next_ready; /* round robin order of those with heads that need the SMs */
+  uint64_t order;             /* in it: the latest context comes first */
+  struct stream_list ready;   /* heads that need the SMs */
+  struct stream *preempted;   /* its kernel goes on first */
+  uint32_t meetings;          /* kernels that meet, so far */
 };
 
 struct copy_engine {
@@ -110,6 +113,8 @@ struct device {
   uint64_t busy_ns;
   uint64_t copy_busy_ns;
   struct context *contexts;
+  struct context *ready; /* those with heads that need the SMs */
+  uint64_t contexts_made;
   struct context *running;
   struct context *last; /* whose state the SMs hold */
   uint64_t sm_ns;       /* decided up to here */
@@ -125,7 +130,8 @@ struct device {
   struct sim_busy buffer[BUSY_BUFFER];
   uint32_t buffered;
   uint64_t written_ns;
-  bool changed; /* state page is to be written */
+  bool changed;       /* state page is to be written */
+  bool crowd_changed; /* with all of its processes: who there is, and what it has */
 };
 
 struct process {
@@ -137,6 +143,10 @@ struct process {
   bool greeted;
   bool dead;    /* to be removed at the end of the loop */
   bool decided; /* the bell is to be rung */
+  bool awake;   /* its ring is looked at */
+  struct process *next_awake;
+  uint64_t last_command_ns;
+  uint32_t queued; /* commands in its streams */
   char program[32];
   struct sim_ring *ring;
   struct sim_completions *completions;
@@ -145,6 +155,8 @@ struct process {
   struct context *contexts[SIM_CONTEXTS_MAX];
   uint64_t used_bytes[SIM_DEVICES_MAX];
   uint64_t busy_ns[SIM_DEVICES_MAX];
+  uint32_t context_count[SIM_DEVICES_MAX];
+  struct sim_page_process *shown[SIM_DEVICES_MAX]; /* its entry in the state page; NULL: it has none */
 };
 
 struct server {
@@ -152,6 +164,8 @@ struct server {
   struct sim_page *page;
   struct device devices[SIM_DEVICES_MAX];
   struct process *processes;
+  struct process *awake; /* of them: a few of maybe a thousand; rounds look at no others */
+  bool died;             /* some are to be removed */
   int epoll;
   int kick; /* eventfd */
   int page_fd_readonly;
@@ -168,12 +182,13 @@ void client_reap(void);
 
 /* queue.c */
 bool queue_take(struct process *process); /* all new commands of its ring; false: there were none */
-bool queue_empty(const struct process *process);
+bool queue_take_all(uint64_t now_ns);     /* of those that are awake; who has been idle for long dozes off */
+void queue_wake(struct process *process);
+bool queue_doze_all(void);                                    /* false: somebody has new commands */
 void queue_complete(struct stream *stream, uint64_t done_ns); /* decides the head; may hand further heads to engines */
 void queue_drop(struct stream *stream);                       /* everything that is queued, without completing it */
 void queue_close_context(struct context *context, uint64_t now_ns);
 void queue_bells(void); /* wakes whoever waits for something that was decided */
-bool queue_anybody_waits(void);
 
 /* engine.c */
 void engine_add_sm(struct stream *stream);
