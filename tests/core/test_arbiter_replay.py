@@ -45,15 +45,20 @@ class Tenant(threading.Thread):
                 self._wait()
 
     def _work(self) -> None:
+        """One that never pauses is active from its first launch on, at its closed gate as well: what a busy machine
+        puts between two statements of ours is no pause of a program's."""
         begin_ns = time.monotonic_ns()
-        self._say(busy_since_ns=begin_ns, active_since_ns=begin_ns, outstanding=1)
+        if self.pause_s or not self.report.active_since_ns:
+            self._say(active_since_ns=begin_ns)
+        self._say(busy_since_ns=begin_ns, outstanding=1)
         time.sleep(PIECE_S)
         while self.control.gate & 3 and not self.pause_s and not self.stopped:
             self._say(done_ns=self.report.busy_ns + time.monotonic_ns() - begin_ns)
             time.sleep(PIECE_S)
-        passed_ns = time.monotonic_ns() - begin_ns
-        total_ns = self.report.busy_ns + passed_ns
-        self._say(outstanding=0, busy_since_ns=0, active_since_ns=0, busy_ns=total_ns, active_ns=total_ns)
+        total_ns = self.report.busy_ns + time.monotonic_ns() - begin_ns
+        self._say(outstanding=0, busy_since_ns=0, busy_ns=total_ns)
+        if self.pause_s:
+            self._say(active_since_ns=0, active_ns=total_ns)
         self._say(done_ns=total_ns, launches=self.report.launches + 1)
 
     def _wait(self) -> None:
@@ -102,12 +107,9 @@ def record(path: Path) -> None:
 
 
 def test_what_was_recorded_is_decided_again(tmp_path: Path) -> None:
-    for _ in range(5):  # on a busy machine the tenants' threads may not get so far as to saturate
-        record(tmp_path / "log")
-        played = replay(tmp_path / "log")
-        assert played.steps > 100
-        if Regime.ARBITRATED in played.regimes:
-            break
+    record(tmp_path / "log")
+    played = replay(tmp_path / "log")
+    assert played.steps > 100
     assert Regime.ARBITRATED in played.regimes
 
 
