@@ -139,6 +139,7 @@ static void bind_session(const struct vg_wire_answer *answer, int socket_fd) {
   vg_link.socket_fd = socket_fd;
   vg_link.socket_identity = vg_wire_identity(socket_fd);
   vg_link.attached_ns = vg_prim_now_ns();
+  vg_link.unplugged = false;
   vg_session.process_id = answer->reply.process_id;
   vg_session.mode = answer->reply.mode;
   memcpy(vg_session.slice, answer->reply.slice, VG_NAME_BYTES);

@@ -50,15 +50,44 @@ static void set_gone(uint32_t index, bool gone) {
     vg_gate_daemon_back(&vg_session.devices[index]);
 }
 
-static void lose(uint64_t now_ns) {
-  take_mode();
-  if (vg_wire_identity(vg_link.socket_fd) == vg_link.socket_identity)
-    vg_prim_close(vg_link.socket_fd);
-  else /* the program closed every descriptor it did not know; the numbers are its own now */
-    for (uint32_t i = 0; i < vg_session.device_count; i++) vg_session.devices[i].doorbell_fd = -1;
-  vg_link.socket_fd = -1;
+static bool has_doorbells(void) {
+  bool has = true;
+  for (uint32_t i = 0; i < vg_session.device_count && has; i++) {
+    const struct vg_device *device = &vg_session.devices[i];
+    has = !device->control || vg_prim_eventfd_is(VG_LOAD_RELAXED(&device->doorbell_fd));
+  }
+  return has;
+}
+
+/* Nobody answers questions about memory from here on. */
+static void lose_memory(void) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) vg_memory_lost(&vg_session.devices[i]);
   VG_STORE(&vg_link.lost, true);
+}
+
+/* The program closed every descriptor it did not know: the numbers are its own now. */
+static void lose_doorbells(void) {
+  for (uint32_t i = 0; i < vg_session.device_count; i++) VG_STORE_RELAXED(&vg_session.devices[i].doorbell_fd, -1);
+  if (!vg_link.lost) lose_memory();
+}
+
+/* The program has closed the socket. The daemon is there all the same: as long as its arbiters' hearts beat, the pages
+ * are what we go by. For new doorbells we attach again, but not at once each time: nobody gets rid of his accounts so.
+ */
+static void unplug(uint64_t now_ns) {
+  vg_link.socket_fd = -1;
+  vg_link.unplugged = true;
+  helper.back_off_ns = BACK_OFF_MIN_NS;
+  helper.next_try_ns = vg_link.attached_ns + BACK_OFF_MAX_NS;
+  if (helper.next_try_ns < now_ns) helper.next_try_ns = now_ns;
+}
+
+static void lose(uint64_t now_ns) {
+  take_mode();
+  vg_prim_close(vg_link.socket_fd);
+  vg_link.socket_fd = -1;
+  vg_link.unplugged = false;
+  lose_memory();
   vg_session.daemon_gone = true;
   helper.back_off_ns = BACK_OFF_MIN_NS;
   helper.next_try_ns = now_ns;
@@ -117,15 +146,20 @@ static void come_back(uint64_t now_ns) {
   }
 }
 
+/* Is there a daemon to whom we are attached, with all that it takes? */
+static bool is_attached(uint64_t now_ns) {
+  if (vg_link.socket_fd >= 0 && vg_wire_identity(vg_link.socket_fd) != vg_link.socket_identity) unplug(now_ns);
+  if (vg_link.socket_fd >= 0 && vg_wire_ended(vg_link.socket_fd)) lose(now_ns);
+  if (vg_link.socket_fd >= 0 || vg_link.unplugged) watch_heartbeats(now_ns);
+  if (!vg_link.unplugged) return vg_link.socket_fd >= 0;
+  bool whole = has_doorbells();
+  if (!whole) lose_doorbells();
+  if (vg_session.daemon_gone) lose(now_ns);
+  return whole && vg_link.unplugged;
+}
+
 static uint64_t service_link(uint64_t now_ns) {
-  if (vg_link.socket_fd >= 0) {
-    bool ours = vg_wire_identity(vg_link.socket_fd) == vg_link.socket_identity;
-    if (!ours || vg_wire_ended(vg_link.socket_fd)) lose(now_ns);
-  }
-  if (vg_link.socket_fd >= 0) {
-    watch_heartbeats(now_ns);
-    return now_ns + (vg_session.daemon_gone ? POLL_NS : REST_NS);
-  }
+  if (is_attached(now_ns)) return now_ns + (vg_session.daemon_gone ? POLL_NS : REST_NS);
   come_back(now_ns);
   return now_ns + (helper.asked_fd >= 0 ? ANSWER_POLL_NS : POLL_NS);
 }

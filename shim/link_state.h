@@ -17,6 +17,7 @@ struct vg_link {
   char path[108];           /* of the attach socket: sun_path's size */
   int socket_fd;            /* -1: none */
   uint64_t socket_identity; /* vg_wire_identity() of it */
+  bool unplugged;           /* the program has closed the socket, but the pages live */
   bool lost;                /* see vg_link_lost() */
   bool helper_runs;
   bool gone[VG_DEVICES_MAX]; /* the gate was told vg_gate_daemon_gone() */

@@ -253,10 +253,11 @@ static bool is_time(uint64_t *next_ns, uint64_t most_ms) {
 
 static void hang_up(void) {
   static uint64_t next_ns;
+  static bool closed;
   int fds[FDS_MAX];
   if (!is_time(&next_ns, HANG_UP_MS_MAX)) return;
-  for (int i = find_fds(is_link, fds) - 1; i >= 0; i--)
-    if (!close(fds[i])) count();
+  for (int i = find_fds(is_link, fds) - 1; i >= 0; i--) closed |= !close(fds[i]);
+  if (closed) count(); /* it feeds without one, too */
 }
 
 static void capture(void) {

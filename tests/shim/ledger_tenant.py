@@ -388,7 +388,8 @@ def threads(count: str, rounds: str) -> dict[str, Any]:
 
 
 def hold(size: str) -> dict[str, Any]:
-    """Takes memory, says so, and follows orders from standard input: `a BYTES`, `f` (the last), `i`, `p`, `q`."""
+    """Takes memory, says so, and follows orders from standard input: `a BYTES`, `f` (the last), `i`, `p`, `c` (closes the
+    socket to the daemon), `q`."""
     cuda = Cuda()
     assert cuda.start() == 0
     code = cuda.alloc(int(size)) if int(size) else 0
@@ -410,6 +411,11 @@ def hold(size: str) -> dict[str, Any]:
             answer = {"info": cuda.info()}
         elif word == "p":
             answer = {"pid": os.getpid()}
+        elif word == "c":
+            sockets = [int(fd) for fd in os.listdir("/proc/self/fd") if _link(int(fd)).startswith("socket:")]
+            for fd in sockets:
+                os.close(fd)
+            answer = {"closed": len(sockets)}
         print(json.dumps(answer), flush=True)
     return {}
 

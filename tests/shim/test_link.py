@@ -377,3 +377,21 @@ def test_a_program_that_closes_what_it_does_not_know(tell: Run, tmp_path: Path) 
         assert told["stranger"] == ""  # nothing of ours was written into the file that took the number
         assert told["codes"] == [0, 0]
         assert len(daemon.processes) == 2
+
+
+def test_a_program_that_closes_its_socket_keeps_what_it_has(holder: Any, tmp_path: Path) -> None:
+    """Else it could shake its accounts off at any time. The daemon's end is seen all the same: by its heartbeats."""
+    daemon = _daemon(tmp_path)
+    with daemon:
+        ask = holder(100 * MIB)
+        assert wait_until(partial(_lives, daemon, 1))
+        assert ask("c")["closed"] == 1
+        for _ in range(30):  # the helper looks whenever something begins
+            assert ask(f"a {10 * MIB}")["code"] == 0 and ask("f")["code"] == 0
+            time.sleep(0.05)
+        assert ask(f"a {625 * MIB}")["code"] == 2  # and is held to its limit
+        assert _lives(daemon, 1) and len(daemon.requests) == 1
+    assert ask(f"a {10 * MIB}")["code"] == 0
+    daemon.start()
+    assert wait_until(partial(_lives, daemon, 2))
+    assert daemon.requests[-1].resume == lib.VG_ATTACH_RESUME
