@@ -47,8 +47,14 @@ bool vg_gate_gang_counts(const struct vg_device *device) {
   return control && VG_LOAD_RELAXED(&control->watch) & VG_WATCH_GANG;
 }
 
+/* The count goes on from page to page: a gang's processes come back to a daemon one after the other, and those that
+ * counted from there would never agree again. */
 void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives) {
-  __atomic_add_fetch(&VG_LOAD(&device->report)->collectives, collectives, __ATOMIC_RELAXED);
+  struct vg_gate_state *gate = device->gate;
+  pthread_mutex_lock(&gate->mutex);
+  gate->collectives += collectives;
+  VG_STORE(&VG_LOAD(&device->report)->collectives, gate->collectives);
+  pthread_mutex_unlock(&gate->mutex);
 }
 
 void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate) {

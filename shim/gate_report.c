@@ -3,7 +3,7 @@
  * somebody wants the device (active: work outstanding or a thread at the closed gate), what has been completed, how
  * long threads waited. Called under the gate's mutex.
  *
- * A page that a restarted daemon has handed out counts from zero, so that its arbiter charges nothing for what was
+ * A page that a restarted daemon has handed out counts time from zero, so that its arbiter charges nothing for what was
  * before it. A span's end is written after its beginning was taken back, and read in the other order: a reader that
  * comes in between sees too little for a moment, never too much.
  */
@@ -41,6 +41,7 @@ static struct vg_report_device *page_of(struct vg_device *device, uint64_t now_n
     span_restart(&gate->busy, now_ns, &report->busy_since_ns);
     span_restart(&gate->active, now_ns, &report->active_since_ns);
     VG_STORE(&report->outstanding, gate->busy.since_ns != 0);
+    VG_STORE(&report->collectives, gate->collectives);
   }
   return report;
 }
@@ -75,8 +76,8 @@ void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
 
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
+  if (gate->busy.since_ns || gate->solo_dirty) gate->idle_since_ns = now_ns;
   gate->solo_dirty = false;
-  gate->idle_since_ns = now_ns;
   if (!gate->busy.since_ns) return false;
   struct vg_report_device *report = page_of(device, now_ns);
   span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);

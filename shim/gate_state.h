@@ -26,6 +26,7 @@ struct vg_gate_state {
   struct vg_probes probes;
   struct vg_report_device *page; /* the one that the spans are written to */
   struct vg_gate_span active;    /* the same, or a thread waits at the closed gate */
+  uint32_t collectives;          /* launched so far, see gate_gang.c */
   uint32_t waiters;
   uint64_t idle_since_ns;
   bool helper_rests; /* the helper wants to be woken when something begins */

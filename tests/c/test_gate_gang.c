@@ -60,6 +60,17 @@ static void collectives_are_counted_if_somebody_wants_to_know(void) {
   CHECK(report.collectives == 2);
 }
 
+/* Else processes that come back to a daemon one after the other would seem to be unequally far for ever. */
+static void the_count_goes_on_from_page_to_page(void) {
+  static struct vg_report_device next;
+  uint32_t count = report.collectives;
+  device()->report = &next;
+  vg_gate_report_again(device());
+  CHECK(count > 0 && next.collectives == count);
+  vg_gate_gang_launched(device(), 2);
+  CHECK(next.collectives == count + 2);
+}
+
 static void a_user_may_name_more(void) {
   CHECK(!vg_gate_gang_is_collective(&names[3]));
   setenv("VGPU_COLLECTIVES", ",my_gather,,my_scat", 1);
@@ -105,6 +116,7 @@ int main(void) {
   begin();
   RUN(collectives_are_counted_if_somebody_wants_to_know);
   RUN(as_many_pass_a_closed_gate_as_it_is_behind);
+  RUN(the_count_goes_on_from_page_to_page);
   RUN(a_user_may_name_more);
   RUN(drivers_may_tell_less);
   return 0;
