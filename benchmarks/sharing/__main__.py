@@ -66,7 +66,8 @@ def run_rows(plan: Plan, rows: list[str]) -> list[Figure]:
             figures.append(figure)
             print(line(figure), flush=True)
         minutes = (time.monotonic() - begin) / 60
-        print(f"{name}: {minutes:.1f} minutes; {number} of {len(rows)} rows", file=sys.stderr, flush=True)
+        left = f"{number} of {len(rows)} rows, about {estimate.hours(plan, rows[number:]):.1f} hours left"
+        print(f"{name}: {minutes:.1f} minutes; {left}", file=sys.stderr, flush=True)
     return figures
 
 

@@ -104,10 +104,15 @@ ROWS: dict[str, Callable[[Plan], Runs]] = {
 }
 
 
+def hours(plan: Plan, rows: Sequence[str]) -> float:
+    """How long these rows take."""
+    return sum(ROWS[row](plan)[1] for row in rows) / 3600
+
+
 def text(plan: Plan, rows: Sequence[str]) -> str:
     """What is to be run, row by row, and what of it is kept already."""
     runs = {row: ROWS[row](plan) for row in rows}
     lines = [f"{row:<4} {count:>4} runs, about {seconds / 60:>4.0f} minutes" for row, (count, seconds) in runs.items()]
-    count, seconds = _sum(runs.values())
+    count = sum(count for count, _seconds in runs.values())
     kept = f", of which {plan.kept.count()} are kept already" if plan.kept else ""
-    return "\n".join([*lines, f"in all {count} runs, about {seconds / 3600:.1f} hours{kept}"])
+    return "\n".join([*lines, f"in all {count} runs, about {hours(plan, rows):.1f} hours{kept}"])

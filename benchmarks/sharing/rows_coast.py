@@ -3,7 +3,8 @@
 Two saturating tenants with .25 and .75 of the device. After a third of the time the daemon is killed (SIGKILL), after
 another third it is started again. From the device's log:
 - until coasting: after how many ms a window of one period of the timetable begins in which both have their parts,
-  within a tenth of them; how long the device did nothing until then, and what the one that had to wait lacks by then;
+  within a tenth of them (it may begin up to a slot before the first own slot of who had to wait); how long the device
+  did nothing until then, and what the one that had to wait lacks by then;
 - from there to the new daemon's start: the farthest that a one-second window of a tenant is from its part;
 - the same of the windows that the new daemon's first second lies in or touches, and of those after it.
 """
