@@ -7,13 +7,10 @@
  * before it. A span's end is written after its beginning was taken back, and read in the other order: a reader that
  * comes in between sees too little for a moment, never too much.
  */
-#include <limits.h>
-#include <sched.h>
-
 #include "gate_state.h"
+#include "helper_bell.h"
 
 #define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
-#define WAKE_TRIES 100
 
 static void span_begin(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
   VG_STORE_RELAXED(&span->since_ns, now_ns); /* launching threads look whether it is 0 */
@@ -58,9 +55,7 @@ void vg_gate_wake_helper(struct vg_device *device) {
   int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
   if (!vg_prim_eventfd_is(fd))
     __atomic_compare_exchange_n(&device->doorbell_fd, &fd, -1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-  /* It may be about to fall asleep. Works on the read-only page, too. */
-  const uint32_t *bell = &VG_LOAD(&vg_session.header)->bell;
-  for (int i = 0; i < WAKE_TRIES && vg_prim_futex_wake(bell, INT_MAX) == 0; i++) sched_yield();
+  vg_helper_wake();
 }
 
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {

@@ -121,12 +121,14 @@ static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t
   return drain_step(device, now_ns);
 }
 
-/* Nothing is outstanding: looks every millisecond whether work has begun, and after a while waits to be told. */
+/* Nothing is outstanding: looks every millisecond whether work has begun, and after a while waits to be told. Who waits
+ * for us has to know first that we have given up. */
 static uint64_t service_idle(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   bool waits = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NEIGHBOUR_WAITS;
   if (waits) vg_gate_give_up(device);
-  return !waits && now_ns > gate->idle_since_ns + REST_AFTER_NS ? FOREVER : now_ns + IDLE_LOOK_NS;
+  bool told = !waits || VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD;
+  return told && now_ns > gate->idle_since_ns + REST_AFTER_NS ? FOREVER : now_ns + IDLE_LOOK_NS;
 }
 
 /* Have there been launches lately? */

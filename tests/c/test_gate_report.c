@@ -9,6 +9,7 @@
 
 #include "fake_driver.h"
 #include "gate_state.h"
+#include "helper_bell.h"
 
 #define LAUNCH_NS (200 * VG_NS_PER_US)
 #define PAGES 32
@@ -149,12 +150,24 @@ static void an_idle_helper_rests(void) {
   end();
 }
 
-static void *rest(void *woken) {
-  int result = 0;
-  while (result != -ETIMEDOUT && !VG_LOAD((bool *)woken)) {
-    result = vg_prim_futex_wait(&header.bell, header.bell, vg_prim_now_ns() + 20 * VG_NS_PER_S);
-    VG_STORE((bool *)woken, result == 0);
+/* Of a slice with many processes most do nothing: when one of their helpers looks around and answers what the gate says
+ * at that moment, it goes on resting, and does not come back for the next word, and the one after that. */
+static void an_idle_helper_answers_and_rests_on(void) {
+  begin(VG_WATCH_USAGE);
+  uint64_t now_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  control.neighbour_waits = VG_NEIGHBOUR_WAITS;
+  for (int i = 0; i < 4; i++, now_ns += VG_NS_PER_MS) {
+    set_gate(i % 2 ? VG_GATE_COUNT : VG_GATE_CLOSED);
+    CHECK(vg_gate_service(now_ns) == UINT64_MAX && device()->gate->helper_rests);
+    CHECK(i % 2 || report()->drained_word == control.gate);
   }
+  end();
+}
+
+static void *rest(void *woken) {
+  uint64_t deadline_ns = vg_prim_now_ns() + 20 * VG_NS_PER_S;
+  vg_helper_sleep(&header.bell, header.bell, deadline_ns);
+  VG_STORE((bool *)woken, vg_prim_now_ns() < deadline_ns);
   return NULL;
 }
 
@@ -172,6 +185,7 @@ static void a_resting_helper_is_woken_by_whatever_begins(void) {
     uint64_t later_ns = vg_prim_now_ns(), limit_ns = later_ns + 5 * VG_NS_PER_S;
     if (kind == 0) set_gate(VG_GATE_SOLO);
     if (kind == 1) set_gate(VG_GATE_CLOSED);
+    vg_helper_awake();
     do { /* a closed gate is drained first */
       CHECK(vg_prim_now_ns() < limit_ns);
       later_ns += VG_NS_PER_S;
@@ -186,6 +200,18 @@ static void a_resting_helper_is_woken_by_whatever_begins(void) {
     pthread_join(launcher, NULL);
     end();
   }
+}
+
+/* Between its last look and its sleep the helper may lose its processor. */
+static void a_wake_up_just_before_the_sleep_is_not_lost(void) {
+  begin(VG_WATCH_USAGE);
+  vg_helper_awake();
+  CHECK(vg_gate_service(vg_prim_now_ns() + VG_NS_PER_S) == UINT64_MAX && device()->gate->helper_rests);
+  launch(LAUNCH_NS);
+  bool woken = false;
+  rest(&woken);
+  CHECK(woken);
+  end();
 }
 
 static void nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell(void) {
@@ -446,7 +472,9 @@ int main(void) {
   RUN(edges_ring_once_each_and_only_if_wanted);
   RUN(a_program_that_never_waits_becomes_idle);
   RUN(an_idle_helper_rests);
+  RUN(an_idle_helper_answers_and_rests_on);
   RUN(a_resting_helper_is_woken_by_whatever_begins);
+  RUN(a_wake_up_just_before_the_sleep_is_not_lost);
   RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
   RUN(what_is_done_adds_up);
   RUN(long_work_is_bounded);
