@@ -83,11 +83,16 @@ struct vg_core_slice {
   uint64_t busy_seen_ns, active_seen_ns; /* of the totals, in earlier steps */
   uint64_t done_seen_ns, settled_ns;     /* completed work that has been settled, and when */
   int64_t provisional_ns;                /* charged since then */
-  uint64_t busy_ns;                      /* in this step */
-  uint32_t contexts;                     /* that ran in this step */
-  uint32_t demand_ppm;                   /* work / (work + idle) */
-  uint64_t work_ns, idle_ns;             /* lately */
-  int64_t window_work_ns;                /* in the present window */
+  int64_t outstanding_ns;                /* as much at the most */
+  uint64_t done_told_ns;                 /* completed work up to the last step */
+  uint64_t told_at_ns, told_after_ns;    /* when it grew last or nothing ran; how long it had not */
+  uint64_t ran_ns, told_ns;              /* lately with work outstanding (if saturating: alone), completed in that */
+  bool was_outstanding;
+  uint64_t busy_ns;          /* in this step */
+  uint32_t contexts;         /* that ran in this step */
+  uint32_t demand_ppm;       /* work / (work + idle) */
+  uint64_t work_ns, idle_ns; /* lately */
+  int64_t window_work_ns;    /* in the present window */
   uint64_t window_idle_ns;
   struct vg_slice_stats stats; /* charged_ns, borrowed_ns, grants, early_releases, overruns */
 };
@@ -100,13 +105,16 @@ struct vg_core {
   uint64_t last_ns;
   uint64_t window_ns; /* when the present window of demands began */
   uint64_t served;
-  uint64_t floor_ns;    /* virtual time of the slot */
-  uint32_t slot_ppm;    /* entitlement of all saturating slices together */
-  int64_t slot_lag_ns;  /* what the saturating ones together have had less than they were due */
-  int64_t free_used_ns; /* by free ones, to be taken from what the holder is charged */
-  bool slot_occupied;   /* in the time that is being charged */
-  int lately;           /* slices that have been active lately, as of last_ns */
-  bool vacated;         /* the slot is kept empty for somebody who is short */
+  uint64_t floor_ns;       /* virtual time of the slot */
+  uint32_t slot_ppm;       /* entitlement of all saturating slices together */
+  int64_t slot_lag_ns;     /* what the saturating ones together have had less than they were due */
+  int64_t free_used_ns;    /* by free ones, to be taken from what the holder is charged */
+  int64_t unexplained_ns;  /* while several ran: busy, and nobody has completed anything in it */
+  bool witnessed;          /* those who saturate say what they complete */
+  uint32_t told_least_ppm; /* by the free one who says least of its time */
+  bool slot_occupied;      /* in the time that is being charged */
+  int lately;              /* slices that have been active lately, as of last_ns */
+  bool vacated;            /* the slot is kept empty for somebody who is short */
 };
 
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);

@@ -8,6 +8,10 @@
 #define STOPPED_NS (50ull * VG_CORE_MS) /* without notice for so long: it does not run */
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
 #define IDLE_NS (50ull * VG_CORE_MS) /* inactive for so long: what it does next is news */
+/* Completed work is told so seldom: it says nothing of who had the device in a short time. */
+#define SILENT_NS (10ull * VG_CORE_MS)
+#define TOLD_NS (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long */
+#define UNEXPLAINED_MAX_NS (20 * VG_CORE_MS)
 #define DEADLINE_NS (4ull * VG_CORE_MS)
 #define ENTITLEMENT_MIN_PPM 1000
 
@@ -105,20 +109,94 @@ static bool keeps_somebody_waiting(const struct vg_core *core, const struct vg_c
   return false;
 }
 
+static uint32_t told_ppm(const struct vg_core_slice *slice) {
+  uint64_t ppm = slice->told_ns * VG_CORE_PPM / (slice->ran_ns ? slice->ran_ns : 1);
+  return (uint32_t)min_u64(VG_CORE_PPM, ppm);
+}
+
+/* Says little of what it completes, or seldom: no witness of who had the device. */
+static bool is_silent(const struct vg_core *core, const struct vg_core_slice *slice) {
+  uint64_t since_ns = core->last_ns > slice->told_at_ns ? core->last_ns - slice->told_at_ns : 0;
+  bool seldom = slice->told_after_ns > SILENT_NS || since_ns > SILENT_NS;
+  return slice->contexts && (seldom || (slice->ran_ns > TOLD_NS && told_ppm(slice) < VG_CORE_PPM / 4));
+}
+
+/* What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it runs
+ * alone. */
+static uint64_t note_told(struct vg_core_slice *slice, int ran, uint64_t now_ns) {
+  uint64_t more_ns = min_u64(slice->done_total_ns - slice->done_told_ns, VG_CORE_DEBT_MAX_NS);
+  slice->done_told_ns = slice->done_total_ns;
+  if (more_ns) slice->told_after_ns = now_ns - slice->told_at_ns;
+  if (more_ns || !slice->contexts) slice->told_at_ns = now_ns;
+  if (slice->contexts && (!slice->saturating || ran == 1)) {
+    slice->ran_ns += slice->busy_ns;
+    slice->told_ns = min_u64(slice->told_ns + more_ns, VG_CORE_DEBT_MAX_NS);
+  }
+  if (slice->ran_ns > 2 * TOLD_NS) {
+    slice->ran_ns /= 2;
+    slice->told_ns /= 2;
+  }
+  if (!slice->saturating || slice->ran_ns <= TOLD_NS) return more_ns;
+  uint64_t ppm = told_ppm(slice) > VG_CORE_PPM / 4 ? told_ppm(slice) : VG_CORE_PPM / 4;
+  return more_ns * VG_CORE_PPM / ppm;
+}
+
+/* The time in which several ran, or one and somebody waited, and what they say that they have completed. */
+static void weigh(struct vg_core *core, uint64_t now_ns) {
+  uint64_t told_ns = 0, busy_ns = 0;
+  const struct vg_core_slice *runs = NULL;
+  int ran = 0;
+  uint32_t least_ppm = VG_CORE_PPM;
+  bool found = false;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || !slice->contexts) continue;
+    if (!ran++) runs = slice;
+    if (slice->busy_ns > busy_ns) busy_ns = slice->busy_ns;
+  }
+  core->witnessed = true;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present) continue;
+    told_ns += note_told(slice, ran, now_ns);
+    if (slice->saturating) {
+      if (is_silent(core, slice)) core->witnessed = false;
+    } else if (slice->ran_ns && vg_core_lately_active(slice, core->last_ns)) {
+      least_ppm = told_ppm(slice) < least_ppm ? told_ppm(slice) : least_ppm;
+      found = true;
+    }
+  }
+  core->told_least_ppm = found ? least_ppm : 0;
+  if (!core->witnessed || !ran || (ran == 1 && !keeps_somebody_waiting(core, runs))) return;
+  int64_t left_ns = core->unexplained_ns + (int64_t)busy_ns - (int64_t)(busy_ns / 32) - (int64_t)told_ns;
+  core->unexplained_ns = max_i64(-UNEXPLAINED_MAX_NS, min_i64(left_ns, UNEXPLAINED_MAX_NS));
+}
+
+/* Completed work is what the tenant says. More than that is charged as far as nobody's work explains the time: up to
+ * its part of it, or all in which it had work outstanding for the one who tells least; up to half of its part where the
+ * others do not say what they do. */
+static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, int64_t done_ns) {
+  if (!core->witnessed) return max_i64(0, slice->provisional_ns / 2 - done_ns);
+  int64_t most_ns = told_ppm(slice) <= core->told_least_ppm ? slice->outstanding_ns : slice->provisional_ns;
+  int64_t doubted_ns = max_i64(0, min_i64(most_ns - done_ns, core->unexplained_ns));
+  core->unexplained_ns -= doubted_ns;
+  return doubted_ns;
+}
+
 /* A free slice: its contexts' part of the time in which it had work outstanding, put right by its completed work when
- * it has none left, and now and then: what the hardware gives in slices is uneven over a short time. Completed work is
- * what the tenant says; half of that part is charged all the same. */
+ * it has none left, and now and then: what the hardware gives in slices is uneven over a short time. */
 static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t passed_ns,
                         uint64_t now_ns) {
   int64_t used_ns = (int64_t)(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
   if (slice->first && keeps_somebody_waiting(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
   slice->provisional_ns += used_ns;
+  slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
   int64_t done_ns = (int64_t)(slice->done_total_ns - slice->done_seen_ns);
-  if (!slice->outstanding || (done_ns > 0 && now_ns >= slice->settled_ns + VG_CORE_TICK_NS)) {
-    int64_t settled_ns = max_i64(done_ns, slice->provisional_ns / 2);
-    used_ns += settled_ns - slice->provisional_ns;
-    slice->provisional_ns = 0;
-    slice->done_seen_ns = slice->outstanding ? slice->done_seen_ns + (uint64_t)settled_ns : slice->done_total_ns;
+  bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
+  if (!slice->outstanding || due) {
+    used_ns += done_ns + doubted(core, slice, done_ns) - slice->provisional_ns;
+    slice->provisional_ns = slice->outstanding_ns = 0;
+    slice->done_seen_ns = slice->done_total_ns;
     slice->settled_ns = now_ns;
   }
   charge(core, slice, used_ns);
@@ -159,10 +237,15 @@ static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice 
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->busy_ns = min_u64(slice->busy_total_ns - slice->busy_seen_ns, passed_ns);
   slice->busy_seen_ns = slice->busy_total_ns;
+  /* A page without sense: work is outstanding and takes no time. */
+  if (!slice->busy_ns && slice->attached && slice->was_outstanding) slice->busy_ns = passed_ns;
+  slice->was_outstanding = slice->outstanding;
   slice->contexts = 0;
   if (slice->busy_ns) slice->contexts = slice->running ? slice->running : 1;
-  slice->window_idle_ns += passed_ns - min_u64(slice->active_total_ns - slice->active_seen_ns, passed_ns);
+  uint64_t active_ns = min_u64(slice->active_total_ns - slice->active_seen_ns, passed_ns);
   slice->active_seen_ns = slice->active_total_ns;
+  if (!active_ns && slice->attached && slice->was_active) active_ns = passed_ns;
+  slice->window_idle_ns += passed_ns - active_ns;
   const struct vg_arbiter_params *params = &core->params;
   uint32_t min_milli = slice->params.min_milli, max_milli = slice->params.max_milli;
   int64_t deepest_ns = cap_depth(core, slice);
@@ -190,6 +273,7 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
     contexts += slice->contexts;
     core->slot_occupied |= shares_device(slice, now_ns);
   }
+  weigh(core, now_ns);
   sum_slot(core); /* some may have gone since */
   core->slot_lag_ns = min_i64(core->slot_lag_ns + part(passed_ns, core->slot_ppm),
                               part(core->params.guarantee_depth_ns, core->slot_ppm));

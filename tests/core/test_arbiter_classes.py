@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -228,4 +229,35 @@ def test_who_tells_too_little_stalls_nobody(what: str, load: Load, told: Callabl
     liar = Load(load.kernel_ns, load.burst, gap_ns=load.gap_ns, lie=lie_about(what, told))
     world = run([tenant(1, 400, 1000, liar), saturating(2, 600)], Pair(), 1500 * MS)
     for at_ns in range(500 * MS, 1500 * MS, 100 * MS):
-        assert world.tenants[1].share(at_ns, at_ns + 100 * MS) >= 0.25
+        assert world.tenants[1].share(at_ns, at_ns + 100 * MS) >= 0.4
+
+
+SHORT_BURSTS, LONG_BURSTS = Load(20 * US, 50, gap_ns=MS), Load(200 * US, 40, gap_ns=4 * MS)
+TOO_LITTLE: dict[str, Callable[[str, int], int]] = {
+    "nothing completed": lie_about("done", lambda _: 0),
+    "half completed": lie_about("done", lambda true_ns: true_ns // 2),
+    "never busy": lie_about("busy", lambda _: 0),
+    "nothing at all": lambda _name, _true_ns: 0,
+}
+
+
+@pytest.mark.parametrize("load", [SHORT_BURSTS, LONG_BURSTS])
+@pytest.mark.parametrize("lie", TOO_LITTLE)
+def test_who_tells_too_little_gains_little(lie: str, load: Load) -> None:
+    """What his neighbour has completed shows what he has not: each of these would get three times its minimum."""
+    world = run([tenant(1, 100, 1000, replace(load, lie=TOO_LITTLE[lie])), saturating(2, 900)], Pair(), 2 * SECOND)
+    assert shares(world)[0] <= 0.145
+    assert shares(world)[1] >= 0.84
+
+
+@pytest.mark.parametrize("lie", TOO_LITTLE)
+def test_who_tells_too_little_does_not_make_a_pausing_one_pay(lie: str) -> None:
+    liar = tenant(2, 600, 1000, Load(lie=TOO_LITTLE[lie]))
+    world = run([tenant(1, 400, 1000, SHORT_BURSTS), liar], Pair(), 2 * SECOND)
+    assert shares(world)[0] >= 0.38
+
+
+def test_very_short_bursts_are_not_charged_for_their_waits() -> None:
+    """0.1 ms of work; at its arrival the other one is in the middle of its slice."""
+    world = run([tenant(1, 100, 1000, Load(20 * US, 5, gap_ns=100 * US)), saturating(2, 900)], Pair(), 2 * SECOND)
+    assert shares(world)[0] >= 0.085

@@ -25,6 +25,11 @@ FORECAST_MAX_NS = 10_000 * MS
 #: no step for so long: the tenants followed their timetables meanwhile, which charge nobody
 STALLED_NS = 100 * MS
 CARRIED_MAX_NS = 20 * MS
+#: completed work is told so seldom: it says nothing of who had the device in a short time; and so much of what is not
+#: explained by anybody's is remembered
+TOLD_NS = 50 * MS
+SILENT_NS = 10 * MS
+UNEXPLAINED_MAX_NS = 20 * MS
 #: without notice of its closed gate for so long: the process is stopped
 STOPPED_NS = 50 * MS
 #: a holder that has just been let in needs this long to wake up and launch before it can be called idle
@@ -136,6 +141,13 @@ class Slice:
     busy_seen_ns: int = 0
     done_seen_ns: int = 0  # completed work up to the last time with none outstanding
     provisional_ns: int = 0  # charged since then
+    outstanding_ns: int = 0  # as much at the most
+    done_told_ns: int = 0  # completed work up to the last step
+    told_at_ns: int = 0  # when it grew last, or nothing ran
+    told_after_ns: int = 0  # how long it had not
+    ran_ns: int = 0  # lately with work outstanding; of one that saturates only while nobody else had
+    told_ns: int = 0  # completed in that
+    was_outstanding: bool = False
     settled_ns: int = 0  # when that was
     active_seen_ns: int = 0
     busy_ns: int = 0  # in this step

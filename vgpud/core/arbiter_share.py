@@ -12,9 +12,12 @@ from vgpud.core.arbiter_model import (
     MILLI,
     MS,
     PPM,
+    SILENT_NS,
     STALLED_NS,
     STOPPED_NS,
     TICK_NS,
+    TOLD_NS,
+    UNEXPLAINED_MAX_NS,
     Params,
     Slice,
     State,
@@ -34,6 +37,9 @@ class Shares:
     slot_lag_ns: int = 0  # what the saturating ones together have had less than they were due
     free_used_ns: int = 0  # by free ones, to be taken from what the holder is charged
     slot_occupied: bool = False  # in the time that is being charged
+    unexplained_ns: int = 0  # while several ran: busy, and nobody has completed anything in it
+    witnessed: bool = True  # those who saturate say what they complete
+    told_least_ppm: int = 0  # by the free one who says least of its time
 
     def _saturating(self) -> Iterator[Slice]:
         return (s for s in self.slices if s.saturating)
@@ -92,24 +98,78 @@ class Shares:
         else:
             s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
 
+    def _somebody_waits(self, but: Slice) -> bool:
+        """At a closed gate."""
+        return any(s is not but and s.wants and s.state != State.OPEN for s in self.slices)
+
     def _charge_free(self, s: Slice, contexts: int, passed_ns: int, now_ns: int) -> None:
         """Its contexts' part of the time in which it had work outstanding, put right by its completed work when it has
-        none left, and now and then: what the hardware gives in slices is uneven over a short time. Completed work is
-        what the tenant says; half of that part is charged all the same."""
+        none left, and now and then: what the hardware gives in slices is uneven over a short time."""
         used_ns = s.busy_ns * s.contexts // max(1, contexts)
-        if s.first and any(o is not s and o.wants and o.state != State.OPEN for o in self.slices):
+        if s.first and self._somebody_waits(s):
             used_ns = passed_ns  # it keeps the device from them, whatever it says
         s.provisional_ns += used_ns
+        s.outstanding_ns += max(used_ns, s.busy_ns)
         done_ns = s.done_total_ns - s.done_seen_ns
-        if not s.outstanding or (done_ns > 0 and now_ns >= s.settled_ns + TICK_NS):
-            settled_ns = max(done_ns, s.provisional_ns // 2)
+        if not s.outstanding or ((self.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
+            settled_ns = done_ns + self._doubted(s, done_ns)
             used_ns += settled_ns - s.provisional_ns
-            s.provisional_ns = 0
-            s.done_seen_ns = s.done_seen_ns + settled_ns if s.outstanding else s.done_total_ns
+            s.provisional_ns = s.outstanding_ns = 0
+            s.done_seen_ns = s.done_total_ns
             s.settled_ns = now_ns
         self._charge(s, used_ns)
         if self.slot_occupied:
             self.free_used_ns += used_ns
+
+    def _doubted(self, s: Slice, done_ns: int) -> int:
+        """Completed work is what the tenant says. More than that is charged as far as nobody's work explains the time:
+        up to its part of it, or all in which it had work outstanding for the one who tells least; up to half of its
+        part where the others do not say what they do."""
+        if not self.witnessed:
+            return max(0, s.provisional_ns // 2 - done_ns)
+        most_ns = s.outstanding_ns if self._told_ppm(s) <= self.told_least_ppm else s.provisional_ns
+        doubted_ns = max(0, min(most_ns - done_ns, self.unexplained_ns))
+        self.unexplained_ns -= doubted_ns
+        return doubted_ns
+
+    @staticmethod
+    def _told_ppm(s: Slice) -> int:
+        return min(PPM, s.told_ns * PPM // max(1, s.ran_ns))
+
+    def _is_silent(self, s: Slice) -> bool:
+        """Says little of what it completes, or seldom: no witness of who had the device."""
+        seldom = max(s.told_after_ns, self.last_ns - s.told_at_ns) > SILENT_NS
+        return s.contexts > 0 and (seldom or (s.ran_ns > TOLD_NS and self._told_ppm(s) < PPM // 4))
+
+    def _note_told(self, s: Slice, ran: int, now_ns: int) -> int:
+        """What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it
+        runs alone."""
+        more_ns = min(s.done_total_ns - s.done_told_ns, DEBT_MAX_NS)
+        s.done_told_ns = s.done_total_ns
+        if more_ns > 0:
+            s.told_after_ns = now_ns - s.told_at_ns
+        if more_ns > 0 or not s.contexts:
+            s.told_at_ns = now_ns
+        if s.contexts and (not s.saturating or ran == 1):
+            s.ran_ns += s.busy_ns
+            s.told_ns = min(s.told_ns + more_ns, DEBT_MAX_NS)
+        if s.ran_ns > 2 * TOLD_NS:
+            s.ran_ns //= 2
+            s.told_ns //= 2
+        known = s.saturating and s.ran_ns > TOLD_NS
+        return more_ns * PPM // max(PPM // 4, self._told_ppm(s)) if known else more_ns
+
+    def _weigh(self, now_ns: int) -> None:
+        """The time in which several ran, or one and somebody waited, and what they say that they have completed."""
+        ran = [s for s in self.slices if s.contexts]
+        told_ns = sum(self._note_told(s, len(ran), now_ns) for s in self.slices)
+        self.witnessed = not any(self._is_silent(s) for s in self._saturating())
+        found = (self._told_ppm(s) for s in self._free() if s.ran_ns and self._lately_active(s, self.last_ns))
+        self.told_least_ppm = min(found, default=0)
+        if self.witnessed and ran and (len(ran) > 1 or self._somebody_waits(ran[0])):
+            busy_ns = max(s.busy_ns for s in ran)
+            left_ns = self.unexplained_ns + busy_ns - busy_ns // 32 - told_ns
+            self.unexplained_ns = max(-UNEXPLAINED_MAX_NS, min(left_ns, UNEXPLAINED_MAX_NS))
 
     def _charge_slot(self, passed_ns: int, now_ns: int) -> None:
         """Splits what free ones have left of the time among those of the slot that occupied the device. Wall time while
@@ -136,10 +196,15 @@ class Shares:
         for s in self.slices:
             s.busy_ns = min(s.busy_total_ns - s.busy_seen_ns, passed_ns)
             s.busy_seen_ns = s.busy_total_ns
+            if not s.busy_ns and s.attached and s.was_outstanding:  # a page without sense
+                s.busy_ns = passed_ns
+            s.was_outstanding = s.outstanding
             s.contexts = max(1, s.running) if s.busy_ns > 0 else 0
             contexts += s.contexts
             active_ns = min(s.active_total_ns - s.active_seen_ns, passed_ns)
             s.active_seen_ns = s.active_total_ns
+            if not active_ns and s.attached and s.was_active:
+                active_ns = passed_ns
             s.window_idle_ns += passed_ns - active_ns
             deepest_ns = self._cap_depth(s)
             if self._lately_active(s, self.last_ns):  # arrears outlast a short pause, and do not grow in it
@@ -156,6 +221,7 @@ class Shares:
         deepest_ns = parts(self.params.guarantee_depth_ns, together_ppm)
         self.slot_lag_ns = min(self.slot_lag_ns + parts(passed_ns, together_ppm), deepest_ns)
         self.slot_occupied = any(self._shares_device(s, now_ns) for s in self._saturating())
+        self._weigh(now_ns)
         for s in self._free():
             self._charge_free(s, contexts, passed_ns, now_ns)
         self._charge_slot(passed_ns, now_ns)
