@@ -58,6 +58,20 @@ def test_they_get_on_only_while_both_run(device: MakeDevice, start: Start) -> No
     assert other.end() == 0
 
 
+def test_slices_of_two_devices_do_not_stay_together(device: MakeDevice, start: Start) -> None:
+    """Of two pairs each has both devices at once in a quarter of the time, not always in half of it, or never."""
+    made = device(devices=2)
+    pairs = [start(made, "meet", 300, 10) for _ in range(2)]
+    for pair in pairs:
+        pair.line()
+    for pair in pairs:
+        pair.go()
+    said = [pair.line() for pair in pairs]
+    assert [pair.end() for pair in pairs] == [0, 0]
+    took_ns = max(each["end_ns"] for each in said) - min(each["begin_ns"] for each in said)
+    assert 700 * MEETING_NS < took_ns < 2000 * MEETING_NS
+
+
 def test_one_whose_partner_never_comes_stops_nobody(device: MakeDevice, start: Start) -> None:
     """Half of a pair is killed; the other half spins, and a neighbour has its half of the device all the same."""
     made = device(devices=2)

@@ -129,6 +129,12 @@ static void run_portion(struct device *device, struct stream *stream) {
   if (stream->left_ns == 0) engine_complete(stream);
 }
 
+/* Timers of two devices are never alike: else contexts whose slices meet on both would meet for ever, or never. */
+static uint64_t slice_of(const struct device *device) {
+  uint64_t drift_ns = server.config.slice_ns / SIM_SLICE_DRIFT;
+  return server.config.slice_ns + drift_ns * (uint64_t)(device - server.devices);
+}
+
 static void run_sm(struct device *device, uint64_t now_ns) {
   device->next_decision_ns = NEVER;
   device->meets = NULL;
@@ -158,7 +164,7 @@ static void run_sm(struct device *device, uint64_t now_ns) {
     }
     context = pick_context(device, at_ns);
     device->sm_ns = at_ns + (device->last && device->last != context ? server.config.switch_ns : 0);
-    device->slice_end_ns = device->sm_ns + server.config.slice_ns;
+    device->slice_end_ns = device->sm_ns + slice_of(device);
     device->running = context;
     device->last = context;
   }
