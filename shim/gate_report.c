@@ -56,6 +56,7 @@ void vg_gate_wake_helper(struct vg_device *device) {
   if (!vg_prim_eventfd_is(fd))
     __atomic_compare_exchange_n(&device->doorbell_fd, &fd, -1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   vg_helper_wake();
+  vg_prim_eventfd_ring(VG_LOAD_RELAXED(&device->doorbell_fd)); /* nor has the arbiter looked at the page */
 }
 
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "gate.h"
+#include "helper_bell.h"
 #include "link.h"
 #include "link_state.h"
 #include "log.h"
@@ -179,13 +180,14 @@ static void *helper_main(void *unused) {
     const struct vg_control_header *header = VG_LOAD(&vg_session.header);
     const uint32_t *bell = header ? &header->bell : &no_bell;
     uint32_t seen = VG_LOAD(bell);
+    vg_helper_awake();
     uint64_t now_ns = vg_prim_now_ns();
     uint64_t deadline_ns = service_link(now_ns);
     if (vg_session.attached) {
       deadline_ns = earlier(deadline_ns, vg_gate_service(now_ns));
       deadline_ns = earlier(deadline_ns, vg_memory_service(now_ns));
     }
-    if (VG_LOAD(&vg_session.header) == header) vg_prim_futex_wait(bell, seen, deadline_ns);
+    if (VG_LOAD(&vg_session.header) == header) vg_helper_sleep(bell, seen, deadline_ns);
   }
   return NULL;
 }

@@ -9,11 +9,11 @@
 #include "memory.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "helper_bell.h"
 #include "link.h"
 #include "prim.h"
 
@@ -144,8 +144,7 @@ static bool answered(struct vg_device *device, const struct vg_control_device *c
     bool running = runs(control, now_ns);
     uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
     if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
-    const struct vg_control_header *header = VG_LOAD(&vg_session.header);
-    if (!running && header) vg_prim_futex_wake(&header->bell, INT_MAX); /* the helper may rest, and is to look */
+    if (!running) vg_helper_wake(); /* it may rest, and is to look */
     if (now_ns >= deadline_ns || vg_link_lost() || VG_LOAD(&device->control) != control) return false;
     vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));
   }

@@ -17,7 +17,7 @@ THREAD = "thread"
 
 ARBITER = (*sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim").glob("arbiter*.c")), "shim/prim.c")
 GATE_PARTS = ("", "_gang", "_probe", "_report", "_service", "_sync", "_total", "_work")
-GATE = tuple(f"shim/gate{part}.c" for part in GATE_PARTS)
+GATE = (*(f"shim/gate{part}.c" for part in GATE_PARTS), "shim/helper_bell.c")
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
@@ -32,7 +32,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),
         (ADDRESS,),
     ),
-    "test_ledger": (("shim/memory.c", *ARBITER), (ADDRESS, THREAD)),
+    "test_ledger": (("shim/memory.c", "shim/helper_bell.c", *ARBITER), (ADDRESS, THREAD)),
     "test_runtime": (
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),

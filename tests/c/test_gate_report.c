@@ -2,7 +2,6 @@
  * test_gate_report.c - what the gate tells the arbiter, without an arbiter: pages that the test itself writes, one
  * thread that launches into a fake driver, and the helper's rounds called by hand.
  */
-#include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
