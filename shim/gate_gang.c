@@ -8,12 +8,12 @@
  * with commas between them). Drivers before 12.3 tell no names. How many are in a graph: hook_graph.c.
  */
 #define _GNU_SOURCE
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gate_state.h"
 #include "gen/real.h"
+#include "helper_bell.h"
 
 static const char *const names[] = {
     "ncclDevKernel",
@@ -78,6 +78,6 @@ bool vg_gate_gang_passes(struct vg_device *device, uint32_t word) {
     vg_gate_become_busy(device, vg_prim_now_ns());
   }
   pthread_mutex_unlock(&gate->mutex);
-  if (passes) vg_prim_futex_wake(&VG_LOAD(&vg_session.header)->bell, INT_MAX); /* the helper sees to the drain */
+  if (passes) vg_helper_wake(); /* the helper sees to the drain */
   return passes;
 }
