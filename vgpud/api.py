@@ -27,7 +27,7 @@ from grpc_status import rpc_status
 from vgpud import api_views as views
 from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
-from vgpud.core.observed import Entry, ProcessStats, SliceStats
+from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
 from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
@@ -293,17 +293,30 @@ class SliceService(Service, stubs.SliceServiceServicer):
     async def WatchTrace(self, request: pb.WatchTraceRequest, context: Any) -> AsyncIterator[pb.WatchTraceResponse]:
         """What the arbiters of a slice's devices do, with its neighbours there, as it comes; ends with the slice."""
 
+        made = self.backend.state.slices.get(request.name)
+        names: dict[int, str] = {}
+
+        def devices() -> set[str]:
+            """None when the slice is gone; one that nobody uses may move."""
+            now = self.backend.state.slices.get(request.name)
+            return {share.device_uuid for share in now.shares} if now and made and now.uid == made.uid else set()
+
+        def batch(events: list[TraceEvent]) -> pb.WatchTraceResponse:
+            names.update((s.serial, s.name) for s in self.backend.state.slices.values())
+            indexes = self._indexes()
+            known = (e for e in events if not e.serial or e.serial in names)
+            shown = [views.trace_event_view(e, indexes, names) for e in known]
+            return pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns(), node=self.backend.node)
+
         async def batches() -> AsyncGenerator[pb.WatchTraceResponse, None]:
-            made = self._named(request.node, request.name)
-            names: dict[int, str] = {}
-            with self.backend.tracing.watch({share.device_uuid for share in made.shares}) as watcher:
-                while (now := self.backend.state.slices.get(made.name)) and now.uid == made.uid:
-                    events = await watcher.take()
-                    names.update((s.serial, s.name) for s in self.backend.state.slices.values())
-                    indexes = self._indexes()
-                    known = (e for e in events if not e.serial or e.serial in names)
-                    shown = [views.trace_event_view(e, indexes, names) for e in known]
-                    yield pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns(), node=self.backend.node)
+            self._named(request.node, request.name)
+            while here := devices():
+                with self.backend.tracing.watch(here) as watcher:
+                    while devices() == here:
+                        yield batch(await watcher.take())
+                    self.backend.tracing.hand_out()  # how it ended
+                    while events := watcher.rest():
+                        yield batch(events)
 
         async for message in self._watching(context, batches()):
             yield message

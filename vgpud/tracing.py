@@ -55,6 +55,10 @@ class Watcher:
                 break
             await asyncio.sleep(READ_S)
             self._tracing.hand_out()
+        return self.rest()
+
+    def rest(self) -> list[TraceEvent]:
+        """The next events of those that were handed out, BATCH_EVENTS at most; none when all are taken."""
         return [self._events.popleft() for _ in range(min(len(self._events), BATCH_EVENTS))]
 
 
@@ -72,9 +76,9 @@ class Tracing:
         if self._watchers:
             self.hand_out()
             self._source.trace(False)  # the arbiters tell how they stand when they begin: begin anew
-        self._source.trace(True)
         self._watchers.add(watcher)
         try:
+            self._source.trace(True)
             yield watcher
         finally:
             self._watchers.discard(watcher)

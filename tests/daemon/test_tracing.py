@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
 from vgpud import tracing
+from vgpud.api import SliceService
+from vgpud.core.model import Device, Share, Slice, Spec, State
 from vgpud.core.observed import TraceEvent
 from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
@@ -77,6 +80,21 @@ def test_a_failed_watch_leaves_nothing_on() -> None:
     assert not source.on
 
 
+def test_a_watch_that_cannot_begin_leaves_nothing_on_and_nobody_behind() -> None:
+    class Broken(Source):
+        def trace(self, on: bool) -> None:
+            super().trace(on)
+            if on:
+                raise OSError(12, "no memory")  # on the second device of two
+
+    source = Broken()
+    told = Tracing(source)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no memory"), told.watch({"a"}):
+            raise AssertionError("it did begin")
+    assert not source.on
+
+
 def test_slow_watchers_lose_the_newest_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "WATCHER_EVENTS_MAX", 5)
     monkeypatch.setattr(tracing, "BATCH_EVENTS", 3)
@@ -126,6 +144,64 @@ def test_the_stream_ends_with_its_slice(watched: Any, node: Node) -> None:
     next(watched)
     node.slices.DeleteSlice(pb.DeleteSliceRequest(name="a"))
     assert all(answer is not None for answer in watched)
+
+
+def test_how_a_slice_ended_is_told_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "BATCH_EVENTS", 3)
+    source = Source()
+    made = Slice("a", "uid", 1, Spec(250), (Share("a", 250, 250, 1, 1),), False, 0, 0)
+    state = State(devices={"a": Device("a", 0, "a device", "", 1 << 30, 1, True, 0, 1)}, slices={"a": made})
+    service = SliceService(SimpleNamespace(node="n1", state=state, tracing=Tracing(source)))  # type: ignore[arg-type]
+
+    async def story() -> list[str]:
+        answers = service.WatchTrace(pb.WatchTraceRequest(name="a"), None)
+        heard = [e.kind for e in (await anext(answers)).events]
+        for _ in range(9):
+            source.put("a")
+        state.slices.clear()
+        source.put("a", kind="last")
+        async for answer in answers:
+            assert len(answer.events) <= 3
+            heard += [e.kind for e in answer.events]
+        return heard
+
+    assert asyncio.run(story()) == ["regime", *["waits"] * 9, "last"]
+    assert not source.on
+
+
+def test_a_slice_that_moves_is_followed(node: Node) -> None:
+    node.env = {"FAKE_DEVICES": "2"}
+    node.start()
+    node.create("a", 250)
+    first = node.get("a").devices[0]
+    stream = node.slices.WatchTrace(pb.WatchTraceRequest(name="a"), timeout=PATIENCE_S)
+    next(stream)
+    node.create("rest", 750, spec={"device_uuids": [first.device_uuid]})
+    spec = pb.SliceSpec(gpus_milli=500, min_milli=500, max_milli=500)
+    node.slices.UpdateSlice(pb.UpdateSliceRequest(name="a", spec=spec))
+    moved = node.get("a").devices[0]
+    assert moved.device_index != first.device_index
+    assert client.attach(node.socket()).status == client.OK
+    heard: set[int] = set()
+    while moved.device_index not in heard:
+        heard |= {e.device_index for e in next(stream).events if (e.slice, e.kind) == ("a", "open")}
+    stream.cancel()
+
+
+def test_a_daemon_that_stops_ends_its_watches(watched: Any, node: Node) -> None:
+    """Also those that nobody reads."""
+    unread = [node.slices.WatchTrace(pb.WatchTraceRequest(name="a")) for _ in range(3)]
+    next(watched)
+    assert node.process
+    node.process.terminate()
+    with pytest.raises(grpc.RpcError) as error:
+        list(watched)
+    assert error.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    assert node.process.wait(PATIENCE_S) == 0
+    node.process = None
+    assert "Traceback" not in node.log.read_text()
+    for stream in unread:
+        stream.cancel()
 
 
 def test_nobody_can_watch_what_is_not_there(node: Node) -> None:
