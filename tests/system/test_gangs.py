@@ -1,0 +1,120 @@
+"""Two slices with half of each of two devices, whose kernels meet across them: neither waits on one device for what the
+other has. Progress is counted in completed meetings, against what one alone gets in the same test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from benchmarks import harness
+from vgpud.cli.own_system import OwnSystem, Part, wait_for
+
+from .conftest import started
+
+HALVES = ("--gpus", "1", "--max", "2", "--spread", "2", "--mem", "2G")
+SECONDS = 1.5
+Gang = Callable[[str], Part]
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The benchmarks' gang, which knows nothing of slices."""
+    return str(harness.build("tenants/gang.c", output=str(tmp_path_factory.mktemp("gang") / "gang")))
+
+
+@pytest.fixture(params=[1, 2], ids=["one-process", "a-process-per-device"])
+def gang(request: pytest.FixtureRequest, system: OwnSystem, program: str) -> Gang:
+    """Starts a gang in a slice of its own. A meeting takes 100 us, and there is 1 ms of other kernels before it."""
+
+    def start(name: str) -> Part:
+        work = ("--own", "4", "--own-us", "250", "--report-ms", "20", "--seconds", "600")
+        return system.run(name, HALVES, [program, *work, "--processes", str(request.param)])
+
+    return start
+
+
+@pytest.fixture
+def pair(gang: Gang) -> tuple[Part, Part, int]:
+    """Two that run, and what the first one completed in SECONDS before the second one came."""
+    one = gang("one")
+    (alone,) = meetings(one)
+    two = gang("two")
+    started(two)
+    return one, two, alone
+
+
+def meetings(*gangs: Part) -> list[int]:
+    """What each of them completes in the next SECONDS."""
+    before = [started(part)["completed"] for part in gangs]
+    time.sleep(SECONDS)
+    return [started(part)["completed"] - first for part, first in zip(gangs, before, strict=True)]
+
+
+def is_shared(done: list[int], alone: int) -> bool:
+    """Wide, since test machines are busy: 0.5 each is what is to be had."""
+    return sum(done) > 0.6 * alone and min(done) > 0.25 * alone
+
+
+def tell(system: OwnSystem, slice_name: str, number: signal.Signals) -> None:
+    """A signal to all programs of a slice."""
+    with system.client() as client:
+        for process in client.processes(slice_name):
+            os.kill(process.pid, number)
+
+
+def test_two_share_what_one_alone_gets(pair: tuple[Part, Part, int]) -> None:
+    one, two, alone = pair
+    done = meetings(one, two)
+    assert is_shared(done, alone), (done, alone)
+
+
+def test_one_that_is_stopped_costs_the_other_nothing_and_goes_on(
+    system: OwnSystem, pair: tuple[Part, Part, int]
+) -> None:
+    one, two, alone = pair
+    tell(system, "one", signal.SIGSTOP)
+    (beside,) = meetings(two)
+    tell(system, "one", signal.SIGCONT)
+    assert beside > 0.5 * alone
+    done = meetings(one, two)
+    assert is_shared(done, alone), (done, alone)
+
+
+def test_one_that_is_killed_leaves_both_devices_to_the_other(
+    system: OwnSystem, gang: Gang, pair: tuple[Part, Part, int]
+) -> None:
+    _, two, alone = pair
+    tell(system, "one", signal.SIGKILL)
+    (beside,) = meetings(two)
+    assert beside > 0.5 * alone
+    with system.client() as client:
+        wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["two"])
+    third = gang("third")
+    done = meetings(two, third)
+    assert is_shared(done, alone), (done, alone)
+
+
+def test_a_live_change_reaches_both_devices(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
+    one, two, alone = pair
+    system.vgpu("slice", "set", "one", "--gpus", "0.4", "--max", "2")
+    system.vgpu("slice", "set", "two", "--gpus", "1.6", "--max", "2")
+    small, big = meetings(one, two)
+    assert small + big > 0.6 * alone and 2 < big / small < 8, (small, big, alone)
+
+
+def test_two_go_on_without_the_daemon_and_with_the_next_one(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
+    one, two, alone = pair
+    assert system.daemon
+    system.daemon.kill()
+    coasting = meetings(one, two)
+    assert sum(coasting) > 0.4 * alone and min(coasting) > 0.1 * alone, (coasting, alone)
+    system.start_daemon()
+    with system.client() as client:
+        wait_for("their return", lambda: all(p.resumed for p in client.processes()) and len(client.processes()) > 1)
+    done = meetings(one, two)
+    assert is_shared(done, alone), (done, alone)
