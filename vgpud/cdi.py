@@ -47,6 +47,7 @@ class Facts:
     devices: tuple[Device, ...]
     nvidia_dirs: tuple[str, ...]
     gpus_milli_max: int
+    mode: str  # what programs do while no daemon answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def _edits(found: nvidia_cdi.Edits, tree: Path, facts: Facts) -> Edits:
     if found.nodes:
         edits["deviceNodes"] = [_cdi_node(node, access) for node, access in found.nodes]
     env = [entry for entry in found.env if not entry.startswith("NVIDIA_VISIBLE_DEVICES=")]
-    return edits | ({"env": env} if env else {})
+    return edits | {"env": [*env, f"VGPU_MODE={facts.mode}"]}
 
 
 def _bind(source: Path, destination: str, *more: str) -> Edits:

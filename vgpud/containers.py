@@ -67,6 +67,7 @@ class Site:
     nvml: Path | None
     sim_dir: str  # "" on real devices
     nvidia_cdi_dirs: tuple[str, ...]
+    mode: str
     limits: Limits
 
     @property
@@ -336,6 +337,7 @@ class Containers:
                 sim_dir=site.sim_dir,
                 cdi_dirs=site.nvidia_cdi_dirs,
                 front=header.front,
+                mode=site.mode,
             )
             return prepare(body, header.bundle, peer.root_path, plan)
 

@@ -46,6 +46,7 @@ class ContainerDesk:
             nvml=Path(nvml) if nvml else None,
             sim_dir=sim_dir,
             nvidia_cdi_dirs=config.nvidia_cdi_dirs,
+            mode=config.mode,
             limits=config.container_limits,
         )
 
@@ -62,6 +63,7 @@ class ContainerDesk:
             devices=tuple(self._host.state.devices.values()),
             nvidia_dirs=config.nvidia_cdi_dirs,
             gpus_milli_max=config.container_limits.gpus_milli,
+            mode=config.mode,
         )
 
     def container(self, container_id: str) -> Container | None:

@@ -258,12 +258,12 @@ def test_driver_files_of_the_specification_are_covered(tmp_path: Path) -> None:
         for n in ("libcuda.so.9", "libx.so")
     ]
     found = cdi.nvidia_cdi.Edits(mounts=mounts, env=["NVIDIA_VISIBLE_DEVICES=void", "A=1"], gids=[44])
-    facts = cdi.Facts(tmp_path, Path("/d"), None, "", Path("/run/vgpud/cdi"), "/front", (), (), 4000)
+    facts = cdi.Facts(tmp_path, Path("/d"), None, "", Path("/run/vgpud/cdi"), "/front", (), (), 4000, "closed")
     edits = cdi._edits(found, tmp_path, facts)
     sources = {m["containerPath"]: m["hostPath"] for m in edits["mounts"]}
     assert sources["/usr/lib64/libcuda.so.9"] == str(tmp_path / "libvgpu.so")
     assert sources["/usr/lib64/libx.so"] == "/host/libx.so"
-    assert edits["env"] == ["A=1"]
+    assert edits["env"] == ["A=1", "VGPU_MODE=closed"]
     assert str(tmp_path / "libvgpu-ml.so") in sources.values(), "found by no mount of theirs: added where loaders look"
 
 
@@ -308,7 +308,7 @@ class Desk:
         self.notes: list[str] = []
 
     def site(self) -> Site:
-        return Site(self.folder, self.folder, Path("/d"), None, "/sim", (), Limits(4000))
+        return Site(self.folder, self.folder, Path("/d"), None, "/sim", (), "coast", Limits(4000))
 
     def container(self, container_id: str) -> Container | None:
         return self.known.get(container_id)

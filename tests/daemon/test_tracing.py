@@ -215,7 +215,18 @@ def test_nobody_can_watch_what_is_not_there(node: Node) -> None:
 def test_those_who_leave_make_room(node: Node) -> None:
     node.start()
     node.create("a", 250)
-    for _ in range(70):  # more than may watch at once
-        stream = node.slices.WatchTrace(pb.WatchTraceRequest(name="a"))
-        eventually(lambda stream=stream: next(stream) is not None)
+    streams = [node.slices.WatchTrace(pb.WatchTraceRequest(name="a")) for _ in range(64)]  # as many as may watch
+    for stream in streams:
+        next(stream)
         stream.cancel()
+
+    def watched_again() -> bool:
+        again = node.slices.WatchTrace(pb.WatchTraceRequest(name="a"))
+        try:
+            return next(again) is not None
+        except grpc.RpcError:
+            return False
+        finally:
+            again.cancel()
+
+    eventually(watched_again, "a watch after those that ended")

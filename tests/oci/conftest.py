@@ -29,6 +29,7 @@ def plan(tmp_path: Path) -> Plan:
         sim_dir="/run/simulated",
         cdi_dirs=(),
         front="/usr/lib/vgpu/current/vgpu-runtime",
+        mode="closed",
     )
 
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ class Box:
         lib = paths.sim_lib_dir()
         tree = libtree.library_tree(folder / "cache", lib / "libcuda.so.1", lib / "libnvidia-ml.so.1", True)
         self.plan = Plan(
-            folder / "attach", tree, folder / "scratch", (UUID,), (0,), str(folder / "sim"), (), "/bin/true"
+            folder / "attach", tree, folder / "scratch", (UUID,), (0,), str(folder / "sim"), (), "/bin/true", "coast"
         )
         self.config = self._config()
 
@@ -242,8 +243,7 @@ def host(box: Box) -> Box:
     device = {"name": UUID, "containerEdits": {"deviceNodes": [node]}}
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device], "containerEdits": edits}
     (box.folder / "cdi/nvidia.yaml").write_text(yaml.safe_dump(spec))
-    plan = box.plan
-    box.plan = Plan(plan.attach_dir, plan.tree, plan.scratch, (UUID,), (0,), "", (str(box.folder / "cdi"),), plan.front)
+    box.plan = replace(box.plan, sim_dir="", cdi_dirs=(str(box.folder / "cdi"),))
     return box
 
 

@@ -42,7 +42,12 @@ def test_the_simulated_device_comes_with_its_directory_only_when_there_is_one(im
 def test_the_devices_by_uuid(image: Image) -> None:
     image.config["process"]["env"] += ["NVIDIA_VISIBLE_DEVICES=all", "A=1", "NVIDIA_VISIBLE_DEVICES=0"]
     done = image.prepare(uuids=UUIDS, indices=(0, 1))
-    assert done.env == ["PATH=/bin", "VGPU=0.5", f"NVIDIA_VISIBLE_DEVICES={','.join(UUIDS)}", "A=1"]
+    assert done.env == ["PATH=/bin", "VGPU=0.5", f"NVIDIA_VISIBLE_DEVICES={','.join(UUIDS)}", "A=1", "VGPU_MODE=closed"]
+
+
+def test_what_programs_do_without_a_daemon_is_for_the_site_to_say(image: Image) -> None:
+    image.config["process"]["env"] += ["VGPU_MODE=open"]
+    assert [entry for entry in image.prepare().env if entry.startswith("VGPU_MODE")] == ["VGPU_MODE=closed"]
 
 
 def test_hooks(image: Image) -> None:
@@ -73,7 +78,7 @@ def test_what_we_do_not_know_stays(image: Image) -> None:
 
 def test_a_minimal_configuration(image: Image) -> None:
     done = image.prepare({"ociVersion": "1.0.0", "root": {"path": "rootfs"}})
-    assert done.env == [f"NVIDIA_VISIBLE_DEVICES={UUIDS[0]}"]
+    assert done.env == [f"NVIDIA_VISIBLE_DEVICES={UUIDS[0]}", "VGPU_MODE=closed"]
     assert "linux" not in done.config
     assert done.drivers
 

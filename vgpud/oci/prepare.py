@@ -39,6 +39,7 @@ class Plan:
     sim_dir: str  # "" on real devices
     cdi_dirs: tuple[str, ...]  # NVIDIA's specifications, later ones win
     front: str  # host path of vgpu-runtime, for the hooks
+    mode: str  # what its programs do while no daemon answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def prepare(raw_config: bytes, bundle: str, peer_root: Path, plan: Plan) -> Prep
             mounts += _driver_mounts(config, view, plan, machine, warnings)
             mounts += _preload(view, plan, warnings)
     edit.objects(config, "mounts", make=True).extend(mounts)
-    edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids)})
+    edit.set_environment(config, {"NVIDIA_VISIBLE_DEVICES": ",".join(plan.uuids), "VGPU_MODE": plan.mode})
     edit.add_hooks(config, plan.front)
     return Prepared(_text(config), _bounded(warnings))
 
