@@ -242,7 +242,7 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
 
 /* Its class is latency, and it is within its guarantee. */
 static bool has_precedence(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->params.latency && slice->free_lag_ns > -LATENCY_DEBT_NS && vg_core_has_cap(core, slice);
+  return slice->params.latency && !slice->overdrawn && vg_core_has_cap(core, slice);
 }
 
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -302,12 +302,22 @@ static bool had_too_much(const struct vg_core *core, const struct vg_core_slice 
   return furthest_ns > limit_ns && most_behind(core, slice) > limit_ns;
 }
 
-/* Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. */
+/* A latency slice that has used up its debt is as any other until some of it is paid. */
+static void note_debts(struct vg_core *core) {
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    slice->overdrawn = slice->free_lag_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
+  }
+}
+
+/* Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. Who is served
+ * first whenever he wants to run is not behind because of others. */
 static void forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
-    if (behind_ns > VG_CORE_SHORT_NS && vg_core_lately_active(slice, core->last_ns)) return;
+    bool waits = behind_ns > VG_CORE_SHORT_NS && vg_core_lately_active(slice, core->last_ns);
+    if (waits && !has_precedence(core, slice)) return;
   }
   int64_t least_ns = -(VG_CORE_AHEAD_NS * core->slot_ppm / VG_CORE_PPM);
   if (core->slot_lag_ns < least_ns) core->slot_lag_ns = least_ns;
@@ -450,6 +460,7 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   judge_all(core, now_ns);
   vg_core_entitle(core, now_ns);
   vg_core_raise_floor(core, now_ns);
+  note_debts(core);
   forgive(core);
   review_slot(core);
   review_free(core, now_ns);

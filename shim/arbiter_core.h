@@ -65,6 +65,7 @@ struct vg_core_slice {
   /* state */
   enum vg_core_state state;
   bool saturating;
+  bool overdrawn; /* of the latency class: it is not served first, since it has had too much */
   bool first;      /* served before everybody else, since its class is latency */
   bool throttled;  /* a free slice whose gate is shut: for its cap, or since it has had too much */
   bool overran;    /* has been counted as an overrun since its gate was shut */

@@ -4,6 +4,9 @@
 
 #include "arbiter_share.h"
 
+/* A drain's forecast moves on while the hardware gives the device to others: it is looked at no more often. */
+#define LOOK_LEAST_NS 25000
+
 /* A follower goes before everyone else; so that they are not starved by a gang that its leader lets go on and on, it
  * has the leader stop it when it is a lease ahead of somebody who waits here, or when the slot is to be empty. */
 static bool must_make_room(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -139,7 +142,10 @@ static uint64_t next_deadline(const struct vg_core *core, const struct crowd *cr
     if (!slice->present) continue;
     deadline_ns = vg_core_earlier(deadline_ns, cap_deadline(core, slice, now_ns));
     if (slice->state == VG_CORE_OVERLAP) deadline_ns = vg_core_earlier(deadline_ns, slice->rescue_ns);
-    if (slice->state == VG_CORE_DRAINING) deadline_ns = vg_core_earlier(deadline_ns, vg_core_overlap_from(core, slice));
+    if (slice->state == VG_CORE_DRAINING) {
+      uint64_t look_ns = vg_core_overlap_from(core, slice);
+      deadline_ns = vg_core_earlier(deadline_ns, look_ns > now_ns + LOOK_LEAST_NS ? look_ns : now_ns + LOOK_LEAST_NS);
+    }
     if (!slice->saturating || slice->state != VG_CORE_OPEN || !slice->lease_end_ns) continue;
     deadline_ns = vg_core_earlier(deadline_ns, slice->lease_end_ns);
     if (!slice->outstanding && now_ns < slice->grant_ns + VG_CORE_WAKE_GRACE_NS)

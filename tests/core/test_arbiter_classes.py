@@ -98,6 +98,24 @@ def test_beyond_its_guarantee_a_latency_slice_is_as_any_other() -> None:
     assert shares(world) == pytest.approx([0.2, 0.8], abs=0.03)
 
 
+@pytest.mark.parametrize("load", [INFERENCE, Load()])
+@pytest.mark.parametrize("minimum", [200, 400, 500])
+def test_a_latency_slice_on_the_verge_of_its_debt_does_not_keep_the_arbiter_busy(minimum: int, load: Load) -> None:
+    """Nor does work of its neighbour that has been preempted a moment before its end."""
+    world = run([tenant(1, minimum, 1000, load, latency=True), saturating(2, 1000 - minimum)], Pair(), 2 * SECOND)
+    assert world.steps < 2 * 1500
+    assert len(world.log) < 2 * 300
+
+
+def test_beside_a_latency_slice_that_has_all_it_wants_nobody_gets_into_debt() -> None:
+    """It is entitled to a little more than it needs, so that it seems behind in its pauses."""
+    world = run(
+        [tenant(1, 500, 1000, INFERENCE, latency=True), tenant(2, 250, 1000, Load(200 * US, 45, gap_ns=MS))], Pair()
+    )
+    assert row(world, 1).lag_ns > MS
+    assert row(world, 2).lag_ns >= -4 * MS
+
+
 def active(pair: Pair, ident: int) -> None:
     """It has begun to run."""
     s = next(s for s in pair.slices if s.ident == ident)

@@ -27,6 +27,7 @@ from vgpud.core.arbiter_model import (
     GANG_NONE,
     GANG_OPEN,
     LATENCY_DEBT_NS,
+    LOOK_LEAST_NS,
     MILLI,
     NEVER,
     PPM,
@@ -239,7 +240,7 @@ class Arbiter(Shares):
 
     def _has_precedence(self, s: Slice) -> bool:
         """Its class is latency, and it is within its guarantee."""
-        return s.params.latency and s.lag_ns > -LATENCY_DEBT_NS and self._has_cap(s)
+        return s.params.latency and not s.overdrawn and self._has_cap(s)
 
     def _is_urgent(self, s: Slice) -> bool:
         return s.active and self._has_precedence(s)
@@ -319,15 +320,21 @@ class Arbiter(Shares):
             s.lease_end_ns = now_ns + max(s.cap_ns, self.params.quantum_min_ns)
 
     def _forgive(self, now_ns: int) -> None:
-        """Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later."""
+        """Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. Who is
+        served first whenever he wants to run is not behind because of others."""
         for s in self.slices:
             behind_ns = self.slot_lag_ns if s.saturating else s.lag_ns
-            if behind_ns > SHORT_NS and self._lately_active(s, now_ns):
+            if behind_ns > SHORT_NS and self._lately_active(s, now_ns) and not self._has_precedence(s):
                 return
         for s in self._free():
             s.lag_ns = max(s.lag_ns, -parts(AHEAD_NS, s.entitlement_ppm))
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
         self.slot_lag_ns = max(self.slot_lag_ns, -parts(AHEAD_NS, together_ppm))
+
+    def _note_debts(self) -> None:
+        """A latency slice that has used up its debt is as any other until some of it is paid."""
+        for s in self.slices:
+            s.overdrawn = s.lag_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
 
     def _review_slot(self) -> None:
         """Is the slot to stay empty, because somebody else is short?"""
@@ -451,7 +458,7 @@ class Arbiter(Shares):
             if s.state == State.OVERLAP:
                 found.append(s.rescue_ns)
             if s.state == State.DRAINING:
-                found.append(self._overlap_from(s))
+                found.append(max(self._overlap_from(s), now_ns + LOOK_LEAST_NS))
             if s.saturating and s.state == State.OPEN and s.lease_end_ns:
                 found.append(s.lease_end_ns)
                 if not s.outstanding and now_ns < s.grant_ns + WAKE_GRACE_NS:
@@ -469,6 +476,7 @@ class Arbiter(Shares):
         self._judge(now_ns)
         self._fill(now_ns)
         self._raise_floor(now_ns)
+        self._note_debts()
         self._forgive(now_ns)
         self._review_slot()
         self._review_free(now_ns)

@@ -48,6 +48,8 @@ AHEAD_NS, BACK_NS = 4 * MS, 2 * MS
 LATENCY_DEBT_NS = 10 * MS
 #: how often shares are looked at while several run
 TICK_NS = 2 * MS
+#: a drain's forecast moves on while the hardware gives the device to others: it is looked at no more often
+LOOK_LEAST_NS = 25_000
 
 
 class State(IntEnum):
@@ -127,6 +129,7 @@ class Slice:
     gang_veto: bool = False  # a follower is to make room for others on its device
     # remembered
     saturating: bool = False
+    overdrawn: bool = False  # of the latency class: it is not served first, since it has had too much
     first: bool = False  # served before everybody else, since its class is latency
     throttled: bool = False  # its gate is shut for its cap or since it has had too much
     lag_ns: int = 0  # free: what it has had less than it was due
