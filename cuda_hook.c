@@ -23,34 +23,48 @@ static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned in
 #define LAUNCH_ARGUMENTS                                                                                               \
   f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams
 
-#define GATED_LAUNCH(per_thread, call)                                                                                 \
-  struct vg_ticket ticket;                                                                                             \
-  uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                        \
-  vg_gate_enter(&ticket, hStream, per_thread, f, threads);                                                             \
-  ticket.kernel = true;                                                                                                \
-  CUresult result = call;                                                                                              \
-  vg_gate_leave(&ticket, result);                                                                                      \
-  return result
+/* The first arguments, those that travel in registers. The others lie on the stack and stay there: a jump needs not
+ * know them, and a compiler that knows them takes each one up and puts it back, which costs more than all the rest. */
+#if defined(__x86_64__)
+#define IN_REGISTERS                                                                                                   \
+  CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
+      unsigned int blockDimY
+#define REGISTERS f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY
+#elif defined(__aarch64__)
+#define IN_REGISTERS                                                                                                   \
+  CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,           \
+      unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes
+#define REGISTERS f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes
+#endif
 
-CUresult cuLaunchKernel(LAUNCH_PARAMETERS, void **extra) {
-  if (VG_LIKELY(vg_gate_solo())) return REAL(cuLaunchKernel)(LAUNCH_ARGUMENTS, extra);
-  GATED_LAUNCH(false, REAL(cuLaunchKernel)(LAUNCH_ARGUMENTS, extra));
-}
+typedef CUresult (*launch_jump)(IN_REGISTERS);
 
-CUresult cuLaunchKernel_ptsz(LAUNCH_PARAMETERS, void **extra) {
-  if (VG_LIKELY(vg_gate_solo())) return REAL(cuLaunchKernel_ptsz)(LAUNCH_ARGUMENTS, extra);
-  GATED_LAUNCH(true, REAL(cuLaunchKernel_ptsz)(LAUNCH_ARGUMENTS, extra));
-}
+/* What the program calls only jumps, to the driver's function or to the gated launch: two functions in C, for the
+ * second one saves registers, and two names for each, since a jump has another prototype. Tests with marked arguments
+ * see that nothing of them is lost (tests/shim/test_arguments.py). */
+#define LAUNCH(name, per_thread, parameters, arguments)                                                                \
+  __attribute__((visibility("hidden"))) CUresult vg_gated_##name parameters;                                           \
+  __attribute__((visibility("hidden"))) CUresult jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);           \
+  __attribute__((visibility("default"))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);                            \
+  CUresult vg_gated_##name parameters {                                                                                \
+    if (vg_gate_solo()) return REAL(name) arguments;                                                                   \
+    struct vg_ticket ticket;                                                                                           \
+    uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
+    vg_gate_enter(&ticket, hStream, per_thread, f, threads);                                                           \
+    ticket.kernel = true;                                                                                              \
+    CUresult result = REAL(name) arguments;                                                                            \
+    vg_gate_leave(&ticket, result);                                                                                    \
+    return result;                                                                                                     \
+  }                                                                                                                    \
+  CUresult jump_##name(IN_REGISTERS) {                                                                                 \
+    launch_jump jump = (launch_jump)(void *)REAL(name);                                                                \
+    return VG_LIKELY(vg_gate_surely_solo()) ? jump(REGISTERS) : jump_gated_##name(REGISTERS);                          \
+  }
 
-CUresult cuLaunchCooperativeKernel(LAUNCH_PARAMETERS) {
-  if (VG_LIKELY(vg_gate_solo())) return REAL(cuLaunchCooperativeKernel)(LAUNCH_ARGUMENTS);
-  GATED_LAUNCH(false, REAL(cuLaunchCooperativeKernel)(LAUNCH_ARGUMENTS));
-}
-
-CUresult cuLaunchCooperativeKernel_ptsz(LAUNCH_PARAMETERS) {
-  if (VG_LIKELY(vg_gate_solo())) return REAL(cuLaunchCooperativeKernel_ptsz)(LAUNCH_ARGUMENTS);
-  GATED_LAUNCH(true, REAL(cuLaunchCooperativeKernel_ptsz)(LAUNCH_ARGUMENTS));
-}
+LAUNCH(cuLaunchKernel, false, (LAUNCH_PARAMETERS, void **extra), (LAUNCH_ARGUMENTS, extra))
+LAUNCH(cuLaunchKernel_ptsz, true, (LAUNCH_PARAMETERS, void **extra), (LAUNCH_ARGUMENTS, extra))
+LAUNCH(cuLaunchCooperativeKernel, false, (LAUNCH_PARAMETERS), (LAUNCH_ARGUMENTS))
+LAUNCH(cuLaunchCooperativeKernel_ptsz, true, (LAUNCH_PARAMETERS), (LAUNCH_ARGUMENTS))
 
 /* ---- launches with attributes ---- */
 
@@ -63,10 +77,10 @@ static bool is_programmatic(const CUlaunchConfig *config) {
   return false;
 }
 
-static CUresult launch_ex(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra,
-                          bool per_thread) {
+static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *config, CUfunction f,
+                                                          void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
-  if (!config || VG_LIKELY(vg_gate_solo())) return launch(config, f, kernelParams, extra);
+  if (!config || vg_gate_solo()) return launch(config, f, kernelParams, extra);
   struct vg_ticket ticket;
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
@@ -79,18 +93,20 @@ static CUresult launch_ex(const CUlaunchConfig *config, CUfunction f, void **ker
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-  return launch_ex(config, f, kernelParams, extra, false);
+  if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuLaunchKernelEx)(config, f, kernelParams, extra);
+  return gated_launch_ex(config, f, kernelParams, extra, false);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-  return launch_ex(config, f, kernelParams, extra, true);
+  if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra);
+  return gated_launch_ex(config, f, kernelParams, extra, true);
 }
 
 /* ---- graphs: one launch whose estimate belongs to the executable graph ---- */
 
-static CUresult launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
+static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
   __typeof__(&cuGraphLaunch) launch = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
-  if (VG_LIKELY(vg_gate_solo())) return launch(graph, stream);
+  if (vg_gate_solo()) return launch(graph, stream);
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, stream, per_thread, graph, 0);
   CUresult result = launch(graph, stream);
@@ -100,11 +116,13 @@ static CUresult launch_graph(CUgraphExec graph, CUstream stream, bool per_thread
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  return launch_graph(hGraph, hStream, false);
+  return VG_LIKELY(vg_gate_surely_solo()) ? REAL(cuGraphLaunch)(hGraph, hStream)
+                                          : gated_launch_graph(hGraph, hStream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  return launch_graph(hGraphExec, hStream, true);
+  if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream);
+  return gated_launch_graph(hGraphExec, hStream, true);
 }
 
 /* ---- stream capture: counted from before it begins until it has ended ---- */

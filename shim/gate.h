@@ -56,6 +56,12 @@ static inline bool vg_gate_solo_device(const struct vg_device *device) {
   return word == VG_LOAD_RELAXED(&device->open_word) && (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
 }
 
+/* For a launch path that must not call anything before it jumps: false leaves the question open. */
+static inline bool vg_gate_surely_solo(void) {
+  const struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
+  return VG_LIKELY(device != NULL) && vg_gate_solo_device(device);
+}
+
 static inline bool vg_gate_solo(void) {
   const struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
   return VG_LIKELY(device != NULL) ? vg_gate_solo_device(device) : vg_gate_solo_elsewhere();
