@@ -1,7 +1,4 @@
-/*
- * test_arbiter_gang.c - the board by which the arbiters of a gang's devices tell each other, and what two arbiters with
- * their threads do with it.
- */
+/* test_arbiter_gang.c - the board by which the arbiters of a gang's devices tell each other. */
 #include "arbiter_gang.h"
 
 #include <poll.h>
