@@ -269,6 +269,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
   int place = (int)(lane - arbiter->lanes);
   arbiter->processes[process->index] = process;
   arbiter->heed[process->index] = VG_HEED_PAGE;
+  arbiter->calm[process->index] = 0;
   arbiter->lane_of[process->index] = (uint8_t)place;
   if (process->index == arbiter->process_end) arbiter->process_end++;
   process->memory.slice = place;

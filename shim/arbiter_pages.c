@@ -287,13 +287,32 @@ static void publish_coast(struct vg_arbiter *arbiter, struct vg_process *process
   process->coast_version = arbiter->coast_version;
 }
 
+/* With its heartbeat. */
+static bool is_read_now(const struct vg_arbiter *arbiter, int index) {
+  return arbiter->heed[index] || arbiter->calm[index] <= VG_CALM_BEATS;
+}
+
 /* A thousand pages are in nobody's cache: those that come next are fetched while this one is read. */
 static void fetch_ahead(const struct vg_arbiter *arbiter, int index, int end) {
   const struct vg_process *soon = index + 4 < end ? arbiter->processes[index + 4] : NULL;
   if (index + 8 < end) __builtin_prefetch(arbiter->processes[index + 8]);
   if (!soon) return;
-  for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
   __builtin_prefetch(&soon->control->heartbeat_ns, 1);
+  if (!is_read_now(arbiter, index + 4)) return;
+  for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
+}
+
+/* Returns whether it said anything new. */
+static bool beat(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
+  uint8_t *calm = &arbiter->calm[process->index];
+  VG_STORE(&process->control->heartbeat_ns, now_ns);
+  if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
+  bool reads = is_read_now(arbiter, process->index);
+  uint64_t active_ns = process->active.total_ns;
+  if (reads) read_page(arbiter, process, now_ns);
+  *calm = arbiter->heed[process->index] || process->active.total_ns != active_ns ? 0 : *calm + 1;
+  if (*calm == 2 * VG_CALM_BEATS) *calm = VG_CALM_BEATS;
+  return reads && vg_lane_of(arbiter, process->slice)->stale;
 }
 
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
@@ -301,13 +320,8 @@ bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns) {
   int end = arbiter->beat_index + VG_BEAT_PROCESSES;
   if (end > arbiter->process_end) end = arbiter->process_end;
   for (int i = arbiter->beat_index; i < end; i++) {
-    struct vg_process *process = arbiter->processes[i];
     fetch_ahead(arbiter, i, end);
-    if (!process) continue;
-    read_page(arbiter, process, now_ns);
-    news |= vg_lane_of(arbiter, process->slice)->stale;
-    VG_STORE(&process->control->heartbeat_ns, now_ns);
-    if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
+    if (arbiter->processes[i]) news |= beat(arbiter, arbiter->processes[i], now_ns);
   }
   arbiter->beat_index = end == arbiter->process_end ? 0 : end;
   int parts = (arbiter->process_end + VG_BEAT_PROCESSES - 1) / VG_BEAT_PROCESSES;

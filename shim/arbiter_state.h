@@ -4,7 +4,8 @@
  *
  * There may be a thousand processes of which few do anything. So a round looks only at those pages that may have
  * changed in a way that matters (heed), and writes only to those whose slice's gate is told something else; all others
- * are read, and get their heartbeat, a part at a time, each of them once per heartbeat period.
+ * get their heartbeat, a part at a time, each of them once per heartbeat period, and are read then; more seldom when
+ * they have been calm for so long that their helper rests, for then they ring when they begin something.
  */
 #ifndef VG_ARBITER_STATE_H
 #define VG_ARBITER_STATE_H
@@ -19,7 +20,8 @@
 #include "arbiter_trace.h"
 
 #define VG_PROCESSES_MAX 1024
-#define VG_BEAT_PROCESSES 128 /* read, and given a heartbeat, in one round */
+#define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
+#define VG_CALM_BEATS 5       /* who has had nothing to tell for so many heartbeats is read every so many */
 
 /* What the next round has to do with a process, a set of bits. */
 #define VG_HEED_PAGE 1     /* its page has changed, or may without a ring */
@@ -96,6 +98,7 @@ struct vg_arbiter {
   /* by index; an index is free where processes[] is NULL */
   struct vg_process *processes[VG_PROCESSES_MAX];
   uint8_t heed[VG_PROCESSES_MAX];
+  uint8_t calm[VG_PROCESSES_MAX]; /* heartbeats since there was something to heed */
   uint8_t lane_of[VG_PROCESSES_MAX];
   int process_end; /* beyond the last index in use */
   int beat_index;  /* whose heartbeat is next */

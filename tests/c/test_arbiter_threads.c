@@ -297,6 +297,39 @@ static void a_doorbell_that_was_made_blocking_is_read_without_waiting(void) {
   vg_prim_close(fd);
 }
 
+/* Who has been calm for long has every heartbeat, and what his page says is found all the same: at once if he rings. */
+static void the_calm_are_told_and_heard(void) {
+  struct vg_arbiter *arbiter = start(NULL);
+  VG_STORE(&stop, 1);
+  for (int i = 0; i < TENANTS; i++) pthread_join(tenants[i].thread, NULL);
+  struct tenant *calm = &tenants[1];
+  VG_STORE(&calm->report.waiting, 0);
+  uint64_t begin_ns = vg_prim_now_ns(), end_ns = begin_ns + 100 * params.heartbeat_ns, launches = calm->launches;
+  uint64_t last_ns = VG_LOAD(&calm->control.heartbeat_ns), beats = 0, heard = 0;
+  while (vg_prim_now_ns() < end_ns) {
+    uint64_t beat_ns = VG_LOAD(&calm->control.heartbeat_ns);
+    beats += beat_ns != last_ns;
+    last_ns = beat_ns;
+    struct vg_process_stats stats;
+    CHECK(vg_arbiter_process_stats(arbiter, 101, &stats) == 0);
+    if (stats.launches == launches) {
+      heard++;
+      VG_STORE(&calm->report.launches, ++launches);
+    }
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
+  }
+  uint64_t passed = (vg_prim_now_ns() - begin_ns) / params.heartbeat_ns;
+  CHECK(beats > passed / 2);
+  CHECK(heard > passed / VG_CALM_BEATS / 4 && heard < passed / 2);
+  VG_STORE(&calm->report.launches, launches + 1);
+  vg_prim_eventfd_ring(calm->doorbell_fd);
+  struct vg_process_stats stats;
+  do CHECK(vg_arbiter_process_stats(arbiter, 101, &stats) == 0);
+  while (stats.launches != launches + 1);
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < TENANTS; i++) vg_prim_close(tenants[i].doorbell_fd);
+}
+
 static void wait_for_word_after(const struct tenant *tenant, uint32_t word, bool open) {
   uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
   for (;;) {
@@ -453,6 +486,7 @@ int main(void) {
   RUN(who_is_stopped_at_his_gate_holds_nobody_up);
   RUN(who_never_rings_is_seen_all_the_same);
   RUN(who_frees_does_not_ring_and_is_asked_all_the_same);
+  RUN(the_calm_are_told_and_heard);
   RUN(a_doorbell_that_was_made_blocking_is_read_without_waiting);
   return 0;
 }

@@ -143,8 +143,9 @@ static void an_idle_helper_rests(void) {
   CHECK(vg_gate_service(now_ns) != UINT64_MAX);               /* for a moment it looks often */
   CHECK(vg_gate_service(now_ns + VG_NS_PER_S) == UINT64_MAX); /* then it waits to be woken */
   CHECK(device()->gate->helper_rests);
+  rang();
   launch(LAUNCH_NS);
-  CHECK(!device()->gate->helper_rests);
+  CHECK(!device()->gate->helper_rests && rang()); /* the arbiter looks seldom, too */
   CHECK(vg_gate_service(vg_prim_now_ns()) != UINT64_MAX);
   end();
 }
@@ -249,7 +250,7 @@ static uint64_t queued_ns(CUstream stream) {
   return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
-/* As a graph of 50 ms is: nothing is known of the first ones, and yet only a few of them are let through. */
+/* As a graph of 50 ms is: nothing is known of the first one, and the next waits for it. */
 static void long_work_is_bounded(void) {
   begin(0);
   VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
@@ -260,7 +261,7 @@ static void long_work_is_bounded(void) {
     if (queued_ns(fake_stream(1)) > *most_ns) *most_ns = queued_ns(fake_stream(1));
   }
   printf("  queued %.0f ms at first, then %.0f ms\n", (double)first_ns / 1e6, (double)later_ns / 1e6);
-  CHECK(first_ns <= 10 * cost_ns);
+  CHECK(first_ns <= 2 * cost_ns);
   CHECK(later_ns <= 3 * cost_ns);
   synchronize(fake_stream(1));
   CHECK(report()->done_ns > 19 * cost_ns && report()->done_ns < 21 * cost_ns);
