@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import psutil
+
 from benchmarks import harness
 from benchmarks.sharing.measure import (
     Histogram,
@@ -204,6 +206,7 @@ class Observed:
     phases: dict[str, list[tuple[int, str]]]
     lost: dict[str, float] = field(default_factory=dict)  # of its work, over the whole life of its programs
     noted: Any = None  # what was done to the tenants meanwhile, as JSON
+    machine: Mapping[str, float] = field(default_factory=dict)  # how much of its processors was idle, or stolen, 0..1
 
     def share(self, name: str) -> float:
         """Share of the device over the whole time, 0..1."""
@@ -287,7 +290,9 @@ class Bench:
         plain: without a hook the tenants may keep each other apart in one of the plain ways.
         """
         costs_ns = {tenant.name: self._cost_ns(tenant) for tenant in tenants} if self._by_work else {}
+        before = psutil.cpu_times()
         started, begin_ns, end_ns, noted = self._run(tenants, hooked, seed, meanwhile, plain)
+        machine = _quietness(before, psutil.cpu_times())
         if self._by_work:
             spans = {
                 name: [s for process in several for s in spans_of_work(process.points, costs_ns[name], process.pid)]
@@ -308,6 +313,7 @@ class Bench:
             {name: [at for process in several for at in process.phases] for name, several in started.items()},
             {name: sum(process.lost for process in several) for name, several in started.items()},
             noted,
+            machine,
         )
 
     def _cost_ns(self, program: Program) -> float:
@@ -406,6 +412,13 @@ class Bench:
                 process.part.process.wait(END_TIMEOUT_S if process.pid else 0)
             process.part.stop()
             self._own.tenants.remove(process.part)
+
+
+def _quietness(before: Any, after: Any) -> dict[str, float]:
+    """Which parts of its processors' time the machine was idle, and did not have at all, between psutil.cpu_times()."""
+    passed = {name: getattr(after, name) - getattr(before, name) for name in after._fields if "guest" not in name}
+    total = sum(passed.values()) or 1.0
+    return {"idle": passed["idle"] / total, "stolen": passed.get("steal", 0.0) / total}
 
 
 def _completed(several: Sequence[Process], begin_ns: int, end_ns: int) -> float:

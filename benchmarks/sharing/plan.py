@@ -118,6 +118,7 @@ class Plan:
             )
         )
         kept: dict[str, Any] = {"case": case, "way": way_of(hooked, plain), "seed": seed, "shipped": bench.shipped}
+        kept["machine"] = {name: round(part, 3) for name, part in found.machine.items()}
         kept["part"] = {tenant.name: tenant.minimum for tenant in tenants}
         kept["share"] = {name: round(got, 5) for name, got in found.shares().items()}
         kept["completed"] = {name: round(count) for name, count in found.completed.items()}

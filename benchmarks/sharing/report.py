@@ -65,6 +65,19 @@ LEGEND = f"""\
 - Parts (.5/.3) are fractions of the device; pp: percentage points of it; `-`: not run so, or it says nothing there."""
 
 
+def _quietness(raw: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Whether something else than the benchmark had the machine: what a figure is to be read with."""
+    seen = [(row, run) for row, runs in raw.items() for run in runs if run.get("machine")]
+    if not seen:
+        return ""
+    row, busiest = min(seen, key=lambda one: one[1]["machine"]["idle"])
+    stolen = max(run["machine"]["stolen"] for _, run in seen)
+    return (
+        f"The machine's processors were idle for {busiest['machine']['idle']:.0%} of the time or more (least in {row}, "
+        f"{busiest['case']}); the host took {stolen:.1%} of it at most."
+    )
+
+
 def _page(result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequence[Path]) -> str:
     parameters, machine = result["parameters"], result["machine"]
     ran = [(name, row) for name, row in ROWS.items() if any(figure.row == name for figure in figures)]
@@ -74,6 +87,7 @@ def _page(result: Mapping[str, Any], figures: Sequence[Figure], pictures: Sequen
         f"{result['date']}, commit {result['commit']}, {machine['cores']} cores ({machine['cpu']}); "
         f"{parameters['seconds']:g} s, {parameters['seeds']} seed(s){', every case' if parameters['full'] else ''}. "
         f"{verdict(figures)}.",
+        _quietness(result["raw"]),
         "",
         LEGEND,
         "",
