@@ -23,6 +23,10 @@
 #define COAST_BOUND_NS 2000000ull
 #define LOOSE_BOUND_NS 2000000ull
 #define PIECE_MAX_NS 8000000ull
+#define FIRST_RUNS_NS VG_NS_PER_S
+#define FIRST_BEGINS_NS (20 * VG_NS_PER_MS)
+#define FIRST_LOOK_LEAST_NS 20000ull
+#define FIRST_LOOK_MOST_NS 1000000ull
 #define COAST_LOOK_NS 1000000ull /* in its own slot: how often a waiting thread looks what has completed */
 
 struct vg_device *vg_gate_only_device;
@@ -274,6 +278,32 @@ static void wait_bound(struct vg_device *device, struct vg_work *work, const str
   look_at_others(device, work);
 }
 
+static enum vg_timed find_first(struct vg_device *device, const struct vg_estimate *estimate) {
+  enum vg_timed found = VG_TIMED_NONE;
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_gate_reap(device, vg_prim_now_ns());
+  for (struct vg_work *work = VG_LOAD(&device->gate->works); work && found == VG_TIMED_NONE; work = work->next) {
+    pthread_mutex_lock(&work->mutex);
+    found = vg_work_timed(work, estimate->function, estimate->grid_class);
+    pthread_mutex_unlock(&work->mutex);
+  }
+  pthread_mutex_unlock(&device->gate->mutex);
+  return found;
+}
+
+/* A kernel that has never been seen to end may take seconds, and no one can take it back: the next one of its kind
+ * waits for that, though not for ever; and only a moment if it does not even begin, for its stream may wait for us. */
+static void wait_first(struct vg_device *device, const struct vg_estimate *estimate) {
+  if (VG_LIKELY(VG_LOAD_RELAXED(&estimate->count))) return;
+  uint64_t begun_ns = vg_prim_now_ns(), now_ns = begun_ns;
+  for (enum vg_timed first; (first = find_first(device, estimate)) != VG_TIMED_NONE; now_ns = vg_prim_now_ns()) {
+    if (now_ns > begun_ns + (first == VG_TIMED_RUNS ? FIRST_RUNS_NS : FIRST_BEGINS_NS)) return;
+    uint64_t pause_ns = (now_ns - begun_ns) / 8;
+    if (pause_ns < FIRST_LOOK_LEAST_NS) pause_ns = FIRST_LOOK_LEAST_NS;
+    vg_prim_sleep_until_ns(now_ns + (pause_ns < FIRST_LOOK_MOST_NS ? pause_ns : FIRST_LOOK_MOST_NS));
+  }
+}
+
 /* ---- a launch ---- */
 
 /* A launch into a capturing stream runs nothing now: its graph will pass the gate. */
@@ -336,6 +366,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     return;
   }
   ticket->estimate = vg_work_estimate(work, function, threads);
+  wait_first(device, ticket->estimate);
   for (;;) {
     wait_bound(device, work, ticket->estimate);
     VG_STORE_RELAXED(&line->device, device);

@@ -32,7 +32,8 @@ static uint64_t cost_of(const struct vg_estimate *estimate) {
  * So a low one of the last samples says how long the launch takes, and the mean of those near it is the estimate. It
  * bears more than half of the samples being too long, and follows a real change once most of the samples are new. */
 uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
-  estimate->samples_ns[estimate->count++ % VG_WORK_SAMPLES] = sample_ns;
+  estimate->samples_ns[estimate->count % VG_WORK_SAMPLES] = sample_ns;
+  VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
   uint32_t count = estimate->count < VG_WORK_SAMPLES ? estimate->count : VG_WORK_SAMPLES;
   uint64_t sorted_ns[VG_WORK_SAMPLES], sum_ns = 0, near = 0;
   for (uint32_t i = 0; i < count; i++) {
@@ -305,6 +306,27 @@ void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
 void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
   for (int i = 0; i < VG_WORK_STREAMS; i++)
     if (work->streams[i].used) reap_stream(work, &work->streams[i], now_ns);
+}
+
+static const struct vg_marker *find_timed(const struct vg_work *work, const void *function, uint32_t grid_class) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    for (uint32_t at = stream->head; stream->used && at != stream->tail; at++) {
+      const struct vg_marker *marker = &stream->markers[at % VG_WORK_MARKERS];
+      const struct vg_estimate *estimate = marker->estimate;
+      if (marker->timing_begin && estimate->function == function && estimate->grid_class == grid_class) return marker;
+    }
+  }
+  return NULL;
+}
+
+enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class) {
+  const struct vg_marker *marker = find_timed(work, function, grid_class);
+  if (!marker) return VG_TIMED_NONE;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  bool runs = REAL(cuEventQuery)(marker->timing_begin) != CUDA_ERROR_NOT_READY;
+  exchange_mode(before);
+  return runs ? VG_TIMED_RUNS : VG_TIMED_QUEUED;
 }
 
 static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {

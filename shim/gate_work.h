@@ -89,6 +89,9 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
 /* The driver has refused a launch: nothing is outstanding for it. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
+enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
+/* How far is a launch of this kind that is being timed? Under the mutex. */
+enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);
 /* How long the device has been at the oldest piece of it. */
 uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);
 /* What is outstanding behind markers that can be seen to complete; the few launches since the last one count for a
