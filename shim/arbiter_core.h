@@ -89,6 +89,7 @@ struct vg_core_slice {
   uint64_t told_at_ns, told_after_ns;    /* when it grew last or nothing ran; how long it had not */
   uint64_t ran_ns, told_ns;              /* lately with work outstanding (if saturating: alone), completed in that */
   bool was_outstanding;
+  bool beside_slot; /* has had work outstanding while the slot was occupied, since settled_ns */
   uint64_t busy_ns;          /* in this step */
   uint32_t contexts;         /* that ran in this step */
   uint32_t demand_ppm;       /* work / (work + idle) */

@@ -67,11 +67,15 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
   return crowd;
 }
 
-/* Runs only while somebody who is further behind pauses: what it has outstanding then is in that one's way. */
-static bool gives_way(const struct vg_core *core, const struct vg_core_slice *self, const struct crowd *crowd) {
+/* While it runs only since somebody who is further behind pauses: what it has outstanding then is in that one's way, so
+ * it may have the less the further behind that one is. */
+static uint64_t way_bound(const struct vg_core *core, const struct vg_core_slice *self, const struct crowd *crowd) {
   int64_t own_ns = self->saturating ? vg_core_slot_behind(core) : vg_core_behind(self);
-  if (!crowd->last) return false;
-  return (crowd->last != self ? crowd->last_ns : crowd->next_ns) > own_ns + VG_CORE_AHEAD_NS;
+  if (!crowd->last) return core->params.open_bound_ns;
+  int64_t further_ns = (crowd->last != self ? crowd->last_ns : crowd->next_ns) - own_ns;
+  if (further_ns <= VG_CORE_AHEAD_NS) return core->params.open_bound_ns;
+  uint64_t part = further_ns > 3 * VG_CORE_AHEAD_NS ? 4 : further_ns > 2 * VG_CORE_AHEAD_NS ? 2 : 1;
+  return core->params.latency_bound_ns / part;
 }
 
 static uint32_t regime_of(const struct crowd *crowd) {
@@ -102,12 +106,11 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   slice->watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;
   if (edges) slice->watch |= VG_WATCH_EDGES;
   if (slice->params.gang) slice->watch |= VG_WATCH_GANG;
-  if (latency || gives_way(core, slice, crowd))
-    slice->bound_ns = core->params.latency_bound_ns;
+  slice->bound_ns = way_bound(core, slice, crowd);
+  if (latency)
+    slice->bound_ns = vg_core_earlier(slice->bound_ns, core->params.latency_bound_ns);
   else if (!vg_core_uncapped(slice) || (crowded && vg_core_others_active(core, slice)))
-    slice->bound_ns = core->params.bound_ns;
-  else
-    slice->bound_ns = core->params.open_bound_ns;
+    slice->bound_ns = vg_core_earlier(slice->bound_ns, core->params.bound_ns);
   if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
   slice->lag_ns = slice->free_lag_ns;
   if (slice->saturating) { /* what it has had less than the others in the slot, by what they are due */

@@ -191,16 +191,21 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   if (slice->first && keeps_somebody_waiting(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
   slice->provisional_ns += used_ns;
   slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
+  slice->beside_slot |= core->slot_occupied && slice->busy_ns;
+  if (core->slot_occupied) core->free_used_ns += used_ns;
   int64_t done_ns = (int64_t)(slice->done_total_ns - slice->done_seen_ns);
   bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
   if (!slice->outstanding || due) {
-    used_ns += done_ns + doubted(core, slice, done_ns) - slice->provisional_ns;
+    int64_t more_ns = done_ns + doubted(core, slice, done_ns) - slice->provisional_ns;
+    used_ns += more_ns;
+    if (slice->beside_slot)
+      core->free_used_ns += more_ns; /* what it has had more or less, the slot has had less or more */
+    slice->beside_slot = false;
     slice->provisional_ns = slice->outstanding_ns = 0;
     slice->done_seen_ns = slice->done_total_ns;
     slice->settled_ns = now_ns;
   }
   charge(core, slice, used_ns);
-  if (core->slot_occupied) core->free_used_ns += used_ns;
 }
 
 /* Splits what free ones have left of the time among those of the slot that occupied the device. Wall time while

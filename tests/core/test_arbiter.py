@@ -122,12 +122,12 @@ def test_what_was_borrowed_from_a_free_device_is_no_debt_to_those_who_come_later
 
 
 def test_a_launch_bound_tenant_keeps_its_part_over_its_short_pauses() -> None:
-    """Bursts of 4 ms and pauses of 1 ms; each burst waits for what the other one has outstanding by then, 1 ms."""
+    """Bursts of 4 ms and pauses of 1 ms, in which the other one may have the less outstanding the further behind it is."""
     launch_bound = Load(200 * US, 20, gap_ns=MS)
     alone = run([tenant(1, 750, 750, launch_bound)]).tenants[0].share(SECOND, 3 * SECOND)
     beside = shares(run([tenant(1, 750, 750, launch_bound), saturating(2, 250, 1000)]), SECOND, 3 * SECOND)
     assert alone > 0.72
-    assert beside[0] > 0.65 and beside[1] > 0.23
+    assert beside[0] > 0.72 and beside[1] > 0.22
 
 
 def test_an_idle_holder_pays_nothing_for_a_waiter_over_its_cap() -> None:

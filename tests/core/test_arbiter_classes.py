@@ -64,6 +64,14 @@ def test_launch_bound_beside_saturating(minimum: int) -> None:
     assert second >= 0.95 * (1 - minimum / 1000)
 
 
+def test_who_comes_right_back_finds_little_in_its_way() -> None:
+    """The neighbour's kernels outlast its pauses; the time that it waits for them is not the neighbour's loss."""
+    bursts = tenant(1, 600, 1000, Load(20 * US, 25, gap_ns=100 * US))
+    first, second = shares(run([bursts, saturating(2, 400)], Pair()))
+    assert first >= 0.48
+    assert second >= 0.38
+
+
 def test_trainers() -> None:
     load = Load(100 * US, 50, gap_ns=500 * US)
     world = run([tenant(1, 250, 250, load), tenant(2, 750, 750, load)], Pair(), 4 * SECOND)

@@ -261,16 +261,18 @@ class Arbiter(Shares):
             found.append(self._slot_behind())
         return max(found, default=-FAR_NS)
 
-    def _gives_way(self, s: Slice, now_ns: int) -> bool:
-        """Runs only while somebody who is further behind pauses: what it has outstanding then is in that one's way."""
+    def _way_bound(self, s: Slice, now_ns: int) -> int:
+        """While it runs only since somebody who is further behind pauses: what it has outstanding then is in that
+        one's way, so it may have the less the further behind that one is."""
         mine_ns = self._slot_behind() if s.saturating else behind(s)
-        return any(
-            o is not s
-            and not o.saturating
-            and self._lately_active(o, now_ns)
-            and o.lag_ns > SHORT_NS
-            and behind(o) > mine_ns + AHEAD_NS
-            for o in self.slices
+        found = (
+            behind(o) for o in self._free() if o is not s and self._lately_active(o, now_ns) and o.lag_ns > SHORT_NS
+        )
+        further_ns = max(found, default=-FAR_NS) - mine_ns
+        if further_ns <= AHEAD_NS:
+            return self.params.open_bound_ns
+        return self.params.latency_bound_ns // (
+            4 if further_ns > 3 * AHEAD_NS else 2 if further_ns > 2 * AHEAD_NS else 1
         )
 
     def _had_too_much(self, s: Slice) -> bool:
@@ -421,12 +423,11 @@ class Arbiter(Shares):
             edges = (not s.saturating and others and crowded) or self._cap_may_end(s, now_ns)
             s.watch = WATCH_USAGE if others or not s.uncapped else 0
             s.watch |= (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
-            if any(o.params.latency for o in others) or self._gives_way(s, now_ns):
-                s.bound_ns = self.params.latency_bound_ns
+            s.bound_ns = self._way_bound(s, now_ns)
+            if any(o.params.latency for o in others):
+                s.bound_ns = min(s.bound_ns, self.params.latency_bound_ns)
             elif not s.uncapped or ((self.regime > Regime.OPEN or takers) and self._others_active(s)):
-                s.bound_ns = self.params.bound_ns
-            else:
-                s.bound_ns = self.params.open_bound_ns
+                s.bound_ns = min(s.bound_ns, self.params.bound_ns)
             s.bound_ns //= max(1, s.running)  # it holds for each process
 
     def _cap_may_end(self, s: Slice, now_ns: int) -> bool:

@@ -144,6 +144,7 @@ class Slice:
     busy_seen_ns: int = 0
     done_seen_ns: int = 0  # completed work up to the last time with none outstanding
     provisional_ns: int = 0  # charged since then
+    beside_slot: bool = False  # it has had work outstanding while the slot was occupied since then
     outstanding_ns: int = 0  # as much at the most
     done_told_ns: int = 0  # completed work up to the last step
     told_at_ns: int = 0  # when it grew last, or nothing ran

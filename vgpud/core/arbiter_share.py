@@ -110,16 +110,20 @@ class Shares:
             used_ns = passed_ns  # it keeps the device from them, whatever it says
         s.provisional_ns += used_ns
         s.outstanding_ns += max(used_ns, s.busy_ns)
+        s.beside_slot |= self.slot_occupied and s.busy_ns > 0
+        if self.slot_occupied:
+            self.free_used_ns += used_ns
         done_ns = s.done_total_ns - s.done_seen_ns
         if not s.outstanding or ((self.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
-            settled_ns = done_ns + self._doubted(s, done_ns)
-            used_ns += settled_ns - s.provisional_ns
+            more_ns = done_ns + self._doubted(s, done_ns) - s.provisional_ns
+            used_ns += more_ns
+            if s.beside_slot:  # what it has had more or less, the slot has had less or more
+                self.free_used_ns += more_ns
+            s.beside_slot = False
             s.provisional_ns = s.outstanding_ns = 0
             s.done_seen_ns = s.done_total_ns
             s.settled_ns = now_ns
         self._charge(s, used_ns)
-        if self.slot_occupied:
-            self.free_used_ns += used_ns
 
     def _doubted(self, s: Slice, done_ns: int) -> int:
         """Completed work is what the tenant says. More than that is charged as far as nobody's work explains the time:
