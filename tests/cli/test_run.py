@@ -149,6 +149,21 @@ def test_the_end_is_seen_when_another_thread_has_taken_the_signal(monkeypatch: p
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def test_being_stopped_for_long_is_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """sigtimedwait() of Python tells rubbish when its time was over while the process was stopped."""
+    from vgpud.cli import child
+
+    mask = child.block_signals()
+    try:
+        pid = child.start_child(["sleep", "0.1"], dict(os.environ), mask)
+        rubbish = iter([signal.struct_siginfo((437918234, -1, 0, 0, 0, 0, 0))])
+        real = signal.sigtimedwait
+        monkeypatch.setattr(signal, "sigtimedwait", lambda waited, time_s: next(rubbish, None) or real(waited, time_s))
+        assert child.wait_child(pid) == 0
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def test_a_failure_before_the_start_leaves_no_slice(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from vgpud.cli import environment
     from vgpud.errors import DriverError

@@ -76,7 +76,8 @@ def wait_child(pid: int) -> int:
             code = os.waitstatus_to_exitcode(status)
             return code if code >= 0 else 128 - code
         info = signal.sigtimedwait(_WAITED, LOOK_S)
-        if info is None:
+        # Stopped (Ctrl-Z) for longer than LOOK_S, Python tells of a signal that never came: whatever was on its stack.
+        if info is None or info.si_signo not in _WAITED:
             continue
         # si_code > 0: the kernel sent it, and to the whole process group, so the child has it already
         if info.si_signo != signal.SIGCHLD and info.si_code <= 0:
