@@ -40,6 +40,7 @@ static uint32_t generation = 1;
 static __thread struct {
   uint32_t generation; /* 0: not known */
   struct vg_device *device;
+  CUcontext context;
 } remembered __attribute__((tls_model("initial-exec")));
 
 static size_t index_of(const struct vg_device *device) {
@@ -91,18 +92,26 @@ struct vg_device *vg_context_current(CUcontext *ret_context) {
   return vg_session.device_count == 1 ? &vg_session.devices[0] : current_device(*ret_context);
 }
 
-static struct vg_device *recall(void) {
+static void recall(void) {
   uint32_t now = VG_LOAD(&generation);
-  if (VG_LIKELY(remembered.generation == now)) return remembered.device;
-  CUcontext context;
-  remembered.device = vg_context_current(&context);
-  remembered.generation = context ? now : 0;
+  if (VG_LIKELY(remembered.generation == now)) return;
+  remembered.device = vg_context_current(&remembered.context);
+  remembered.generation = remembered.context ? now : 0;
+}
+
+CUcontext vg_context_remembered(void) {
+  recall();
+  return remembered.context;
+}
+
+static struct vg_device *recall_device(void) {
+  recall();
   return remembered.device;
 }
 
 struct vg_device *vg_context_device(void) {
   if (!VG_LOAD(&vg_session.attached)) return NULL;
-  struct vg_device *device = vg_session.device_count == 1 ? &vg_session.devices[0] : recall();
+  struct vg_device *device = vg_session.device_count == 1 ? &vg_session.devices[0] : recall_device();
   return device && VG_LOAD(&device->gate_word) ? device : NULL; /* no gate word: no pages for it yet */
 }
 

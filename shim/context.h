@@ -10,6 +10,8 @@
 
 /* The device of the calling thread's current context, if launches on it are gated; else NULL. */
 struct vg_device *vg_context_device(void);
+/* The calling thread's current context, as it was when it last changed by a call that is hooked. */
+CUcontext vg_context_remembered(void);
 /* The contexts of a device, at most capacity of them; returns how many were written. They stay alive until
  * vg_context_unlock(): a context is taken off the list under the lock before the driver destroys it. */
 int vg_context_list(const struct vg_device *device, CUcontext *ret_contexts, int capacity);

@@ -55,9 +55,7 @@ static uint32_t next_timing(const struct vg_estimate *estimate) {
 }
 
 static uint32_t grid_class_of(uint64_t threads) {
-  uint32_t class = 0;
-  while (threads >>= 1) class++;
-  return class;
+  return 63 - (uint32_t)__builtin_clzll(threads | 1);
 }
 
 struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads) {
@@ -97,8 +95,7 @@ static bool is_stream(const struct vg_stream *stream, CUstream handle, CUcontext
 }
 
 struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner) {
-  CUcontext context;
-  vg_context_current(&context);
+  CUcontext context = vg_context_remembered();
   bool own_default = handle == CU_STREAM_PER_THREAD || (per_thread && !handle);
   if (!own_default) owner = NULL;
   if (VG_LIKELY(work->last && is_stream(work->last, handle, context, owner))) return work->last;

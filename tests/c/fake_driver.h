@@ -179,6 +179,10 @@ struct vg_device *vg_context_current(CUcontext *ret_context) {
   return fake_device;
 }
 
+CUcontext vg_context_remembered(void) {
+  return FAKE_CONTEXT;
+}
+
 int vg_context_list(const struct vg_device *device, CUcontext *ret_contexts, int capacity) {
   CHECK(device == fake_device && capacity > 0);
   ret_contexts[0] = FAKE_CONTEXT;
