@@ -2,7 +2,7 @@
  * gate.h - the launch gate (DESIGN D5): decides when a launch may go to the driver, bounds what is outstanding, knows
  * when nothing is outstanding any more and tells the arbiter so.
  *
- *   if (VG_LIKELY(vg_gate_solo())) return real(...);          // alone on the device, or no slice at all: two loads
+ *   if (VG_LIKELY(vg_gate_solo())) return real(...);          // alone on the device, or no slice at all: three loads
  *   struct vg_ticket ticket;
  *   vg_gate_enter(&ticket, stream, per_thread, function, grid_threads);   // waits; never under a lock of ours
  *   CUresult result = real(...);
