@@ -210,11 +210,11 @@ uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_s
   return vg_core_earlier(expected_ns, slice->close_ns + patience_for_long(core, slice));
 }
 
-/* Work that was said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its
+/* Work that is said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its
  * owner launch more meanwhile would pay him for it. */
-static uint64_t rescue_after(const struct vg_core_slice *slice) {
-  if (slice->drain_expected_ns < slice->close_ns) return RESCUE_NS;
-  uint64_t forecast_ns = vg_core_earlier(slice->drain_expected_ns - slice->close_ns, FORECAST_MAX_NS);
+static uint64_t rescue_after(const struct vg_core_slice *slice, uint64_t now_ns) {
+  if (slice->drain_expected_ns < now_ns) return RESCUE_NS;
+  uint64_t forecast_ns = vg_core_earlier(slice->drain_expected_ns - now_ns, FORECAST_MAX_NS);
   return 3 * forecast_ns > RESCUE_NS ? 3 * forecast_ns : RESCUE_NS;
 }
 
@@ -228,7 +228,7 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
     }
     if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
       overlap(slice, now_ns);
-      slice->rescue_ns = now_ns + rescue_after(slice);
+      slice->rescue_ns = now_ns + rescue_after(slice, now_ns);
     }
     bool late = slice->saturating && slice->state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
     if (late && !slice->overran) {
@@ -443,8 +443,10 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
     if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
     bool open = vg_core_is_open(slice),
          gang = vg_core_leads(slice) || vg_core_follows(slice); /* its turn comes, on all of its devices */
-    if (!gang && (open || vg_core_waits(slice))) vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
-    slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : RESCUE_NS);
+    uint64_t patience_ns = rescue_after(slice, now_ns);
+    if (!gang && (open || (vg_core_waits(slice) && patience_ns == RESCUE_NS)))
+      vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
+    slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
   }
 }
 

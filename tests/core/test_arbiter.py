@@ -215,6 +215,17 @@ def test_work_that_waits_for_its_own_thread_is_let_in_now_and_then() -> None:
     assert max(b - a for a, b in pairwise(let_in)) < 200 * MS
 
 
+def test_what_is_known_to_take_long_by_now_is_let_in_no_more() -> None:
+    """Nothing was known of its first kernel when its gate was closed."""
+    long = saturating(1, 500, 1000, 3_000_000, told_ns=MS)
+    world = run([long, saturating(2, 500, 1000)], 1)
+    let_in = opened(world, 1, 500 * MS)
+    long.loads[0].told_ns = NEVER
+    world.run(3 * SECOND)
+    assert len(let_in) >= 5
+    assert opened(world, 1, 1100 * MS) == []
+
+
 # ---- gates ----
 
 

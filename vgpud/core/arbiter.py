@@ -213,10 +213,10 @@ class Arbiter(Shares):
         return patience_ns * PPM // max(PPM - s.entitlement_ppm, PPM // 3)
 
     @staticmethod
-    def _rescue_after(s: Slice) -> int:
-        """Work that was said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to
+    def _rescue_after(s: Slice, now_ns: int) -> int:
+        """Work that is said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to
         let its owner launch more meanwhile would pay him for it."""
-        return max(RESCUE_NS, 3 * min(s.drain_expected_ns - s.close_ns, FORECAST_MAX_NS))
+        return max(RESCUE_NS, 3 * min(s.drain_expected_ns - now_ns, FORECAST_MAX_NS))
 
     def _note_drains(self, now_ns: int) -> None:
         for s in self.slices:
@@ -226,7 +226,7 @@ class Arbiter(Shares):
                 s.state = State.SHUT
             if s.state == State.DRAINING and now_ns >= self._overlap_from(s):
                 s.state = State.OVERLAP
-                s.rescue_ns = now_ns + self._rescue_after(s)
+                s.rescue_ns = now_ns + self._rescue_after(s, now_ns)
             if s.saturating and s.state == State.OVERLAP and not s.overran and now_ns >= self._patience_end(s):
                 s.overran = True
                 s.overruns += 1
@@ -395,9 +395,10 @@ class Arbiter(Shares):
             if s.state != State.OVERLAP or now_ns < s.rescue_ns:
                 continue
             gang = s.leads or s.follows  # its turn comes, on all of its devices
-            if not gang and (s.is_open or self._waits(s)):
+            patience_ns = self._rescue_after(s, now_ns)
+            if not gang and (s.is_open or (self._waits(s) and patience_ns == RESCUE_NS)):
                 self._set_word(s, CLOSED if s.is_open else COUNT)
-            s.rescue_ns = now_ns + (self.params.quantum_min_ns if s.is_open else RESCUE_NS)
+            s.rescue_ns = now_ns + (self.params.quantum_min_ns if s.is_open else patience_ns)
 
     # ---- what comes of it ----
 
