@@ -292,12 +292,17 @@ static bool is_read_now(const struct vg_arbiter *arbiter, int index) {
   return arbiter->heed[index] || arbiter->calm[index] <= VG_CALM_BEATS;
 }
 
+/* Who is calm needs to know only when he begins something, and that it is not as long ago as if nobody were there. */
+static bool is_told_now(const struct vg_arbiter *arbiter, int index) {
+  return is_read_now(arbiter, index) || arbiter->calm[index] % 2 == 0;
+}
+
 /* A thousand pages are in nobody's cache: those that come next are fetched while this one is read. */
 static void fetch_ahead(const struct vg_arbiter *arbiter, int index, int end) {
   const struct vg_process *soon = index + 4 < end ? arbiter->processes[index + 4] : NULL;
   if (index + 8 < end) __builtin_prefetch(arbiter->processes[index + 8]);
   if (!soon) return;
-  __builtin_prefetch(&soon->control->heartbeat_ns, 1);
+  if (is_told_now(arbiter, index + 4)) __builtin_prefetch(&soon->control->heartbeat_ns, 1);
   if (!is_read_now(arbiter, index + 4)) return;
   for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
 }
@@ -305,7 +310,7 @@ static void fetch_ahead(const struct vg_arbiter *arbiter, int index, int end) {
 /* Returns whether it said anything new. */
 static bool beat(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   uint8_t *calm = &arbiter->calm[process->index];
-  VG_STORE(&process->control->heartbeat_ns, now_ns);
+  if (is_told_now(arbiter, process->index)) VG_STORE(&process->control->heartbeat_ns, now_ns);
   if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
   bool reads = is_read_now(arbiter, process->index);
   uint64_t active_ns = process->active.total_ns;

@@ -21,7 +21,7 @@
 
 #define VG_PROCESSES_MAX 1024
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
-#define VG_CALM_BEATS 5       /* who has had nothing to tell for so many heartbeats is read every so many */
+#define VG_CALM_BEATS 4 /* (even) who has told nothing for so long is read once in so many, and told every other */
 
 /* What the next round has to do with a process, a set of bits. */
 #define VG_HEED_PAGE 1     /* its page has changed, or may without a ring */
