@@ -153,6 +153,7 @@ static void begin(void) {
     vg_session.devices[i].control = &controls[i];
     vg_session.devices[i].report = &reports[i];
     controls[i].watch = VG_WATCH_GANG;
+    CHECK(vg_gate_attach(&vg_session.devices[i]) == 0);
   }
   vg_real_slots[VG_ENTRY_cuGraphGetNodes] = (void *)fake_nodes;
   vg_real_slots[VG_ENTRY_cuGraphNodeGetType] = (void *)fake_type;
