@@ -12,6 +12,7 @@
 #define SILENT_NS (10ull * VG_CORE_MS)
 #define TOLD_NS (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long */
 #define UNEXPLAINED_MAX_NS (20 * VG_CORE_MS)
+#define SEEN_LEAST_NS 100000ull /* less is what clocks differ by */
 #define DEADLINE_NS (4ull * VG_CORE_MS)
 #define ENTITLEMENT_MIN_PPM 1000
 
@@ -306,15 +307,15 @@ void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
   slice->was_active = active;
 }
 
+/* Time at the closed gate says nothing, be it seconds. */
 void vg_core_measure_demand(struct vg_core_slice *slice) {
-  uint64_t window_work_ns = (uint64_t)max_i64(0, min_i64(slice->window_work_ns, VG_CORE_DEBT_MAX_NS));
-  slice->work_ns = slice->work_ns * 3 / 4 + window_work_ns;
+  uint64_t worked_ns = (uint64_t)max_i64(0, min_i64(slice->window_work_ns, VG_CORE_DEBT_MAX_NS));
+  if (worked_ns + slice->window_idle_ns < SEEN_LEAST_NS) return;
+  slice->work_ns = slice->work_ns * 3 / 4 + worked_ns;
   slice->idle_ns = slice->idle_ns * 3 / 4 + slice->window_idle_ns;
-  uint64_t known_ns = slice->work_ns + slice->idle_ns;
-  if (known_ns && window_work_ns + slice->window_idle_ns)
-    slice->demand_ppm = (uint32_t)(slice->work_ns * VG_CORE_PPM / known_ns);
   slice->window_work_ns = 0;
   slice->window_idle_ns = 0;
+  slice->demand_ppm = (uint32_t)(slice->work_ns * VG_CORE_PPM / (slice->work_ns + slice->idle_ns));
 }
 
 /* ---- entitlements ---- */

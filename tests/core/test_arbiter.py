@@ -69,6 +69,16 @@ def test_kernels_of_a_second_become_overlap_and_debt() -> None:
     assert row(world, 2).overruns > 0
 
 
+def test_who_waits_at_its_gate_for_seconds_is_not_taken_for_idle() -> None:
+    """Its page's clock is a part in a million slow. As long as a debt lasts it neither works nor pauses."""
+    slow = {"lie": lambda name, ns: ns - ns // 1_000_000 if name == "active" else ns}
+    world = World([saturating(1, 250, 1000, 1_000_000, **slow), saturating(2, 750, 1000)], Pair())
+    for at_ns in range(2 * SECOND, 10 * SECOND, 50 * MS):
+        world.run(at_ns)
+        assert row(world, 1).saturating
+    assert shares(world, 2 * SECOND, 10 * SECOND) == pytest.approx([0.24, 0.75], abs=0.04)
+
+
 def test_excess_goes_by_weight() -> None:
     world = run([saturating(1, 100, 1000), tenant(2, 100, 1000, weight=300)])
     first, second = shares(world, SECOND, 3 * SECOND)
@@ -122,7 +132,7 @@ def test_what_was_borrowed_from_a_free_device_is_no_debt_to_those_who_come_later
 
 
 def test_a_launch_bound_tenant_keeps_its_part_over_its_short_pauses() -> None:
-    """Bursts of 4 ms and pauses of 1 ms, in which the other one may have the less outstanding the further behind it is."""
+    """Bursts of 4 ms and pauses of 1 ms, in which the other one has the less outstanding the further behind it is."""
     launch_bound = Load(200 * US, 20, gap_ns=MS)
     alone = run([tenant(1, 750, 750, launch_bound)]).tenants[0].share(SECOND, 3 * SECOND)
     beside = shares(run([tenant(1, 750, 750, launch_bound), saturating(2, 250, 1000)]), SECOND, 3 * SECOND)

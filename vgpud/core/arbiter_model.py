@@ -36,6 +36,7 @@ STOPPED_NS = 50 * MS
 WAKE_GRACE_NS = MS // 2
 #: demand is looked at so often, over about four times as long
 WINDOW_NS = 10 * MS
+SEEN_LEAST_NS = MS // 10
 #: inactive for so long: idle; what it does next is news
 IDLE_NS = 50 * MS
 #: demand, in parts of a million, above which a free slice becomes saturating and below which that one becomes free

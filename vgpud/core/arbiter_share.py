@@ -12,6 +12,7 @@ from vgpud.core.arbiter_model import (
     MILLI,
     MS,
     PPM,
+    SEEN_LEAST_NS,
     SILENT_NS,
     STALLED_NS,
     STOPPED_NS,
@@ -244,13 +245,14 @@ class Shares:
 
     @staticmethod
     def _measure_demand(s: Slice) -> None:
+        """Time at the closed gate says nothing, be it seconds."""
         worked_ns = max(0, min(s.window_work_ns, DEBT_MAX_NS))
+        if worked_ns + s.window_idle_ns < SEEN_LEAST_NS:
+            return
         s.work_ns = s.work_ns * 3 // 4 + worked_ns
         s.idle_ns = s.idle_ns * 3 // 4 + s.window_idle_ns
-        seen_ns = worked_ns + s.window_idle_ns
         s.window_work_ns = s.window_idle_ns = 0
-        if s.work_ns + s.idle_ns > 0 and seen_ns:
-            s.demand_ppm = s.work_ns * PPM // (s.work_ns + s.idle_ns)
+        s.demand_ppm = s.work_ns * PPM // (s.work_ns + s.idle_ns)
 
     def _fill(self, now_ns: int) -> None:
         """Entitlements by water-filling: minima first, then by priority and weight, nobody beyond maximum or demand."""
