@@ -101,11 +101,12 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
   core->slot_lag_ns = max_i64(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
-/* Somebody stands at a closed gate. */
+/* Somebody stands at a closed gate, and not for his own maximum. */
 static bool keeps_somebody_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && other->wants && other->state != VG_CORE_OPEN) return true;
+    if (other == self || !other->present || !other->wants || other->state == VG_CORE_OPEN) continue;
+    if (vg_core_has_cap(core, other)) return true;
   }
   return false;
 }
@@ -168,8 +169,11 @@ static void weigh(struct vg_core *core, uint64_t now_ns) {
     }
   }
   core->told_least_ppm = found ? least_ppm : 0;
-  if (!core->witnessed || !ran || (ran == 1 && !keeps_somebody_waiting(core, runs))) return;
-  int64_t left_ns = core->unexplained_ns + (int64_t)busy_ns - (int64_t)(busy_ns / 32) - (int64_t)told_ns;
+  bool alone = ran == 1 && !runs->saturating && keeps_somebody_waiting(core, runs);
+  if (!core->witnessed || !(alone || ran > 1)) return;
+  /* Changes of context; and alone what lies between the end of work and its being noticed. */
+  uint64_t nobodys_ns = busy_ns / (alone ? 8 : 16);
+  int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - nobodys_ns) - (int64_t)told_ns;
   core->unexplained_ns = max_i64(-UNEXPLAINED_MAX_NS, min_i64(left_ns, UNEXPLAINED_MAX_NS));
 }
 

@@ -255,7 +255,7 @@ def test_who_tells_too_little_stalls_nobody(what: str, load: Load, told: Callabl
     liar = Load(load.kernel_ns, load.burst, gap_ns=load.gap_ns, lie=lie_about(what, told))
     world = run([tenant(1, 400, 1000, liar), saturating(2, 600)], Pair(), 1500 * MS)
     for at_ns in range(500 * MS, 1500 * MS, 100 * MS):
-        assert world.tenants[1].share(at_ns, at_ns + 100 * MS) >= 0.4
+        assert world.tenants[1].share(at_ns, at_ns + 100 * MS) >= 0.35
 
 
 SHORT_BURSTS, LONG_BURSTS = Load(20 * US, 50, gap_ns=MS), Load(200 * US, 40, gap_ns=4 * MS)

@@ -100,8 +100,8 @@ class Shares:
             s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
 
     def _somebody_waits(self, but: Slice) -> bool:
-        """At a closed gate."""
-        return any(s is not but and s.wants and s.state != State.OPEN for s in self.slices)
+        """At a closed gate, and not for its own maximum."""
+        return any(s is not but and s.wants and s.state != State.OPEN and self._has_cap(s) for s in self.slices)
 
     def _charge_free(self, s: Slice, contexts: int, passed_ns: int, now_ns: int) -> None:
         """Its contexts' part of the time in which it had work outstanding, put right by its completed work when it has
@@ -171,9 +171,12 @@ class Shares:
         self.witnessed = not any(self._is_silent(s) for s in self._saturating())
         found = (self._told_ppm(s) for s in self._free() if s.ran_ns and self._lately_active(s, self.last_ns))
         self.told_least_ppm = min(found, default=0)
-        if self.witnessed and ran and (len(ran) > 1 or self._somebody_waits(ran[0])):
+        alone = len(ran) == 1 and not ran[0].saturating and self._somebody_waits(ran[0])
+        if self.witnessed and (alone or len(ran) > 1):
             busy_ns = max(s.busy_ns for s in ran)
-            left_ns = self.unexplained_ns + busy_ns - busy_ns // 32 - told_ns
+            # Changes of context; and alone what lies between the end of work and its being noticed
+            nobodys_ns = busy_ns // (8 if alone else 16)
+            left_ns = self.unexplained_ns + busy_ns - nobodys_ns - told_ns
             self.unexplained_ns = max(-UNEXPLAINED_MAX_NS, min(left_ns, UNEXPLAINED_MAX_NS))
 
     def _charge_slot(self, passed_ns: int, now_ns: int) -> None:
