@@ -324,7 +324,7 @@ static struct vg_work *work_on(struct vg_gate_line *line, struct vg_device *devi
 static void begin_timing(struct vg_ticket *ticket, struct vg_gate_line *line) {
   pthread_mutex_lock(&ticket->work->mutex);
   struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, line);
-  if (stream) ticket->timing_begin = vg_work_time_begin(stream, ticket->estimate);
+  ticket->timing_begin = vg_work_time_begin(stream, ticket->estimate);
   pthread_mutex_unlock(&ticket->work->mutex);
 }
 
@@ -402,21 +402,17 @@ static void count(struct vg_ticket *ticket) {
   struct vg_device *device = ticket->device;
   struct vg_work *work = ticket->work;
   struct vg_gate_state *gate = device->gate;
-  bool capturing = VG_LOAD_RELAXED(&vg_gate_captures) != 0, marked = false;
+  bool capturing = VG_LOAD_RELAXED(&vg_gate_captures) != 0;
   pthread_mutex_lock(&work->mutex);
   struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, own_line);
-  if (stream) {
-    stream->programmatic |= ticket->programmatic;
-    stream->last_epoch = VG_LOAD(&gate->epoch);
-    marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, bound_of(device), capturing);
-  } else {
-    vg_work_refused(ticket->estimate, ticket->timing_begin);
-  }
+  stream->programmatic |= ticket->programmatic;
+  stream->last_epoch = VG_LOAD(&gate->epoch);
+  bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, bound_of(device), capturing);
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
   pthread_mutex_unlock(&work->mutex);
   if (marked) look_at_others(device, work);
-  if (stream && VG_UNLIKELY(!busy)) stay_busy(device);
+  if (VG_UNLIKELY(!busy)) stay_busy(device);
   if (ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 

@@ -33,7 +33,7 @@ static struct vg_gate_point point_of(uint64_t begin, CUstream stream, bool per_t
 }
 
 static bool covers(const struct vg_gate_point *point, bool all, const struct vg_stream *stream) {
-  if (stream->context != point->context || stream->last_epoch >= point->begin) return false;
+  if (stream->shared || stream->context != point->context || stream->last_epoch >= point->begin) return false;
   return all || (stream->handle == point->stream && stream->per_thread == point->per_thread &&
                  (!point->per_thread || stream->owner == point->owner));
 }

@@ -94,6 +94,16 @@ static bool is_stream(const struct vg_stream *stream, CUstream handle, CUcontext
          (!owner || stream->owner == owner);
 }
 
+/* Each launch of a shared place has a marker of its own: one in another stream would say nothing of it. */
+static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream *with) {
+  stream->shared = true;
+  stream->handle = with->handle;
+  stream->per_thread = with->per_thread;
+  stream->context = with->context;
+  stream->owner = with->owner;
+  return stream;
+}
+
 struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner) {
   CUcontext context = vg_context_remembered();
   bool own_default = handle == CU_STREAM_PER_THREAD || (per_thread && !handle);
@@ -102,13 +112,16 @@ struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per
   struct vg_stream *unused = NULL;
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
-    if (is_stream(stream, handle, context, owner)) return work->last = stream;
+    if (!stream->shared && is_stream(stream, handle, context, owner)) return work->last = stream;
     if (stream->used && stream->cost_ns) continue;
     if (!unused || (unused->used && !stream->used)) unused = stream;
   }
+  struct vg_stream fresh = {
+      .used = true, .handle = handle, .per_thread = own_default, .context = context, .owner = owner};
   if (unused)
-    *unused = (struct vg_stream){
-        .used = true, .handle = handle, .per_thread = own_default, .context = context, .owner = owner};
+    *unused = fresh;
+  else
+    unused = share(&work->streams[VG_WORK_STREAMS - 1], &fresh);
   return work->last = unused;
 }
 
@@ -139,9 +152,11 @@ static CUevent take_event(struct vg_work *work, CUcontext context) {
   return new_event(CU_EVENT_DISABLE_TIMING);
 }
 
-static void give_event(struct vg_work *work, CUcontext context, CUevent event) {
+static void give_event(struct vg_work *work, const struct vg_stream *stream, CUevent event) {
+  CUcontext context = stream->context;
   if (work->pool_context != context && work->pooled == 0) work->pool_context = context;
-  if (work->pool_context == context && work->pooled < VG_WORK_MARKERS)
+  /* Of a shared place nobody knows whose context the event is of. */
+  if (work->pool_context == context && work->pooled < VG_WORK_MARKERS && !stream->shared)
     work->pool[work->pooled++] = event;
   else
     drop_event(event);
@@ -202,7 +217,7 @@ static void retire(struct vg_work *work, struct vg_stream *stream, const struct 
     work->done_ns += calibrate(marker);
   } else {
     work->done_ns += cost_of(marker->estimate);
-    give_event(work, stream->context, marker->event);
+    give_event(work, stream, marker->event);
   }
   take_cost(work, stream, marker->cost_ns);
 }
@@ -290,7 +305,8 @@ bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_
   work->launched++;
   uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
   bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
-             ((stream->unmarked_count >= MARK_EVERY || !estimate->count || captures) && !stream->programmatic);
+             ((stream->unmarked_count >= MARK_EVERY || !estimate->count || captures || stream->shared) &&
+              !stream->programmatic);
   return due &&
          mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
 }
@@ -381,7 +397,7 @@ void vg_work_clear(struct vg_work *work) {
 void vg_work_forget_context(struct vg_work *work, CUcontext context) {
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
-    if (!stream->used || stream->context != context) continue;
+    if (!stream->used || (stream->context != context && !stream->shared)) continue;
     set_stale(work, stream, false);
     work->done_ns += stream->cost_ns;
     take_cost(work, stream, stream->cost_ns);

@@ -42,6 +42,7 @@ struct vg_stream {
   bool per_thread;   /* the default stream of one thread (handle is its owner's line) */
   bool programmatic; /* has seen programmatic launches: a marker between two of them would end their overlap */
   bool stale;        /* does not move: waits for something outside the device */
+  bool shared;       /* by all streams that there was no room for; handle is that of the last launch */
   CUstream handle;
   CUcontext context;
   const void *owner;
@@ -78,7 +79,7 @@ struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function,
 bool vg_work_timing_due(struct vg_estimate *estimate);
 /* A launch has been timed. Returns what that launch counts for. */
 uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns);
-/* NULL: there are too many. */
+/* Where a stream is accounted for; more streams at once than there is room for share a place. */
 struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner);
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);

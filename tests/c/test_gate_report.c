@@ -268,6 +268,25 @@ static void long_work_is_bounded(void) {
   end();
 }
 
+/* More than there is room for in the books, as of a program that makes a stream for each request. */
+static void many_streams_are_bounded(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  for (uintptr_t i = 1; i <= VG_WORK_STREAMS; i++) launch_into(fake_stream(i), &functions[0], LAUNCH_NS / 10);
+  uint64_t most_ns = 0;
+  for (uintptr_t i = 0; i < 500; i++) {
+    CUstream stream = fake_stream(VG_WORK_STREAMS + 1 + i % VG_WORK_STREAMS);
+    launch_into(stream, &functions[0], LAUNCH_NS);
+    if (queued_ns(stream) > most_ns) most_ns = queued_ns(stream);
+  }
+  printf("  queued %.1f ms in each of %d\n", (double)most_ns / 1e6, FAKE_STREAMS);
+  CHECK(most_ns <= 6 * VG_NS_PER_MS);
+  for (uintptr_t i = 0; i < FAKE_STREAMS; i++) vg_prim_sleep_until_ns(fake_end_of(fake_stream(i)));
+  VG_STORE(&control.watch, VG_WATCH_USAGE);
+  CHECK(serve_until_idle());
+  end();
+}
+
 /* Both streams have the device to themselves as far as anybody can tell, but nobody has had it twice. */
 static void what_runs_side_by_side_counts_once(void) {
   begin(0);
@@ -478,6 +497,7 @@ int main(void) {
   RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
   RUN(what_is_done_adds_up);
   RUN(long_work_is_bounded);
+  RUN(many_streams_are_bounded);
   RUN(what_runs_side_by_side_counts_once);
   RUN(an_event_covers_what_was_before_it);
   RUN(threads_add_up);
