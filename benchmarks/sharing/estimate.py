@@ -47,8 +47,9 @@ def _in_all_ways(
 
 
 def _w1(plan: Plan) -> Runs:
-    cases = len(rows_shares.W1_DEFAULT) + (len(rows_shares.W1_MORE) if plan.full else 0)
-    return _each(_in_all_ways(plan, cases, 1, plan.switches_us(rows_shares.DEAR_SWITCH_US)), plan.seconds)
+    mixes = [*rows_shares.W1_DEFAULT.values(), *(rows_shares.W1_MORE.values() if plan.full else ())]
+    alone = 1 + sum(tenant.processes > 1 for tenants in mixes for tenant in tenants)
+    return _each(_in_all_ways(plan, len(mixes), alone, plan.switches_us(rows_shares.DEAR_SWITCH_US)), plan.seconds)
 
 
 def _w2c(plan: Plan) -> Runs:
@@ -76,8 +77,10 @@ def _w8(plan: Plan) -> Runs:
 
 
 def _w10(plan: Plan) -> Runs:
-    modes = [adversary.mode for adversary in rows_adversaries.CASES.values()]
-    return _each(sum(plan.seeds + (mode not in rows_adversaries.HOOKED_ONLY) for mode in modes), plan.seconds)
+    return _sum(
+        _each(plan.seeds + (one.mode not in rows_adversaries.HOOKED_ONLY), rows_adversaries.seconds_of(plan, one))
+        for one in rows_adversaries.CASES.values()
+    )
 
 
 def _l1(plan: Plan) -> Runs:

@@ -79,6 +79,12 @@ def _w1_case(
     sums = [min(sum(run.shares().values()) for run in runs) / alone * 100 for runs in ways]
     goal = Goal(98 if switch_us == DEAR_SWITCH_US else 99, at_most=False)
     yield compared("W1", case, "sum, % of one alone", sums, goal)
+    several = [t for t in tenants if t.processes > 1]
+    if several:  # their own changes of context are lost without anybody else, too
+        own = sum(
+            (plan.once(here, "W1", f"{case}, alone", [t], False).share(t.name) - alone) * t.minimum for t in several
+        )
+        yield compared("W1", case, "sum, % of the same tenants alone", [part * alone / (alone + own) for part in sums])
     if len({t.minimum for t in tenants}) == 1:
         fairness = [min(worst_jain(run) for run in runs) for runs in ways]
         yield compared("W1", case, "Jain, worst 1 s", fairness, Goal(0.99, at_most=False))
