@@ -388,8 +388,8 @@ def threads(count: str, rounds: str) -> dict[str, Any]:
 
 
 def hold(size: str) -> dict[str, Any]:
-    """Takes memory, says so, and follows orders from standard input: `a BYTES`, `f` (the last), `i`, `p`, `c` (closes the
-    socket to the daemon), `q`."""
+    """Takes memory, says so, and follows orders from standard input: `a BYTES`, `f` (the last), `i`, `p`, `q`,
+    `c` (closes the socket to the daemon)."""
     cuda = Cuda()
     assert cuda.start() == 0
     code = cuda.alloc(int(size)) if int(size) else 0
