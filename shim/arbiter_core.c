@@ -302,10 +302,13 @@ static bool had_too_much(const struct vg_core *core, const struct vg_core_slice 
   return furthest_ns > limit_ns && most_behind(core, slice) > limit_ns;
 }
 
-/* A latency slice that has used up its debt is as any other until some of it is paid. */
+/* A latency slice that has used up its debt is as any other until some of it is paid. A cap is what limits a slice from
+ * the time on which its bucket is empty until it is nearly full. */
 static void note_debts(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
+    int64_t full_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
+    slice->limited = !vg_core_uncapped(slice) && slice->cap_ns < (slice->limited ? full_ns * 3 / 4 : 1);
     slice->overdrawn = slice->free_lag_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
   }
 }

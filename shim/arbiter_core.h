@@ -65,7 +65,8 @@ struct vg_core_slice {
   /* state */
   enum vg_core_state state;
   bool saturating;
-  bool overdrawn; /* of the latency class: it is not served first, since it has had too much */
+  bool overdrawn;  /* of the latency class: it is not served first, since it has had too much */
+  bool limited;    /* its cap bucket was empty and is not nearly full yet */
   bool first;      /* served before everybody else, since its class is latency */
   bool throttled;  /* a free slice whose gate is shut: for its cap, or since it has had too much */
   bool overran;    /* has been counted as an overrun since its gate was shut */
@@ -89,7 +90,7 @@ struct vg_core_slice {
   uint64_t told_at_ns, told_after_ns;    /* when it grew last or nothing ran; how long it had not */
   uint64_t ran_ns, told_ns;              /* lately with work outstanding (if saturating: alone), completed in that */
   bool was_outstanding;
-  bool beside_slot; /* has had work outstanding while the slot was occupied, since settled_ns */
+  bool beside_slot;          /* has had work outstanding while the slot was occupied, since settled_ns */
   uint64_t busy_ns;          /* in this step */
   uint32_t contexts;         /* that ran in this step */
   uint32_t demand_ppm;       /* work / (work + idle) */

@@ -25,7 +25,7 @@ static bool must_make_room(const struct vg_core *core, const struct vg_core_slic
 
 struct crowd { /* the slices on the device, counted */
   int attached, on_device, latency, lately, free_active, turns, takers, capped, ready;
-  bool throttles;
+  bool throttles, limited;
   int64_t ahead_ns; /* of the slot's virtual time: the mean of those in it, by what they are due */
   /* free slices that are behind, lately active: the one furthest, how far, and how far the next one is */
   const struct vg_core_slice *last;
@@ -59,6 +59,7 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
     crowd.capped += lately && !vg_core_uncapped(slice);
     crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_has_cap(core, slice);
     crowd.throttles |= active && slice->throttled;
+    crowd.limited |= lately && slice->limited;
     if (slice->saturating && slice->virtual_ns > core->floor_ns)
       crowd.ahead_ns += (int64_t)(slice->virtual_ns - core->floor_ns) / 1000 * slice->entitlement_ppm / 1000;
     if (lately && !slice->saturating && slice->free_lag_ns > VG_CORE_SHORT_NS) note_behind(&crowd, slice);
@@ -78,11 +79,15 @@ static uint64_t way_bound(const struct vg_core *core, const struct vg_core_slice
   return core->params.latency_bound_ns / part;
 }
 
+static bool is_crowded(const struct crowd *crowd) {
+  return crowd->takers || (crowd->attached > 1 && (crowd->turns > 1 || crowd->throttles));
+}
+
 static uint32_t regime_of(const struct crowd *crowd) {
+  if (crowd->attached > 1 && crowd->turns > 1) return VG_REGIME_ARBITRATED;
+  if ((crowd->attached > 1 && crowd->throttles) || crowd->limited) return VG_REGIME_THROTTLED;
   if (!crowd->attached) return VG_REGIME_IDLE;
-  if (crowd->attached == 1) return VG_REGIME_SOLO;
-  if (crowd->turns > 1) return VG_REGIME_ARBITRATED;
-  return crowd->throttles ? VG_REGIME_THROTTLED : VG_REGIME_OPEN;
+  return crowd->attached == 1 ? VG_REGIME_SOLO : VG_REGIME_OPEN;
 }
 
 /* Its cap may end before anybody looks of his own accord, should it begin to run now. */
@@ -100,7 +105,7 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   slice->neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NOBODY_WAITS;
   bool others = crowd->attached > slice->attached;
   bool latency = crowd->latency > (slice->attached && slice->params.latency);
-  bool crowded = core->regime > VG_REGIME_OPEN || crowd->takers;
+  bool crowded = is_crowded(crowd);
   bool edges = (!slice->saturating && others && (crowded || crowd->latency)) || cap_may_end(core, slice, now_ns);
   slice->gang_veto = must_make_room(core, slice);
   slice->watch = others || !vg_core_uncapped(slice) ? VG_WATCH_USAGE : 0;

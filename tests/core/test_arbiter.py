@@ -132,7 +132,7 @@ def test_what_was_borrowed_from_a_free_device_is_no_debt_to_those_who_come_later
 
 
 def test_a_launch_bound_tenant_keeps_its_part_over_its_short_pauses() -> None:
-    """Bursts of 4 ms and pauses of 1 ms, in which the other one has the less outstanding the further behind it is."""
+    """Bursts of 4 ms and pauses of 1 ms, in which the other one may have little outstanding while it is ahead."""
     launch_bound = Load(200 * US, 20, gap_ns=MS)
     alone = run([tenant(1, 750, 750, launch_bound)]).tenants[0].share(SECOND, 3 * SECOND)
     beside = shares(run([tenant(1, 750, 750, launch_bound), saturating(2, 250, 1000)]), SECOND, 3 * SECOND)
@@ -282,6 +282,18 @@ def test_regimes() -> None:
     assert seen == [Regime.IDLE, Regime.SOLO, Regime.ARBITRATED]
     world = run([tenant(i, 500, 500, Load(20 * US, 50, gap_ns=2 * MS)) for i in (1, 2)], 1)
     assert world.arbiter and world.arbiter.regime == Regime.OPEN
+
+
+@pytest.mark.parametrize(("busy_us", "wanted"), [(200, Regime.THROTTLED), (20, Regime.SOLO)])
+def test_a_slice_alone_is_throttled_while_its_maximum_holds_it_back(busy_us: int, wanted: Regime) -> None:
+    """Its gate opens now and then meanwhile: what is shown does not change with it."""
+    world = World([tenant(1, 300, 300, Load(busy_us * US, 50, gap_ns=10 * MS))], Pair())
+    assert world.arbiter
+    seen = set()
+    for at in range(500, 600):
+        world.run(at * MS)
+        seen.add(world.arbiter.regime)
+    assert seen == {wanted}
 
 
 # ---- changes ----

@@ -26,9 +26,9 @@ EXTRA_RANK, EXTRA_CELLS = 10, 18
 #: what a regime means, in words
 REGIMES = {
     "idle": "nobody runs",
-    "solo": "one slice alone, only its maximum counts",
+    "solo": "one slice alone, nothing holds it back",
     "open": "all gates open, the hardware shares",
-    "throttled": "some wait for a moment, no turns",
+    "throttled": "some wait a moment or for their maximum",
     "arbitrated": "saturating slices take turns",
 }
 _REGIME_STYLES = {"throttled": "yellow", "arbitrated": "cyan"}

@@ -334,8 +334,11 @@ class Arbiter(Shares):
         self.slot_lag_ns = max(self.slot_lag_ns, -parts(AHEAD_NS, together_ppm))
 
     def _note_debts(self) -> None:
-        """A latency slice that has used up its debt is as any other until some of it is paid."""
+        """A latency slice that has used up its debt is as any other until some of it is paid. A cap is what limits a
+        slice from the time on which its bucket is empty until it is nearly full."""
         for s in self.slices:
+            full_ns = scaled(self.params.cap_depth_ns, s.params.max_milli)
+            s.limited = not s.uncapped and s.cap_ns < (full_ns * 3 // 4 if s.limited else 1)
             s.overdrawn = s.lag_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
 
     def _review_slot(self) -> None:
@@ -407,12 +410,14 @@ class Arbiter(Shares):
         takers = any(s.saturating and self._lately_active(s, now_ns) for s in self.slices)
         attached = sum(s.attached for s in self.slices)
         throttles = self.vacated or any(s.throttled and s.active for s in self.slices)
-        if attached < 2:
-            self.regime = Regime(attached)
-        elif turns > 1:
+        crowded = takers or (attached > 1 and (turns > 1 or throttles))
+        if attached > 1 and turns > 1:
             self.regime = Regime.ARBITRATED
+        elif (attached > 1 and throttles) or any(s.limited and self._lately_active(s, now_ns) for s in self.slices):
+            self.regime = Regime.THROTTLED
         else:
-            self.regime = Regime.THROTTLED if throttles else Regime.OPEN
+            self.regime = Regime(min(attached, Regime.OPEN))
+        watched = crowded or any(s.attached and s.params.latency for s in self.slices)
         for s in self.slices:
             wanted = self._open_gate_state(s)
             if s.state == State.OPEN and s.word & STATE_MASK != wanted:
@@ -420,14 +425,13 @@ class Arbiter(Shares):
             s.neighbour_waits = s.saturating and self._keeps_others_waiting(s)
             s.gang_veto = self._must_make_room(s)
             others = [o for o in self.slices if o is not s and o.attached]
-            crowded = self.regime > Regime.OPEN or takers or any(o.attached and o.params.latency for o in self.slices)
-            edges = (not s.saturating and others and crowded) or self._cap_may_end(s, now_ns)
+            edges = (not s.saturating and others and watched) or self._cap_may_end(s, now_ns)
             s.watch = WATCH_USAGE if others or not s.uncapped else 0
             s.watch |= (WATCH_EDGES if edges else 0) | (WATCH_GANG if s.params.gang else 0)
             s.bound_ns = self._way_bound(s, now_ns)
             if any(o.params.latency for o in others):
                 s.bound_ns = min(s.bound_ns, self.params.latency_bound_ns)
-            elif not s.uncapped or ((self.regime > Regime.OPEN or takers) and self._others_active(s)):
+            elif not s.uncapped or (crowded and self._others_active(s)):
                 s.bound_ns = min(s.bound_ns, self.params.bound_ns)
             s.bound_ns //= max(1, s.running)  # it holds for each process
 

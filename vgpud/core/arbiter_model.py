@@ -131,6 +131,7 @@ class Slice:
     # remembered
     saturating: bool = False
     overdrawn: bool = False  # of the latency class: it is not served first, since it has had too much
+    limited: bool = False  # by its cap, see Arbiter._note_debts()
     first: bool = False  # served before everybody else, since its class is latency
     throttled: bool = False  # its gate is shut for its cap or since it has had too much
     lag_ns: int = 0  # free: what it has had less than it was due
