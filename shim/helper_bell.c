@@ -8,10 +8,8 @@
 
 #define PAUSE_NS 20000ull
 #define TRIES 1000 /* so long for a helper that lost its processor between its last look and its sleep */
-*/
 
-    static uint32_t wanted,
-    sleeps;
+static uint32_t wanted, sleeps;
 
 void vg_helper_awake(void) {
   __atomic_store_n(&wanted, 0, __ATOMIC_SEQ_CST);
