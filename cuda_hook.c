@@ -1,7 +1,6 @@
 /*
  * cuda_hook.c - the launch path: hooks of kernel and graph launches, which wait at the gate and count as outstanding
- * work, and of stream capture, during which our own driver calls rest. The other families' bodies are
- * shim/hook_<family>.c; what only passes is generated (shim/gen/).
+ * work. The other families' bodies are shim/hook_<family>.c; what only passes is generated (shim/gen/).
  *
  * Every launch first asks vg_gate_solo(): alone on the device, or in no slice at all, it is a tail call.
  */
@@ -123,63 +122,4 @@ CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
   if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream);
   return gated_launch_graph(hGraphExec, hStream, true);
-}
-
-/* ---- stream capture: counted from before it begins until it has ended ---- */
-
-static CUresult capture_begun(CUresult result) {
-  if (result != CUDA_SUCCESS) vg_gate_capture_end();
-  return result;
-}
-
-static CUresult capture_ended(CUresult result) {
-  /* An invalidated capture has ended as well; a stream that never captured has not begun one. */
-  if (result == CUDA_SUCCESS || result == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED ||
-      result == CUDA_ERROR_STREAM_CAPTURE_UNJOINED)
-    vg_gate_capture_end();
-  return result;
-}
-
-CUresult cuStreamBeginCapture(CUstream hStream) {
-  vg_gate_capture_begin();
-  return capture_begun(REAL(cuStreamBeginCapture)(hStream));
-}
-
-CUresult cuStreamBeginCapture_ptsz(CUstream hStream) {
-  vg_gate_capture_begin();
-  return capture_begun(REAL(cuStreamBeginCapture_ptsz)(hStream));
-}
-
-CUresult cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
-  vg_gate_capture_begin();
-  return capture_begun(REAL(cuStreamBeginCapture_v2)(hStream, mode));
-}
-
-CUresult cuStreamBeginCapture_v2_ptsz(CUstream hStream, CUstreamCaptureMode mode) {
-  vg_gate_capture_begin();
-  return capture_begun(REAL(cuStreamBeginCapture_v2_ptsz)(hStream, mode));
-}
-
-CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-                                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                     CUstreamCaptureMode mode) {
-  vg_gate_capture_begin();
-  return capture_begun(
-      REAL(cuStreamBeginCaptureToGraph)(hStream, hGraph, dependencies, dependencyData, numDependencies, mode));
-}
-
-CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-                                          const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                                          CUstreamCaptureMode mode) {
-  vg_gate_capture_begin();
-  return capture_begun(
-      REAL(cuStreamBeginCaptureToGraph_ptsz)(hStream, hGraph, dependencies, dependencyData, numDependencies, mode));
-}
-
-CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {
-  return capture_ended(REAL(cuStreamEndCapture)(hStream, phGraph));
-}
-
-CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph) {
-  return capture_ended(REAL(cuStreamEndCapture_ptsz)(hStream, phGraph));
 }

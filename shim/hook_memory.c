@@ -7,6 +7,7 @@
  */
 #include "hook_memory.h"
 
+#include "gate.h"
 #include "gen/real.h"
 #include "memory.h"
 #include "prim.h"
@@ -125,6 +126,8 @@ void vg_charge_return(struct vg_record *record) {
     vg_array_small_gone(record->device, record->size);
   else if (record->kind == VG_RECORD_GRAPH)
     vg_graph_record_gone(record);
+  else if (record->kind == VG_RECORD_CAPTURE)
+    vg_gate_capture_end();
   vg_record_free(record);
 }
 

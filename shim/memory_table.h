@@ -18,6 +18,7 @@ enum vg_record_kind {
   VG_RECORD_MAPPING, /* key: device address; other: the handle mapped there */
   VG_RECORD_POOL,    /* key: CUmemoryPool */
   VG_RECORD_GRAPH,   /* key: CUgraphExec; other: how many of its kernels are collectives */
+  VG_RECORD_CAPTURE, /* key: CUstream that captures */
 };
 
 struct vg_record {

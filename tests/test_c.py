@@ -27,6 +27,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
     "test_gate_gang": ((*GATE, "shim/prim.c"), (ADDRESS,)),
     "test_gate_report": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
+    "test_hook_capture": ((*GATE, "shim/hook_capture.c", "shim/memory_table.c", "shim/prim.c"), (ADDRESS,)),
     "test_hook_graph": ((*GATE, "shim/hook_graph.c", "shim/memory_table.c", "shim/prim.c"), (ADDRESS,)),
     "test_image": (
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),

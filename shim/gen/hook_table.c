@@ -1242,8 +1242,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuStreamCopyAttributes_ptsz */
   VG_HOOK_PASS, /* cuStreamCreate */
   VG_HOOK_PASS, /* cuStreamCreateWithPriority */
-  VG_HOOK_PASS, /* cuStreamDestroy */
-  VG_HOOK_PASS, /* cuStreamDestroy_v2 */
+  VG_HOOK_CUSTOM, /* cuStreamDestroy */
+  VG_HOOK_CUSTOM, /* cuStreamDestroy_v2 */
   VG_HOOK_CUSTOM, /* cuStreamEndCapture */
   VG_HOOK_CUSTOM, /* cuStreamEndCapture_ptsz */
   VG_HOOK_PASS, /* cuStreamGetAttribute */

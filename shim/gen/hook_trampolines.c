@@ -1562,10 +1562,10 @@ CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags) {
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority) {
   return REAL(cuStreamCreateWithPriority)(phStream, flags, priority);
 }
-CUresult cuStreamDestroy(CUstream hStream) {
+__attribute__((weak)) CUresult cuStreamDestroy(CUstream hStream) {
   return REAL(cuStreamDestroy)(hStream);
 }
-CUresult cuStreamDestroy_v2(CUstream hStream) {
+__attribute__((weak)) CUresult cuStreamDestroy_v2(CUstream hStream) {
   return REAL(cuStreamDestroy_v2)(hStream);
 }
 __attribute__((weak)) CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph) {

@@ -8,6 +8,8 @@
  */
 #ifndef VG_SIM_H
 #define VG_SIM_H
+#include "gen/simgpu_bodies.h" /* before the names of entry points: cuX is the body of cuX in the files that include this */
+
 #include "gen/cuda_abi.h"
 #include "prim.h"
 #include <stddef.h>
@@ -187,8 +189,9 @@ CUresult sim_capture_unsafe(void);
 CUresult sim_capture_implicit(struct sim_stream *stream);
 CUresult sim_capture_stream_unsafe(struct sim_stream *stream); /* synchronise or query that stream itself */
 CUresult sim_capture_context(struct sim_context *context);     /* an event of a whole context: ends its captures */
+void sim_capture_stream_destroy(struct sim_stream *stream);    /* ends its capture, or leaves the one that it joined */
 /* Is it the legacy stream beside a blocking capture? It may be asked without harm. */
 bool sim_capture_has_legacy(const struct sim_stream *stream);
-void sim_wide_context_destroy(struct sim_context *context);    /* frees what cuda/ keeps in context->wide */
+void sim_wide_context_destroy(struct sim_context *context); /* frees what cuda/ keeps in context->wide */
 
 #endif

@@ -165,7 +165,7 @@ SIM_PUBLIC CUresult cuStreamDestroy_v2(CUstream handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
   if (!stream || stream->builtin) return CUDA_ERROR_INVALID_HANDLE;
-  if (stream->capture) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture) sim_capture_stream_destroy(stream);
   sim_lock();
   struct sim_stream **link = &stream->context->streams;
   while (*link != stream) link = &(*link)->next;

@@ -143,7 +143,7 @@ static void end_list(struct sim_capture *capture) {
   while (capture->tails != NULL) {
     struct sim_tail *tail = capture->tails;
     capture->tails = tail->next;
-    tail->stream->capture = NULL;
+    if (tail->stream != NULL) tail->stream->capture = NULL;
     free(tail->nodes);
     free(tail);
   }
@@ -157,6 +157,11 @@ static void end_list(struct sim_capture *capture) {
   }
 }
 
+static void drop(struct sim_capture *capture) {
+  if (!capture->foreign_graph) sim_graph_free(capture->graph);
+  free(capture);
+}
+
 void sim_capture_context_destroy(struct sim_context *context) {
   struct sim_capture *found;
   do {
@@ -164,9 +169,21 @@ void sim_capture_context_destroy(struct sim_context *context) {
     for (found = captures; found != NULL && found->origin->context != context;) found = found->next;
     if (found != NULL) end_list(found);
     sim_capture_unlock();
-    if (found != NULL && !found->foreign_graph) sim_graph_free(found->graph);
-    free(found);
+    if (found != NULL) drop(found);
   } while (found != NULL);
+}
+
+/* What a stream that joined was given stays in the graph, and must be joined before the end all the same. */
+void sim_capture_stream_destroy(struct sim_stream *stream) {
+  sim_capture_lock();
+  struct sim_tail *tail = stream->capture;
+  struct sim_capture *ended = tail != NULL && tail->capture->origin == stream ? tail->capture : NULL;
+  if (ended != NULL)
+    end_list(ended);
+  else if (tail != NULL)
+    tail->stream = NULL;
+  sim_capture_unlock();
+  if (ended != NULL) drop(ended);
 }
 
 static CUresult end(CUstream handle, bool per_thread, CUgraph *ret_graph) {
@@ -242,13 +259,14 @@ static bool breaks_stream(const struct sim_capture *capture, const struct sim_st
 
 static bool breaks_context(const struct sim_capture *capture, const struct sim_stream *legacy) {
   for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
-    if (t->stream->context == legacy->context) return true;
+    if (t->stream != NULL && t->stream->context == legacy->context) return true;
   return false;
 }
 
 static bool breaks_legacy(const struct sim_capture *capture, const struct sim_stream *legacy) {
   for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
-    if (t->stream->context == legacy->context && (t->stream->flags & CU_STREAM_NON_BLOCKING) == 0) return true;
+    if (t->stream != NULL && t->stream->context == legacy->context && (t->stream->flags & CU_STREAM_NON_BLOCKING) == 0)
+      return true;
   return false;
 }
 

@@ -10,7 +10,7 @@
 /* Where a stream stands: the nodes that its next one depends on. stream->capture points to it. */
 struct sim_tail {
   struct sim_capture *capture;
-  struct sim_stream *stream;
+  struct sim_stream *stream; /* NULL: destroyed since */
   struct sim_node **nodes;
   uint32_t count;
   struct sim_tail *next;
