@@ -80,6 +80,12 @@ def _mend(error: Exception) -> str:
     return "it is damaged: move it away, and the daemon starts without the slices kept in it"
 
 
+def _begin_log(db: sqlite3.Connection) -> None:
+    """Whoever writes first into a log that begins, waits for the disk: that shall be us. Writes what is there."""
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    db.execute(f"PRAGMA user_version = {version}")
+
+
 class Store:
     """The database of one daemon. All methods raise StoreError with one line for people.
 
@@ -109,6 +115,7 @@ class Store:
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
             db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
+            _begin_log(db)
             db.execute("PRAGMA busy_timeout = 0")
         except BaseException:
             db.close()
@@ -161,8 +168,11 @@ class Store:
             finally:
                 os.close(log)
             if long:
-                with contextlib.closing(sqlite3.connect(self._path, timeout=0)) as db:
+                with contextlib.closing(sqlite3.connect(self._path, timeout=0, isolation_level=None)) as db:
+                    db.execute("PRAGMA journal_size_limit = 0")
                     db.execute("PRAGMA wal_checkpoint(PASSIVE)")
+                    with contextlib.suppress(StoreBusyError):  # whoever holds it: next time
+                        self._guard("write", lambda: _begin_log(db))
 
     def _write(self, commands: list[_Saved], requests_max: int) -> None:
         db = self._db

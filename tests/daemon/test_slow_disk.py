@@ -170,18 +170,39 @@ def test_a_held_database_is_said_at_once_and_nothing_is_written(tmp_path: Path) 
 def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where nobody waits for the disk: events alone make it long."""
     monkeypatch.setattr(stores, "LOG_BYTES", 200_000)
-    store = Store(tmp_path)
+    store, log = Store(tmp_path), tmp_path / f"{stores.FILE_NAME}-wal"
     longest = 0
     for sequence in range(1, 300):
         store.append_events([Entry(sequence, 0, "kind", "a", "", 0, "x" * 2000)], 100)
+        longest = max(longest, log.stat().st_size)
         if store.unflushed:
             store.unflushed = False
             store.flush()
-        longest = max(longest, (tmp_path / f"{stores.FILE_NAME}-wal").stat().st_size)
+            assert log.stat().st_size < 100_000, "begun anew, so that no writer has the disk wait for its head"
     assert 200_000 <= longest < 300_000
     assert len(store.load(1000).events) == 100
     store.close()
     store.flush()  # nothing is left to be done
+
+
+def test_no_writer_waits_for_a_log_that_begins(tmp_path: Path) -> None:
+    """SQLite has the disk wait for the head of a log: whoever opens the store has written it."""
+    Store(tmp_path).close()
+    log = tmp_path / f"{stores.FILE_NAME}-wal"
+    assert not log.exists()
+    store = Store(tmp_path)
+    assert log.stat().st_size
+    store.close()
+
+
+def test_a_held_database_is_flushed_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "LOG_BYTES", 1)
+    store = Store(tmp_path)
+    store.apply([SaveSlice(slice_of("a"))])
+    with contextlib.closing(sqlite3.connect(tmp_path / stores.FILE_NAME, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        store.flush()
+    store.close()
 
 
 class Disk:
