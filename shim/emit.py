@@ -84,26 +84,40 @@ bool vg_resolve_has(enum vg_entry entry); /* resolve.c */
     )
 
 
-def simulated_stubs(surface: Surface) -> str:
-    """gen/simgpu_stubs.c: a weak CUDA_ERROR_NOT_SUPPORTED for what the simulated driver does not do, and its table."""
-    out = [
-        NOTICE.format(
-            what="Simulated driver: what no file of simgpu/ defines returns CUDA_ERROR_NOT_SUPPORTED. A strong "
-            "definition replaces the weak one at link time; the table tells them apart (function == stub: not done)."
-        )
-    ]
-    out += ['#include "simgpu_entries.h"', ""]
+def simulated_entries(surface: Surface) -> str:
+    """gen/simgpu_entries.c: the simulated driver's entry points as programs see them.
+
+    Each asks for a planned fault (simgpu/fault.h) and goes on to its body, sim_cuX; a body that no file defines is a
+    weak one that says CUDA_ERROR_NOT_SUPPORTED. A table tells the two apart (vgpud/sim_coverage.py): the distances to
+    body and weak body, which are the same place if there is no other.
+    """
+    out = [NOTICE.format(what="Simulated driver: its entry points, and the bodies of those that it lacks.")]
+    out += ['#include "simgpu_entries.h"', '#include "../simgpu/fault.h"', ""]
     for entry in surface.entries:
         unused = " ".join(f"(void){p.name};" for p in entry.parameters)
-        out.append(f"static CUresult stub_{entry.name}({entry.declaration_list}) {{")
+        out.append(f"static CUresult lacking_{entry.name}({entry.declaration_list}) {{")
         out.append(f"  {unused} return CUDA_ERROR_NOT_SUPPORTED;".replace("   return", "  return"))
         out.append("}")
-        out.append(f'{entry.prototype} __attribute__((weak, alias("stub_{entry.name}")));')
+        body = f'sim_{entry.name}({entry.declaration_list}) __attribute__((weak, alias("lacking_{entry.name}")));'
+        out.append(f"CUresult {body}")
+        out.append(f"{entry.prototype} {{")
+        out.append(f"  SIM_ENTRY({entry.name}, ({entry.argument_list}));")
+        out.append("}")
     out += ["", "const struct vg_sim_entry vg_sim_entry_points[VG_ENTRY_COUNT] = {"]
+    out += [f'  {{"{entry.name}", {entry.name}}},' for entry in surface.entries]
+    out += ["};", "", '__asm__(".pushsection .rodata\\n.balign 4\\n.ascii \\"vgpu-sim-entries\\"\\n"']
     for entry in surface.entries:
-        out.append(f'  {{"{entry.name}", {entry.name}, stub_{entry.name}}},')
-    out += ["};", ""]
+        out.append(f'  ".hidden sim_{entry.name}\\n.long sim_{entry.name} - .\\n.long lacking_{entry.name} - .\\n"')
+    out += ['  ".popsection\\n");', ""]
     return "\n".join(out)
+
+
+def simulated_bodies(surface: Surface) -> str:
+    """gen/simgpu_bodies.h: what sim.h includes first: its files write cuX for the body of cuX."""
+    out = [NOTICE.format(what="Simulated driver: its files write cuX for the body of an entry point, sim_cuX.")]
+    out += ["#ifndef VG_SIMGPU_BODIES_H\n#define VG_SIMGPU_BODIES_H\n"]
+    out += [f"#define {entry.name} sim_{entry.name}" for entry in surface.entries]
+    return "\n".join([*out, "", "#endif", ""])
 
 
 SIMULATED_HEADER = (
@@ -116,7 +130,6 @@ SIMULATED_HEADER = (
 struct vg_sim_entry {
   const char *name;
   void *function; /* what a program that looks the name up is given */
-  void *stub; /* equal to function: not implemented */
 };
 
 extern const struct vg_sim_entry vg_sim_entry_points[VG_ENTRY_COUNT]; /* sorted by name (strcmp) */

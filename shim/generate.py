@@ -38,7 +38,8 @@ def generated(surface: cudaspec.Surface) -> dict[str, str]:
         "hook_entries.c": emit.entry_names(surface),
         "real.h": emit.real_header(surface),
         "simgpu_entries.h": emit.SIMULATED_HEADER,
-        "simgpu_stubs.c": emit.simulated_stubs(surface),
+        "simgpu_bodies.h": emit.simulated_bodies(surface),
+        "simgpu_entries.c": emit.simulated_entries(surface),
         "simgpu.map": emit.version_script(surface.entries, ()),
     }
 

@@ -7,7 +7,6 @@
 struct vg_sim_entry {
   const char *name;
   void *function; /* what a program that looks the name up is given */
-  void *stub; /* equal to function: not implemented */
 };
 
 extern const struct vg_sim_entry vg_sim_entry_points[VG_ENTRY_COUNT]; /* sorted by name (strcmp) */

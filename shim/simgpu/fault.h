@@ -1,0 +1,32 @@
+/*
+ * fault.h - faults on request, and counts of calls, for tests of whoever uses the driver. Every entry point asks here
+ * before its body runs (gen/simgpu_entries.c), so what one entry point calls of another is not counted.
+ *
+ *   VGPU_SIM_FAIL=NAME:N=CODE[,...]   the N-th call (from 1; *: each) of NAME answers CODE and does nothing. NAME
+ *                                     without version or per-thread suffix means all forms; * any entry point, its
+ *                                     calls counted together. CODE: a number or the name of a CUresult.
+ *   VGPU_SIM_COUNT_CALLS=FILE         at exit: a line per entry point that was called, name and number of calls.
+ *
+ * A forked child inherits both, with the counts so far. A request that is not understood is told on standard error,
+ * and the process ends: a test that injects nothing would pass.
+ */
+#ifndef VG_SIM_FAULT_H
+#define VG_SIM_FAULT_H
+#include "gen/cuda_abi.h"
+#include "gen/entries.h"
+#include "prim.h"
+#include <stdbool.h>
+
+#define SIM_NO_FAULT (-1)
+extern uint32_t sim_faults; /* 0: nothing was asked for; not known before the first call */
+/* Counts a call. Returns SIM_NO_FAULT, or the code that it answers instead of running. */
+int sim_fault(enum vg_entry entry);
+
+#define SIM_ENTRY(name, arguments)                                                                                     \
+  if (!VG_LIKELY(!VG_LOAD_RELAXED(&sim_faults))) {                                                                     \
+    int code = sim_fault(VG_ENTRY_##name);                                                                             \
+    if (code != SIM_NO_FAULT) return (CUresult)code;                                                                   \
+  }                                                                                                                    \
+  return sim_##name arguments
+
+#endif
