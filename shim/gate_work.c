@@ -20,6 +20,7 @@
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
 #define STALE_UNKNOWN_NS VG_NS_PER_S /* of what is not known yet: it may be one long kernel */
+#define STALE_BEGUN_NS (30 * VG_NS_PER_S)
 
 /* ---- estimates ---- */
 
@@ -251,6 +252,15 @@ static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_
   stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
 }
 
+/* What is known to run waits for nothing that is still to be launched, or hardly ever. */
+static bool begun(const struct vg_marker *marker) {
+  if (!marker->timing_begin) return false;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  bool runs = REAL(cuEventQuery)(marker->timing_begin) != CUDA_ERROR_NOT_READY;
+  exchange_mode(before);
+  return runs;
+}
+
 static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
   if (stream->head == stream->tail) return;
   CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -273,6 +283,7 @@ static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t
   uint64_t patience_ns = oldest->cost_ns * STALE_FACTOR;
   if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
   if (!oldest->estimate->count) patience_ns = STALE_UNKNOWN_NS;
+  if (now_ns > stream->moved_ns + patience_ns && begun(oldest)) patience_ns = STALE_BEGUN_NS;
   if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
 }
 
@@ -336,10 +347,7 @@ static const struct vg_marker *find_timed(const struct vg_work *work, const void
 enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class) {
   const struct vg_marker *marker = find_timed(work, function, grid_class);
   if (!marker) return VG_TIMED_NONE;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
-  bool runs = REAL(cuEventQuery)(marker->timing_begin) != CUDA_ERROR_NOT_READY;
-  exchange_mode(before);
-  return runs ? VG_TIMED_RUNS : VG_TIMED_QUEUED;
+  return begun(marker) ? VG_TIMED_RUNS : VG_TIMED_QUEUED;
 }
 
 static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {

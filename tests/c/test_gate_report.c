@@ -268,6 +268,30 @@ static void long_work_is_bounded(void) {
   end();
 }
 
+static bool is_stale(CUstream handle) {
+  pthread_mutex_lock(&device()->gate->mutex);
+  vg_gate_reap(device(), vg_prim_now_ns());
+  const struct vg_stream *stream = device()->gate->works->streams;
+  while (stream->handle != handle) stream++;
+  pthread_mutex_unlock(&device()->gate->mutex);
+  return stream->stale;
+}
+
+/* What is queued behind something that nobody has counted does not count after a while. What is seen to run does,
+ * however long: else whatever comes behind a kernel of seconds is not bounded. */
+static void who_runs_for_long_is_not_taken_for_stuck(void) {
+  begin(0);
+  fake_launch(fake_stream(2), 3 * VG_NS_PER_S);
+  launch_into(fake_stream(1), &functions[0], 3 * VG_NS_PER_S);
+  launch_into(fake_stream(2), &functions[1], LAUNCH_NS);
+  for (uint64_t end_ns = fake_end_of(fake_stream(2)) - VG_NS_PER_S / 2; !is_stale(fake_stream(2));) {
+    CHECK(vg_prim_now_ns() < end_ns);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * VG_NS_PER_MS);
+  }
+  CHECK(!is_stale(fake_stream(1)) && vg_gate_outstanding(device()) > VG_NS_PER_S / 2);
+  end();
+}
+
 /* More than there is room for in the books, as of a program that makes a stream for each request. */
 static void many_streams_are_bounded(void) {
   begin(0);
@@ -497,6 +521,7 @@ int main(void) {
   RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
   RUN(what_is_done_adds_up);
   RUN(long_work_is_bounded);
+  RUN(who_runs_for_long_is_not_taken_for_stuck);
   RUN(many_streams_are_bounded);
   RUN(what_runs_side_by_side_counts_once);
   RUN(an_event_covers_what_was_before_it);
