@@ -231,12 +231,26 @@ int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const st
   return leave(arbiter, 0);
 }
 
+static struct vg_memory_slice *memory_of(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
+  return &arbiter->memory_slices[vg_lane_of(arbiter, slice) - arbiter->lanes];
+}
+
+int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes) {
+  pthread_mutex_lock(&arbiter->mutex);
+  const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
+  if (!slice) return leave(arbiter, -ENOENT);
+  memory_of(arbiter, slice)->unattributed_bytes = bytes;
+  arbiter->memory_stale = true;
+  return leave(arbiter, 0);
+}
+
 int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
   if (!slice) return leave(arbiter, -ENOENT);
   if (vg_lane_of(arbiter, slice)->first) return leave(arbiter, -EBUSY);
   vg_lane_of(arbiter, slice)->draining = false;
+  memory_of(arbiter, slice)->unattributed_bytes = 0;
   vg_core_remove(&arbiter->core, slice_id);
   vg_record_remove(&arbiter->recorder, slice_id);
   arbiter->memory_stale = true;
@@ -330,6 +344,9 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     ret_stats->regime = arbiter->core.regime;
     ret_stats->entitlement_milli = slice->shown_ppm / 1000;
     ret_stats->lag_ns = slice->lag_ns;
+    uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
+    ret_stats->mem_unattributed_bytes = unattributed_bytes;
+    ret_stats->mem_held_bytes = ret_stats->mem_used_bytes = unattributed_bytes;
     for (const struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
       ret_stats->mem_held_bytes += process->memory.granted_bytes - process->memory.returned_bytes;
       ret_stats->mem_used_bytes += process->memory.used_bytes;

@@ -56,8 +56,9 @@ struct vg_slice_stats {
   uint64_t early_releases;
   uint64_t overruns; /* leases whose holder had not drained overrun_ns after the end */
   uint64_t launches;
-  uint64_t mem_held_bytes; /* credit handed out */
-  uint64_t mem_used_bytes; /* reported by the processes */
+  uint64_t mem_held_bytes; /* credit handed out, and what is unattributed */
+  uint64_t mem_used_bytes; /* reported by the processes, and what is unattributed */
+  uint64_t mem_unattributed_bytes;
   uint64_t mem_peak_bytes;
   uint64_t mem_denied; /* refused requests for credit */
   uint32_t processes;
@@ -116,6 +117,8 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
                            struct vg_control_header *header, struct vg_control_device *control,
                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes);
 int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
+/* Charges the slice with memory that its programs have past the ledger (core/watch.py compares with the driver). */
+int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
 /* Events are kept from the first `on` to the next `off`, some ten thousand of them: the oldest give way. */

@@ -16,9 +16,11 @@
 struct vg_memory_slice {
   uint64_t min_bytes;
   uint64_t max_bytes;
-  uint64_t held_bytes; /* computed */
-  uint64_t used_bytes; /* computed */
-  uint32_t rows;       /* computed */
+  uint64_t
+      unattributed_bytes; /* what the driver counts for its programs beyond the rows: as held, and used, as theirs */
+  uint64_t held_bytes;    /* computed */
+  uint64_t used_bytes;    /* computed */
+  uint32_t rows;          /* computed */
 };
 
 struct vg_memory_row { /* one process on one device */

@@ -125,6 +125,7 @@ def slice_view(
             wait_counts=now.wait_counts,
             launches=now.launches,
             mem_denied=now.mem_denied,
+            mem_unattributed_bytes=now.mem_unattributed_bytes,
         )
     return view
 
@@ -188,6 +189,7 @@ def process_view(process: Process, node: str, indexes: dict[str, int], counters:
             launches=now.launches,
             throttled_ns=now.throttled_ns,
             denied=now.denied,
+            mem_unattributed_bytes=now.mem_unattributed_bytes,
         )
     return view
 

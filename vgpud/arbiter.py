@@ -154,6 +154,10 @@ class Arbiters:
         if self._usage.pop((serial, uuid), None) is not None:
             _check(lib.vg_arbiter_slice_remove(self._native[uuid], serial), "slice")
 
+    def charge(self, serial: int, uuid: str, unattributed_bytes: int) -> None:
+        """What a slice's programs have past the ledger counts as its own. Unknown: no effect."""
+        lib.vg_arbiter_slice_unattributed(self._native[uuid], serial, unattributed_bytes)
+
     def attach(
         self, serial: int, process_id: int, uuid: str, pages: tuple[Any, Any, Any], bell: int, held: int
     ) -> None:
@@ -202,6 +206,7 @@ class Arbiters:
             launches=raw.launches,
             mem_held_bytes=raw.mem_held_bytes,
             mem_used_bytes=raw.mem_used_bytes,
+            mem_unattributed_bytes=raw.mem_unattributed_bytes,
             mem_peak_bytes=raw.mem_peak_bytes,
             mem_denied=raw.mem_denied,
             processes=raw.processes,

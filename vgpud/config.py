@@ -14,6 +14,7 @@ from typing import Any
 
 from vgpud import paths
 from vgpud.core.admit import PRIORITY_MAX
+from vgpud.core.enforce import VERBS
 from vgpud.core.units import UnitError, parse_gpus
 from vgpud.errors import ConfigError
 from vgpud.oci.request import Limits
@@ -72,6 +73,8 @@ class Config:
     processes_per_slice_max: int = 256
     events_max: int = 10_000  # kept in the event log
     grace_s: int = 60  # an ephemeral slice that nobody attaches to ends after this
+    on_stranger: str = "log"  # a program that uses a device and is attached to no slice: "log", "freeze" or "kill" it
+    on_excess: str = "log"  # the same for one through which its slice uses more than its limit, past the ledger
     context_bytes: int = 0  # what one context costs; 0 = as measured (devices.CONTEXT_BYTES)
     container_gpus_max: str = "4"  # what a container may ask for by environment: an image's ENV cannot be told from -e
     container_priority_max: int = 0  # the same for its priority
@@ -171,7 +174,12 @@ def check(config: Config, where: str) -> None:
     def refuse(key: str, mend: str) -> None:
         raise ConfigError(f"{where}: {key} = {getattr(config, key)!r}: {mend}")
 
-    for key, allowed in (("mode", MODES), ("default_max", DEFAULT_MAXES)):
+    for key, allowed in (
+        ("mode", MODES),
+        ("default_max", DEFAULT_MAXES),
+        ("on_stranger", VERBS),
+        ("on_excess", VERBS),
+    ):
         if getattr(config, key) not in allowed:
             refuse(key, "write " + " or ".join(f'"{a}"' for a in allowed))
     if isinstance(config.device, str) and config.device not in ("auto", "sim"):

@@ -8,17 +8,15 @@ step whose effects fail is taken back, so nothing is half-created. Launches and 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from vgpud import __version__, api, cgroups, metrics, paths, peers
+from vgpud import __version__, api, metrics, paths
 from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
 from vgpud.config import Config, arbiter_items, check_arbiter
@@ -26,11 +24,11 @@ from vgpud.containers import Containers
 from vgpud.core import events as ev
 from vgpud.core.machine import step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
-from vgpud.core.observed import Entry, ProcessStats, Reading, Seen, SliceStats, Snapshot
+from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
 from vgpud.core.slices import unknown
-from vgpud.core.watch import Running, Strangers, Watch
 from vgpud.daemon_cdi import DeviceFiles
 from vgpud.daemon_containers import ContainerDesk
+from vgpud.daemon_lookout import Lookout
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreBusyError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
@@ -46,8 +44,6 @@ log = logging.getLogger("vgpud")
 
 SAMPLE_S = 0.1
 HOUSEKEEPING_S = 1.0
-#: how often the driver is asked what its devices do; core/watch.py reports who uses one past us after two of these
-READ_S = 0.5
 #: how often our CDI files are looked at: the driver may have been updated, or /var/run/cdi emptied
 DEVICE_FILES_S = 5.0
 #: changes that come close together wake the watchers once
@@ -70,6 +66,8 @@ def policy_of(config: Config) -> Policy:
         name_bytes_max=min(40, _SOCKET_PATH_MAX - directory),
         daemon_uid=os.geteuid(),
         grace_ns=config.grace_s * 1_000_000_000,
+        on_stranger=config.on_stranger,
+        on_excess=config.on_excess,
     )
 
 
@@ -82,11 +80,6 @@ class Daemon:
         self.state = State()
         self.on_housekeeping: Callable[[], None] = lambda: None  # the service manager's watchdog
         self._devices = devices
-        self._readings: dict[str, Reading] = {}
-        self._watch = Watch()
-        self._loop = asyncio.get_running_loop()
-        self._stopping = threading.Event()
-        self._reader = threading.Thread(target=self._read_devices, name="nvml", daemon=True)
         self._leaving: set[asyncio.Task[None]] = set()
         self._store = store
         self._flushing = Flushing(store)
@@ -94,12 +87,13 @@ class Daemon:
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
+        self._lookout = Lookout(self, devices, self._arbiters.process_stats)
         self.tracing = Tracing(self._arbiters)
         shared = paths.shared_attach_dir(config.runtime)
         self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self)
         self._desk = ContainerDesk(self)
         self._containers = Containers(self._desk)
-        self._files = DeviceFiles(config.cdi, self._desk.facts, self._note)
+        self._files = DeviceFiles(config.cdi, self._desk.facts, self.note)
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
         self._private = paths.make_private_dir(config.runtime / "private")
@@ -120,7 +114,7 @@ class Daemon:
         """Serves the API and the metrics. Raises OSError, VgpudError."""
         if metrics_address:
             self._serve_metrics(*metrics_address)
-        self._reader.start()
+        self._lookout.start()
         self._metrics.put(self._snapshot())
         await self._files.refresh()
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
@@ -146,11 +140,7 @@ class Daemon:
         self._arbiters.close()
         self._flush_events()
         self._store.close()
-        self._stopping.set()
-        if self._reader.is_alive():
-            await asyncio.to_thread(self._reader.join, 1.0)
-        if not self._reader.is_alive():
-            self._devices.close()
+        await self._lookout.stop()
 
     def _serve_metrics(self, host: str, port: int) -> None:
         try:
@@ -170,7 +160,7 @@ class Daemon:
             await asyncio.sleep(period_s)
 
     async def _sample(self) -> None:
-        busy = {uuid: now.utilization_ratio or 0.0 for uuid, now in self._readings.items()}
+        busy = {uuid: now.utilization_ratio or 0.0 for uuid, now in self._lookout.readings.items()}
         self._arbiters.sample(time.monotonic_ns(), busy)
 
     async def _housekeeping(self) -> None:
@@ -179,36 +169,32 @@ class Daemon:
         self._flush_events()
         for name in self._tenants.repair():
             whose = f"of {name}" if name else "that containers share"
-            self._note(ev.Log("socket.repaired", f"the attach socket {whose} was removed and is back", name))
+            self.note(ev.Log("socket.repaired", f"the attach socket {whose} was removed and is back", name))
         if self._api.repair():
-            self._note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
+            self.note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
         if self._containers.repair():
-            self._note(ev.Log("socket.repaired", "the runtime's socket was removed and is back"))
+            self.note(ev.Log("socket.repaired", "the runtime's socket was removed and is back"))
         self._metrics.put(self._snapshot())
         self.on_housekeeping()
 
-    def _read_devices(self) -> None:
-        """A thread of its own: a driver that hangs must not stop the loop, nor its end."""
-        while True:
-            uuids = list(self.state.devices)
-            self._readings = {uuid: self._devices.read(uuid) for uuid in uuids}
-            running = {uuid: self._devices.running(uuid) for uuid in uuids}
-            ours = {process.pid for process in tuple(self.state.processes.values())}
-            others = {pid for users in running.values() for pid in users} - ours
-            seen = {pid: Seen(peers.program(pid), cgroups.paths_of(pid)) for pid in others}
-            with contextlib.suppress(RuntimeError):  # the loop has ended before us
-                self._loop.call_soon_threadsafe(self._look, running, seen)
-            if self._stopping.wait(READ_S):
-                return
-
-    def _look(self, running: Running, seen: Strangers) -> None:
-        for entry in self._watch.look(self.state, running, seen):
-            self._note(entry)
+    def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None:
+        """What the driver counts for a slice beyond its ledger is the slice's from now on."""
+        made = self.state.slices.get(slice_name)
+        if made and made.share(device):
+            self._arbiters.charge(made.serial, device, unattributed_bytes)
+            self._wake()
 
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""
         live = {"mode", "default_max", "slices_max", "processes_per_slice_max", "grace_s", "arbiter"}
-        live |= {"container_gpus_max", "container_priority_max", "container_latency", "nvidia_cdi_dirs"}
+        live |= {
+            "on_stranger",
+            "on_excess",
+            "container_gpus_max",
+            "container_priority_max",
+            "container_latency",
+            "nvidia_cdi_dirs",
+        }
         changed = [n for n in Config.__dataclass_fields__ if getattr(config, n) != getattr(self.config, n)]
         # the rest stays as it is in use: sockets do not move because a file says so
         self.config = replace(self.config, **{name: getattr(config, name) for name in live})
@@ -220,7 +206,7 @@ class Daemon:
         return [name for name in changed if name not in live]
 
     def _snapshot(self) -> Snapshot:
-        return take_snapshot(self.state, self.node, __version__, self._readings, self._arbiters.slice_stats)
+        return take_snapshot(self.state, self.node, __version__, self._lookout.readings, self._arbiters.slice_stats)
 
     # ---- events in, commands out ----
 
@@ -343,15 +329,15 @@ class Daemon:
             elif isinstance(command, ev.DropProcess):
                 self._tenants.drop(command.process_id)
             elif isinstance(command, ev.Log):
-                self._note(command)
+                self.note(command)
         self._wake()
 
     def note_bounded(self, key: str, entry: ev.Log) -> None:
         """An event that others can cause as often as they like."""
         if not self._log.too_noisy(key, time.monotonic_ns()):
-            self._note(entry)
+            self.note(entry)
 
-    def _note(self, entry: ev.Log) -> None:
+    def note(self, entry: ev.Log) -> None:
         log.info("%s: %s", entry.kind, entry.message)
         self._log.add(
             Entry(
@@ -408,7 +394,8 @@ class Daemon:
         return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
 
     def _room(self, made: Slice, device: str, limit_bytes: int) -> int:
-        return max(0, limit_bytes - self._arbiters.slice_stats(made.serial, device).mem_held_bytes)
+        now = self._arbiters.slice_stats(made.serial, device)  # past the ledger may be what this very process claims
+        return max(0, limit_bytes - now.mem_held_bytes + now.mem_unattributed_bytes)
 
     def slice_in(self, cgroups: tuple[str, ...]) -> str:
         return self._desk.slice_in(cgroups)
@@ -449,7 +436,7 @@ class Daemon:
         while await asyncio.to_thread(self._devices.lists, process.pid):
             if time.monotonic_ns() > deadline_ns:
                 text = f"pid {process.pid} has ended, but the driver still lists it: its memory may not be free yet"
-                self._note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
+                self.note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
                 break
             await asyncio.sleep(LISTED_EVERY_S)
         self.gone(process.process_id)
@@ -492,7 +479,7 @@ class Daemon:
         return self._devices.driver, self._devices.nvml, self._devices.sim_dir
 
     def reading(self, device: str) -> tuple[int | None, float | None]:
-        now = self._readings.get(device, Reading(None, None))
+        now = self._lookout.readings.get(device, Reading(None, None))
         return now.used_bytes, now.utilization_ratio
 
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]:
@@ -502,7 +489,9 @@ class Daemon:
     def process_counters(self, process: Process) -> dict[str, ProcessStats]:
         made = self.state.slices[process.slice_name]
         uuids = [s.device_uuid for s in made.shares]
-        return {uuid: self._arbiters.process_stats(process.process_id, uuid) for uuid in uuids}
+        now = {uuid: self._arbiters.process_stats(process.process_id, uuid) for uuid in uuids}
+        beyond = self._lookout.beyond
+        return {u: replace(s, mem_unattributed_bytes=beyond.get((u, process.pid), 0)) for u, s in now.items()}
 
     def attach_path(self, slice_name: str) -> str:
         return str(paths.attach_socket(self.config.runtime, slice_name))
@@ -522,7 +511,7 @@ class Daemon:
             return Denied(Reason.INVALID, f"the arbiter refuses {changes}: {error.strerror}", field="params")
         if changes:
             told = ", ".join(f"{name} {value}" for name, value in changes.items())
-            self._note(ev.Log("arbiter.changed", f"arbiter: {told}"))
+            self.note(ev.Log("arbiter.changed", f"arbiter: {told}"))
         return self._arbiters.times_ns
 
     def observe(self, method: str, code: str, seconds: float) -> None:

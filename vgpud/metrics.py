@@ -136,6 +136,7 @@ _SLICE_METRICS = (
     ("vgpu_slice_drain_seconds", True, "From these closings to the end of the work.", "drain_total_ns", _NS_PER_S),
     ("vgpu_slice_drain_max_seconds", False, "The longest of them.", "drain_max_ns", _NS_PER_S),
     ("vgpu_slice_memory_used_bytes", False, "Memory in use by the slice.", "mem_used_bytes", 1),
+    ("vgpu_slice_memory_unattributed_bytes", False, "Of it: past the ledger.", "mem_unattributed_bytes", 1),
     ("vgpu_slice_alloc_denied", True, "Allocations refused.", "mem_denied", 1),
 )
 

@@ -15,6 +15,7 @@ from pathlib import Path
 _SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
 #: of the fields of /proc/PID/stat after the program's name: state (field 3) and start time (field 22), proc(5)
 _STATE, _START = 0, 19
+_FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO, the same everywhere
 
 
 def credentials(sock: socket.socket) -> tuple[int, int]:
@@ -60,6 +61,21 @@ def runs(pid: int, proc: Path = Path("/proc")) -> bool:
     return bool(fields) and fields[_STATE] not in ("Z", "X", "x")
 
 
+def is_stopped(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether a process was stopped by a signal, or by a debugger."""
+    fields = _stat(pid, proc)
+    return bool(fields) and fields[_STATE] in ("T", "t")
+
+
+def real_uid(pid: int, proc: Path = Path("/proc")) -> int:
+    """The user that has started a process: not that of a setuid program's file. -1 when it has ended."""
+    try:
+        text = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return -1
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), -1)
+
+
 def program(pid: int, proc: Path = Path("/proc")) -> str:
     """The name of a process's program as the kernel has it, printable; "?" when it has ended."""
     try:
@@ -72,6 +88,11 @@ def program(pid: int, proc: Path = Path("/proc")) -> str:
 def shares_pids(pid: int, proc: Path = Path("/proc")) -> bool:
     """Whether pids mean the same to this process and to us. Raises OSError when it cannot be looked at."""
     return os.readlink(proc / str(pid) / "ns/pid") == os.readlink(proc / "self/ns/pid")
+
+
+def sees_all_pids(proc: Path = Path("/proc")) -> bool:
+    """Whether we are in the host's pid namespace, whose pids the real driver's are."""
+    return os.readlink(proc / "self/ns/pid") == _FIRST_PID_NAMESPACE
 
 
 def open_process(pid: int, started: int) -> int:

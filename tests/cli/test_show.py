@@ -95,3 +95,21 @@ def test_json_has_every_number_and_the_ends_of_the_buckets(vgpu: Any, daemon_wit
     assert {name: device[name] for name in DID} == DID
     assert len(device["wait_below_ns"]) == len(device["wait_counts"]) - 1
     assert device["wait_below_ns"][:2] == [16_000, 32_000]
+
+
+def test_more_than_its_limit_and_past_its_ledger(vgpu: Any, daemon_with_slice: Any) -> None:
+    """A limit that was lowered takes nothing away: it is said wherever the slice's memory is."""
+    assert {"OVER LIMIT", "past ledger"}.isdisjoint(lines_of(vgpu, daemon_with_slice))
+    device = daemon_with_slice.slices["train"].devices[0]
+    device.mem_max_bytes, device.mem_used_bytes, device.mem_unattributed_bytes = 2 << 30, 3 << 30, 512 << 20
+    lines = lines_of(vgpu, daemon_with_slice)
+    assert lines["OVER LIMIT"].startswith("1GiB: ") and lines["past ledger"].startswith("512MiB of it ")
+    daemon_with_slice.add_process("train", 41, "trainer")
+    row = daemon_with_slice.processes[0].devices[0]
+    host = daemon_with_slice.host
+    assert "2GiB-OVER" in vgpu("ps", host=host).stdout and "1GiB+" not in vgpu("ps", host=host).stdout
+    row.mem_unattributed_bytes = 512 << 20
+    assert "1GiB+512MiB" in vgpu("ps", host=host).stdout
+    assert "3GiB-OVER" in vgpu("slice", "ls", host=host).stdout
+    told = vgpu("slice", "show", "train", "-o", "json", host=host).json["slice"]["devices"][0]
+    assert (told["mem_over_limit_bytes"], told["mem_unattributed_bytes"]) == (1 << 30, 512 << 20)

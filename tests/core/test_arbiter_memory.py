@@ -127,3 +127,13 @@ def test_limits_hold_under_any_sequence(moves: list[tuple[int, int, bool]]) -> N
         first, second = table.held(0) + table.held(1), table.held(2) + table.held(3)
         assert first <= 6 and second <= 10 and first + second <= 10
         assert first + max(second, 4) <= 10 or first <= 3
+
+
+def test_what_is_past_the_ledger_counts_as_held() -> None:
+    """For the slice itself, and for others that would borrow the same memory."""
+    table = Table(10 * GIB, [(1, 2 * GIB, 6 * GIB), (2, 0, 10 * GIB)], [1, 2])
+    table.slices[0].unattributed_bytes = 5 * GIB
+    assert table.want(0, 2 * GIB).denied
+    assert not table.want(0, GIB).denied
+    assert table.want(1, 5 * GIB, now_ns=1).granted_bytes == 0
+    assert table.want(1, 4 * GIB, now_ns=1).granted_bytes == 4 * GIB

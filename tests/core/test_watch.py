@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from vgpud.core.model import Container, Process, Share, Slice, Spec, State
+from dataclasses import replace
+
+from vgpud.core.enforce import EXCESS, FREEZE, KILL, STRANGER, Act, freezer_of, why_spared
+from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Seen
-from vgpud.core.watch import EXCESS_PATIENCE, PATIENCE, RETURN_PATIENCE, SLACK_BYTES, Running, Strangers, Watch
-from vgpud.daemon import READ_S
+from vgpud.core.watch import (
+    EXCESS_PATIENCE,
+    PATIENCE,
+    RETURN_MERCY,
+    RETURN_PATIENCE,
+    SLACK_BYTES,
+    Findings,
+    Running,
+    Strangers,
+    Watch,
+)
+from vgpud.daemon_lookout import READ_S
 
 GIB = 1 << 30
 
@@ -20,24 +33,31 @@ def node() -> State:
 def awake() -> Watch:
     """A watch that has looked before, when nobody was there."""
     watch = Watch()
-    watch.look(node(), {"GPU-0": {}}, {})
+    watch.look(node(), {"GPU-0": {}}, {}, {})
     return watch
 
 
-def kinds(watch: Watch, running: Running, times: int) -> list[str]:
-    return [entry.kind for _ in range(times) for entry in watch.look(node(), running, {})]
+def kinds(watch: Watch, running: Running, times: int, ledger: Running | None = None) -> list[str]:
+    return [entry.kind for _ in range(times) for entry in watch.look(node(), running, ledger or {}, {}).log]
+
+
+def last(watch: Watch, state: State, running: Running, times: int, ledger: Running, seen: Strangers) -> Findings:
+    """What the last of so many readings shows."""
+    return [watch.look(state, running, ledger, seen) for _ in range(times)][-1]
 
 
 def stranger(cgroups: tuple[str, ...]) -> tuple[str, str]:
     """(slice, message) of what is said about a stranger with these cgroup paths."""
     watch, seen = awake(), {200: Seen("thief", cgroups)}
-    found = [entry for _ in range(PATIENCE) for entry in watch.look(node(), {"GPU-0": {200: GIB}}, seen)]
-    (entry,) = found
+    running = {"GPU-0": {200: GIB}}
+    found = [e for _ in range(PATIENCE) for e in watch.look(node(), running, {}, seen).log]
+    (entry,) = [e for e in found if e.kind == "device.stranger"]
     return entry.slice_name, entry.message
 
 
 def test_our_programs_are_no_strangers() -> None:
-    assert kinds(Watch(), {"GPU-0": {100: GIB}}, 10) == []
+    used = {"GPU-0": {100: GIB}}
+    assert kinds(Watch(), used, 10, used) == []
 
 
 def test_a_stranger_is_reported_once() -> None:
@@ -50,7 +70,7 @@ def test_a_stranger_is_reported_once() -> None:
 
 def test_both_are_said_within_two_seconds() -> None:
     """As SECURITY.md promises: a reading comes at most READ_S after the stranger."""
-    assert max(PATIENCE, RETURN_PATIENCE) * READ_S <= 2
+    assert max(PATIENCE, RETURN_PATIENCE, EXCESS_PATIENCE) * READ_S <= 2
 
 
 def test_one_that_was_there_before_the_daemon_may_come_back() -> None:
@@ -86,17 +106,46 @@ def test_a_container_that_is_none_of_ours_is_named_by_its_cgroup() -> None:
 def test_one_that_ends_while_it_is_looked_up() -> None:
     nobody: Strangers = {}
     watch = awake()
-    found = [entry for _ in range(PATIENCE) for entry in watch.look(node(), {"GPU-0": {200: GIB}}, nobody)]
+    found = [e for _ in range(PATIENCE) for e in watch.look(node(), {"GPU-0": {200: GIB}}, {}, nobody).log]
     assert [entry.kind for entry in found] == ["device.stranger"]
 
 
 def test_memory_past_the_ledger() -> None:
+    ledger = {"GPU-0": {100: GIB // 2}}
+    known = {"GPU-0": {100: GIB // 2 + SLACK_BYTES}}
+    beyond = {"GPU-0": {100: GIB // 2 + SLACK_BYTES + 1}}
+    over = {"GPU-0": {100: GIB + 1}}
     watch = Watch()
-    over = {"GPU-0": {100: GIB + SLACK_BYTES + 1}}
-    assert kinds(watch, {"GPU-0": {100: GIB + SLACK_BYTES}}, 10) == []
-    assert kinds(watch, over, EXCESS_PATIENCE - 1) == []
-    assert kinds(watch, over, 10) == ["memory.past_ledger"]
-    assert kinds(Watch(), {"GPU-1": {100: 2 * SLACK_BYTES}}, 10) == ["memory.past_ledger"], "a device it does not have"
+    assert kinds(watch, known, 10, ledger) == []
+    assert kinds(watch, beyond, EXCESS_PATIENCE - 1, ledger) == [], "the least of the last readings counts"
+    assert kinds(watch, beyond, 10, ledger) == ["memory.unattributed"]
+    assert kinds(watch, over, 10, ledger) == ["memory.past_ledger"]
+    assert kinds(watch, known, 1, ledger) == []
+    assert kinds(watch, over, 10, ledger) == ["memory.unattributed", "memory.past_ledger"], "again after it was gone"
+
+
+def test_a_limit_below_what_the_ledger_has_is_no_excess() -> None:
+    """Somebody has lowered it: the slice gets no more, and nobody has done wrong."""
+    used = {"GPU-0": {100: 3 * GIB}}
+    assert kinds(Watch(), used, 10, used) == []
+
+
+def test_what_is_charged() -> None:
+    """All that is beyond, of programs past their slack; a stranger in a container of the slice counts in full."""
+    ledger, running = {"GPU-0": {100: GIB}}, {"GPU-0": {100: 2 * GIB, 200: 5}}
+    assert last(awake(), node(), running, EXCESS_PATIENCE - 1, ledger, {}).charges == {}
+    found = last(awake(), node(), running, EXCESS_PATIENCE, ledger, {200: Seen("thief", ("/docker/x",))})
+    assert found.charges == {("a", "GPU-0"): GIB + 5} and found.beyond == {("GPU-0", 100): GIB}
+    assert last(awake(), node(), running, EXCESS_PATIENCE, ledger, {200: Seen("thief", ("/elsewhere",))}).charges == {
+        ("a", "GPU-0"): GIB
+    }
+
+
+def test_memory_that_has_just_been_freed_is_not_charged() -> None:
+    """The driver was read before, the ledger after it."""
+    watch, running = awake(), {"GPU-0": {100: 2 * GIB}}
+    last(watch, node(), running, EXCESS_PATIENCE - 1, {"GPU-0": {100: 2 * GIB}}, {})
+    assert watch.look(node(), running, {"GPU-0": {100: 0}}, {}).charges == {}
 
 
 def test_two_lives_of_one_process_are_counted_once() -> None:
@@ -104,5 +153,60 @@ def test_two_lives_of_one_process_are_counted_once() -> None:
     state = node()
     second = Process(2, "a", 100, 0, "p", 0, False)
     state = State(slices=state.slices, processes={**state.processes, 2: second})
-    watch = Watch()
-    assert [e for _ in range(10) for e in watch.look(state, {"GPU-0": {100: GIB}}, {})] == []
+    assert last(Watch(), state, {"GPU-0": {100: GIB}}, 10, {}, {}).charges == {("a", "GPU-0"): GIB}
+
+
+def policed(**policy: str) -> State:
+    return replace(node(), policy=Policy(**policy))  # type: ignore[arg-type]
+
+
+def test_strangers_are_acted_upon_by_policy() -> None:
+    running = {"GPU-0": {200: GIB}}
+    assert last(awake(), policed(), running, 10, {}, {}).acts == [], "by default it is only said"
+    watch, state = awake(), policed(on_stranger="kill", on_excess="freeze")
+    assert last(watch, state, running, PATIENCE - 1, {}, {}).acts == []
+    assert watch.look(state, running, {}, {}).acts == [Act(KILL, STRANGER, 200, "", "GPU-0", first=True)]
+    assert watch.look(state, running, {}, {}).acts == [Act(KILL, STRANGER, 200, "", "GPU-0", first=False)]
+    assert watch.look(state, {"GPU-0": {100: 0}}, {}, {}).acts == []
+
+
+def test_one_that_was_there_before_the_daemon_has_longer() -> None:
+    watch, state, running = Watch(), policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
+    assert last(watch, state, running, RETURN_MERCY - 1, {}, {}).acts == []
+    assert watch.look(state, running, {}, {}).acts
+
+
+def test_excess_is_acted_upon_where_the_slice_is_past_its_limit() -> None:
+    """And only those of its programs that are past their own ledgers."""
+    honest = Process(2, "a", 101, 0, "p", 0, False)
+    state = policed(on_stranger="kill", on_excess="freeze")
+    state.processes[2] = honest
+    ledger = {"GPU-0": {100: 0, 101: GIB // 2}}
+    below, over = {"GPU-0": {100: GIB // 2, 101: GIB // 2}}, {"GPU-0": {100: GIB, 101: GIB // 2}}
+    assert last(Watch(), state, below, 10, ledger, {}).acts == []
+    assert last(Watch(), state, over, EXCESS_PATIENCE, ledger, {}).acts == [
+        Act(FREEZE, EXCESS, 100, "a", "GPU-0", first=True)
+    ]
+
+
+CONTAINER = "0123456789abcdef" * 4
+
+
+def test_who_is_spared() -> None:
+    stranger, excess = Act(KILL, STRANGER, 1, "", "GPU-0", True), Act(KILL, EXCESS, 1, "a", "GPU-0", True)
+    service = Seen("dcgm", ("/system.slice/dcgm.service",), uid=0)
+    assert "root's own" in why_spared(stranger, service)
+    assert why_spared(excess, service) == "", "it is attached: a tenant"
+    assert why_spared(stranger, replace(service, cgroups=(f"/docker/{CONTAINER}",))) == "", "root of a container"
+    assert why_spared(stranger, replace(service, uid=1000)) == "", "cron's jobs are in its service's cgroup"
+    assert "stopped" in why_spared(excess, Seen("p", (), uid=1000, stopped=True))
+    assert why_spared(excess, Seen("?", ())) != "", "it has ended"
+
+
+def test_what_may_be_frozen_by_its_cgroup() -> None:
+    inside = f"/system.slice/docker-{CONTAINER}.scope"
+    who = Seen("p", (inside,), uid=0)
+    assert freezer_of(who, ("/system.slice/vgpud.service",), ("/user.slice",)) == inside
+    assert freezer_of(replace(who, cgroups=("/user.slice/session-1.scope",)), (), ()) == ""
+    assert freezer_of(who, (inside,), ()) == "", "we are in there"
+    assert freezer_of(who, (), (inside + "/below",)) == "", "a tenant is in there"

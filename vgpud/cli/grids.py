@@ -101,9 +101,26 @@ def container_label(ids: Sequence[str]) -> str:
 
 
 def _memory_cell(device: View) -> Cell:
-    """Used memory; yellow when more than 95 % of the limit, where allocations soon fail."""
+    """Used memory; yellow when more than 95 % of the limit, where allocations soon fail, red and named when over it."""
+    used = format_bytes(device["mem_used_bytes"])
+    if device["mem_over_limit_bytes"]:
+        return Cell(f"{used}-OVER", "red")
     full = device["mem_used_bytes"] * 20 > device["mem_max_bytes"] * 19
-    return Cell(format_bytes(device["mem_used_bytes"]), "yellow" if full else "")
+    return Cell(used, "yellow" if full else "")
+
+
+def _limit_cell(device: View | None) -> Cell:
+    """What the slice may have; one that has more than that says so."""
+    if device is None:
+        return Cell("-")
+    limit = format_bytes(device["mem_max_bytes"])
+    return Cell(f"{limit}-OVER", "red") if device["mem_over_limit_bytes"] else Cell(limit)
+
+
+def _process_memory(device: View) -> str:
+    """What the ledger has, and what the driver counts beyond it: 2GiB+512MiB."""
+    beyond = device["mem_unattributed_bytes"]
+    return format_bytes(device["mem_used_bytes"]) + (f"+{format_bytes(beyond)}" if beyond else "")
 
 
 def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datetime.datetime) -> Grid:
@@ -115,7 +132,7 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
     for p in processes:
         for d in p["devices"]:
             limits = numbers.get((p["slice"], d["device_uuid"]))
-            four = ("-",) * 4 if limits is None else four_numbers(limits)
+            three = ("-",) * 3 if limits is None else four_numbers(limits)[:3]
             grid.rows.append(
                 (
                     str(p["pid"]),
@@ -123,8 +140,9 @@ def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datet
                     p["slice"],
                     *ranks.get(p["slice"], ("-", "-")),
                     device_label(d["device_index"], d["simulated"]),
-                    *four,
-                    format_bytes(d["mem_used_bytes"]),
+                    *three,
+                    _limit_cell(limits),
+                    _process_memory(d),
                     format_bytes(d["mem_peak_bytes"]),
                     str(d["launches"]),
                     age(p["attached_at"], now),

@@ -57,8 +57,19 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
 def _limits(device: View) -> Pairs:
     low, high, mem_min, mem_max = grids.four_numbers(device)
     used, peak = format_bytes(device["mem_used_bytes"]), format_bytes(device["mem_peak_bytes"])
-    memory = f"{used} in use of {mem_max} (guaranteed {mem_min}), peak {peak}"
-    return [("SM time", f"minimum {low}, maximum {high}"), ("memory", f"{memory}, {device['mem_denied']} refused")]
+    memory = f"{used} in use of {mem_max} (guaranteed {mem_min}), peak {peak}, {device['mem_denied']} refused"
+    pairs = [("SM time", f"minimum {low}, maximum {high}"), ("memory", memory)]
+    if device["mem_over_limit_bytes"]:
+        text = (
+            f"{format_bytes(device['mem_over_limit_bytes'])}: what it has stays, and it gets no more until it is below"
+        )
+        pairs.append(("OVER LIMIT", text))
+    if device["mem_unattributed_bytes"]:
+        text = (
+            f"{format_bytes(device['mem_unattributed_bytes'])} of it by the driver's account alone: see `vgpu events`"
+        )
+        pairs.append(("past ledger", text))
+    return pairs
 
 
 def _got(device: View) -> Pairs:

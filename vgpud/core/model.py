@@ -151,6 +151,10 @@ class Policy:
     grace_ns: int = 60_000_000_000  # an ephemeral slice that nobody attaches to ends after this
     request_memory_ns: int = 600_000_000_000  # how long a request_id is known
     requests_max: int = 4096
+    #: what is done (one of enforce.VERBS) about a program that uses a device and is attached to no slice, and about one
+    #: through which its slice uses more than its limit, past the ledger
+    on_stranger: str = "log"
+    on_excess: str = "log"
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class SliceStats:
     launches: int = 0
     mem_held_bytes: int = 0
     mem_used_bytes: int = 0
+    mem_unattributed_bytes: int = 0  # of both: by the driver's account alone, not by the ledger's
     mem_peak_bytes: int = 0
     mem_denied: int = 0
     processes: int = 0
@@ -54,6 +55,7 @@ class ProcessStats:
     mem_held_bytes: int = 0
     mem_used_bytes: int = 0
     mem_peak_bytes: int = 0
+    mem_unattributed_bytes: int = 0  # not in mem_used_bytes: what the driver counts beyond the ledger
     denied: int = 0
     contexts: int = 0
 
@@ -94,10 +96,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A process that the driver lists: its program's name and its cgroup paths."""
+    """A process that the driver lists."""
 
     program: str
     cgroups: tuple[str, ...]
+    uid: int = -1  # the real one: of a setuid program its caller's; -1: it has ended, or cannot be seen from here
+    stopped: bool = False  # by a signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,17 @@
-"""Who uses a device past us: the driver's list of processes against the programs that have attached (DESIGN D10).
+"""Who uses a device past us: the driver's account against the ledger and the programs that have attached (DESIGN D10).
 
-Pure: readings come in, entries for the event log come out, each once. Nothing is stopped here.
+Pure: readings come in; entries for the event log come out, each once, with what slices are to be charged for beyond
+their ledgers and what is to be done about whom.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from vgpud.core.containers import container_of, id_in
+from vgpud.core.enforce import EXCESS, LOG, STRANGER, Act
 from vgpud.core.events import Log
 from vgpud.core.model import State
 from vgpud.core.observed import Seen
@@ -18,40 +22,71 @@ from vgpud.core.units import format_bytes
 PATIENCE = 2
 #: the same for one that was there before us: after a restart of the daemon its programs need a moment to come back
 RETURN_PATIENCE = 4
-#: the same for a slice that uses too much: the driver's figures come late, and programs come and go
-EXCESS_PATIENCE = 6
+#: the same before anything is done to it
+RETURN_MERCY = 60
+#: the same for memory beyond the ledger: the two accounts are not read at one moment, and the least of all counts
+EXCESS_PATIENCE = 4
 #: per process; the driver's figure also holds what an estimate of a context's cost may miss
 SLACK_BYTES = 128 << 20
 
-#: by device UUID: pid -> bytes that the driver says it uses
+#: by device UUID: pid -> bytes, as the driver says or as the ledger has it
 Running = Mapping[str, Mapping[int, int]]
 #: by pid: who it is, for those that are listed and not attached
 Strangers = Mapping[int, Seen]
 _NOBODY = Seen("?", ())
 
 
+@dataclass(slots=True)
+class Findings:
+    """What a reading showed."""
+
+    log: list[Log] = field(default_factory=list)
+    #: bytes beyond the ledger by (slice, device), all of them: who is not named has none
+    charges: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: the same by (device, pid), for attached programs
+    beyond: dict[tuple[str, int], int] = field(default_factory=dict)
+    acts: list[Act] = field(default_factory=list)
+
+
 class Watch:
-    """Remembers who was reported already; look() is called with every reading of the driver."""
+    """Remembers what was reported already; look() is called with every reading of the driver."""
 
     def __init__(self) -> None:
         self._strangers: dict[tuple[str, int], int] = {}
         self._were_there: set[tuple[str, int]] | None = None  # since the first reading; None before it
-        self._over: dict[tuple[str, str], int] = {}
+        self._beyond: dict[tuple[str, int], deque[int]] = {}
+        self._charged: dict[tuple[str, str], int] = {}
+        self._past: set[tuple[str, str]] = set()
+        self._acted: set[tuple[str, int]] = set()
 
-    def look(self, state: State, running: Running, seen: Strangers) -> list[Log]:
-        """Entries for strangers (no slice) and for slices that use more than their limit, when they are first sure."""
-        return self._look_for_strangers(state, running, seen) + self._look_for_excess(state, running)
+    def look(self, state: State, running: Running, ledger: Running, seen: Strangers) -> Findings:
+        """`ledger`: what each attached pid has been charged with, all its lives together."""
+        found = Findings()
+        self._look_for_strangers(state, running, seen, found)
+        self._compare(state, running, ledger, found)
+        self._look_for_excess(state, running, found)
+        self._acted = {(act.device_uuid, act.pid) for act in found.acts}
+        return found
 
-    def _look_for_strangers(self, state: State, running: Running, seen: Strangers) -> list[Log]:
+    # ---- programs that are not attached ----
+
+    def _look_for_strangers(self, state: State, running: Running, seen: Strangers, found: Findings) -> None:
         ours = {p.pid for p in state.processes.values()}
-        found = {(uuid, pid) for uuid, users in running.items() for pid in users if pid not in ours}
-        self._strangers = {key: self._strangers.get(key, 0) + 1 for key in found}
-        were_there = self._were_there = found if self._were_there is None else self._were_there & found
-        return [
-            self._stranger(state, uuid, pid, running[uuid][pid], seen.get(pid, _NOBODY))
-            for (uuid, pid), count in sorted(self._strangers.items())
-            if count == (RETURN_PATIENCE if (uuid, pid) in were_there else PATIENCE)
-        ]
+        listed = {(uuid, pid) for uuid, users in running.items() for pid in users if pid not in ours}
+        self._strangers = {key: self._strangers.get(key, 0) + 1 for key in listed}
+        were_there = self._were_there = listed if self._were_there is None else self._were_there & listed
+        for (uuid, pid), count in sorted(self._strangers.items()):
+            returning = (uuid, pid) in were_there
+            patience = RETURN_PATIENCE if returning else PATIENCE
+            if count < patience:
+                continue
+            used_bytes, who = running[uuid][pid], seen.get(pid, _NOBODY)
+            entry = self._stranger(state, uuid, pid, used_bytes, who)
+            if count == patience:
+                found.log.append(entry)
+            self._charge(found, entry.slice_name, uuid, used_bytes)
+            if count >= (RETURN_MERCY if returning else patience):
+                self._act(found, state.policy.on_stranger, STRANGER, pid, entry.slice_name, uuid)
 
     @staticmethod
     def _stranger(state: State, uuid: str, pid: int, used_bytes: int, who: Seen) -> Log:
@@ -62,31 +97,57 @@ class Watch:
         text = f"pid {pid} ({who.program}){where} uses {format_bytes(used_bytes)} and is attached to no slice"
         return Log("device.stranger", text, inside.slice_name if inside else "", uuid)
 
-    def _look_for_excess(self, state: State, running: Running) -> list[Log]:
-        used: dict[tuple[str, str], tuple[int, int]] = {}
-        # a pid may have several lives here (one for each copy of the hook in it), and the driver counts it once
-        for slice_name, pid in {(p.slice_name, p.pid) for p in state.processes.values() if not p.holder}:
-            for uuid, users in running.items():
-                if pid in users:
-                    size, count = used.get((slice_name, uuid), (0, 0))
-                    used[slice_name, uuid] = size + users[pid], count + 1
-        over = {
-            key: size for key, (size, count) in used.items() if size > self._limit(state, key) + count * SLACK_BYTES
-        }
-        self._over = {key: self._over.get(key, 0) + 1 for key in over}
-        return [
-            Log(
-                "memory.past_ledger",
-                f"slice {name} uses {format_bytes(over[name, uuid])} by the driver's account",
-                name,
-                uuid,
-            )
-            for (name, uuid), count in sorted(self._over.items())
-            if count == EXCESS_PATIENCE
-        ]
+    # ---- programs that are ----
+
+    @staticmethod
+    def _users(state: State, running: Running) -> Iterator[tuple[str, str, int]]:
+        """(slice, device, pid) of the attached programs that the driver lists, each once: a pid may have several lives
+        here (one for each copy of the hook in it), and the driver counts it once."""
+        for slice_name, pid in sorted({(p.slice_name, p.pid) for p in state.processes.values() if not p.holder}):
+            yield from ((slice_name, uuid, pid) for uuid, users in running.items() if pid in users)
+
+    def _compare(self, state: State, running: Running, ledger: Running, found: Findings) -> None:
+        """What the driver counts beyond the ledger is charged to the slice, all of it once it is beyond the slack."""
+        before, self._beyond = self._beyond, {}
+        for slice_name, uuid, pid in self._users(state, running):
+            recent = before.get((uuid, pid)) or deque(maxlen=EXCESS_PATIENCE)
+            recent.append(running[uuid][pid] - ledger.get(uuid, {}).get(pid, 0))
+            self._beyond[uuid, pid] = recent
+            if len(recent) == EXCESS_PATIENCE and min(recent) > SLACK_BYTES:
+                found.beyond[uuid, pid] = min(recent)
+                self._charge(found, slice_name, uuid, min(recent))
+        for (name, uuid), size in sorted(found.charges.items()):
+            if (name, uuid) not in self._charged:
+                text = f"slice {name} uses {format_bytes(size)} past its ledger by the driver's account: charged to it"
+                found.log.append(Log("memory.unattributed", text, name, uuid))
+        self._charged = found.charges
+
+    @staticmethod
+    def _charge(found: Findings, slice_name: str, uuid: str, size: int) -> None:
+        if slice_name and size:
+            found.charges[slice_name, uuid] = found.charges.get((slice_name, uuid), 0) + size
+
+    def _look_for_excess(self, state: State, running: Running, found: Findings) -> None:
+        """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with."""
+        used: dict[tuple[str, str], int] = {}
+        users = list(self._users(state, running))
+        for name, uuid, pid in users:
+            used[name, uuid] = used.get((name, uuid), 0) + running[uuid][pid]
+        past = {key for key in found.charges if used.get(key, 0) > self._limit(state, key)}
+        for name, uuid in sorted(past - self._past):
+            text = f"slice {name} uses {format_bytes(used[name, uuid])} by the driver's account"
+            found.log.append(Log("memory.past_ledger", text, name, uuid))
+        self._past = past
+        for name, uuid, pid in users:
+            if (name, uuid) in past and (uuid, pid) in found.beyond:
+                self._act(found, state.policy.on_excess, EXCESS, pid, name, uuid)
 
     @staticmethod
     def _limit(state: State, key: tuple[str, str]) -> int:
         made = state.slices.get(key[0])
         share = made.share(key[1]) if made else None
         return share.mem_max_bytes if share else 0
+
+    def _act(self, found: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str) -> None:
+        if verb != LOG:
+            found.acts.append(Act(verb, cause, pid, slice_name, uuid, (uuid, pid) not in self._acted))

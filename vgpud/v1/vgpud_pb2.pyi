@@ -70,7 +70,7 @@ class Node(_message.Message):
     def __init__(self, name: _Optional[str] = ..., version: _Optional[str] = ..., driver_version: _Optional[str] = ..., simulated: bool = ..., abi_version: _Optional[int] = ..., mode: _Optional[str] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., runtime_dir: _Optional[str] = ..., sim_dir: _Optional[str] = ..., driver: _Optional[str] = ..., nvml: _Optional[str] = ..., runtime_socket: _Optional[str] = ..., cdi_dir: _Optional[str] = ...) -> None: ...
 
 class SliceDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied")
+    __slots__ = ("node", "device_uuid", "device_index", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "mem_used_bytes", "mem_peak_bytes", "share_ratio", "charged_ns", "throttled_ns", "grants", "overruns", "gate", "regime", "entitlement_milli", "share_10s_ratio", "share_60s_ratio", "lag_ns", "borrowed_ns", "early_releases", "drains", "drain_total_ns", "drain_max_ns", "wait_counts", "launches", "mem_denied", "mem_unattributed_bytes")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -99,6 +99,7 @@ class SliceDevice(_message.Message):
     WAIT_COUNTS_FIELD_NUMBER: _ClassVar[int]
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     MEM_DENIED_FIELD_NUMBER: _ClassVar[int]
+    MEM_UNATTRIBUTED_BYTES_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
     device_index: int
@@ -127,7 +128,8 @@ class SliceDevice(_message.Message):
     wait_counts: _containers.RepeatedScalarFieldContainer[int]
     launches: int
     mem_denied: int
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[str] = ..., regime: _Optional[str] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ...) -> None: ...
+    mem_unattributed_bytes: int
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., min_milli: _Optional[int] = ..., max_milli: _Optional[int] = ..., mem_min_bytes: _Optional[int] = ..., mem_max_bytes: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., share_ratio: _Optional[float] = ..., charged_ns: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., grants: _Optional[int] = ..., overruns: _Optional[int] = ..., gate: _Optional[str] = ..., regime: _Optional[str] = ..., entitlement_milli: _Optional[int] = ..., share_10s_ratio: _Optional[float] = ..., share_60s_ratio: _Optional[float] = ..., lag_ns: _Optional[int] = ..., borrowed_ns: _Optional[int] = ..., early_releases: _Optional[int] = ..., drains: _Optional[int] = ..., drain_total_ns: _Optional[int] = ..., drain_max_ns: _Optional[int] = ..., wait_counts: _Optional[_Iterable[int]] = ..., launches: _Optional[int] = ..., mem_denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
 
 class SliceSpec(_message.Message):
     __slots__ = ("gpus_milli", "min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes", "weight", "priority", "device_uuids", "service_class", "spread")
@@ -222,7 +224,7 @@ class Process(_message.Message):
     def __init__(self, node: _Optional[str] = ..., slice: _Optional[str] = ..., process_id: _Optional[int] = ..., pid: _Optional[int] = ..., uid: _Optional[int] = ..., program: _Optional[str] = ..., attached_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., resumed: bool = ..., devices: _Optional[_Iterable[_Union[ProcessDevice, _Mapping]]] = ..., container: _Optional[str] = ...) -> None: ...
 
 class ProcessDevice(_message.Message):
-    __slots__ = ("node", "device_uuid", "device_index", "mem_used_bytes", "mem_peak_bytes", "mem_held_bytes", "launches", "throttled_ns", "denied")
+    __slots__ = ("node", "device_uuid", "device_index", "mem_used_bytes", "mem_peak_bytes", "mem_held_bytes", "launches", "throttled_ns", "denied", "mem_unattributed_bytes")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DEVICE_UUID_FIELD_NUMBER: _ClassVar[int]
     DEVICE_INDEX_FIELD_NUMBER: _ClassVar[int]
@@ -232,6 +234,7 @@ class ProcessDevice(_message.Message):
     LAUNCHES_FIELD_NUMBER: _ClassVar[int]
     THROTTLED_NS_FIELD_NUMBER: _ClassVar[int]
     DENIED_FIELD_NUMBER: _ClassVar[int]
+    MEM_UNATTRIBUTED_BYTES_FIELD_NUMBER: _ClassVar[int]
     node: str
     device_uuid: str
     device_index: int
@@ -241,7 +244,8 @@ class ProcessDevice(_message.Message):
     launches: int
     throttled_ns: int
     denied: int
-    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., mem_held_bytes: _Optional[int] = ..., launches: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., denied: _Optional[int] = ...) -> None: ...
+    mem_unattributed_bytes: int
+    def __init__(self, node: _Optional[str] = ..., device_uuid: _Optional[str] = ..., device_index: _Optional[int] = ..., mem_used_bytes: _Optional[int] = ..., mem_peak_bytes: _Optional[int] = ..., mem_held_bytes: _Optional[int] = ..., launches: _Optional[int] = ..., throttled_ns: _Optional[int] = ..., denied: _Optional[int] = ..., mem_unattributed_bytes: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
     __slots__ = ("node", "sequence", "at", "kind", "slice", "device_uuid", "process_id", "message")

@@ -1,0 +1,54 @@
+"""What is done about a program that uses a device past its ledger, or without one (DESIGN D10): the decisions.
+
+Pure. watch.py finds such programs; enforcing.py looks at one again and carries out what is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from vgpud.core.containers import id_in
+from vgpud.core.observed import Seen
+
+LOG, FREEZE, KILL = VERBS = ("log", "freeze", "kill")
+#: causes: uses a device and is attached to no slice; is attached, and its slice uses more than its limit through it
+STRANGER, EXCESS = "stranger", "excess"
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """To be done to a process now. `first`: it was not asked for in the reading before."""
+
+    verb: str  # FREEZE or KILL
+    cause: str
+    pid: int
+    slice_name: str  # "": of none
+    device_uuid: str
+    first: bool
+
+
+def why_spared(act: Act, who: Seen) -> str:
+    """Why nothing is done to this process after all, "" when it is to be done.
+
+    A stranger that root runs on the host itself is a service (a display, a monitor): whoever starts those could stop
+    us as well. Root of a container is not root here. One that is stopped does nothing, and after a restart of the
+    daemon it could not have come back to its slice.
+    """
+    if who.uid < 0:
+        return "cannot be looked at from here"
+    if who.stopped:
+        return "is stopped"
+    if act.cause == STRANGER and who.uid == 0 and not id_in(who.cgroups):
+        return "is root's own, outside of any container"
+    return ""
+
+
+def freezer_of(who: Seen, own: Collection[str], attached: Collection[str]) -> str:
+    """The cgroup to freeze a program by, "" when it must be stopped by itself: that of its container, if neither we nor
+    any program that is attached is in there. `own`, `attached`: cgroup paths of ours, and of all attached programs.
+    """
+    path = next((path for path in who.cgroups if id_in((path,))), "")
+    if not path or any((other + "/").startswith(path + "/") for other in (*own, *attached)):
+        return ""
+    return path

@@ -1,0 +1,104 @@
+"""The part of the composition root that looks at what the driver says: readings for display, and who goes past us.
+
+Made by Daemon. Reads in a thread of its own, for a driver that hangs must not stop the loop, nor its end; decides on
+the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from vgpud import enforcing, peers
+from vgpud.core import events as ev
+from vgpud.core.enforce import Act
+from vgpud.core.model import State
+from vgpud.core.observed import ProcessStats, Reading
+from vgpud.core.watch import Running, Strangers, Watch
+from vgpud.devices import Devices
+
+#: how often the driver is asked what its devices do; core/watch.py reports who uses one past us after two of these
+READ_S = 0.5
+
+
+class Host(Protocol):
+    """What the lookout needs of the daemon."""
+
+    state: State
+
+    def note(self, entry: ev.Log) -> None: ...
+    def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None: ...
+
+
+class Lookout:
+    """The readings of now, and what was found past the ledger."""
+
+    def __init__(self, host: Host, devices: Devices, ledger: Callable[[int, str], ProcessStats]) -> None:
+        self.readings: dict[str, Reading] = {}
+        self.beyond: dict[tuple[str, int], int] = {}  # by (device, pid): see watch.Findings
+        self._host = host
+        self._devices = devices
+        self._ledger = ledger
+        self._watch = Watch()
+        self._charged: dict[tuple[str, str], int] = {}
+        self._loop = asyncio.get_running_loop()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="nvml", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Ends the thread, and then the driver's library; leaves both where the driver hangs."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._thread.join, 1.0)
+        if not self._thread.is_alive():
+            self._devices.close()
+
+    def _attached(self) -> set[int]:
+        return {process.pid for process in tuple(self._host.state.processes.values())}
+
+    def _read(self) -> None:
+        while True:
+            uuids = list(self._host.state.devices)
+            self.readings = {uuid: self._devices.read(uuid) for uuid in uuids}
+            running = {uuid: self._devices.running(uuid) for uuid in uuids}
+            others = {pid for users in running.values() for pid in users} - self._attached()
+            seen = {pid: enforcing.see(pid) for pid in others}
+            with contextlib.suppress(RuntimeError):  # the loop has ended before us
+                self._loop.call_soon_threadsafe(self._look, running, seen)
+            if self._stopping.wait(READ_S):
+                return
+
+    def _look(self, running: Running, seen: Strangers) -> None:
+        state = self._host.state
+        ledger: dict[str, dict[int, int]] = {uuid: {} for uuid in running}
+        for process in state.processes.values():
+            for uuid, of_device in ledger.items():
+                used_bytes = self._ledger(process.process_id, uuid).mem_used_bytes
+                of_device[process.pid] = of_device.get(process.pid, 0) + used_bytes
+        found = self._watch.look(state, running, ledger, seen)
+        for entry in found.log:
+            self._host.note(entry)
+        for key in {*self._charged, *found.charges}:
+            if self._charged.get(key) != found.charges.get(key):
+                self._host.charge(*key, found.charges.get(key, 0))
+        self._charged, self.beyond = found.charges, found.beyond
+        for act in found.acts:
+            self._loop.run_in_executor(None, self._carry_out, act)
+
+    def _carry_out(self, act: Act) -> None:
+        attached = self._attached()
+        simulated = self._host.state.devices[act.device_uuid].simulated
+        if simulated or peers.sees_all_pids():
+            said = enforcing.carry_out(act, lambda: act.pid in self._devices.running(act.device_uuid), attached)
+        else:
+            said = f"pid {act.pid} is left alone: vgpud does not run in the host's pid namespace"
+        if said and act.first:
+            entry = ev.Log(f"{act.cause}.{act.verb}", said, act.slice_name, act.device_uuid)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._host.note, entry)
