@@ -24,8 +24,18 @@
 
 /* ---- estimates ---- */
 
+/* What the first of their kinds have turned out to take lately, in the whole process: the next one may be like them. */
+static uint64_t strangers_ns;
+
+static void note_stranger(uint64_t sample_ns) {
+  uint64_t before_ns = VG_LOAD_RELAXED(&strangers_ns);
+  VG_STORE_RELAXED(&strangers_ns, sample_ns > before_ns ? sample_ns : before_ns - (before_ns - sample_ns) / 8);
+}
+
 static uint64_t cost_of(const struct vg_estimate *estimate) {
-  return estimate->cost_ns ? estimate->cost_ns : FIRST_GUESS_NS;
+  if (estimate->cost_ns) return estimate->cost_ns;
+  uint64_t guess_ns = VG_LOAD_RELAXED(&strangers_ns);
+  return guess_ns > FIRST_GUESS_NS ? guess_ns : FIRST_GUESS_NS;
 }
 
 /* A pair of events measures more than the launch when others had the device in between, or when this thread lost its
@@ -33,6 +43,7 @@ static uint64_t cost_of(const struct vg_estimate *estimate) {
  * So a low one of the last samples says how long the launch takes, and the mean of those near it is the estimate. It
  * bears more than half of the samples being too long, and follows a real change once most of the samples are new. */
 uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
+  if (!estimate->count) note_stranger(sample_ns);
   estimate->samples_ns[estimate->count % VG_WORK_SAMPLES] = sample_ns;
   VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
   uint32_t count = estimate->count < VG_WORK_SAMPLES ? estimate->count : VG_WORK_SAMPLES;

@@ -268,6 +268,24 @@ static void long_work_is_bounded(void) {
   end();
 }
 
+/* Each of them is the first of its kind, as of one who wants to be taken for unknown. */
+static void long_strangers_are_bounded(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  uint64_t cost_ns = 100 * VG_NS_PER_MS, most_ns = 0;
+  launch_into(fake_stream(1), &functions[0], cost_ns);
+  synchronize(fake_stream(1));
+  for (int i = 1; i < 8; i++) {
+    launch_into(fake_stream(1), &functions[i], cost_ns);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms\n", (double)most_ns / 1e6);
+  CHECK(most_ns <= 3 * cost_ns);
+  synchronize(fake_stream(1));
+  CHECK(report()->done_ns > 7 * cost_ns && report()->done_ns < 9 * cost_ns);
+  end();
+}
+
 static bool is_stale(CUstream handle) {
   pthread_mutex_lock(&device()->gate->mutex);
   vg_gate_reap(device(), vg_prim_now_ns());
@@ -521,6 +539,7 @@ int main(void) {
   RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
   RUN(what_is_done_adds_up);
   RUN(long_work_is_bounded);
+  RUN(long_strangers_are_bounded);
   RUN(who_runs_for_long_is_not_taken_for_stuck);
   RUN(many_streams_are_bounded);
   RUN(what_runs_side_by_side_counts_once);
