@@ -28,6 +28,8 @@ extern struct sim_link sim_link;
 CUresult sim_link_open(void); /* CUDA_ERROR_NO_DEVICE: no server there */
 /* 0 or -errno: -ENOMEM as the server decides, -EPIPE when it is gone. */
 int sim_link_request(enum sim_request_kind kind, int device, uint32_t context, uint64_t bytes);
+/* The whole of it: send_fd goes along unless it is -1; ret_fd may be NULL, else the answer brings a descriptor. */
+int sim_link_exchange(struct sim_request *request, int send_fd, struct sim_reply *ret_reply, int *ret_fd);
 void sim_link_wake(void); /* the server is to look at the ring again */
 void sim_link_kick(void);
 void sim_link_check(void); /* sets gone when the server has ended */
@@ -79,12 +81,50 @@ bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation);
 bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocation *ret_allocation);
 bool sim_pool_free(CUdeviceptr pointer);                          /* false: not from a pool */
 void sim_pool_take_back(const struct sim_allocation *allocation); /* already out of the list */
-void sim_pools_trim(struct sim_context *context); /* at synchronisations: down to the release threshold */
-void *sim_map_bytes(uint64_t bytes);              /* lazily backed, zeroed, 2 MiB aligned; NULL: no address space */
+void sim_pools_trim(struct sim_context *context);        /* at synchronisations: down to the release threshold */
+char *sim_reserve_bytes(uint64_t bytes, int protection); /* addresses, 2 MiB aligned; NULL: none left */
+#define SIM_READ_WRITE 3                                 /* PROT_READ | PROT_WRITE */
+void *sim_map_bytes(uint64_t bytes); /* lazily backed, zeroed, 2 MiB aligned; NULL: no address space */
 void sim_unmap_bytes(void *map, uint64_t bytes);
 
 uint64_t sim_round_up(uint64_t bytes, uint64_t step);
 CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map); /* charged at the server, then mapped */
+
+/* The end of what sim_map_charged() made; where others share it (share.c), what it costs goes to them. */
+void sim_unmap_charged(int device, void *map, uint64_t bytes);
+
+/* ---- arena.c: the file that device memory is made of ---- */
+
+int sim_arena_fd(void);                                             /* -1: there cannot be one */
+uint64_t sim_arena_take(uint64_t bytes);                            /* an offset for physical memory */
+void sim_arena_drop(int arena_fd, uint64_t offset, uint64_t bytes); /* contents and host memory of that part */
+bool sim_arena_place(int arena_fd, uint64_t offset, void *place, uint64_t bytes, int protection);
+
+/* ---- share.c: what several processes hold. The server keeps it under a key, with who holds it, and charges the first
+ * of these; whoever lets go last drops the contents ---- */
+
+struct sim_share {
+  uint64_t key;
+  enum sim_share_kind kind;
+  int device;   /* the server's index */
+  bool charged; /* device memory that the maker has been charged for */
+  uint64_t bytes;
+  uint64_t offset; /* in the arena of its maker */
+  uint64_t tag;    /* of its kind */
+  int fd;          /* that arena */
+};
+CUresult sim_share_make(struct sim_share *share); /* of this process's arena; its key is filled in */
+CUresult sim_share_open(uint64_t key, enum sim_share_kind kind, struct sim_share *ret_share); /* the caller closes fd */
+void sim_share_close(const struct sim_share *share);  /* one hold less; its maker or opener; does not close fd */
+CUresult sim_share_ticket(uint64_t key, int *ret_fd); /* a descriptor that holds it, for other processes */
+bool sim_share_ticket_key(int ticket, uint64_t *ret_key);
+/* The memory of [base, base + bytes), which sim_map_charged() made, shared from now on: the same one each time. */
+CUresult sim_share_memory(int device, void *base, uint64_t bytes, uint64_t *ret_key);
+bool sim_share_leave(void *base, uint64_t bytes); /* the maker frees such memory; false: it is not shared */
+/* Where a pointer may be mapped from: the unit of sharing around it. */
+void sim_share_unit(const struct sim_allocation *allocation, uint64_t *ret_base, uint64_t *ret_bytes);
+
+void sim_ipc_destroy(struct sim_context *context); /* ipc.c: closes what the context has open */
 
 /* ---- small.c: owner is the context or the pool that the granules belong to ---- */
 

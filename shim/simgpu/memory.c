@@ -21,15 +21,21 @@ uint64_t sim_round_up(uint64_t bytes, uint64_t step) {
   return (bytes + step - 1) / step * step;
 }
 
-void *sim_map_bytes(uint64_t bytes) {
+char *sim_reserve_bytes(uint64_t bytes, int protection) {
   if (bytes > UINT64_MAX / 2) return NULL;
   size_t size = bytes + SIM_GRANULE_BYTES;
-  char *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  char *map = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) return NULL;
   char *aligned = (char *)sim_round_up((uintptr_t)map, SIM_GRANULE_BYTES);
   if (aligned > map) munmap(map, (size_t)(aligned - map));
   char *end = aligned + sim_round_up(bytes, 4096);
   if (end < map + size) munmap(end, (size_t)(map + size - end));
+  return aligned;
+}
+
+void *sim_map_bytes(uint64_t bytes) {
+  char *aligned = sim_reserve_bytes(bytes, PROT_READ | PROT_WRITE);
+  if (!aligned) return NULL;
   madvise(aligned, bytes, MADV_DONTFORK);
   madvise(aligned, bytes, MADV_DONTDUMP);
   madvise(aligned, bytes, MADV_NOHUGEPAGE); /* touched here and there: keep what is really backed small */
@@ -130,10 +136,20 @@ void sim_memory_refund(int device, uint64_t bytes) {
 CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map) {
   CUresult result = sim_memory_charge(device, bytes);
   if (result != CUDA_SUCCESS) return result;
-  *ret_map = sim_map_bytes(bytes);
-  if (*ret_map) return CUDA_SUCCESS;
+  char *map = sim_reserve_bytes(bytes, PROT_NONE);
+  *ret_map = map;
+  if (map && sim_arena_place(sim_arena_fd(), (uintptr_t)map, map, bytes, PROT_READ | PROT_WRITE)) return CUDA_SUCCESS;
+  if (map) sim_unmap_bytes(map, bytes);
   sim_memory_refund(device, bytes);
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* What is shared stays where it is until its last holder has let go: then this address is never used again. */
+void sim_unmap_charged(int device, void *map, uint64_t bytes) {
+  if (sim_share_leave(map, bytes)) return;
+  sim_arena_drop(sim_arena_fd(), (uintptr_t)map, bytes); /* before another thread may be given the address */
+  sim_unmap_bytes(map, bytes);
+  sim_memory_refund(device, bytes);
 }
 
 /* ---- allocating ---- */
@@ -172,15 +188,14 @@ static void give_back(const struct sim_allocation *allocation) {
     sim_small_free(allocation->base, allocation->bytes, true);
     return;
   }
-  sim_unmap_bytes((void *)allocation->base, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
-  sim_memory_refund(allocation->device, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
+  sim_unmap_charged(allocation->device, (void *)allocation->base, sim_round_up(allocation->bytes, SIM_GRANULE_BYTES));
 }
 
 /* Freeing waits for everything the context has been given, as the driver does. */
 CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer) {
   struct sim_allocation allocation;
   if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer || allocation.kind != CU_MEMORYTYPE_DEVICE ||
-      allocation.mapped)
+      allocation.mapped || allocation.imported)
     return CUDA_ERROR_INVALID_VALUE;
   sim_context_wait(allocation.context ? allocation.context : context);
   if (!sim_memory_remove(pointer, &allocation)) return CUDA_ERROR_INVALID_VALUE; /* another thread was faster */
@@ -189,6 +204,7 @@ CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer) {
 }
 
 void sim_memory_destroy(struct sim_context *context) {
+  sim_ipc_destroy(context);
   for (;;) {
     struct sim_allocation allocation = {0};
     pthread_mutex_lock(&lock);

@@ -65,8 +65,7 @@ static void trim(struct sim_pool *pool, uint64_t keep_bytes) {
     struct block *block = *link;
     *link = block->next;
     pool->blocks_bytes -= block->bytes;
-    sim_unmap_bytes(block->map, block->bytes);
-    sim_memory_refund(pool->device, block->bytes);
+    sim_unmap_charged(pool->device, block->map, block->bytes);
     free(block);
   }
   uint64_t held = reserved(pool);

@@ -162,6 +162,7 @@ struct sim_allocation {
   bool owned;        /* host memory that the driver allocated, not registered */
   unsigned flags;    /* of cuMemHostAlloc or cuMemHostRegister */
   bool mapped;       /* by cuMemMap: not to be freed, and ranges may go over neighbours */
+  bool imported;     /* another process's: not to be freed */
   CUmemoryPool pool; /* it came from this pool, else NULL */
 };
 CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);

@@ -95,8 +95,7 @@ CUresult sim_small_alloc(const void *owner, int device, uint64_t bytes, CUdevice
 static void chunk_free(struct chunk **link) {
   struct chunk *chunk = *link;
   *link = chunk->next;
-  sim_unmap_bytes(chunk->map, SIM_GRANULE_BYTES);
-  sim_memory_refund(chunk->device, SIM_GRANULE_BYTES);
+  sim_unmap_charged(chunk->device, chunk->map, SIM_GRANULE_BYTES);
   free(chunk);
 }
 

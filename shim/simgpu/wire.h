@@ -137,7 +137,29 @@ enum sim_request_kind {
   SIM_REQUEST_CONTEXT_CREATE,  /* context on device: charged context_bytes */
   SIM_REQUEST_CONTEXT_DESTROY, /* what it still has queued is dropped */
   SIM_REQUEST_WAKE,            /* the ring has commands and the server did not look; without a reply */
+  SIM_REQUEST_ARENA,           /* carries the file that this process's device memory is made of; once */
+  SIM_REQUEST_SHARE_MAKE,      /* share of the arena that others may hold; the reply says its key */
+  SIM_REQUEST_SHARE_OPEN,      /* holds key; the reply describes it and carries its maker's arena */
+  SIM_REQUEST_SHARE_CLOSE,     /* one hold of key less; status 1: it was the last one */
+  SIM_REQUEST_SHARE_TICKET,    /* the reply carries a descriptor that holds key until all copies of it are closed */
 };
+
+enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };
+
+struct sim_wire_share {
+  uint64_t key;
+  uint64_t offset;
+  uint64_t tag; /* whatever the processes want to know of it */
+  uint32_t kind;
+  uint32_t charged;
+};
+
+/* Waits in a ticket, and stays there: whoever has the descriptor looks at it with MSG_PEEK. */
+struct sim_ticket {
+  uint64_t magic;
+  uint64_t key;
+};
+#define SIM_TICKET_MAGIC 0x54454b4349544d49ull
 
 struct sim_request {
   uint32_t magic;
@@ -147,13 +169,20 @@ struct sim_request {
   uint32_t context;
   uint32_t reserved;
   uint64_t bytes;
-  char program[32];
+  union {
+    char program[32]; /* of HELLO */
+    struct sim_wire_share share;
+  };
 };
 
 struct sim_reply {
   uint32_t magic;
   int32_t status;      /* 0 or -errno: -ENOMEM, -EINVAL, -ENOSPC (too many contexts), -EPROTO (other version) */
   uint64_t free_bytes; /* of the device, after the request */
+  uint64_t bytes;      /* of what is shared */
+  uint32_t device;
+  uint32_t reserved;
+  struct sim_wire_share share;
 };
 
 #endif

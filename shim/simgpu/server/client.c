@@ -63,9 +63,9 @@ static int seal_for_reading(int fd) {
   return fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0 ? -errno : 0;
 }
 
-static void answer(struct process *process, int status, uint64_t free_bytes, const int *fds, int fd_count) {
-  struct sim_reply reply = {.magic = SIM_WIRE_MAGIC, .status = status, .free_bytes = free_bytes};
-  struct iovec part = {.iov_base = &reply, .iov_len = sizeof reply};
+static void answer_with(struct process *process, struct sim_reply *reply, const int *fds, int fd_count) {
+  reply->magic = SIM_WIRE_MAGIC;
+  struct iovec part = {.iov_base = reply, .iov_len = sizeof *reply};
   union {
     struct cmsghdr header;
     char space[CMSG_SPACE(4 * sizeof(int))];
@@ -81,6 +81,11 @@ static void answer(struct process *process, int status, uint64_t free_bytes, con
     memcpy(CMSG_DATA(header), fds, (size_t)fd_count * sizeof(int));
   }
   if (sendmsg(process->socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) client_died(process);
+}
+
+static void answer(struct process *process, int status, uint64_t free_bytes, const int *fds, int fd_count) {
+  struct sim_reply reply = {.status = status, .free_bytes = free_bytes};
+  answer_with(process, &reply, fds, fd_count);
 }
 
 static void greet(struct process *process, const struct sim_request *request) {
@@ -170,11 +175,54 @@ static int handle(struct process *process, const struct sim_request *request, st
   }
 }
 
+/* Requests that carry descriptors, or have them answered. */
+static bool handle_share(struct process *process, const struct sim_request *request, int fd) {
+  struct device *device = &server.devices[request->device];
+  struct sim_reply reply = {0};
+  int given = -1;
+  if (request->kind == SIM_REQUEST_ARENA)
+    reply.status = share_arena(process, fd);
+  else if (request->kind == SIM_REQUEST_SHARE_MAKE)
+    reply.status = share_make(process, device, request, &reply.share.key);
+  else if (request->kind == SIM_REQUEST_SHARE_OPEN)
+    reply.status = share_open(process, request, &reply, &given);
+  else if (request->kind == SIM_REQUEST_SHARE_CLOSE)
+    reply.status = share_close(process, request->share.key);
+  else if (request->kind == SIM_REQUEST_SHARE_TICKET)
+    reply.status = share_ticket(process, request->share.key, &given);
+  else
+    return false;
+  report_page();
+  answer_with(process, &reply, &given, given >= 0 ? 1 : 0);
+  if (request->kind == SIM_REQUEST_SHARE_TICKET && given >= 0) close(given);
+  return true;
+}
+
+/* One request, and the descriptor that came with it or -1. */
+static ssize_t receive(const struct process *process, struct sim_request *ret_request, int *ret_fd) {
+  struct iovec part = {.iov_base = ret_request, .iov_len = sizeof *ret_request};
+  union {
+    struct cmsghdr header;
+    char space[CMSG_SPACE(sizeof(int))];
+  } control;
+  struct msghdr message = {
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  ssize_t size = recvmsg(process->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  struct cmsghdr *header = size >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+  *ret_fd = -1;
+  if (header && header->cmsg_type == SCM_RIGHTS) memcpy(ret_fd, CMSG_DATA(header), sizeof *ret_fd);
+  return size;
+}
+
 void client_request(struct process *process) {
   struct sim_request request;
+  int fd;
   for (int i = 0; i < 64 && !process->dead; i++) {
-    ssize_t size = recv(process->socket, &request, sizeof request, MSG_DONTWAIT);
+    ssize_t size = receive(process, &request, &fd);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    bool carries = fd >= 0 && size == sizeof request && request.kind == SIM_REQUEST_ARENA;
+    if (fd >= 0 && !carries) close(fd);
+    if (!carries) fd = -1;
     if (size != sizeof request || request.magic != SIM_WIRE_MAGIC) {
       client_died(process);
       return;
@@ -186,9 +234,13 @@ void client_request(struct process *process) {
     queue_wake(process);
     if (request.kind == SIM_REQUEST_WAKE) continue;
     if (!process->greeted || request.device >= server.config.device_count) {
+      if (fd >= 0) close(fd);
       answer(process, -EINVAL, 0, NULL, 0);
       continue;
     }
+    bool is_share = handle_share(process, &request, fd);
+    if (fd >= 0) close(fd);
+    if (is_share) continue;
     struct device *device = &server.devices[request.device];
     int status = handle(process, &request, device);
     report_page(); /* before the answer: who reads the page after it sees the change */
@@ -217,6 +269,7 @@ void client_died(struct process *process) {
     free(process->contexts[i]);
     process->contexts[i] = NULL;
   }
+  share_process_died(process);
   for (uint32_t i = 0; i < server.config.device_count; i++) refund(process, &server.devices[i], process->used_bytes[i]);
   close(process->socket);
   if (process->pidfd >= 0) close(process->pidfd);

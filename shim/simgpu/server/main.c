@@ -35,7 +35,7 @@ static struct {
 } options;
 
 /* What epoll says beside processes; the addresses are the marks. */
-static char mark_listener, mark_timer, mark_signals, mark_kick, mark_stdin;
+static char mark_listener, mark_timer, mark_signals, mark_kick, mark_stdin, mark_tickets;
 
 static int fail(const char *what, const char *name) {
   fprintf(stderr, "vgpu-simd: %s %s: %s\n", what, name, strerror(errno));
@@ -109,13 +109,15 @@ static int loop_open(void) {
   sigprocmask(SIG_BLOCK, &signals, NULL);
   signal(SIGPIPE, SIG_IGN);
   server.epoll = epoll_create1(EPOLL_CLOEXEC);
+  server.tickets = epoll_create1(EPOLL_CLOEXEC);
   server.kick = vg_prim_eventfd();
   options.timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   options.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (server.epoll < 0 || server.kick < 0 || options.timer < 0 || options.signals < 0)
+  if (server.epoll < 0 || server.tickets < 0 || server.kick < 0 || options.timer < 0 || options.signals < 0)
     return fail("cannot start in", options.directory);
   watch(options.listener, &mark_listener);
   watch(server.kick, &mark_kick);
+  watch(server.tickets, &mark_tickets);
   watch(options.timer, &mark_timer);
   watch(options.signals, &mark_signals);
   if (options.lifeline) watch(STDIN_FILENO, &mark_stdin);
@@ -161,6 +163,8 @@ static bool handle(void *mark) { /* false: the end */
     if (read(options.timer, &count, sizeof count) < 0) return true;
   } else if (mark == &mark_kick) {
     vg_prim_eventfd_drain(server.kick);
+  } else if (mark == &mark_tickets) {
+    share_tickets_look();
   } else if (mark == &mark_signals) {
     return false;
   } else if (mark == &mark_stdin) {

@@ -140,6 +140,7 @@ struct process {
   int pidfd;
   pid_t pid;
   pid_t group; /* its process group: whose kernels may meet */
+  struct arena *arena; /* what its device memory is made of, once it shares some; else NULL */
   bool greeted;
   bool dead;    /* to be removed at the end of the loop */
   bool decided; /* the bell is to be rung */
@@ -167,6 +168,7 @@ struct server {
   struct process *awake; /* of them: a few of maybe a thousand; rounds look at no others */
   bool died;             /* some are to be removed */
   int epoll;
+  int tickets; /* epoll of share.c, within the other one */
   int kick; /* eventfd */
   int page_fd_readonly;
   int directory;
@@ -179,6 +181,15 @@ int client_accept(int socket);
 void client_request(struct process *process);
 void client_died(struct process *process); /* work and memory go at once; the structure at client_reap() */
 void client_reap(void);
+
+/* share.c: 0 (share_close: 1 for the last hold) or -errno; descriptors stay share.c's, but for a ticket's */
+int share_arena(struct process *process, int fd);
+int share_make(struct process *process, struct device *device, const struct sim_request *request, uint64_t *ret_key);
+int share_open(struct process *process, const struct sim_request *request, struct sim_reply *ret_reply, int *ret_fd);
+int share_close(struct process *process, uint64_t key);
+int share_ticket(struct process *process, uint64_t key, int *ret_fd);
+void share_tickets_look(void);
+void share_process_died(struct process *process); /* before its memory is given back */
 
 /* queue.c */
 bool queue_take(struct process *process); /* all new commands of its ring; false: there were none */
