@@ -15,6 +15,7 @@
 #define SIM_MEMORY_BYTES (143771ull << 20) /* [published] total that nvidia-smi shows for an H200 (141 GB) */
 #define SIM_GRANULE_BYTES (2ull << 20)     /* [published] cuMemGetAllocationGranularity: 2 MiB */
 #define SIM_SMALL_ALIGN_BYTES 512ull       /* [published] cuMemAlloc inside one granule: 512-byte steps */
+#define SIM_ARRAY_PAGE_BYTES (64ull << 10) /* [assumed] arrays take whole tiles of sparse ones, which are 64 KiB */
 #define SIM_CONTEXT_BYTES (512ull << 20)   /* [assumed] a context with CUDA 13 takes about half a GiB on Hopper */
 #define SIM_PCI_BUS_FIRST 0x1b             /* [assumed] any number; devices follow one after the other */
 

@@ -1,49 +1,91 @@
 /*
- * copy_shape.c - cuMemcpy2D and cuMemcpy3D of linear memory (arrays are not simulated), and the byte mover that graph
- * nodes use as well.
+ * copy_shape.c - cuMemcpy2D and cuMemcpy3D of linear memory and arrays, and the byte mover that graph nodes use as
+ * well.
  */
-#include "core.h"
+#include "array.h"
 #include <string.h>
+
+#define ON_HOST (-1)
 
 struct side {
   char *base; /* of the first byte that is copied */
   size_t pitch;
   size_t slice; /* bytes from one slice to the next */
+  int device;   /* the server's index, or ON_HOST */
 };
 
-static CUresult side_of(CUmemorytype type, void *host, CUdeviceptr device, size_t pitch, size_t height, size_t x,
-                        size_t y, size_t z, const CUDA_MEMCPY3D *copy, struct side *ret_side) {
-  if (type == CU_MEMORYTYPE_ARRAY) return CUDA_ERROR_NOT_SUPPORTED;
-  if (pitch == 0) pitch = copy->WidthInBytes + x;
-  if (height == 0) height = copy->Height + y;
-  if (copy->Height > 1 && pitch < copy->WidthInBytes + x) return CUDA_ERROR_INVALID_VALUE;
-  char *base = type == CU_MEMORYTYPE_HOST ? host : (char *)device;
+/* One half of a CUDA_MEMCPY3D. */
+struct end {
+  CUmemorytype type;
+  void *host;
+  CUdeviceptr device;
+  CUarray array;
+  size_t pitch, height, x, y, z, lod;
+};
+
+static bool within(size_t from, size_t count, size_t all) {
+  return from <= all && count <= all - from;
+}
+
+static CUresult side_of_array(const struct end *end, const CUDA_MEMCPY3D *copy, struct side *ret_side) {
+  const struct sim_array *array = sim_array_find(end->array);
+  struct sim_layout layout;
+  if (!array) return CUDA_ERROR_INVALID_HANDLE;
+  CUdeviceptr base = sim_array_base(array);
+  if (!base || !sim_layout_of(&array->descriptor, &layout)) return CUDA_ERROR_INVALID_VALUE;
+  if (!within(end->x, copy->WidthInBytes, layout.row_bytes) || !within(end->y, copy->Height, layout.rows) ||
+      !within(end->z, copy->Depth, layout.slices))
+    return CUDA_ERROR_INVALID_VALUE;
+  size_t offset = end->x + end->y * layout.pitch_bytes + end->z * layout.slice_bytes;
+  *ret_side = (struct side){(char *)base + offset, layout.pitch_bytes, layout.slice_bytes, array->context->device};
+  return CUDA_SUCCESS;
+}
+
+static CUresult side_of(const struct end *end, const CUDA_MEMCPY3D *copy, struct side *ret_side) {
+  if (end->lod) return CUDA_ERROR_INVALID_VALUE;
+  if (end->type == CU_MEMORYTYPE_ARRAY) return side_of_array(end, copy, ret_side);
+  size_t pitch = end->pitch ? end->pitch : copy->WidthInBytes + end->x;
+  size_t height = end->height ? end->height : copy->Height + end->y;
+  if (copy->Height > 1 && pitch < copy->WidthInBytes + end->x) return CUDA_ERROR_INVALID_VALUE;
+  char *base = end->type == CU_MEMORYTYPE_HOST ? end->host : (char *)end->device;
   if (!base) return CUDA_ERROR_INVALID_VALUE;
-  *ret_side = (struct side){base + x + y * pitch + z * pitch * height, pitch, pitch * height};
-  if (type != CU_MEMORYTYPE_DEVICE) return CUDA_SUCCESS;
+  base += end->x + end->y * pitch + end->z * pitch * height;
   struct sim_allocation allocation;
-  size_t extent = (copy->Depth - 1) * ret_side->slice + (copy->Height - 1) * pitch + copy->WidthInBytes;
-  return sim_memory_covers((CUdeviceptr)ret_side->base, extent, &allocation) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  size_t extent = (copy->Depth - 1) * pitch * height + (copy->Height - 1) * pitch + copy->WidthInBytes;
+  if (end->type == CU_MEMORYTYPE_DEVICE && !sim_memory_covers((CUdeviceptr)base, extent, &allocation))
+    return CUDA_ERROR_INVALID_VALUE;
+  bool on_device = sim_memory_find((CUdeviceptr)base, &allocation) && allocation.kind == CU_MEMORYTYPE_DEVICE;
+  *ret_side = (struct side){base, pitch, pitch * height, on_device ? allocation.device : ON_HOST};
+  return CUDA_SUCCESS;
+}
+
+static enum sim_copy kind_of(const struct side *to, const struct side *from) {
+  if (to->device == ON_HOST) return from->device == ON_HOST ? SIM_COPY_ON_HOST : SIM_COPY_FROM_DEVICE;
+  if (from->device == ON_HOST) return SIM_COPY_TO_DEVICE;
+  return to->device == from->device ? SIM_COPY_ON_DEVICE : SIM_COPY_PEER;
 }
 
 CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
   struct side to, from;
   *ret_kind = SIM_COPY_ON_HOST;
   if (copy->WidthInBytes == 0 || copy->Height == 0 || copy->Depth == 0) return CUDA_SUCCESS;
-  CUresult result = side_of(copy->srcMemoryType, (void *)copy->srcHost, copy->srcDevice, copy->srcPitch,
-                            copy->srcHeight, copy->srcXInBytes, copy->srcY, copy->srcZ, copy, &from);
-  if (result == CUDA_SUCCESS)
-    result = side_of(copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstPitch, copy->dstHeight,
-                     copy->dstXInBytes, copy->dstY, copy->dstZ, copy, &to);
+  const struct end source = {copy->srcMemoryType, (void *)copy->srcHost, copy->srcDevice,   copy->srcArray,
+                             copy->srcPitch,      copy->srcHeight,       copy->srcXInBytes, copy->srcY,
+                             copy->srcZ,          copy->srcLOD};
+  const struct end destination = {copy->dstMemoryType, copy->dstHost,   copy->dstDevice,   copy->dstArray,
+                                  copy->dstPitch,      copy->dstHeight, copy->dstXInBytes, copy->dstY,
+                                  copy->dstZ,          copy->dstLOD};
+  CUresult result = side_of(&source, copy, &from);
+  if (result == CUDA_SUCCESS) result = side_of(&destination, copy, &to);
   if (result != CUDA_SUCCESS) return result;
   for (size_t z = 0; z < copy->Depth; z++)
     for (size_t y = 0; y < copy->Height; y++)
       memmove(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, copy->WidthInBytes);
-  *ret_kind = sim_copy_kind((CUdeviceptr)to.base, (CUdeviceptr)from.base);
+  *ret_kind = kind_of(&to, &from);
   return CUDA_SUCCESS;
 }
 
-static CUresult shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D *copy, bool waits) {
+CUresult sim_copy_shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D *copy, bool waits) {
   struct sim_stream *stream;
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
@@ -79,7 +121,7 @@ static CUresult flat(CUstream handle, bool is_per_thread, const CUDA_MEMCPY2D *c
                          .WidthInBytes = copy->WidthInBytes,
                          .Height = copy->Height,
                          .Depth = 1};
-  return shaped(handle, is_per_thread, &whole, waits);
+  return sim_copy_shaped(handle, is_per_thread, &whole, waits);
 }
 
 SIM_PUBLIC CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy) {
@@ -101,16 +143,16 @@ SIM_PUBLIC CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *copy, CUstream 
   return flat(stream, true, copy, false);
 }
 SIM_PUBLIC CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *copy) {
-  return shaped(NULL, false, copy, true);
+  return sim_copy_shaped(NULL, false, copy, true);
 }
 SIM_PUBLIC CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *copy) {
-  return shaped(NULL, true, copy, true);
+  return sim_copy_shaped(NULL, true, copy, true);
 }
 SIM_PUBLIC CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *copy, CUstream stream) {
-  return shaped(stream, false, copy, false);
+  return sim_copy_shaped(stream, false, copy, false);
 }
 SIM_PUBLIC CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *copy, CUstream stream) {
-  return shaped(stream, true, copy, false);
+  return sim_copy_shaped(stream, true, copy, false);
 }
 
 static CUresult peer(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D_PEER *copy, bool waits) {
@@ -139,7 +181,7 @@ static CUresult peer(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D_PE
                          .WidthInBytes = copy->WidthInBytes,
                          .Height = copy->Height,
                          .Depth = copy->Depth};
-  return shaped(handle, is_per_thread, &whole, waits);
+  return sim_copy_shaped(handle, is_per_thread, &whole, waits);
 }
 
 SIM_PUBLIC CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *copy) {

@@ -74,6 +74,7 @@ extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, o
 /* ---- memory.c, pool.c ---- */
 
 void sim_memory_destroy(struct sim_context *context);
+void sim_arrays_destroy(struct sim_context *context); /* array.c */
 struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation);
 /* Takes the allocation that begins there out of the list. */
 bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation);

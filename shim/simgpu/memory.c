@@ -204,6 +204,7 @@ CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer) {
 }
 
 void sim_memory_destroy(struct sim_context *context) {
+  sim_arrays_destroy(context);
   sim_ipc_destroy(context);
   for (;;) {
     struct sim_allocation allocation = {0};

@@ -138,8 +138,9 @@ CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *)
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */
 CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event);
-/* Moves the bytes of a copy at once (linear memory only) and says which engine it needs. */
+/* Moves the bytes of a copy at once and says which engine it needs. */
 CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind);
+bool sim_array_known(CUarray handle);
 CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set); /* the same for a memset */
 enum sim_copy sim_copy_kind(CUdeviceptr destination, CUdeviceptr source);
 

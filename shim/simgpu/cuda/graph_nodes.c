@@ -64,8 +64,8 @@ static bool is_there(CUmemorytype type, CUdeviceptr address) {
 
 CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUcontext context) {
   if (copy == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY || copy->dstMemoryType == CU_MEMORYTYPE_ARRAY)
-    return CUDA_ERROR_NOT_SUPPORTED; /* the simulated device has no arrays */
+  if (copy->srcMemoryType == CU_MEMORYTYPE_ARRAY && !sim_array_known(copy->srcArray)) return CUDA_ERROR_INVALID_VALUE;
+  if (copy->dstMemoryType == CU_MEMORYTYPE_ARRAY && !sim_array_known(copy->dstArray)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_there(copy->srcMemoryType, copy->srcDevice) || !is_there(copy->dstMemoryType, copy->dstDevice))
     return CUDA_ERROR_INVALID_VALUE;
   CUresult result = node_context(context, &node->context);
