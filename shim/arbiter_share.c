@@ -194,20 +194,26 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
                         uint64_t now_ns) {
   int64_t used_ns = (int64_t)(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
   if (slice->first && keeps_somebody_waiting(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
-  slice->provisional_ns += used_ns;
-  slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
+  if (slice->busy_ns) { /* what it keeps from them with nothing to run is not put right later */
+    slice->provisional_ns += used_ns;
+    slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
+  }
   slice->beside_slot |= core->slot_occupied && slice->busy_ns;
+  if (slice->contexts == contexts && !keeps_somebody_waiting(core, slice)) slice->alone_ns += (int64_t)slice->busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
-  int64_t done_ns = (int64_t)(slice->done_total_ns - slice->done_seen_ns);
+  int64_t done_ns = max_i64(0, (int64_t)(slice->done_total_ns - slice->done_seen_ns));
   bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
   if (!slice->outstanding || due) {
-    int64_t more_ns = done_ns + doubted(core, slice, done_ns) - slice->provisional_ns;
+    int64_t told_ns = done_ns + doubted(core, slice, done_ns);
+    int64_t ahead_ns = max_i64(0, slice->alone_ns / 2 - told_ns); /* nobody else can have had that */
+    int64_t more_ns = told_ns + ahead_ns - slice->provisional_ns;
     used_ns += more_ns;
     if (slice->beside_slot)
       core->free_used_ns += more_ns; /* what it has had more or less, the slot has had less or more */
     slice->beside_slot = false;
-    slice->provisional_ns = slice->outstanding_ns = 0;
-    slice->done_seen_ns = slice->done_total_ns;
+    slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
+    if (!slice->outstanding || slice->done_seen_ns < slice->done_total_ns) slice->done_seen_ns = slice->done_total_ns;
+    if (slice->outstanding) slice->done_seen_ns += (uint64_t)ahead_ns;
     slice->settled_ns = now_ns;
   }
   charge(core, slice, used_ns);

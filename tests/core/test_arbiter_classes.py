@@ -12,7 +12,7 @@ import pytest
 from vgpud.core.arbiter_model import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
 
 from .arbiter_pair import Pair
-from .sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
+from .sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant
 
 
 def launch_bound(ident: int, minimum: int, **params: Any) -> Tenant:
@@ -287,3 +287,23 @@ def test_very_short_bursts_are_not_charged_for_their_waits() -> None:
     """0.1 ms of work; at its arrival the other one is in the middle of its slice."""
     world = run([tenant(1, 100, 1000, Load(20 * US, 5, gap_ns=100 * US)), saturating(2, 900)], Pair(), 2 * SECOND)
     assert shares(world)[0] >= 0.085
+
+
+@pytest.mark.parametrize("load", [SHORT_BURSTS, LONG_BURSTS, Load(), Load(40 * MS, 1)])
+@pytest.mark.parametrize("lie", ["nothing completed", "half completed"])
+def test_alone_a_maximum_holds_to_a_factor_of_two_whatever_is_told_of_completed_work(lie: str, load: Load) -> None:
+    """Nobody else can have had the time in which only it had work outstanding."""
+    world = run([tenant(1, 100, 100, replace(load, lie=TOO_LITTLE[lie]))], Pair(), 2 * SECOND)
+    assert 0.09 <= shares(world)[0] <= 0.205
+
+
+@pytest.mark.parametrize("minimum", [100, 500])
+def test_a_latency_slice_that_waits_at_its_gate_with_nothing_to_run_keeps_nobody_from_his_guarantee(
+    minimum: int,
+) -> None:
+    nothing = Load(burst=0, gap_ns=MS, attach_ns=0, begin_ns=NEVER)
+    world = World([tenant(1, minimum, 1000, nothing, latency=True), saturating(2, 1000 - minimum)], Pair())
+    for at_ns in range(MS, 1500 * MS, MS):
+        world.run(at_ns)
+        world.tenants[0].processes[0].waiting = True
+    assert shares(world, 500 * MS)[1] >= 0.95 * (1 - minimum / 1000)

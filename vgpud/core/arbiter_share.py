@@ -109,20 +109,25 @@ class Shares:
         used_ns = s.busy_ns * s.contexts // max(1, contexts)
         if s.first and self._somebody_waits(s):
             used_ns = passed_ns  # it keeps the device from them, whatever it says
-        s.provisional_ns += used_ns
-        s.outstanding_ns += max(used_ns, s.busy_ns)
+        if s.busy_ns:  # what it keeps from them with nothing to run is not put right later
+            s.provisional_ns += used_ns
+            s.outstanding_ns += max(used_ns, s.busy_ns)
         s.beside_slot |= self.slot_occupied and s.busy_ns > 0
+        if s.contexts == contexts and not self._somebody_waits(s):
+            s.alone_ns += s.busy_ns
         if self.slot_occupied:
             self.free_used_ns += used_ns
-        done_ns = s.done_total_ns - s.done_seen_ns
+        done_ns = max(0, s.done_total_ns - s.done_seen_ns)
         if not s.outstanding or ((self.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
-            more_ns = done_ns + self._doubted(s, done_ns) - s.provisional_ns
+            told_ns = done_ns + self._doubted(s, done_ns)
+            ahead_ns = max(0, s.alone_ns // 2 - told_ns)  # nobody else can have had that
+            more_ns = told_ns + ahead_ns - s.provisional_ns
             used_ns += more_ns
             if s.beside_slot:  # what it has had more or less, the slot has had less or more
                 self.free_used_ns += more_ns
             s.beside_slot = False
-            s.provisional_ns = s.outstanding_ns = 0
-            s.done_seen_ns = s.done_total_ns
+            s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
+            s.done_seen_ns = max(s.done_seen_ns, s.done_total_ns) + ahead_ns if s.outstanding else s.done_total_ns
             s.settled_ns = now_ns
         self._charge(s, used_ns)
 
