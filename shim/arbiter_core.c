@@ -136,6 +136,7 @@ static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   slice->provisional_ns = 0;
   slice->done_seen_ns = slice->done_total_ns;
   slice->ran_ns = slice->told_ns = 0;
+  slice->beyond_ns = 0;
   slice->lease_end_ns = 0;
   if (slice->state == VG_CORE_DRAINING) overlap(slice, core->last_ns);
 }
@@ -149,6 +150,7 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   slice->saturating = true;
   slice->first = slice->throttled = false;
   slice->ran_ns = slice->told_ns = 0;
+  slice->beyond_ns = 0;
   if (slice->virtual_ns < core->floor_ns) slice->virtual_ns = core->floor_ns;
   if (slice->state != VG_CORE_OPEN || !taken) return;
   close_gate(slice, now_ns);

@@ -90,6 +90,8 @@ struct vg_core_slice {
   uint64_t done_told_ns;                 /* completed work up to the last step */
   uint64_t told_at_ns, told_after_ns;    /* when it grew last or nothing ran; how long it had not */
   uint64_t ran_ns, told_ns;              /* lately with work outstanding (if saturating: alone), completed in that */
+  int64_t beyond_ns;                     /* told beyond its contexts' part, while nobody who saturates ran */
+  int64_t remitted_ns;                   /* of that, in this step: it is not charged */
   bool was_outstanding;
   bool beside_slot;          /* has had work outstanding while the slot was occupied, since settled_ns */
   uint64_t busy_ns;          /* in this step */
@@ -114,6 +116,7 @@ struct vg_core {
   int64_t slot_lag_ns;     /* what the saturating ones together have had less than they were due */
   int64_t free_used_ns;    /* by free ones, to be taken from what the holder is charged */
   int64_t unexplained_ns;  /* while several ran: busy, and nobody has completed anything in it */
+  int64_t excess_ns;       /* while only free ones ran: told, and nobody was busy for so long */
   bool witnessed;          /* those who saturate say what they complete */
   uint32_t told_least_ppm; /* by the free one who says least of its time */
   bool slot_occupied;      /* in the time that is being charged */

@@ -28,6 +28,10 @@ static uint64_t min_u64(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
+static int64_t within(int64_t ns, int64_t most_ns) {
+  return max_i64(-most_ns, min_i64(ns, most_ns));
+}
+
 static int64_t part(uint64_t ns, uint32_t ppm) {
   return (int64_t)(ns * ppm / VG_CORE_PPM);
 }
@@ -143,9 +147,52 @@ static uint64_t note_told(struct vg_core_slice *slice, int ran, uint64_t now_ns)
   return more_ns * VG_CORE_PPM / ppm;
 }
 
+/* Without what changes of context take while several run, more or less. */
+static int64_t less_changes(uint64_t ns) {
+  return (int64_t)(ns - ns / 32);
+}
+
+/* Estimates that were taken beside others may be too long. What all tell together is not charged beyond the time that
+ * was there; who told more than his contexts' part is charged less. Not beside the slot: what others are charged, that
+ * one is not. */
+static void remit(struct vg_core *core, const uint64_t *told_ns, uint64_t passed_ns) {
+  uint64_t busy_ns = 0;
+  uint32_t contexts = 0;
+  int ran = 0;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || !slice->contexts) continue;
+    if (slice->saturating) return;
+    ran++;
+    contexts += slice->contexts;
+    busy_ns += slice->busy_ns;
+  }
+  int64_t beyond_ns = 0;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->saturating) continue;
+    core->excess_ns += (int64_t)told_ns[i];
+    int64_t part_ns = less_changes(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
+    slice->beyond_ns = within(slice->beyond_ns + (int64_t)told_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
+    beyond_ns += max_i64(0, slice->beyond_ns);
+  }
+  busy_ns = min_u64(passed_ns, busy_ns);
+  core->excess_ns -= ran > 1 ? less_changes(busy_ns) : (int64_t)busy_ns;
+  core->excess_ns = within(core->excess_ns, UNEXPLAINED_MAX_NS);
+  int64_t remitted_ns = max_i64(0, min_i64(core->excess_ns, beyond_ns));
+  core->excess_ns -= remitted_ns;
+  if (!remitted_ns) return;
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->saturating) continue;
+    slice->remitted_ns = remitted_ns * max_i64(0, slice->beyond_ns) / beyond_ns;
+    slice->beyond_ns -= slice->remitted_ns;
+  }
+}
+
 /* The time in which several ran, or one and somebody waited, and what they say that they have completed. */
-static void weigh(struct vg_core *core, uint64_t now_ns) {
-  uint64_t told_ns = 0, busy_ns = 0;
+static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
+  uint64_t told_ns = 0, busy_ns = 0, each_told_ns[VG_CORE_SLICES_MAX] = {0};
   const struct vg_core_slice *runs = NULL;
   int ran = 0;
   uint32_t least_ppm = VG_CORE_PPM;
@@ -160,7 +207,8 @@ static void weigh(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    told_ns += note_told(slice, ran, now_ns);
+    each_told_ns[i] = note_told(slice, ran, now_ns);
+    told_ns += each_told_ns[i];
     if (slice->saturating) {
       if (is_silent(core, slice)) core->witnessed = false;
     } else if (slice->ran_ns && vg_core_lately_active(slice, core->last_ns)) {
@@ -168,13 +216,14 @@ static void weigh(struct vg_core *core, uint64_t now_ns) {
       found = true;
     }
   }
+  remit(core, each_told_ns, passed_ns);
   core->told_least_ppm = found ? least_ppm : 0;
   bool alone = ran == 1 && !runs->saturating && keeps_somebody_waiting(core, runs);
   if (!core->witnessed || !(alone || ran > 1)) return;
   /* Changes of context; and alone what lies between the end of work and its being noticed. */
   uint64_t nobodys_ns = busy_ns / (alone ? 8 : 16);
   int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - nobodys_ns) - (int64_t)told_ns;
-  core->unexplained_ns = max_i64(-UNEXPLAINED_MAX_NS, min_i64(left_ns, UNEXPLAINED_MAX_NS));
+  core->unexplained_ns = within(left_ns, UNEXPLAINED_MAX_NS);
 }
 
 /* Completed work is what the tenant says. More than that is charged as far as nobody's work explains the time: up to
@@ -202,6 +251,8 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   if (slice->contexts == contexts && !keeps_somebody_waiting(core, slice)) slice->alone_ns += (int64_t)slice->busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
   int64_t done_ns = max_i64(0, (int64_t)(slice->done_total_ns - slice->done_seen_ns));
+  used_ns -= slice->remitted_ns;
+  slice->remitted_ns = 0;
   bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
   if (!slice->outstanding || due) {
     int64_t told_ns = done_ns + doubted(core, slice, done_ns);
@@ -226,8 +277,8 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
   uint32_t contexts = 0;
   for (int i = 0; i < core->slice_count; i++)
     if (shares_device(&core->slices[i], now_ns)) contexts += core->slices[i].contexts ? core->slices[i].contexts : 1;
-  int64_t taken_ns = max_i64(-(int64_t)passed_ns, min_i64(core->free_used_ns, (int64_t)passed_ns));
-  core->free_used_ns = max_i64(-CARRIED_MAX_NS, min_i64(core->free_used_ns - taken_ns, CARRIED_MAX_NS));
+  int64_t taken_ns = within(core->free_used_ns, (int64_t)passed_ns);
+  core->free_used_ns = within(core->free_used_ns - taken_ns, CARRIED_MAX_NS);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!shares_device(slice, now_ns)) continue;
@@ -289,7 +340,7 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
     contexts += slice->contexts;
     core->slot_occupied |= shares_device(slice, now_ns);
   }
-  weigh(core, now_ns);
+  weigh(core, passed_ns, now_ns);
   sum_slot(core); /* some may have gone since */
   core->slot_lag_ns = min_i64(core->slot_lag_ns + part(passed_ns, core->slot_ppm),
                               part(core->params.guarantee_depth_ns, core->slot_ppm));

@@ -258,6 +258,25 @@ def test_who_tells_too_little_stalls_nobody(what: str, load: Load, told: Callabl
         assert world.tenants[1].share(at_ns, at_ns + 100 * MS) >= 0.35
 
 
+@pytest.mark.parametrize("load", [Load(20 * US, 50, gap_ns=MS), Load(100 * US, 50, gap_ns=500 * US)])
+def test_estimates_that_are_too_long_leave_nothing_idle(load: Load) -> None:
+    """As those are that were taken while others ran: both seem to have had all that their maxima allow."""
+    long = replace(load, lie=lie_about("done", lambda true_ns: true_ns * 23 // 20))
+    tenants = [tenant(1, 500, 500, long), tenant(2, 500, 500, long)]
+    plain = [tenant(1, 500, 500, load), tenant(2, 500, 500, load)]
+    hooked, free = (shares(run(found, pair)) for found, pair in ((tenants, Pair()), (plain, None)))
+    assert sum(hooked) >= 0.98 * sum(free)
+    assert min(hooked) >= 0.98 * min(free)
+
+
+@pytest.mark.parametrize("load", [Load(20 * US, 50, gap_ns=MS), Load(100 * US, 50, gap_ns=500 * US)])
+def test_a_neighbours_exaggeration_moves_nobody_beyond_his_maximum_by_much(load: Load) -> None:
+    liar = replace(load, lie=lie_about("done", lambda true_ns: true_ns * 2))
+    world = run([tenant(1, 200, 200, load), tenant(2, 500, 500, liar)], Pair())
+    assert 0.195 <= shares(world)[0] <= 0.215
+    assert shares(world)[1] <= 0.505
+
+
 SHORT_BURSTS, LONG_BURSTS = Load(20 * US, 50, gap_ns=MS), Load(200 * US, 40, gap_ns=4 * MS)
 TOO_LITTLE: dict[str, Callable[[str, int], int]] = {
     "nothing completed": lie_about("done", lambda _: 0),

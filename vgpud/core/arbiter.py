@@ -145,6 +145,7 @@ class Arbiter(Shares):
         s.provisional_ns = 0
         s.done_seen_ns = s.done_total_ns
         s.ran_ns = s.told_ns = 0
+        s.beyond_ns = 0
         s.lease_end_ns = 0
         self._wait_no_longer(s, self.last_ns)
 
@@ -153,6 +154,7 @@ class Arbiter(Shares):
         s.saturating = True
         s.first = s.throttled = False
         s.ran_ns = s.told_ns = 0
+        s.beyond_ns = 0
         s.virtual_ns = max(s.virtual_ns, self.floor_ns)
         if s.state == State.OPEN and taken:
             self._close(s, now_ns)

@@ -154,6 +154,8 @@ class Slice:
     told_after_ns: int = 0  # how long it had not
     ran_ns: int = 0  # lately with work outstanding; of one that saturates only while nobody else had
     told_ns: int = 0  # completed in that
+    beyond_ns: int = 0  # completed, as it tells, beyond its contexts' part, while nobody who saturates ran
+    remitted_ns: int = 0  # of that, in this step: it is not charged
     was_outstanding: bool = False
     settled_ns: int = 0  # when that was
     active_seen_ns: int = 0

@@ -27,6 +27,15 @@ from vgpud.core.arbiter_model import (
 )
 
 
+def less_changes(ns: int) -> int:
+    """Without what changes of context take while several run, more or less."""
+    return ns - ns // 32
+
+
+def within(ns: int, most_ns: int) -> int:
+    return max(-most_ns, min(ns, most_ns))
+
+
 @dataclass
 class Shares:
     """What the slices of one device have had, what they want, and what they are due."""
@@ -39,6 +48,7 @@ class Shares:
     free_used_ns: int = 0  # by free ones, to be taken from what the holder is charged
     slot_occupied: bool = False  # in the time that is being charged
     unexplained_ns: int = 0  # while several ran: busy, and nobody has completed anything in it
+    excess_ns: int = 0  # while only free ones ran: completed, as they tell, and nobody was busy for so long
     witnessed: bool = True  # those who saturate say what they complete
     told_least_ppm: int = 0  # by the free one who says least of its time
 
@@ -118,6 +128,8 @@ class Shares:
         if self.slot_occupied:
             self.free_used_ns += used_ns
         done_ns = max(0, s.done_total_ns - s.done_seen_ns)
+        used_ns -= s.remitted_ns
+        s.remitted_ns = 0
         if not s.outstanding or ((self.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
             told_ns = done_ns + self._doubted(s, done_ns)
             ahead_ns = max(0, s.alone_ns // 2 - told_ns)  # nobody else can have had that
@@ -169,10 +181,37 @@ class Shares:
         known = s.saturating and s.ran_ns > TOLD_NS
         return more_ns * PPM // max(PPM // 4, self._told_ppm(s)) if known else more_ns
 
-    def _weigh(self, now_ns: int) -> None:
+    def _remit(self, told: list[int], passed_ns: int) -> None:
+        """Estimates that were taken beside others may be too long. What all tell together is not charged beyond the
+        time that was there; who told more than his contexts' part is charged less. Not beside the slot: what others
+        are charged, that one is not."""
+        ran = [s for s in self.slices if s.contexts]
+        if any(s.saturating for s in ran):
+            return
+        contexts = max(1, sum(s.contexts for s in ran))
+        excess_ns = self.excess_ns
+        beyond_ns = 0
+        for s, told_ns in zip(self.slices, told, strict=True):
+            if s.saturating:
+                continue
+            excess_ns += told_ns
+            more_ns = told_ns - less_changes(s.busy_ns * s.contexts // contexts)
+            s.beyond_ns = within(s.beyond_ns + more_ns, UNEXPLAINED_MAX_NS)
+            beyond_ns += max(0, s.beyond_ns)
+        busy_ns = min(passed_ns, sum(s.busy_ns for s in ran))
+        excess_ns = within(excess_ns - (less_changes(busy_ns) if len(ran) > 1 else busy_ns), UNEXPLAINED_MAX_NS)
+        remitted_ns = max(0, min(excess_ns, beyond_ns))
+        self.excess_ns = excess_ns - remitted_ns
+        for s in self._free():
+            s.remitted_ns = remitted_ns * max(0, s.beyond_ns) // max(1, beyond_ns)
+            s.beyond_ns -= s.remitted_ns
+
+    def _weigh(self, passed_ns: int, now_ns: int) -> None:
         """The time in which several ran, or one and somebody waited, and what they say that they have completed."""
         ran = [s for s in self.slices if s.contexts]
-        told_ns = sum(self._note_told(s, len(ran), now_ns) for s in self.slices)
+        told = [self._note_told(s, len(ran), now_ns) for s in self.slices]
+        told_ns = sum(told)
+        self._remit(told, passed_ns)
         self.witnessed = not any(self._is_silent(s) for s in self._saturating())
         found = (self._told_ppm(s) for s in self._free() if s.ran_ns and self._lately_active(s, self.last_ns))
         self.told_least_ppm = min(found, default=0)
@@ -182,7 +221,7 @@ class Shares:
             # Changes of context; and alone what lies between the end of work and its being noticed
             nobodys_ns = busy_ns // (8 if alone else 16)
             left_ns = self.unexplained_ns + busy_ns - nobodys_ns - told_ns
-            self.unexplained_ns = max(-UNEXPLAINED_MAX_NS, min(left_ns, UNEXPLAINED_MAX_NS))
+            self.unexplained_ns = within(left_ns, UNEXPLAINED_MAX_NS)
 
     def _charge_slot(self, passed_ns: int, now_ns: int) -> None:
         """Splits what free ones have left of the time among those of the slot that occupied the device. Wall time while
@@ -191,8 +230,8 @@ class Shares:
         if not occupants:
             return
         contexts = sum(max(1, s.contexts) for s in occupants)
-        taken_ns = max(-passed_ns, min(self.free_used_ns, passed_ns))
-        self.free_used_ns = max(-CARRIED_MAX_NS, min(self.free_used_ns - taken_ns, CARRIED_MAX_NS))
+        taken_ns = within(self.free_used_ns, passed_ns)
+        self.free_used_ns = within(self.free_used_ns - taken_ns, CARRIED_MAX_NS)
         for s in occupants:
             used_ns = s.busy_ns
             if self._keeps_others_waiting(s):
@@ -234,7 +273,7 @@ class Shares:
         deepest_ns = parts(self.params.guarantee_depth_ns, together_ppm)
         self.slot_lag_ns = min(self.slot_lag_ns + parts(passed_ns, together_ppm), deepest_ns)
         self.slot_occupied = any(self._shares_device(s, now_ns) for s in self._saturating())
-        self._weigh(now_ns)
+        self._weigh(passed_ns, now_ns)
         for s in self._free():
             self._charge_free(s, contexts, passed_ns, now_ns)
         self._charge_slot(passed_ns, now_ns)
