@@ -194,6 +194,7 @@ static void give_back(const struct sim_allocation *allocation) {
 /* Freeing waits for everything the context has been given, as the driver does. */
 CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer) {
   struct sim_allocation allocation;
+  if (sim_graph_memory_free(pointer)) return CUDA_SUCCESS;
   if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer || allocation.kind != CU_MEMORYTYPE_DEVICE ||
       allocation.mapped || allocation.imported)
     return CUDA_ERROR_INVALID_VALUE;

@@ -194,6 +194,7 @@ CUresult sim_capture_context(struct sim_context *context);     /* an event of a 
 void sim_capture_stream_destroy(struct sim_stream *stream);    /* ends its capture, or leaves the one that it joined */
 /* Is it the legacy stream beside a blocking capture? It may be asked without harm. */
 bool sim_capture_has_legacy(const struct sim_stream *stream);
+bool sim_graph_memory_free(CUdeviceptr pointer); /* false: no graph has allocated it, or it is free already */
 void sim_wide_context_destroy(struct sim_context *context); /* frees what cuda/ keeps in context->wide */
 
 #endif

@@ -52,8 +52,7 @@ static CUresult work_alloc(struct sim_node *node, const void *params) {
   return sim_node_set_alloc(node, (CUDA_MEM_ALLOC_NODE_PARAMS *)params);
 }
 static CUresult work_free(struct sim_node *node, const void *address) {
-  node->address = *(const CUdeviceptr *)address;
-  return CUDA_SUCCESS;
+  return sim_node_set_free(node, *(const CUdeviceptr *)address);
 }
 
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch) {

@@ -30,6 +30,11 @@ void sim_node_drop_work(struct sim_node *node) {
     node->child = NULL;
   } else if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
     sim_node_drop_alloc(node);
+  } else if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
+    sim_node_drop_conditional(node);
+  } else if (node->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP || node->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL ||
+             node->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT) {
+    sim_node_drop_batch(node);
   }
 }
 
@@ -37,6 +42,7 @@ static void put_node(struct sim_node *node) {
   sim_node_drop_work(node);
   sim_node_drop_attributes(node);
   free(node->dependencies);
+  free(node->edges);
   sim_slab_put(&nodes, node);
 }
 
@@ -44,17 +50,25 @@ void sim_graph_free(struct sim_graph *graph) {
   for (uint32_t i = 0; i < graph->count; i++) put_node(graph->nodes[i]);
   free(graph->nodes);
   sim_graph_drop_held(graph);
+  sim_graph_drop_conditions(graph);
   sim_slab_put(&graphs, graph);
+}
+
+static void forget_dependency(struct sim_node *node, const struct sim_node *on) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < node->dependency_count; i++) {
+    if (node->dependencies[i] == on) continue;
+    node->dependencies[kept] = node->dependencies[i];
+    node->edges[kept++] = node->edges[i];
+  }
+  node->dependency_count = kept;
 }
 
 void sim_node_free(struct sim_node *node) {
   struct sim_graph *graph = node->graph;
   for (uint32_t i = 0; i < graph->count; i++) {
     struct sim_node *other = graph->nodes[i];
-    uint32_t kept = 0;
-    for (uint32_t j = 0; j < other->dependency_count; j++)
-      if (other->dependencies[j] != node) other->dependencies[kept++] = other->dependencies[j];
-    other->dependency_count = kept;
+    forget_dependency(other, node);
     if (i > node->index) {
       other->index = i - 1;
       graph->nodes[i - 1] = other;
@@ -65,24 +79,41 @@ void sim_node_free(struct sim_node *node) {
 }
 
 /* Capacities are powers of two, so the count alone tells when there is no more room. */
-static void *grow(void *list, uint32_t count) {
+static void *grow(void *list, uint32_t count, size_t each_bytes) {
   if (count != 0 && (count & (count - 1)) != 0) return list;
-  return realloc(list, (count == 0 ? 1 : 2 * (size_t)count) * sizeof(void *));
+  return realloc(list, (count == 0 ? 1 : 2 * (size_t)count) * each_bytes);
 }
 
-CUresult sim_node_depend(struct sim_node *node, struct sim_node *on) {
+/* Programmatic edges let a kernel begin before the one before it has ended; on the simulated device none does. */
+static bool edge_allowed(const struct sim_node *node, const struct sim_node *on, const CUgraphEdgeData *edge) {
+  static const unsigned char none[sizeof edge->reserved];
+  bool kernels = node->type == CU_GRAPH_NODE_TYPE_KERNEL && on->type == CU_GRAPH_NODE_TYPE_KERNEL;
+  if (memcmp(edge->reserved, none, sizeof none) != 0 || edge->to_port != 0) return false;
+  if (edge->type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT) return edge->from_port == CU_GRAPH_KERNEL_NODE_PORT_DEFAULT;
+  return edge->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC && kernels &&
+         edge->from_port >= CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC &&
+         edge->from_port <= CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+}
+
+CUresult sim_node_depend(struct sim_node *node, struct sim_node *on, const CUgraphEdgeData *edge) {
+  static const CUgraphEdgeData plain;
+  if (edge == NULL) edge = &plain;
+  if (!edge_allowed(node, on, edge)) return CUDA_ERROR_INVALID_VALUE;
   for (uint32_t i = 0; i < node->dependency_count; i++)
     if (node->dependencies[i] == on) return CUDA_SUCCESS;
-  struct sim_node **list = grow(node->dependencies, node->dependency_count);
-  if (list == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  node->dependencies = list;
+  struct sim_node **list = grow(node->dependencies, node->dependency_count, sizeof *list);
+  if (list != NULL) node->dependencies = list;
+  CUgraphEdgeData *edges = list == NULL ? NULL : grow(node->edges, node->dependency_count, sizeof *edges);
+  if (edges == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  node->edges = edges;
+  edges[node->dependency_count] = *edge;
   list[node->dependency_count++] = on;
   return CUDA_SUCCESS;
 }
 
 CUresult sim_node_make(struct sim_graph *graph, CUgraphNodeType type, struct sim_node *const *dependencies,
                        size_t count, struct sim_node **ret_node) {
-  struct sim_node **list = grow(graph->nodes, graph->count);
+  struct sim_node **list = grow(graph->nodes, graph->count, sizeof *list);
   struct sim_node *node = list == NULL ? NULL : sim_slab_get(&nodes, SIM_NODE_MAGIC);
   if (list != NULL) graph->nodes = list;
   if (node == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -94,7 +125,7 @@ CUresult sim_node_make(struct sim_graph *graph, CUgraphNodeType type, struct sim
   CUresult result = CUDA_SUCCESS;
   for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
     struct sim_node *on = sim_node_find((CUgraphNode)dependencies[i]);
-    result = on == NULL || on->graph != graph ? CUDA_ERROR_INVALID_VALUE : sim_node_depend(node, on);
+    result = on == NULL || on->graph != graph ? CUDA_ERROR_INVALID_VALUE : sim_node_depend(node, on, NULL);
   }
   if (result != CUDA_SUCCESS)
     sim_node_free(node);
@@ -136,6 +167,12 @@ CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from) 
   case CU_GRAPH_NODE_TYPE_MEM_FREE:
     node->address = from->address;
     return CUDA_SUCCESS;
+  case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    return sim_node_copy_batch(node, from);
+  case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+    return sim_node_copy_conditional(node, from);
   default:
     return CUDA_SUCCESS;
   }
@@ -157,7 +194,8 @@ CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy) {
   }
   for (uint32_t i = 0; i < copy->count && result == CUDA_SUCCESS; i++)
     for (uint32_t j = 0; j < graph->nodes[i]->dependency_count && result == CUDA_SUCCESS; j++)
-      result = sim_node_depend(copy->nodes[i], copy->nodes[graph->nodes[i]->dependencies[j]->index]);
+      result = sim_node_depend(copy->nodes[i], copy->nodes[graph->nodes[i]->dependencies[j]->index],
+                               &graph->nodes[i]->edges[j]);
   if (result != CUDA_SUCCESS)
     sim_graph_free(copy);
   else
@@ -187,6 +225,7 @@ SIM_PUBLIC CUresult cuGraphDestroy(CUgraph handle) {
 SIM_PUBLIC CUresult cuGraphClone(CUgraph *ret_graph, CUgraph handle) {
   struct sim_graph *graph = sim_graph_find(handle), *copy;
   if (graph == NULL || ret_graph == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_graph_has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   CUresult result = sim_graph_copy(graph, &copy);
   if (result == CUDA_SUCCESS) *ret_graph = (CUgraph)copy;
   return result;
@@ -207,6 +246,7 @@ SIM_PUBLIC CUresult cuGraphNodeFindInClone(CUgraphNode *ret_node, CUgraphNode or
 SIM_PUBLIC CUresult cuGraphDestroyNode(CUgraphNode handle) {
   struct sim_node *node = sim_node_find(handle);
   if (node == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_graph_has_memory(node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
   sim_node_free(node);
   return CUDA_SUCCESS;
 }
@@ -218,45 +258,59 @@ SIM_PUBLIC CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *ret_
   return CUDA_SUCCESS;
 }
 
-static CUresult change_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, size_t count, bool add) {
+static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data,
+                          size_t count) {
   struct sim_graph *graph = sim_graph_find(handle);
   if (graph == NULL || (count != 0 && (from == NULL || to == NULL))) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; i++) {
     struct sim_node *before = sim_node_find(from[i]), *after = sim_node_find(to[i]);
     if (before == NULL || after == NULL || before->graph != graph || after->graph != graph || before == after)
       return CUDA_ERROR_INVALID_VALUE;
-    if (add) {
-      CUresult result = sim_node_depend(after, before);
-      if (result != CUDA_SUCCESS) return result;
-      continue;
-    }
-    uint32_t kept = 0;
-    for (uint32_t j = 0; j < after->dependency_count; j++)
-      if (after->dependencies[j] != before) after->dependencies[kept++] = after->dependencies[j];
-    if (kept == after->dependency_count) return CUDA_ERROR_INVALID_VALUE;
-    after->dependency_count = kept;
+    CUresult result = sim_node_depend(after, before, data == NULL ? NULL : &data[i]);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* An edge is named with its data: without any it is a plain one. */
+static bool has_edge(const struct sim_node *node, const struct sim_node *on, const CUgraphEdgeData *data) {
+  static const CUgraphEdgeData plain;
+  for (uint32_t i = 0; i < node->dependency_count; i++)
+    if (node->dependencies[i] == on) return memcmp(&node->edges[i], data == NULL ? &plain : data, sizeof plain) == 0;
+  return false;
+}
+
+static CUresult remove_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
+                             const CUgraphEdgeData *data, size_t count) {
+  struct sim_graph *graph = sim_graph_find(handle);
+  if (graph == NULL || (count != 0 && (from == NULL || to == NULL))) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_graph_has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  for (size_t i = 0; i < count; i++) {
+    struct sim_node *before = sim_node_find(from[i]), *after = sim_node_find(to[i]);
+    if (before == NULL || after == NULL || before->graph != graph || after->graph != graph ||
+        !has_edge(after, before, data == NULL ? NULL : &data[i]))
+      return CUDA_ERROR_INVALID_VALUE;
+    forget_dependency(after, before);
   }
   return CUDA_SUCCESS;
 }
 
 SIM_PUBLIC CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                            size_t count) {
-  return change_edges(graph, from, to, count, true);
+  return add_edges(graph, from, to, NULL, count);
 }
 
 SIM_PUBLIC CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                               const CUgraphEdgeData *data, size_t count) {
-  (void)data; /* programmatic edges only allow overlap, which does not happen here */
-  return change_edges(graph, from, to, count, true);
+  return add_edges(graph, from, to, data, count);
 }
 
 SIM_PUBLIC CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                               size_t count) {
-  return change_edges(graph, from, to, count, false);
+  return remove_edges(graph, from, to, NULL, count);
 }
 
 SIM_PUBLIC CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
                                                  const CUgraphEdgeData *data, size_t count) {
-  (void)data;
-  return change_edges(graph, from, to, count, false);
+  return remove_edges(graph, from, to, data, count);
 }

@@ -11,6 +11,13 @@
 #define SIM_NODE_MAGIC 0x4e4f4445u
 #define SIM_EXEC_MAGIC 0x45584543u
 
+/* Of nodes that signal or wait for external semaphores. */
+struct sim_semaphores {
+  CUexternalSemaphore *handles;
+  void *params; /* of the type that goes with the kind of node */
+  uint32_t count;
+};
+
 struct sim_node {
   struct sim_object object;
   struct sim_graph *graph;
@@ -18,6 +25,7 @@ struct sim_node {
   uint32_t index; /* in graph->nodes */
   bool enabled;
   struct sim_node **dependencies;
+  CUgraphEdgeData *edges; /* of the dependencies, in the same order */
   uint32_t dependency_count;
   struct sim_node *original; /* of a node in a clone or an executable */
   union {
@@ -35,6 +43,14 @@ struct sim_node {
       struct sim_block *block;
     } memory;            /* of allocation nodes */
     CUdeviceptr address; /* of free nodes */
+    CUDA_BATCH_MEM_OP_NODE_PARAMS batch;
+    struct sim_semaphores semaphores;
+    struct {
+      struct sim_condition *condition;
+      struct sim_graph **bodies;
+      uint32_t size; /* of bodies */
+      CUgraphConditionalNodeType type;
+    } conditional;
   };
   struct sim_context *context;      /* of kernels, copies and memsets */
   struct sim_attribute *attributes; /* of kernels */
@@ -53,7 +69,8 @@ struct sim_graph {
   uint32_t count;
   struct sim_graph *original; /* of a clone */
   struct sim_held *held;
-  bool owned; /* by a child node or an executable: not the program's to destroy */
+  struct sim_condition *conditions; /* handles that were made for it */
+  bool owned;                       /* by a child node or an executable: not the program's to destroy */
 };
 
 struct sim_exec {
@@ -72,7 +89,8 @@ CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy);
 CUresult sim_node_make(struct sim_graph *graph, CUgraphNodeType type, struct sim_node *const *dependencies,
                        size_t count, struct sim_node **ret_node);
 void sim_node_free(struct sim_node *node); /* takes it out of its graph too */
-CUresult sim_node_depend(struct sim_node *node, struct sim_node *on);
+/* edge NULL: a plain one. */
+CUresult sim_node_depend(struct sim_node *node, struct sim_node *on, const CUgraphEdgeData *edge);
 /* Copies what the node does (not where it stands) from one of the same type. */
 CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from);
 void sim_node_drop_work(struct sim_node *node);
@@ -88,6 +106,25 @@ CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUc
 CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context);
 CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params);
 
+/* graph_batch.c */
+CUresult sim_node_set_batch(struct sim_node *node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params);
+CUresult sim_node_set_signal(struct sim_node *node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params);
+CUresult sim_node_set_wait(struct sim_node *node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params);
+CUresult sim_node_copy_batch(struct sim_node *node, const struct sim_node *from);
+void sim_node_drop_batch(struct sim_node *node);
+CUresult sim_node_run_batch(const struct sim_node *node, struct sim_stream *stream);
+
+/* graph_conditional.c */
+CUresult sim_node_set_conditional(struct sim_node *node,
+                                  CUDA_CONDITIONAL_NODE_PARAMS *params); /* answers phGraph_out */
+CUresult sim_node_copy_conditional(struct sim_node *node, const struct sim_node *from);
+void sim_node_drop_conditional(struct sim_node *node);
+CUresult sim_node_run_conditional(const struct sim_node *node, struct sim_stream *stream);
+void sim_graph_drop_conditions(struct sim_graph *graph);
+bool sim_graph_conditions_used(const struct sim_graph *graph); /* every handle has a node */
+bool sim_graph_bodies_allowed(const struct sim_graph *graph, struct sim_node **ret_node);
+void sim_graph_reset_conditions(const struct sim_graph *graph); /* at a launch: those with a default */
+
 /* graph_extra.c */
 void sim_node_drop_attributes(struct sim_node *node);
 CUresult sim_node_copy_attributes(struct sim_node *node, const struct sim_node *from);
@@ -101,9 +138,19 @@ CUresult sim_node_run_alloc(const struct sim_node *node);
 CUresult sim_node_run_free(const struct sim_node *node);
 void sim_graph_memory_context_destroy(struct sim_context *context);
 
+bool sim_graph_has_memory(const struct sim_graph *graph);      /* such a graph may not be copied, or lose nodes */
+bool sim_graph_is_instantiated(const struct sim_graph *graph); /* says so of graphs with allocation nodes only */
+/* What the last launch left allocated: freed, or the reason why the graph may not be launched. */
+CUresult sim_graph_settle(const struct sim_graph *graph, bool frees);
+CUresult sim_node_set_free(struct sim_node *node, CUdeviceptr address);
+
+/* graph_exec.c */
+struct sim_exec *sim_exec_find(CUgraphExec handle);
+
 /* graph_run.c */
 CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***ret_order); /* INVALID_VALUE: it has a cycle */
 CUresult sim_graph_run(struct sim_node *const *order, uint32_t count, struct sim_stream *stream);
+CUresult sim_graph_run_inner(struct sim_graph *graph, struct sim_stream *stream); /* a child graph or a body */
 
 /* capture.c */
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);

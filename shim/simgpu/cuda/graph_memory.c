@@ -1,8 +1,8 @@
 /*
  * graph_memory.c - memory nodes of graphs. The address is fixed when the node is made; memory is taken from the device
  * at the first upload or launch and then kept for graphs of that device until cuDeviceGraphMemTrim. Called by programs,
- * graph.c, graph_exec.c and graph_run.c. One difference from the real driver: what a graph allocated is freed by a free
- * node of any graph, not by cuMemFree.
+ * graph.c, graph_exec.c, graph_run.c and the core (cuMemFree). One difference from the real driver: graphs of one
+ * stream do not share memory, each allocation node has its own.
  */
 #define _GNU_SOURCE
 #include "../core.h"
@@ -139,6 +139,40 @@ CUresult sim_graph_reserve(const struct sim_graph *graph) {
   return result;
 }
 
+static bool is_alloc(const struct sim_node *node) {
+  return node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC && node->memory.block != NULL;
+}
+
+bool sim_graph_has_memory(const struct sim_graph *graph) {
+  for (uint32_t i = 0; i < graph->count; i++)
+    if (is_alloc(graph->nodes[i]) || graph->nodes[i]->type == CU_GRAPH_NODE_TYPE_MEM_FREE) return true;
+  return false;
+}
+
+bool sim_graph_is_instantiated(const struct sim_graph *graph) {
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < graph->count && !found; i++)
+    found = is_alloc(graph->nodes[i]) && graph->nodes[i]->memory.block->references > 1;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
+CUresult sim_graph_settle(const struct sim_graph *graph, bool frees) {
+  CUresult result = CUDA_SUCCESS;
+  pthread_mutex_lock(&lock);
+  for (uint32_t i = 0; i < graph->count; i++) {
+    struct sim_block *block = is_alloc(graph->nodes[i]) ? graph->nodes[i]->memory.block : NULL;
+    if (block == NULL || !block->live) continue;
+    if (frees)
+      set_live(block, false);
+    else
+      result = CUDA_ERROR_INVALID_VALUE;
+  }
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
 CUresult sim_node_run_alloc(const struct sim_node *node) {
   struct sim_block *block = node->memory.block;
   CUresult result = CUDA_SUCCESS;
@@ -152,18 +186,40 @@ CUresult sim_node_run_alloc(const struct sim_node *node) {
   return result;
 }
 
-CUresult sim_node_run_free(const struct sim_node *node) {
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
+static struct sim_block *find(CUdeviceptr address) {
   struct sim_block *block = blocks;
-  while (block != NULL && (block->base != node->address || !block->live)) block = block->next;
-  if (block != NULL) {
+  while (block != NULL && block->base != address) block = block->next;
+  return block;
+}
+
+bool sim_graph_memory_free(CUdeviceptr address) {
+  pthread_mutex_lock(&lock);
+  struct sim_block *block = find(address);
+  bool live = block != NULL && block->live;
+  if (live) {
     set_live(block, false);
     drop_unused(block);
-    result = CUDA_SUCCESS;
   }
   pthread_mutex_unlock(&lock);
-  return result;
+  return live;
+}
+
+CUresult sim_node_run_free(const struct sim_node *node) {
+  return sim_graph_memory_free(node->address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* The address of an allocation node, once in a graph. */
+CUresult sim_node_set_free(struct sim_node *node, CUdeviceptr address) {
+  pthread_mutex_lock(&lock);
+  bool known = find(address) != NULL;
+  pthread_mutex_unlock(&lock);
+  for (uint32_t i = 0; i < node->graph->count; i++) {
+    const struct sim_node *other = node->graph->nodes[i];
+    known = known && (other == node || other->type != CU_GRAPH_NODE_TYPE_MEM_FREE || other->address != address);
+  }
+  if (!known) return CUDA_ERROR_INVALID_VALUE;
+  node->address = address;
+  return CUDA_SUCCESS;
 }
 
 void sim_graph_memory_context_destroy(struct sim_context *context) {

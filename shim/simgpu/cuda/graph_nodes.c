@@ -2,7 +2,7 @@
  * graph_nodes.c - what nodes are made from and how their work is set and read. Called by programs; the setters also by
  * graph_exec.c (updates of executables) and capture.c.
  */
-#include "graph.h"
+#include "graph_node.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,6 +91,7 @@ static CUresult set_host(struct sim_node *node, const CUDA_HOST_NODE_PARAMS *hos
 static CUresult set_child(struct sim_node *node, CUgraph handle) {
   struct sim_graph *graph = sim_graph_find(handle), *copy;
   if (graph == NULL || graph == node->graph) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_graph_has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
   CUresult result = sim_graph_copy(graph, &copy);
   if (result != CUDA_SUCCESS) return result;
   sim_node_drop_work(node);
@@ -102,12 +103,6 @@ static CUresult set_child(struct sim_node *node, CUgraph handle) {
 static CUresult set_event(struct sim_node *node, CUevent event) {
   if (sim_event_find(event) == NULL) return CUDA_ERROR_INVALID_VALUE;
   node->event = event;
-  return CUDA_SUCCESS;
-}
-
-static CUresult set_free(struct sim_node *node, CUdeviceptr address) {
-  if (address == 0) return CUDA_ERROR_INVALID_VALUE;
-  node->address = address;
   return CUDA_SUCCESS;
 }
 
@@ -130,15 +125,23 @@ CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params) {
   case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* v1 and v2 have the same layout */
     return sim_node_set_alloc(node, (CUDA_MEM_ALLOC_NODE_PARAMS *)&params->alloc);
   case CU_GRAPH_NODE_TYPE_MEM_FREE:
-    return set_free(node, params->free.dptr);
+    return sim_node_set_free(node, params->free.dptr);
+  case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: /* both versions have the same layout, here and below */
+    return sim_node_set_batch(node, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&params->memOp);
+  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+    return sim_node_set_signal(node, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&params->extSemSignal);
+  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    return sim_node_set_wait(node, (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&params->extSemWait);
+  case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+    return sim_node_set_conditional(node, &params->conditional);
   case CU_GRAPH_NODE_TYPE_EMPTY:
     return CUDA_SUCCESS;
   default:
-    return CUDA_ERROR_NOT_SUPPORTED;
+    return CUDA_ERROR_INVALID_VALUE;
   }
 }
 
-static CUresult finish(struct sim_node *node, CUresult result, CUgraphNode *ret_node) {
+CUresult sim_node_finish(struct sim_node *node, CUresult result, CUgraphNode *ret_node) {
   if (result != CUDA_SUCCESS)
     sim_node_free(node);
   else
@@ -146,23 +149,14 @@ static CUresult finish(struct sim_node *node, CUresult result, CUgraphNode *ret_
   return result;
 }
 
-static CUresult begin(CUgraphNode *ret_handle, CUgraph handle, CUgraphNodeType type, const CUgraphNode *dependencies,
-                      size_t count, struct sim_node **ret_node) {
+CUresult sim_node_begin(CUgraphNode *ret_handle, CUgraph handle, CUgraphNodeType type, const CUgraphNode *dependencies,
+                        size_t count, struct sim_node **ret_node) {
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
   struct sim_graph *graph = sim_graph_find(handle);
   if (graph == NULL || ret_handle == NULL || (count != 0 && dependencies == NULL)) return CUDA_ERROR_INVALID_VALUE;
   return sim_node_make(graph, type, (struct sim_node *const *)dependencies, count, ret_node);
 }
-
-/* cuGraphAdd<...>Node: the head of the arguments is the same in all. */
-#define ADD(name, type, work, ...)                                                                                     \
-  SIM_PUBLIC CUresult name(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies,                      \
-                           size_t count __VA_OPT__(, ) __VA_ARGS__) {                                                  \
-    struct sim_node *node;                                                                                             \
-    CUresult result = begin(ret_node, graph, type, dependencies, count, &node);                                        \
-    return result != CUDA_SUCCESS ? result : finish(node, work, ret_node);                                             \
-  }
 
 /* The first ABI ends before the kernel and the context. */
 static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
@@ -177,31 +171,36 @@ static CUresult set_kernel_v1(struct sim_node *node, const CUDA_KERNEL_NODE_PARA
   return sim_node_set_kernel(node, &wide);
 }
 
-ADD(cuGraphAddEmptyNode, CU_GRAPH_NODE_TYPE_EMPTY, CUDA_SUCCESS)
-ADD(cuGraphAddKernelNode, CU_GRAPH_NODE_TYPE_KERNEL, set_kernel_v1(node, params),
-    const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-ADD(cuGraphAddKernelNode_v2, CU_GRAPH_NODE_TYPE_KERNEL, sim_node_set_kernel(node, params),
-    const CUDA_KERNEL_NODE_PARAMS *params)
-ADD(cuGraphAddMemcpyNode, CU_GRAPH_NODE_TYPE_MEMCPY, sim_node_set_copy(node, copy, context), const CUDA_MEMCPY3D *copy,
-    CUcontext context)
-ADD(cuGraphAddMemsetNode, CU_GRAPH_NODE_TYPE_MEMSET, sim_node_set_memset(node, set, context),
-    const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
-ADD(cuGraphAddHostNode, CU_GRAPH_NODE_TYPE_HOST, set_host(node, host), const CUDA_HOST_NODE_PARAMS *host)
-ADD(cuGraphAddChildGraphNode, CU_GRAPH_NODE_TYPE_GRAPH, set_child(node, child), CUgraph child)
-ADD(cuGraphAddEventRecordNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, set_event(node, event), CUevent event)
-ADD(cuGraphAddEventWaitNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, set_event(node, event), CUevent event)
+SIM_NODE_ADD(cuGraphAddEmptyNode, CU_GRAPH_NODE_TYPE_EMPTY, CUDA_SUCCESS)
+SIM_NODE_ADD(cuGraphAddKernelNode, CU_GRAPH_NODE_TYPE_KERNEL, set_kernel_v1(node, params),
+             const CUDA_KERNEL_NODE_PARAMS_v1 *params)
+SIM_NODE_ADD(cuGraphAddKernelNode_v2, CU_GRAPH_NODE_TYPE_KERNEL, sim_node_set_kernel(node, params),
+             const CUDA_KERNEL_NODE_PARAMS *params)
+SIM_NODE_ADD(cuGraphAddMemcpyNode, CU_GRAPH_NODE_TYPE_MEMCPY, sim_node_set_copy(node, copy, context),
+             const CUDA_MEMCPY3D *copy, CUcontext context)
+SIM_NODE_ADD(cuGraphAddMemsetNode, CU_GRAPH_NODE_TYPE_MEMSET, sim_node_set_memset(node, set, context),
+             const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
+SIM_NODE_ADD(cuGraphAddHostNode, CU_GRAPH_NODE_TYPE_HOST, set_host(node, host), const CUDA_HOST_NODE_PARAMS *host)
+SIM_NODE_ADD(cuGraphAddChildGraphNode, CU_GRAPH_NODE_TYPE_GRAPH, set_child(node, child), CUgraph child)
+SIM_NODE_ADD(cuGraphAddEventRecordNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, set_event(node, event), CUevent event)
+SIM_NODE_ADD(cuGraphAddEventWaitNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, set_event(node, event), CUevent event)
 
-ADD(cuGraphAddMemAllocNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, sim_node_set_alloc(node, params),
-    CUDA_MEM_ALLOC_NODE_PARAMS *params)
-ADD(cuGraphAddMemFreeNode, CU_GRAPH_NODE_TYPE_MEM_FREE, set_free(node, address), CUdeviceptr address)
+SIM_NODE_ADD(cuGraphAddMemAllocNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, sim_node_set_alloc(node, params),
+             CUDA_MEM_ALLOC_NODE_PARAMS *params)
+SIM_NODE_ADD(cuGraphAddMemFreeNode, CU_GRAPH_NODE_TYPE_MEM_FREE, sim_node_set_free(node, address), CUdeviceptr address)
 
 SIM_PUBLIC CUresult cuGraphAddNode_v2(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies,
                                       const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params) {
-  (void)data;
   struct sim_node *node;
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = begin(ret_node, graph, params->type, dependencies, count, &node);
-  return result != CUDA_SUCCESS ? result : finish(node, sim_node_set_any(node, params), ret_node);
+  CUresult result = sim_node_begin(ret_node, graph, params->type, dependencies, data == NULL ? count : 0, &node);
+  if (result != CUDA_SUCCESS) return result;
+  for (size_t i = 0; data != NULL && i < count && result == CUDA_SUCCESS; i++) {
+    struct sim_node *on = sim_node_find(dependencies[i]);
+    result = on == NULL || on->graph != node->graph ? CUDA_ERROR_INVALID_VALUE : sim_node_depend(node, on, &data[i]);
+  }
+  if (result == CUDA_SUCCESS) result = sim_node_set_any(node, params);
+  return sim_node_finish(node, result, ret_node);
 }
 
 SIM_PUBLIC CUresult cuGraphAddNode(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
@@ -209,29 +208,15 @@ SIM_PUBLIC CUresult cuGraphAddNode(CUgraphNode *ret_node, CUgraph graph, const C
   return cuGraphAddNode_v2(ret_node, graph, dependencies, NULL, count, params);
 }
 
-static struct sim_node *of_type(CUgraphNode handle, CUgraphNodeType type) {
+struct sim_node *sim_node_of_type(CUgraphNode handle, CUgraphNodeType type) {
   struct sim_node *node = sim_node_find(handle);
   return node != NULL && node->type == type ? node : NULL;
 }
 
 SIM_PUBLIC CUresult cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams *params) {
-  struct sim_node *node = params == NULL ? NULL : of_type(handle, params->type);
+  struct sim_node *node = params == NULL ? NULL : sim_node_of_type(handle, params->type);
   return node == NULL ? CUDA_ERROR_INVALID_VALUE : sim_node_set_any(node, params);
 }
-
-/* Get and Set of one kind of node. */
-#define GET(name, node_type, out_type, expression)                                                                     \
-  SIM_PUBLIC CUresult name(CUgraphNode handle, out_type *ret_value) {                                                  \
-    struct sim_node *node = of_type(handle, node_type);                                                                \
-    if (node == NULL || ret_value == NULL) return CUDA_ERROR_INVALID_VALUE;                                            \
-    *ret_value = (expression);                                                                                         \
-    return CUDA_SUCCESS;                                                                                               \
-  }
-#define SET(name, node_type, in_type, work)                                                                            \
-  SIM_PUBLIC CUresult name(CUgraphNode handle, in_type value) {                                                        \
-    struct sim_node *node = of_type(handle, node_type);                                                                \
-    return node == NULL ? CUDA_ERROR_INVALID_VALUE : (work);                                                           \
-  }
 
 static CUDA_KERNEL_NODE_PARAMS read_kernel(const struct sim_node *node) {
   const struct sim_launch *launch = &node->kernel.launch;
@@ -257,24 +242,25 @@ static CUDA_KERNEL_NODE_PARAMS_v1 read_kernel_v1(const struct sim_node *node) {
   return narrow;
 }
 
-GET(cuGraphKernelNodeGetParams, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS_v1, read_kernel_v1(node))
-GET(cuGraphKernelNodeGetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS, read_kernel(node))
-SET(cuGraphKernelNodeSetParams, CU_GRAPH_NODE_TYPE_KERNEL, const CUDA_KERNEL_NODE_PARAMS_v1 *,
-    set_kernel_v1(node, value))
-SET(cuGraphKernelNodeSetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL, const CUDA_KERNEL_NODE_PARAMS *,
-    sim_node_set_kernel(node, value))
-GET(cuGraphMemcpyNodeGetParams, CU_GRAPH_NODE_TYPE_MEMCPY, CUDA_MEMCPY3D, node->copy)
-SET(cuGraphMemcpyNodeSetParams, CU_GRAPH_NODE_TYPE_MEMCPY, const CUDA_MEMCPY3D *,
-    sim_node_set_copy(node, value, (CUcontext)node->context))
-GET(cuGraphMemsetNodeGetParams, CU_GRAPH_NODE_TYPE_MEMSET, CUDA_MEMSET_NODE_PARAMS, node->set)
-SET(cuGraphMemsetNodeSetParams, CU_GRAPH_NODE_TYPE_MEMSET, const CUDA_MEMSET_NODE_PARAMS *,
-    sim_node_set_memset(node, value, (CUcontext)node->context))
-GET(cuGraphHostNodeGetParams, CU_GRAPH_NODE_TYPE_HOST, CUDA_HOST_NODE_PARAMS, node->host)
-SET(cuGraphHostNodeSetParams, CU_GRAPH_NODE_TYPE_HOST, const CUDA_HOST_NODE_PARAMS *, set_host(node, value))
-GET(cuGraphChildGraphNodeGetGraph, CU_GRAPH_NODE_TYPE_GRAPH, CUgraph, (CUgraph)node->child)
-GET(cuGraphEventRecordNodeGetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, node->event)
-SET(cuGraphEventRecordNodeSetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, set_event(node, value))
-GET(cuGraphEventWaitNodeGetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, node->event)
-SET(cuGraphEventWaitNodeSetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, set_event(node, value))
-GET(cuGraphMemAllocNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_ALLOC, CUDA_MEM_ALLOC_NODE_PARAMS, node->memory.params)
-GET(cuGraphMemFreeNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_FREE, CUdeviceptr, node->address)
+SIM_NODE_GET(cuGraphKernelNodeGetParams, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS_v1, read_kernel_v1(node))
+SIM_NODE_GET(cuGraphKernelNodeGetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS, read_kernel(node))
+SIM_NODE_SET(cuGraphKernelNodeSetParams, CU_GRAPH_NODE_TYPE_KERNEL, const CUDA_KERNEL_NODE_PARAMS_v1 *,
+             set_kernel_v1(node, value))
+SIM_NODE_SET(cuGraphKernelNodeSetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL, const CUDA_KERNEL_NODE_PARAMS *,
+             sim_node_set_kernel(node, value))
+SIM_NODE_GET(cuGraphMemcpyNodeGetParams, CU_GRAPH_NODE_TYPE_MEMCPY, CUDA_MEMCPY3D, node->copy)
+SIM_NODE_SET(cuGraphMemcpyNodeSetParams, CU_GRAPH_NODE_TYPE_MEMCPY, const CUDA_MEMCPY3D *,
+             sim_node_set_copy(node, value, (CUcontext)node->context))
+SIM_NODE_GET(cuGraphMemsetNodeGetParams, CU_GRAPH_NODE_TYPE_MEMSET, CUDA_MEMSET_NODE_PARAMS, node->set)
+SIM_NODE_SET(cuGraphMemsetNodeSetParams, CU_GRAPH_NODE_TYPE_MEMSET, const CUDA_MEMSET_NODE_PARAMS *,
+             sim_node_set_memset(node, value, (CUcontext)node->context))
+SIM_NODE_GET(cuGraphHostNodeGetParams, CU_GRAPH_NODE_TYPE_HOST, CUDA_HOST_NODE_PARAMS, node->host)
+SIM_NODE_SET(cuGraphHostNodeSetParams, CU_GRAPH_NODE_TYPE_HOST, const CUDA_HOST_NODE_PARAMS *, set_host(node, value))
+SIM_NODE_GET(cuGraphChildGraphNodeGetGraph, CU_GRAPH_NODE_TYPE_GRAPH, CUgraph, (CUgraph)node->child)
+SIM_NODE_GET(cuGraphEventRecordNodeGetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, node->event)
+SIM_NODE_SET(cuGraphEventRecordNodeSetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, set_event(node, value))
+SIM_NODE_GET(cuGraphEventWaitNodeGetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, node->event)
+SIM_NODE_SET(cuGraphEventWaitNodeSetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, set_event(node, value))
+SIM_NODE_GET(cuGraphMemAllocNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_ALLOC, CUDA_MEM_ALLOC_NODE_PARAMS,
+             node->memory.params)
+SIM_NODE_GET(cuGraphMemFreeNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_FREE, CUdeviceptr, node->address)

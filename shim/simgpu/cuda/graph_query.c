@@ -3,6 +3,7 @@
  * the number is answered; with one, the array is filled up to the number that was given and the rest of it is emptied.
  */
 #include "graph.h"
+#include <string.h>
 
 struct list {
   CUgraphNode *first;
@@ -10,18 +11,23 @@ struct list {
   CUgraphEdgeData *data;
   size_t room;
   size_t found;
+  bool lossy; /* an edge has data that nobody asked for */
 };
 
-static void add(struct list *list, struct sim_node *first, struct sim_node *second) {
+static void add(struct list *list, struct sim_node *first, struct sim_node *second, const CUgraphEdgeData *edge) {
+  static const CUgraphEdgeData plain;
+  if (edge == NULL) edge = &plain;
   if (list->found < list->room) {
     if (list->first != NULL) list->first[list->found] = (CUgraphNode)first;
     if (list->second != NULL) list->second[list->found] = (CUgraphNode)second;
-    if (list->data != NULL) list->data[list->found] = (CUgraphEdgeData){0};
+    if (list->data != NULL) list->data[list->found] = *edge;
+    if (list->first != NULL && list->data == NULL && memcmp(edge, &plain, sizeof plain) != 0) list->lossy = true;
   }
   list->found++;
 }
 
 static CUresult answer(struct list *list, size_t *ret_count) {
+  if (list->lossy) return CUDA_ERROR_LOSSY_QUERY;
   bool wanted = list->first != NULL || list->second != NULL;
   for (size_t i = list->found; wanted && i < list->room; i++) {
     if (list->first != NULL) list->first[i] = NULL;
@@ -35,7 +41,7 @@ SIM_PUBLIC CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *ret_nodes, size
   struct sim_graph *graph = sim_graph_find(handle);
   if (graph == NULL || count == NULL) return CUDA_ERROR_INVALID_VALUE;
   struct list list = {.first = ret_nodes, .room = *count};
-  for (uint32_t i = 0; i < graph->count; i++) add(&list, graph->nodes[i], NULL);
+  for (uint32_t i = 0; i < graph->count; i++) add(&list, graph->nodes[i], NULL, NULL);
   return answer(&list, count);
 }
 
@@ -44,7 +50,7 @@ SIM_PUBLIC CUresult cuGraphGetRootNodes(CUgraph handle, CUgraphNode *ret_nodes, 
   if (graph == NULL || count == NULL) return CUDA_ERROR_INVALID_VALUE;
   struct list list = {.first = ret_nodes, .room = *count};
   for (uint32_t i = 0; i < graph->count; i++)
-    if (graph->nodes[i]->dependency_count == 0) add(&list, graph->nodes[i], NULL);
+    if (graph->nodes[i]->dependency_count == 0) add(&list, graph->nodes[i], NULL, NULL);
   return answer(&list, count);
 }
 
@@ -52,10 +58,10 @@ SIM_PUBLIC CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode *ret_from, CU
                                        CUgraphEdgeData *ret_data, size_t *count) {
   struct sim_graph *graph = sim_graph_find(handle);
   if (graph == NULL || count == NULL || (ret_from == NULL) != (ret_to == NULL)) return CUDA_ERROR_INVALID_VALUE;
-  struct list list = {ret_from, ret_to, ret_data, *count, 0};
+  struct list list = {.first = ret_from, .second = ret_to, .data = ret_data, .room = *count};
   for (uint32_t i = 0; i < graph->count; i++)
     for (uint32_t j = 0; j < graph->nodes[i]->dependency_count; j++)
-      add(&list, graph->nodes[i]->dependencies[j], graph->nodes[i]);
+      add(&list, graph->nodes[i]->dependencies[j], graph->nodes[i], &graph->nodes[i]->edges[j]);
   return answer(&list, count);
 }
 
@@ -68,7 +74,7 @@ SIM_PUBLIC CUresult cuGraphNodeGetDependencies_v2(CUgraphNode handle, CUgraphNod
   struct sim_node *node = sim_node_find(handle);
   if (node == NULL || count == NULL) return CUDA_ERROR_INVALID_VALUE;
   struct list list = {.first = ret_nodes, .data = ret_data, .room = *count};
-  for (uint32_t i = 0; i < node->dependency_count; i++) add(&list, node->dependencies[i], NULL);
+  for (uint32_t i = 0; i < node->dependency_count; i++) add(&list, node->dependencies[i], NULL, &node->edges[i]);
   return answer(&list, count);
 }
 
@@ -84,7 +90,7 @@ SIM_PUBLIC CUresult cuGraphNodeGetDependentNodes_v2(CUgraphNode handle, CUgraphN
   for (uint32_t i = 0; i < node->graph->count; i++) {
     struct sim_node *other = node->graph->nodes[i];
     for (uint32_t j = 0; j < other->dependency_count; j++)
-      if (other->dependencies[j] == node) add(&list, other, NULL);
+      if (other->dependencies[j] == node) add(&list, other, NULL, &other->edges[j]);
   }
   return answer(&list, count);
 }

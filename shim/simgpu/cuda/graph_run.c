@@ -59,11 +59,11 @@ static CUresult run_kernel(const struct sim_node *node, struct sim_stream *strea
   return sim_submit_node(stream, sim_launch_cost_of(launch, stream->context), launch->function->rule->meet);
 }
 
-static CUresult run_child(const struct sim_node *node, struct sim_stream *stream) {
+CUresult sim_graph_run_inner(struct sim_graph *graph, struct sim_stream *stream) {
   struct sim_node **order;
-  CUresult result = sim_graph_order(node->child, &order);
+  CUresult result = sim_graph_order(graph, &order);
   if (result != CUDA_SUCCESS) return result;
-  result = sim_graph_run(order, node->child->count, stream);
+  result = sim_graph_run(order, graph->count, stream);
   free(order);
   return result;
 }
@@ -85,7 +85,7 @@ static CUresult run_node(const struct sim_node *node, struct sim_stream *stream)
   case CU_GRAPH_NODE_TYPE_HOST:
     return sim_submit_callback(stream, node->host.fn, node->host.userData);
   case CU_GRAPH_NODE_TYPE_GRAPH:
-    return run_child(node, stream);
+    return sim_graph_run_inner(node->child, stream);
   case CU_GRAPH_NODE_TYPE_EVENT_RECORD: {
     struct sim_event *event = sim_event_find(node->event);
     return event == NULL ? CUDA_ERROR_INVALID_HANDLE : sim_submit_record(stream, event);
@@ -96,6 +96,12 @@ static CUresult run_node(const struct sim_node *node, struct sim_stream *stream)
     return sim_node_run_free(node);
   case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     return run_event_wait(node->event, stream);
+  case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
+  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    return sim_node_run_batch(node, stream);
+  case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+    return sim_node_run_conditional(node, stream);
   default:
     return CUDA_SUCCESS; /* empty */
   }

@@ -153,8 +153,21 @@ static void run_gemm(struct arguments *a) { /* m, n, k, A[m,k], B[k,n], C[m,n]: 
       })
 }
 
+/* The handle's name is a number: that of cudaGraphConditionalHandle. */
+static void run_condition(struct arguments *a) { /* handle, in: the handle's value = in[0] */
+  uint32_t bytes;
+  uint64_t handle = 0;
+  const uint8_t *at = argument(a, 0, &bytes);
+  void *in = array_of(a, 1, 1);
+  if (bytes != sizeof handle) a->wrong = true;
+  if (!usable(a)) return;
+  memcpy(&handle, at, sizeof handle);
+  FOR_TYPE(a, if (!sim_condition_set(handle, (uint32_t)(int64_t)*(element *)in)) a->wrong = true;)
+}
+
 static const struct sim_host_kernel kernels[] = {
-    {"fill", run_fill}, {"copy", run_copy}, {"saxpy", run_saxpy}, {"reduce", run_reduce}, {"gemm", run_gemm},
+    {"fill", run_fill},     {"copy", run_copy}, {"saxpy", run_saxpy},
+    {"reduce", run_reduce}, {"gemm", run_gemm}, {"condition", run_condition},
 };
 
 const struct sim_host_kernel *sim_host_find(const char *name) {
