@@ -6,6 +6,10 @@
  * An allocation reserves its own size first and puts it into the pool's pot; when the driver has answered, what the
  * pool grew by is paid from the pot. On a capturing stream nothing grows: the node is charged with its graph
  * (hook_graph.c).
+ *
+ * Over the limit the pool gives back what it keeps, as it does on a full device. What then still lacks credit is asked
+ * for blindly, since memory freed in stream order may serve it: one such allocation at a time, and undone if the pool
+ * grew, so that no more than one is ever beyond the limit, for that moment.
  */
 #include <pthread.h>
 
@@ -25,6 +29,7 @@ struct pool {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t blind_lock = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
 static struct pool pools[POOLS_MAX];
 static int pool_rows; /* rows ever used */
 
@@ -115,6 +120,7 @@ struct order {              /* one allocation from a pool */
   CUstream stream;
   free_call *undo;     /* of the caller's kind of default stream */
   status_call *status; /* the same */
+  bool blind;          /* without credit, under blind_lock */
 };
 
 /* The allocation becomes a node of a graph and takes nothing now. */
@@ -130,21 +136,39 @@ static bool has_room(const struct pool *pool, uint64_t bytes) {
   return used <= held && bytes <= held - used;
 }
 
+/* The pool gives back what it keeps. True: that was something. */
+static bool shed(CUmemoryPool handle) {
+  if (REAL(cuMemPoolTrimTo)(handle, 0) != CUDA_SUCCESS) return false;
+  pthread_mutex_lock(&lock);
+  struct pool *pool = find(handle);
+  uint64_t before = pool ? pool->charged_bytes : 0;
+  if (pool) follow(pool);
+  bool less = pool && pool->charged_bytes < before;
+  pthread_mutex_unlock(&lock);
+  return less;
+}
+
 /* False: over the limit. Without credit the driver is asked only if the pool has room, and the outcome looked at. */
 static bool begin(struct order *order, struct vg_device *device, uint64_t bytes) {
   CUmemoryPool handle = order->handle;
   if (!device || !bytes) return true;
   uint64_t reserved = vg_charge_round(bytes, vg_charge_granule(device));
-  if (vg_memory_reserve(device, reserved)) reserved = 0;
+  bool refused = vg_memory_reserve(device, reserved) != 0;
+  bool node = refused && captures(order);
+  if (refused && !node && shed(handle)) refused = vg_memory_reserve(device, reserved) != 0;
+  if (refused) reserved = 0;
+  order->blind = refused && !node;
+  if (order->blind) pthread_mutex_lock(&blind_lock);
   pthread_mutex_lock(&lock);
   struct pool *pool = add(handle, device);
-  bool go_on = pool && (reserved || has_room(pool, bytes) || captures(order));
+  bool go_on = pool && (!order->blind || has_room(pool, bytes));
   if (go_on) {
     pool->pot_bytes += reserved;
     pool->under_way++;
     order->device = device;
   }
   pthread_mutex_unlock(&lock);
+  if (!go_on && order->blind) pthread_mutex_unlock(&blind_lock);
   if (!pool && reserved) vg_memory_release(device, reserved);
   return go_on || (!pool && reserved);
 }
@@ -171,14 +195,14 @@ static CUmemoryPool current_pool(struct vg_device *device) {
 
 static CUresult settle(struct order *order, CUresult result, CUdeviceptr address, CUdeviceptr *out) {
   bool paid = end(order);
-  if (result != CUDA_SUCCESS) return result;
-  if (!paid) {
-    order->undo(address,
-                order->stream); /* what the pool grew by goes back at a synchronisation, and is charged until then */
-    return CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS && paid) *out = address;
+  if (result == CUDA_SUCCESS && !paid) {
+    order->undo(address, order->stream);
+    shed(order->handle); /* what is not back yet is at a synchronisation, and charged until then */
+    result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  *out = address;
-  return CUDA_SUCCESS;
+  if (order->blind) pthread_mutex_unlock(&blind_lock);
+  return result;
 }
 
 static CUresult allocate(struct order order, CUdeviceptr *dptr, size_t bytes, alloc_call *call) {
@@ -201,9 +225,10 @@ static CUresult allocate_from(struct order order, CUdeviceptr *dptr, size_t byte
   return settle(&order, result, address, dptr);
 }
 
-#define LEGACY(stream_, pool_) ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync), REAL(cuStreamIsCapturing)})
+#define LEGACY(stream_, pool_)                                                                                         \
+  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync), REAL(cuStreamIsCapturing), false})
 #define PER_THREAD(stream_, pool_)                                                                                     \
-  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync_ptsz), REAL(cuStreamIsCapturing_ptsz)})
+  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync_ptsz), REAL(cuStreamIsCapturing_ptsz), false})
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
   return allocate(LEGACY(hStream, NULL), dptr, bytesize, REAL(cuMemAllocAsync));
@@ -273,6 +298,7 @@ void vg_pool_refresh(struct vg_device *device) {
 
 void vg_pool_forked_child(void) {
   pthread_mutex_init(&lock, NULL);
+  pthread_mutex_init(&blind_lock, NULL);
   pool_rows = 0;
   for (int i = 0; i < POOLS_MAX; i++) pools[i] = (struct pool){0};
 }

@@ -16,10 +16,13 @@ PAGE_NAME = "state"
 SOCKET_NAME = "sock"
 MAGIC, VERSION = 0x4D495356, 2
 DEVICES_MAX = 16
+PROCESSES_MAX = 256
 #: magic, version, server_pid, device_count, reserved, started_ns, launch_cost_ns, slice_ns, switch_ns, model
 HEADER = struct.Struct("<IIiIQQQQQ256s")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided; processes
 DEVICE = struct.Struct("<II64s16sIIQQQQQQ")
+#: pid, contexts, used_bytes, busy_ns, program
+PROCESS = struct.Struct("<iIQQ32s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class PageDevice:
     context_bytes: int
     used_bytes: int
     busy_ns: int  # SM time since the server started
+    process_used_bytes: dict[int, int]  # pid, as the server sees it -> bytes
+    sequence: int  # odd: the server was writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,11 @@ def read(page: Path) -> Page:
 
 
 def _device(raw: bytes, offset: int) -> PageDevice:
-    _, sm_count, name, raw_uuid, _, processes, memory, context, used, busy, _, _ = DEVICE.unpack_from(raw, offset)
+    sequence, sm_count, name, raw_uuid, _, processes, memory, context, used, busy, _, _ = DEVICE.unpack_from(
+        raw, offset
+    )
+    first = offset + DEVICE.size
+    rows = [PROCESS.unpack_from(raw, first + index * PROCESS.size) for index in range(PROCESSES_MAX)]
     return PageDevice(
         name=name.split(b"\0", 1)[0].decode("utf-8", "replace"),
         uuid=f"GPU-{uuid.UUID(bytes=raw_uuid)}",
@@ -69,4 +78,6 @@ def _device(raw: bytes, offset: int) -> PageDevice:
         context_bytes=context,
         used_bytes=used,
         busy_ns=busy,
+        process_used_bytes={row[0]: row[2] for row in rows if row[0]},
+        sequence=sequence,
     )

@@ -1,0 +1,223 @@
+/*
+ * ledger.c - the stress of the memory ledger. Linked to libcuda.so.1; run by benchmarks/ledger.py in a slice.
+ *
+ *   ledger THREADS SEED [FAMILY...]
+ *                               each line on stdin, a number, has every thread do so many operations; then all meet,
+ *                               everything is synchronised, and a line is printed: what was done, what is shown
+ *   ledger once                 one object of every family, made and dropped in turn, whatever a call answers; a line;
+ *                               waits for the end of stdin
+ */
+#define _GNU_SOURCE
+#include "ledger.h"
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREADS_MAX 16
+#define MIB (1ull << 20)
+
+bool forgiving;
+static struct worker workers[THREADS_MAX];
+static unsigned threads;
+static char **wanted_names; /* of families; none: all of them */
+static uint64_t round_operations;
+static pthread_barrier_t begin_barrier, end_barrier;
+
+/* What one worker leaves for another to drop: memory is often freed by another thread than the one that took it. */
+static pthread_mutex_t mailbox_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct object mailbox[8];
+
+static void die(const char *call, CUresult code) {
+  fprintf(stderr, "%s: %d\n", call, (int)code);
+  exit(1);
+}
+
+bool may(struct worker *worker, CUresult code, const char *call) {
+  if (code == CUDA_SUCCESS) return true;
+  if (code == CUDA_ERROR_OUT_OF_MEMORY)
+    worker->refused++;
+  else if (code == CUDA_ERROR_NOT_SUPPORTED)
+    worker->unsupported++;
+  else if (!forgiving)
+    die(call, code);
+  return false;
+}
+
+bool must(CUresult code, const char *call) {
+  if (code == CUDA_SUCCESS) return true;
+  if (!forgiving || !call) die(call ? call : "a second try", code);
+  return false;
+}
+
+uint64_t draw(struct worker *worker, uint64_t below) {
+  worker->random ^= worker->random << 13;
+  worker->random ^= worker->random >> 7;
+  worker->random ^= worker->random << 17;
+  return worker->random % below;
+}
+
+uint64_t draw_bytes(struct worker *worker) {
+  switch (draw(worker, 4)) {
+  case 0:
+    return 1 + draw(worker, 4096);
+  case 1:
+    return 1 + draw(worker, 2 * MIB);
+  case 2:
+    return (1 + draw(worker, 16)) * 2 * MIB;
+  default:
+    return 1 + draw(worker, 40 * MIB);
+  }
+}
+
+static bool wanted(const struct family *family) {
+  for (char **name = wanted_names; *name; name++)
+    if (strcmp(*name, family->name) == 0) return true;
+  return !*wanted_names;
+}
+
+static const struct family *draw_family(struct worker *worker) {
+  uint64_t all = 0;
+  for (unsigned i = 0; i < family_count; i++) all += wanted(&families[i]) ? families[i].weight : 0;
+  uint64_t left = draw(worker, all);
+  const struct family *family = families;
+  for (; !wanted(family) || left >= family->weight; family++) left -= wanted(family) ? family->weight : 0;
+  return family;
+}
+
+static void drop(struct worker *worker, struct object *object) {
+  object->family->drop(worker, object);
+  object->family = NULL;
+}
+
+static void make(struct worker *worker, struct object *object, const struct family *family) {
+  *object = (struct object){.bytes = draw_bytes(worker)};
+  if (family->make(worker, object)) object->family = family;
+}
+
+static void swap_with_mailbox(struct worker *worker, struct object *object) {
+  pthread_mutex_lock(&mailbox_lock);
+  struct object *place = &mailbox[draw(worker, sizeof mailbox / sizeof mailbox[0])];
+  struct object theirs = *place;
+  *place = *object;
+  *object = theirs;
+  pthread_mutex_unlock(&mailbox_lock);
+}
+
+static void operate(struct worker *worker) {
+  struct object *object = &worker->objects[draw(worker, OBJECTS_MAX)];
+  worker->operations++;
+  if (!draw(worker, 40)) (void)MAY(cuStreamSynchronize(worker->streams[draw(worker, STREAMS)]));
+  if (!draw(worker, 60) && worker->pool) (void)MAY(cuMemPoolTrimTo(worker->pool, draw(worker, 3) * 2 * MIB));
+  if (!draw(worker, 12)) swap_with_mailbox(worker, object);
+  if (object->family)
+    drop(worker, object);
+  else
+    make(worker, object, draw_family(worker));
+}
+
+static void drop_passing(struct worker *worker, struct object *objects, unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    if (objects[i].family && objects[i].family->passing) drop(worker, &objects[i]);
+}
+
+static void enter(struct worker *worker) {
+  CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  cuuint64_t threshold = 8 * MIB;
+  MUST(cuDevicePrimaryCtxRetain(&worker->context, 0));
+  MUST(cuCtxSetCurrent(worker->context));
+  for (int i = 0; i < STREAMS; i++) MUST(cuStreamCreate(&worker->streams[i], i ? CU_STREAM_NON_BLOCKING : 0));
+  if (!MAY(cuMemPoolCreate(&worker->pool, &props))) worker->pool = NULL;
+  if (worker->pool) (void)MAY(cuMemPoolSetAttribute(worker->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+}
+
+static void *work(void *argument) {
+  struct worker *worker = argument;
+  enter(worker);
+  for (;;) {
+    pthread_barrier_wait(&begin_barrier);
+    for (uint64_t left = round_operations; left; left--) operate(worker);
+    for (int i = 0; i < OBJECTS_MAX; i++) /* who comes after a kill is to find room for his context */
+      if (worker->objects[i].family && draw(worker, 4)) drop(worker, &worker->objects[i]);
+    drop_passing(worker, worker->objects, OBJECTS_MAX);
+    for (int i = 0; i < STREAMS; i++) MUST(cuStreamSynchronize(worker->streams[i]));
+    pthread_barrier_wait(&end_barrier);
+  }
+  return NULL;
+}
+
+static void quiet(void) {
+  size_t free_bytes = 0, total_bytes = 0;
+  uint64_t operations = 0, refused = 0, unsupported = 0, objects = 0;
+  MUST(cuCtxSynchronize());
+  MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes)); /* and the ledger looks at the pools once more */
+  for (unsigned i = 0; i < threads; i++) {
+    operations += workers[i].operations;
+    refused += workers[i].refused;
+    unsupported += workers[i].unsupported;
+    for (int j = 0; j < OBJECTS_MAX; j++) objects += workers[i].objects[j].family != NULL;
+  }
+  printf("{\"event\": \"quiet\", \"pid\": %d, \"operations\": %" PRIu64 ", \"refused\": %" PRIu64
+         ", \"unsupported\": %" PRIu64 ", \"objects\": %" PRIu64 ", \"free_bytes\": %zu, \"total_bytes\": %zu}\n",
+         getpid(), operations, refused, unsupported, objects, free_bytes, total_bytes);
+  fflush(stdout);
+}
+
+static void begin(struct worker *worker, unsigned index, uint64_t seed) {
+  worker->index = index;
+  worker->random = (seed * 1000003 + index + 1) * 0x9E3779B97F4A7C15ull | 1;
+}
+
+static int stress(uint64_t seed) {
+  char line[64];
+  struct worker own = {0}, *worker = &own;
+  begin(worker, THREADS_MAX, seed);
+  MUST(cuInit(0));
+  while (!MAY(cuDevicePrimaryCtxRetain(&own.context, 0))) usleep(1000); /* others may have taken all of the slice */
+  MUST(cuCtxSetCurrent(own.context));
+  pthread_barrier_init(&begin_barrier, NULL, threads + 1);
+  pthread_barrier_init(&end_barrier, NULL, threads + 1);
+  for (unsigned i = 0; i < threads; i++) {
+    pthread_t thread;
+    begin(&workers[i], i, seed);
+    if (pthread_create(&thread, NULL, work, &workers[i])) return 1;
+  }
+  quiet();
+  while (fgets(line, sizeof line, stdin)) {
+    round_operations = strtoull(line, NULL, 10);
+    pthread_barrier_wait(&begin_barrier);
+    pthread_barrier_wait(&end_barrier);
+    drop_passing(worker, mailbox, sizeof mailbox / sizeof mailbox[0]);
+    quiet();
+  }
+  _exit(0); /* the threads stand at the barrier */
+}
+
+static int once(void) {
+  struct worker *worker = &workers[0];
+  forgiving = true;
+  threads = 1;
+  begin(worker, 0, 1);
+  MUST(cuInit(0));
+  enter(worker);
+  for (unsigned pass = 0; pass < 3; pass++) {
+    struct object *objects = &worker->objects[pass * family_count];
+    for (unsigned i = 0; i < family_count; i++) make(worker, &objects[i], &families[i]);
+    for (unsigned i = pass % 2; i < family_count && pass < 2; i += 2)
+      if (objects[i].family) drop(worker, &objects[i]);
+  }
+  drop_passing(worker, worker->objects, OBJECTS_MAX);
+  for (int i = 0; i < STREAMS; i++) MUST(cuStreamSynchronize(worker->streams[i]));
+  quiet();
+  return getchar() != EOF;
+}
+
+int main(int count, char **words) {
+  if (count == 2 && strcmp(words[1], "once") == 0) return once();
+  if (count < 3) return 2;
+  wanted_names = words + 3;
+  threads = (unsigned)atoi(words[1]);
+  return threads && threads <= THREADS_MAX ? stress(strtoull(words[2], NULL, 10)) : 2;
+}
