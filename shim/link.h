@@ -7,6 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "prim.h"
+
+/* An arbiter whose heartbeat is older does not run. Those who are calm get one every 40 ms (arbiter_pages.c). */
+#define VG_HEARTBEAT_LATE_NS (100 * VG_NS_PER_MS)
+
 /*
  * Called by the cuInit hook, between enter and leave, before the driver's cuInit. Attaches (once per process, again in
  * a forked child). Returns 0 when the program may go on: in a slice (vg_session.attached), without one because no

@@ -21,7 +21,6 @@
 #define REST_NS (1000 * VG_NS_PER_MS)
 #define ANSWER_POLL_NS (5 * VG_NS_PER_MS)
 #define ANSWER_DEADLINE_NS (2 * VG_NS_PER_S)
-#define HEARTBEAT_NS (100 * VG_NS_PER_MS)
 #define BACK_OFF_MIN_NS (50 * VG_NS_PER_MS)
 #define BACK_OFF_MAX_NS (1000 * VG_NS_PER_MS)
 #define STACK_BYTES (1 << 20) /* the driver is called from this thread */
@@ -106,7 +105,7 @@ static void watch_heartbeats(uint64_t now_ns) {
     if (!control) continue;
     uint64_t beat_ns = VG_LOAD_RELAXED(&control->heartbeat_ns);
     if (beat_ns < vg_link.attached_ns) beat_ns = vg_link.attached_ns; /* no round yet since the pages came */
-    set_gone(i, now_ns > beat_ns + HEARTBEAT_NS);
+    set_gone(i, now_ns > beat_ns + VG_HEARTBEAT_LATE_NS);
     any |= vg_link.gone[i];
   }
   vg_session.daemon_gone = any;

@@ -75,7 +75,7 @@ static uint64_t ceiling_bytes(const struct vg_device *device) {
 }
 
 static bool runs(const struct vg_control_device *control, uint64_t now_ns) {
-  return now_ns <= VG_LOAD_RELAXED(&control->heartbeat_ns) + ASK_DEADLINE_NS;
+  return now_ns <= VG_LOAD_RELAXED(&control->heartbeat_ns) + VG_HEARTBEAT_LATE_NS;
 }
 
 uint64_t vg_memory_limit_bytes(const struct vg_device *device) {

@@ -176,6 +176,14 @@ static void *launch_once(void *unused) {
   return unused;
 }
 
+static bool begun(void) {
+  struct vg_gate_state *gate = device()->gate;
+  pthread_mutex_lock(&gate->mutex);
+  bool is = gate->busy.since_ns || gate->waiters;
+  pthread_mutex_unlock(&gate->mutex);
+  return is;
+}
+
 /* The helper looks whether the daemon is there: seldom while nothing happens, but never after the fact. */
 static void a_resting_helper_is_woken_by_whatever_begins(void) {
   for (int kind = 0; kind < 3; kind++) {
@@ -194,6 +202,7 @@ static void a_resting_helper_is_woken_by_whatever_begins(void) {
     CHECK(pthread_create(&launcher, NULL, launch_once, NULL) == 0);
     pthread_join(helper, NULL);
     CHECK(woken);
+    while (kind != 0 && !begun()) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS); /* is woken just before */
     /* and does not rest while a thread waits, work is outstanding, or any may be, at a gate that counts nothing */
     CHECK(vg_gate_service(later_ns) <= later_ns + 50 * VG_NS_PER_MS);
     if (kind == 1) set_gate(VG_GATE_COUNT);
