@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #define VG_ABI_MAGIC 0x55504756
-#define VG_ABI_VERSION 2
+#define VG_ABI_VERSION 3
 #define VG_DEVICES_MAX 16
 #define VG_PAGE_BYTES 4096
 #define VG_UUID_BYTES 16
@@ -102,14 +102,23 @@ struct vg_attach_reply {
 };
 
 /* Follows the reply to a QUERY as a second message: what the slice uses at this moment, for the NVML shim. */
-#define VG_USAGE_PIDS_MAX 256
+#define VG_USAGE_PROCESSES_MAX 512
+struct vg_usage_process { /* an attached process on a device where it has a context */
+  int32_t host_pid;       /* as the daemon sees it */
+  int32_t pid;            /* as whoever asks sees it; who cannot see it is not told of it */
+  uint32_t device;        /* which of the reply's devices[] */
+  uint32_t padding;
+  uint64_t used_bytes; /* what it is charged with */
+};
+
 struct vg_attach_usage {
   uint32_t magic;
   uint32_t bytes;                      /* sizeof this structure */
   uint32_t device_count;               /* entries of used_bytes[], in the order of the reply's devices[] */
-  uint32_t process_count;              /* entries of pids[] */
+  uint32_t process_count;              /* entries of processes[] */
   uint64_t used_bytes[VG_DEVICES_MAX]; /* by all processes of the slice */
-  int32_t pids[VG_USAGE_PIDS_MAX];     /* the slice's attached processes, as the daemon sees them */
+  uint32_t busy_milli[VG_DEVICES_MAX]; /* device time that the slice had in the last second, of all there was */
+  struct vg_usage_process processes[VG_USAGE_PROCESSES_MAX];
 };
 /*
  * File descriptors that come with an accepted reply (SCM_RIGHTS), in this order: control memfd

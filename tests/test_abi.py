@@ -9,7 +9,7 @@ import pytest
 
 from vgpud import _shim
 
-VERSION = 2
+VERSION = 3
 #: structure -> size in bytes, then every field with its offset
 LAYOUT = {
     "vg_attach_device": "24 uuid@0 held_bytes@16",
@@ -23,7 +23,10 @@ LAYOUT = {
         "1312 magic@0 abi_version@4 bytes@8 status@12 mode@16 device_count@20 process_id@24 "
         "slice@32 node@96 text@160 devices@416"
     ),
-    "vg_attach_usage": "1168 magic@0 bytes@4 device_count@8 process_count@12 used_bytes@16 pids@144",
+    "vg_usage_process": "24 host_pid@0 pid@4 device@8 padding@12 used_bytes@16",
+    "vg_attach_usage": (
+        "12496 magic@0 bytes@4 device_count@8 process_count@12 used_bytes@16 busy_milli@144 processes@208"
+    ),
     "vg_control_header": "20 magic@0 abi_version@4 device_count@8 mode@12 bell@16",
     "vg_coast_slot": "8 begin_us@0 end_us@4",
     "vg_control_device": (

@@ -35,7 +35,7 @@ from vgpud.eventlog import EventLog
 from vgpud.flushing import Flushing
 from vgpud.snapshot import take_snapshot
 from vgpud.store import BUSY_S, Store
-from vgpud.tenants import SHARED, Admission, Greeting, Tenants
+from vgpud.tenants import SHARED, Admission, Greeting, Tenants, Usage
 from vgpud.tenants_wire import ABI_VERSION
 from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
@@ -411,10 +411,19 @@ class Daemon:
         asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
         return Admission(asking, found, {}, self.state.devices)
 
-    def used_bytes(self, found: Admission) -> list[int]:
-        """What the slice uses on each of its devices, in their order."""
-        made = found.slice
-        return [self._arbiters.slice_stats(made.serial, s.device_uuid).mem_used_bytes for s in made.shares]
+    def usage(self, found: Admission) -> Usage:
+        """What the slice uses, as NVML is to show it."""
+        shares = found.slice.shares
+        stats = [self._arbiters.slice_stats(found.slice.serial, share.device_uuid) for share in shares]
+        rows = []
+        for process in self.state.processes_of(found.slice.name):
+            now = self.process_counters(process)
+            for place, share in enumerate(shares):
+                device = now[share.device_uuid]
+                used_bytes = device.mem_used_bytes + device.mem_unattributed_bytes
+                if device.contexts or used_bytes:
+                    rows.append((process.process_id, place, used_bytes))
+        return Usage([s.mem_used_bytes for s in stats], [round(s.share_ratio * 1000) for s in stats], rows)
 
     def gone(self, process_id: int) -> None:
         """A process is no tenant any more, at once."""

@@ -61,6 +61,19 @@ def runs(pid: int, proc: Path = Path("/proc")) -> bool:
     return bool(fields) and fields[_STATE] not in ("Z", "X", "x")
 
 
+def own_pid(pid: int, proc: Path = Path("/proc")) -> tuple[str, int]:
+    """(pid namespace, pid there) of a process; the namespace is "" when it is ours. (`?`, 0) when we cannot know."""
+    try:
+        namespace = os.readlink(proc / str(pid) / "ns/pid")
+        if namespace == os.readlink(proc / "self/ns/pid"):
+            return "", pid
+        text = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return "?", 0
+    known = next((line.split() for line in text.splitlines() if line.startswith("NSpid:")), [])
+    return namespace, int(known[-1]) if len(known) > 2 else 0
+
+
 def is_stopped(pid: int, proc: Path = Path("/proc")) -> bool:
     """Whether a process was stopped by a signal, or by a debugger."""
     fields = _stat(pid, proc)

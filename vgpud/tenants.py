@@ -31,6 +31,7 @@ from vgpud.tenants_wire import (
     parse_request,
     reply_bytes,
     slice_reply_bytes,
+    usage_bytes,
 )
 
 #: a peer that has connected must have said what it wants by then
@@ -68,13 +69,22 @@ class Admission:
     devices: dict[str, Device]
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a slice uses now, by its devices in their order."""
+
+    used_bytes: list[int]
+    busy_milli: list[int]  # device time in the last second, of all there was
+    processes: list[tuple[int, int, int]]  # (process_id, which device, bytes), where it has a context
+
+
 class Backend(Protocol):
     """What the daemon does for the sockets. Called on the loop, must not wait."""
 
     def attach(self, greeting: Greeting) -> Admission | Denied: ...
     def slice_in(self, cgroups: tuple[str, ...]) -> str: ...
     def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied: ...
-    def used_bytes(self, found: Admission) -> list[int]: ...
+    def usage(self, found: Admission) -> Usage: ...
     def gone(self, process_id: int) -> None: ...
     def ended(self, process_id: int) -> None: ...
     def refused(self, slice_name: str, pid: int, why: str) -> None: ...
@@ -94,6 +104,8 @@ class Peer:
     uid: int
     cgroups: tuple[str, ...]
     pidfd: int
+    pid_namespace: str = ""  # "": the one that we see all pids of
+    own_pid: int = 0  # what it is called in there
     stranger: bool = False  # may not attach to this slice: will be told so
     deadline: asyncio.TimerHandle | None = None
     process_id: int = 0
@@ -103,6 +115,12 @@ class Peer:
     devices: tuple[str, ...] = ()
     at_end: bool = False
     dead: bool = False
+
+    def pid_for(self, asker: Peer) -> int:
+        """What the asker's pid namespace calls it; 0: that does not know it, or we do not know what it says."""
+        if not asker.pid_namespace:
+            return self.pid
+        return self.own_pid if self.pid_namespace == asker.pid_namespace else 0
 
 
 @dataclass(slots=True)
@@ -215,13 +233,13 @@ class Tenants:
                 slice_name, pid, f"no such process as pid {pid} here: run vgpud in the host's pid namespace"
             )
             return None
-        inside = cgroups.paths_of(pid)
+        inside, (namespace, own_pid) = cgroups.paths_of(pid), peers.own_pid(pid)
         if peers.has_ended(pidfd):
             os.close(pidfd)
             return None
         name = slice_name or self._backend.slice_in(inside)
         stranger = isinstance(self._backend.look(name, uid, inside), Denied)
-        return Peer(name, sock, pid, uid, inside, pidfd, stranger)
+        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger)
 
     def _pause(self, listener: Listener, slice_name: str) -> None:
         self._loop.remove_reader(listener.sock)
@@ -266,21 +284,20 @@ class Tenants:
         if isinstance(found, Denied):
             raise Refusal.of(found)
         self._send(peer, self._yes(found), [])
-        self._send(peer, self._usage(found), [])
+        self._send(peer, self._usage(peer, found), [])
         self._close_peer(peer)
 
-    def _usage(self, found: Admission) -> bytes:
+    def _usage(self, asker: Peer, found: Admission) -> bytes:
         """What the slice uses now and its attached processes: the second message to somebody who only asks."""
-        usage = ffi.new("struct vg_attach_usage *")
-        usage.magic, usage.bytes = lib.VG_ABI_MAGIC, ffi.sizeof(usage[0])
-        used = self._backend.used_bytes(found)
-        usage.device_count = len(used)
-        usage.used_bytes[0 : len(used)] = used
-        mine = (p for p in self._peers.values() if p.slice_name == found.slice.name and not p.holder)
-        pids = sorted({p.pid for p in mine})[: lib.VG_USAGE_PIDS_MAX]
-        usage.process_count = len(pids)
-        usage.pids[0 : len(pids)] = pids
-        return bytes(ffi.buffer(usage))
+        now = self._backend.usage(found)
+        rows: dict[tuple[int, int, int], int] = {}  # a pid may have several lives here: one row for all
+        for process_id, device, used_bytes in now.processes:
+            other = self._peers.get(process_id)
+            pid = other.pid_for(asker) if other else 0
+            if other and pid:
+                key = other.pid, pid, device
+                rows[key] = rows.get(key, 0) + used_bytes
+        return usage_bytes(now.used_bytes, now.busy_milli, rows)
 
     def _admit(self, peer: Peer, request: Any) -> None:
         held = held_of(request)

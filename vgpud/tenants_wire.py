@@ -10,7 +10,7 @@ import mmap
 import os
 import struct
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import vgpud._shim as _shim
@@ -168,6 +168,20 @@ def slice_reply_bytes(node: str, mode: str, process_id: int, given: Slice, devic
         entry.mem_min_bytes, entry.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
         entry.context_bytes, entry.granule_bytes = device.context_bytes, device.granule_bytes
     return bytes(ffi.buffer(reply))
+
+
+def usage_bytes(used: Sequence[int], busy_milli: Sequence[int], rows: Mapping[tuple[int, int, int], int]) -> bytes:
+    """What a slice uses, by device, and bytes by (host pid, pid for whoever asks, which device): the first so many."""
+    usage = ffi.new("struct vg_attach_usage *")
+    usage.magic, usage.bytes = lib.VG_ABI_MAGIC, ffi.sizeof(usage[0])
+    usage.device_count = len(used)
+    usage.used_bytes[0 : len(used)] = used
+    usage.busy_milli[0 : len(busy_milli)] = busy_milli
+    shown = sorted(rows.items())[: lib.VG_USAGE_PROCESSES_MAX]
+    usage.process_count = len(shown)
+    for entry, ((host_pid, pid, device), used_bytes) in zip(usage.processes, shown, strict=False):
+        entry.host_pid, entry.pid, entry.device, entry.used_bytes = host_pid, pid, device, used_bytes
+    return bytes(ffi.buffer(usage))
 
 
 def _reply(node: str, mode: str, status: int, text: str) -> Any:

@@ -1,13 +1,10 @@
 /*
- * hook_usage.c - NVML of a slice: its memory and its processes. Called by programs instead of the real functions.
+ * hook_usage.c - NVML of a slice: its memory and how busy it is, as of a device of the slice's size. Called by programs
+ * instead of the real functions.
  */
-#include <stdlib.h>
-#include <string.h>
 
 #include "ml/resolve_ml.h"
 #include "ml/slice.h"
-
-#define PROCESSES_MAX 1024 /* of a device, all tenants together */
 
 /* The slice's limit and use of a device; false when the shim is to show the device as it is. */
 static bool numbers(nvmlDevice_t device, uint64_t *ret_total_bytes, uint64_t *ret_used_bytes) {
@@ -41,112 +38,27 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemo
   return result;
 }
 
-static bool is_own(const struct vg_attach_usage *usage, unsigned pid) {
-  for (uint32_t i = 0; i < usage->process_count; i++)
-    if ((unsigned)usage->pids[i] == pid) return true;
-  return false;
-}
-
-typedef nvmlReturn_t (*list_function)(nvmlDevice_t device, unsigned *count, void *infos);
-
-/* All versions of the lists: entries of entry_bytes, each beginning with the pid. Takes room for everybody, so that
- * the number of foreign processes shows nowhere. */
-static nvmlReturn_t own_processes(const char *name, nvmlDevice_t device, unsigned *count, void *ret_infos,
-                                  size_t entry_bytes) {
-  list_function real = (list_function)vg_ml_symbol(name);
-  if (real == NULL) return vg_ml_missing();
-  if (!vg_ml_in_slice() || count == NULL) return real(device, count, ret_infos);
+/* What of the device's time the slice had, of what it may have: 100 when it had all of that. The memory's part is taken
+ * to go with it: nobody knows whose accesses they were. */
+VG_ML_HOOK nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *ret_utilization) {
   struct vg_attach_usage usage;
-  unsigned found = PROCESSES_MAX, kept = 0, room = *count;
-  char *all = calloc(PROCESSES_MAX, entry_bytes);
-  if (all == NULL) return NVML_ERROR_MEMORY;
-  nvmlReturn_t result = real(device, &found, all);
+  struct vg_ml_device own;
+  nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetUtilizationRates, device, ret_utilization);
+  if (result != NVML_SUCCESS || !vg_ml_in_slice()) return result;
   vg_ml_usage(&usage);
-  for (unsigned i = 0; result == NVML_SUCCESS && i < found; i++) {
-    unsigned pid;
-    memcpy(&pid, all + i * entry_bytes, sizeof pid);
-    if (!is_own(&usage, pid)) continue;
-    if (kept < room && ret_infos != NULL)
-      memcpy((char *)ret_infos + kept * entry_bytes, all + i * entry_bytes, entry_bytes);
-    kept++;
-  }
-  free(all);
-  if (result != NVML_SUCCESS) return result;
-  *count = kept;
-  return kept > room || (kept != 0 && ret_infos == NULL) ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+  if (!vg_ml_find(device, &own)) return result;
+  uint32_t busy_milli = own.order < usage.device_count ? usage.busy_milli[own.order] : 0;
+  unsigned whole = ret_utilization->gpu, memory = ret_utilization->memory;
+  ret_utilization->gpu = vg_ml_percent(busy_milli / 10.0, &own);
+  ret_utilization->memory = whole == 0 ? 0 : vg_ml_percent(memory * (busy_milli / 10.0) / whole, &own);
+  return NVML_SUCCESS;
 }
 
-#define LIST_ML_HOOK(name, entry_type)                                                                                 \
-  NVML_EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned *count, void *ret_infos) {                               \
-    return own_processes(#name, device, count, ret_infos, sizeof(entry_type));                                         \
-  }
-LIST_ML_HOOK(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t)
-LIST_ML_HOOK(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_t)
-LIST_ML_HOOK(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_t)
-LIST_ML_HOOK(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t)
-LIST_ML_HOOK(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_t)
-LIST_ML_HOOK(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_t)
-LIST_ML_HOOK(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t)
-LIST_ML_HOOK(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_t)
-LIST_ML_HOOK(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_t)
-LIST_ML_HOOK(nvmlDeviceGetAccountingPids, unsigned)
-
-VG_ML_HOOK nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
-                                                              nvmlProcessDetailList_v1_t *details) {
-  if (!vg_ml_in_slice() || details == NULL) return VG_ML_REAL(nvmlDeviceGetRunningProcessDetailList, device, details);
-  struct vg_attach_usage usage;
-  nvmlProcessDetailList_v1_t all = *details;
-  all.numProcArrayEntries = PROCESSES_MAX;
-  all.procArray = calloc(PROCESSES_MAX, sizeof *all.procArray);
-  if (all.procArray == NULL) return NVML_ERROR_MEMORY;
-  nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetRunningProcessDetailList, device, &all);
-  vg_ml_usage(&usage);
-  unsigned kept = 0, room = details->procArray == NULL ? 0 : details->numProcArrayEntries;
-  for (unsigned i = 0; result == NVML_SUCCESS && i < all.numProcArrayEntries; i++) {
-    if (!is_own(&usage, all.procArray[i].pid)) continue;
-    if (kept < room) details->procArray[kept] = all.procArray[i];
-    kept++;
-  }
-  free(all.procArray);
-  if (result != NVML_SUCCESS) return result;
-  details->numProcArrayEntries = kept;
-  return kept > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-}
-
-VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
-                                                        nvmlProcessUtilizationSample_t *ret_samples, unsigned *count,
-                                                        unsigned long long last_seen_us) {
-  if (!vg_ml_in_slice() || count == NULL)
-    return VG_ML_REAL(nvmlDeviceGetProcessUtilization, device, ret_samples, count, last_seen_us);
-  struct vg_attach_usage usage;
-  unsigned found = PROCESSES_MAX, kept = 0, room = ret_samples == NULL ? 0 : *count;
-  nvmlProcessUtilizationSample_t *all = calloc(PROCESSES_MAX, sizeof *all);
-  if (all == NULL) return NVML_ERROR_MEMORY;
-  nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetProcessUtilization, device, all, &found, last_seen_us);
-  vg_ml_usage(&usage);
-  for (unsigned i = 0; result == NVML_SUCCESS && i < found; i++) {
-    if (!is_own(&usage, all[i].pid)) continue;
-    if (kept < room) ret_samples[kept] = all[i];
-    kept++;
-  }
-  free(all);
-  if (result != NVML_SUCCESS) return result;
-  *count = kept;
-  if (kept == 0) return NVML_ERROR_NOT_FOUND;
-  return kept > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
-}
-
-/* The newer form of the same. It carries every process, so a slice is told to use the older one, which is filtered. */
-VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, void *info) {
-  if (vg_ml_in_slice()) return NVML_ERROR_NOT_SUPPORTED;
-  return VG_ML_REAL(nvmlDeviceGetProcessesUtilizationInfo, device, info);
-}
-
-VG_ML_HOOK nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, void *ret_stats) {
-  struct vg_attach_usage usage;
-  if (vg_ml_in_slice()) {
-    vg_ml_usage(&usage);
-    if (!is_own(&usage, pid)) return NVML_ERROR_NOT_FOUND;
-  }
-  return VG_ML_REAL(nvmlDeviceGetAccountingStats, device, pid, ret_stats);
+/* Samples of the whole device's time would tell of the neighbours. */
+#define SAMPLES_UTILIZATION 1 /* NVML_GPU_UTILIZATION_SAMPLES; up to it and the next, of the memory */
+VG_ML_HOOK nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long last_seen_us,
+                                             int *ret_value_type, unsigned *count, void *ret_samples) {
+  bool tells = type == SAMPLES_UTILIZATION || type == SAMPLES_UTILIZATION + 1;
+  if (tells && vg_ml_in_slice()) return NVML_ERROR_NOT_SUPPORTED;
+  return VG_ML_REAL(nvmlDeviceGetSamples, device, type, last_seen_us, ret_value_type, count, ret_samples);
 }

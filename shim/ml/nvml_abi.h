@@ -33,6 +33,7 @@ enum {
 #define NVML_UUID_TEXT_BYTES 41 /* GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx and the terminating zero */
 #define NVML_PCI_TEXT_BYTES 32
 #define NVML_PCI_LEGACY_TEXT_BYTES 16
+#define NVML_MODE_COMPUTE 0
 #define NVML_NO_INSTANCE 0xffffffffu /* GPU and compute instance of a process without MIG */
 
 typedef struct {
@@ -86,7 +87,7 @@ typedef struct {
 
 typedef struct {
   unsigned version;
-  unsigned mode; /* 0 compute, 1 graphics, 2 MPS */
+  unsigned mode; /* NVML_MODE_COMPUTE; 1 graphics, 2 MPS */
   unsigned numProcArrayEntries;
   nvmlProcessDetail_v1_t *procArray;
 } nvmlProcessDetailList_v1_t;
@@ -96,6 +97,13 @@ typedef struct {
   unsigned long long timeStamp;               /* us since 1970 */
   unsigned smUtil, memUtil, encUtil, decUtil; /* percent */
 } nvmlProcessUtilizationSample_t;
+
+typedef struct {
+  unsigned gpuUtilization, memoryUtilization;         /* percent, or all ones: not known */
+  unsigned long long maxMemoryUsage, time, startTime; /* bytes, ms, us since 1970 */
+  unsigned isRunning;
+  unsigned reserved[5];
+} nvmlAccountingStats_t;
 
 typedef struct {
   nvmlDevice_t device;

@@ -5,6 +5,8 @@
 #define VG_RESOLVE_ML_H
 #include "ml/nvml_abi.h"
 
+#include <stddef.h>
+
 /* The real library's function of that name; NULL when it has none or there is no real library. */
 void *vg_ml_symbol(const char *name);
 

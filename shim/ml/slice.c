@@ -60,7 +60,7 @@ static int ask(struct vg_attach_reply *ret_reply, struct vg_attach_usage *ret_us
   if (result == 0 && ret_reply->status == VG_ATTACH_OK) {
     result = receive(fd, deadline_ns, ret_usage, sizeof *ret_usage);
     if (result == 0 && (ret_usage->magic != VG_ABI_MAGIC || ret_usage->device_count > VG_DEVICES_MAX ||
-                        ret_usage->process_count > VG_USAGE_PIDS_MAX || ret_reply->device_count > VG_DEVICES_MAX))
+                        ret_usage->process_count > VG_USAGE_PROCESSES_MAX || ret_reply->device_count > VG_DEVICES_MAX))
       result = -EPROTO;
   }
   vg_prim_close(fd);
@@ -162,4 +162,10 @@ bool vg_ml_usage(struct vg_attach_usage *ret_usage) {
   }
   pthread_mutex_unlock(&ask_lock);
   return fresh;
+}
+
+unsigned vg_ml_percent(double of_device, const struct vg_ml_device *own) {
+  if (of_device > 100) return (unsigned)of_device;
+  double share = own->numbers.max_milli == 0 ? 0 : of_device * 1000 / own->numbers.max_milli + 0.5;
+  return share > 100 ? 100 : (unsigned)share;
 }

@@ -24,5 +24,7 @@ nvmlDevice_t vg_ml_handle(uint32_t index);                             /* NULL: 
 bool vg_ml_find(nvmlDevice_t handle, struct vg_ml_device *ret_device); /* false: not of the slice */
 /* The latest usage, at most 100 ms old; false when the daemon does not answer (then the last one known). */
 bool vg_ml_usage(struct vg_attach_usage *ret_usage);
+/* A share of the device, in percent, as one of what the slice may have of it; NVML's "unknown" stays. */
+unsigned vg_ml_percent(double of_device, const struct vg_ml_device *own);
 
 #endif

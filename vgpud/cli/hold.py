@@ -15,7 +15,7 @@ import threading
 from vgpud.cli.exits import CliError
 from vgpud.errors import ExitCode
 
-ABI_VERSION = 2
+ABI_VERSION = 3
 _MAGIC = 0x55504756
 _HOLD = 3  # VG_ATTACH_HOLD
 _OK = 0  # VG_ATTACH_OK
