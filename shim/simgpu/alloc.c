@@ -110,7 +110,8 @@ static CUresult host_find(void *pointer, struct sim_allocation *ret_allocation) 
   struct sim_context *context;
   CUresult result = sim_enter(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (!sim_memory_find((CUdeviceptr)pointer, ret_allocation) || ret_allocation->kind != CU_MEMORYTYPE_HOST)
+  if (!sim_memory_find((CUdeviceptr)pointer, ret_allocation) || ret_allocation->kind != CU_MEMORYTYPE_HOST ||
+      ret_allocation->mapped)
     return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }

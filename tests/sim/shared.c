@@ -3,7 +3,6 @@
  * last of them lets go. The parent makes; children are started before it uses the driver and take orders by pipe.
  */
 #include "shared.h"
-#include "program.h"
 
 #define MIB (1ull << 20)
 
