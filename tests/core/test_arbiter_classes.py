@@ -311,9 +311,9 @@ def test_very_short_bursts_are_not_charged_for_their_waits() -> None:
 @pytest.mark.parametrize("load", [SHORT_BURSTS, LONG_BURSTS, Load(), Load(40 * MS, 1)])
 @pytest.mark.parametrize("lie", ["nothing completed", "half completed"])
 def test_alone_a_maximum_holds_to_a_factor_of_two_whatever_is_told_of_completed_work(lie: str, load: Load) -> None:
-    """Nobody else can have had the time in which only it had work outstanding."""
-    world = run([tenant(1, 100, 100, replace(load, lie=TOO_LITTLE[lie]))], Pair(), 2 * SECOND)
-    assert 0.09 <= shares(world)[0] <= 0.205
+    """Nobody else can have had the time in which only it had work outstanding. A long kernel more or less is 2 %."""
+    world = run([tenant(1, 100, 100, replace(load, lie=TOO_LITTLE[lie]))], Pair())
+    assert 0.075 <= shares(world)[0] <= 0.205
 
 
 @pytest.mark.parametrize("minimum", [100, 500])
