@@ -41,7 +41,7 @@ void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
 /* ---- among the hook_memory_*.c files and hook_graph.c ---- */
 void vg_pool_refresh(struct vg_device *device);
 void vg_graph_refresh(struct vg_device *device);
-void vg_array_small_gone(struct vg_device *device, uint64_t bytes);
+void vg_array_small_gone(const struct vg_record *record);
 void vg_graph_record_gone(const struct vg_record *record);
 void vg_pool_forked_child(void);
 void vg_graph_forked_child(void);

@@ -1,220 +1,216 @@
 /*
  * hook_memory_array.c - arrays and mipmapped arrays. Called by programs, any thread.
  *
- * Arrays have no address to look at, so their size is computed from the descriptor in the device's block layout (64
- * bytes by 8 rows). Large ones are charged by whole granules. Small ones are packed by the driver: the ledger charges
- * the granules that all small arrays of a device fill together. Sparse arrays and those with deferred mapping hold
- * nothing.
+ * Arrays have no address to look at: the driver is asked for their size (hook_memory_array_size.c). Those of a granule
+ * and more are charged by whole granules. Smaller ones share granules of their context, in steps of 64 KiB, first fit;
+ * the same is done here with bits, and the ledger is charged the granules that are in use. So that the device sees
+ * small arrays come and go in the order in which they are placed here, `order` is held across these calls of the
+ * driver.
  */
+#include "hook_memory_array.h"
+
 #include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
 
 #include "gen/real.h"
 #include "hook_memory.h"
 #include "memory.h"
 #include "prim.h"
 
-#define BLOCK_WIDTH_BYTES 64
-#define BLOCK_ROWS 8
-#define BITS_UNKNOWN 64 /* per element: as much as any of the video formats takes */
+#define PAGES_MAX 64 /* of a granule: bits of a word */
+#define ORDER_DEADLINE_S 1
 
-static struct {
-  pthread_mutex_t lock;
-  uint64_t bytes;
-} small[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
-
-/* ---- size ---- */
-
-static uint64_t element_bits(CUarray_format format, unsigned int channels) {
-  if (!channels) channels = 1;
-  switch (format) {
-  case CU_AD_FORMAT_UNSIGNED_INT8:
-  case CU_AD_FORMAT_SIGNED_INT8:
-    return 8ull * channels;
-  case CU_AD_FORMAT_UNSIGNED_INT16:
-  case CU_AD_FORMAT_SIGNED_INT16:
-  case CU_AD_FORMAT_HALF:
-    return 16ull * channels;
-  case CU_AD_FORMAT_UNSIGNED_INT32:
-  case CU_AD_FORMAT_SIGNED_INT32:
-  case CU_AD_FORMAT_FLOAT:
-    return 32ull * channels;
-  case CU_AD_FORMAT_UNORM_INT8X1:
-  case CU_AD_FORMAT_SNORM_INT8X1:
-    return 8;
-  case CU_AD_FORMAT_UNORM_INT8X2:
-  case CU_AD_FORMAT_SNORM_INT8X2:
-  case CU_AD_FORMAT_UNORM_INT16X1:
-  case CU_AD_FORMAT_SNORM_INT16X1:
-    return 16;
-  case CU_AD_FORMAT_UNORM_INT8X4:
-  case CU_AD_FORMAT_SNORM_INT8X4:
-  case CU_AD_FORMAT_UNORM_INT16X2:
-  case CU_AD_FORMAT_SNORM_INT16X2:
-    return 32;
-  case CU_AD_FORMAT_BC1_UNORM:
-  case CU_AD_FORMAT_BC1_UNORM_SRGB:
-  case CU_AD_FORMAT_BC4_UNORM:
-  case CU_AD_FORMAT_BC4_SNORM:
-    return 4;
-  case CU_AD_FORMAT_BC2_UNORM:
-  case CU_AD_FORMAT_BC2_UNORM_SRGB:
-  case CU_AD_FORMAT_BC3_UNORM:
-  case CU_AD_FORMAT_BC3_UNORM_SRGB:
-  case CU_AD_FORMAT_BC5_UNORM:
-  case CU_AD_FORMAT_BC5_SNORM:
-  case CU_AD_FORMAT_BC6H_UF16:
-  case CU_AD_FORMAT_BC6H_SF16:
-  case CU_AD_FORMAT_BC7_UNORM:
-  case CU_AD_FORMAT_BC7_UNORM_SRGB:
-    return 8;
-  case CU_AD_FORMAT_NV12:
-    return 12;
-  default:
-    return BITS_UNKNOWN;
-  }
-}
-
-struct extent {
-  uint64_t width, height, depth, element_bits;
+struct granule { /* of a context; shared by small arrays */
+  struct granule *next;
+  CUcontext context;
+  struct vg_device *device;
+  uint64_t pages; /* taken */
 };
 
-static uint64_t level_bytes(const struct extent *extent) {
-  uint64_t row, area, bytes;
-  if (__builtin_mul_overflow(extent->width, extent->element_bits, &row)) return UINT64_MAX;
-  row = vg_charge_round(row / 8 + (row % 8 != 0), BLOCK_WIDTH_BYTES);
-  uint64_t rows = extent->height > 1 ? vg_charge_round(extent->height, BLOCK_ROWS) : 1;
-  if (__builtin_mul_overflow(row, rows, &area)) return UINT64_MAX;
-  if (__builtin_mul_overflow(area, extent->depth ? extent->depth : 1, &bytes)) return UINT64_MAX;
-  return bytes;
-}
-
-static uint64_t all_levels_bytes(struct extent extent, unsigned int levels, bool layered) {
-  uint64_t bytes = 0;
-  for (unsigned int i = 0; i < levels && i < 32; i++) {
-    uint64_t level = level_bytes(&extent);
-    if (__builtin_add_overflow(bytes, level, &bytes)) return UINT64_MAX;
-    extent.width = extent.width > 1 ? extent.width / 2 : 1;
-    extent.height = extent.height > 1 ? extent.height / 2 : extent.height;
-    if (!layered) extent.depth = extent.depth > 1 ? extent.depth / 2 : extent.depth;
-  }
-  return bytes;
-}
-
-static uint64_t bytes_3d(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels) {
-  if (!descriptor || descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
-  struct extent extent = {descriptor->Width, descriptor->Height, descriptor->Depth,
-                          element_bits(descriptor->Format, descriptor->NumChannels)};
-  return all_levels_bytes(extent, levels, descriptor->Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP));
-}
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list; never held across a call */
+static struct granule *granules;
 
 /* ---- small ones ---- */
 
-static int add_small(struct vg_device *device, uint64_t bytes) {
-  size_t i = (size_t)(device - vg_session.devices);
-  uint64_t granule = vg_charge_granule(device);
-  pthread_mutex_lock(&small[i].lock);
-  uint64_t more = vg_charge_round(small[i].bytes + bytes, granule) - vg_charge_round(small[i].bytes, granule);
-  int result = more ? vg_memory_reserve(device, more) : 0;
-  if (result == 0) small[i].bytes += bytes;
-  pthread_mutex_unlock(&small[i].lock);
-  return result;
+static uint64_t pages_of(uint64_t bytes) { /* as bits */
+  uint64_t count = bytes / VG_ARRAY_PAGE_BYTES;
+  return count < PAGES_MAX ? (1ull << count) - 1 : UINT64_MAX;
 }
 
-void vg_array_small_gone(struct vg_device *device, uint64_t bytes) {
-  size_t i = (size_t)(device - vg_session.devices);
-  uint64_t granule = vg_charge_granule(device);
-  pthread_mutex_lock(&small[i].lock);
-  uint64_t less = vg_charge_round(small[i].bytes, granule) - vg_charge_round(small[i].bytes - bytes, granule);
-  small[i].bytes -= bytes;
-  pthread_mutex_unlock(&small[i].lock);
-  if (less) vg_memory_release(device, less);
+/* Waits at most so long that a program whose arrays wait for each other does not hang; then places may be guessed. */
+static bool enter_order(void) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += ORDER_DEADLINE_S;
+  return pthread_mutex_timedlock(&order, &until) == 0;
+}
+
+static void leave_order(bool entered) {
+  if (entered) pthread_mutex_unlock(&order);
+}
+
+/* The first place for so many pages; false: in none of the granules. Under lock. */
+static bool place(struct vg_record *record, uint64_t wanted) {
+  unsigned granule_pages = (unsigned)(vg_charge_granule(record->device) / VG_ARRAY_PAGE_BYTES);
+  if (granule_pages > PAGES_MAX) granule_pages = PAGES_MAX;
+  unsigned count = (unsigned)(record->size / VG_ARRAY_PAGE_BYTES);
+  for (struct granule *granule = granules; granule; granule = granule->next) {
+    if (granule->context != record->context || granule->device != record->device) continue;
+    for (unsigned first = 0; first + count <= granule_pages; first++) {
+      if (granule->pages & wanted << first) continue;
+      granule->pages |= wanted << first;
+      record->other = (uint64_t)(uintptr_t)granule;
+      record->count = first;
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool add_granule(const struct vg_record *record) {
+  struct granule *granule = calloc(1, sizeof *granule);
+  if (!granule) return false;
+  granule->context = record->context;
+  granule->device = record->device;
+  pthread_mutex_lock(&lock);
+  struct granule **end = &granules;
+  while (*end) end = &(*end)->next;
+  *end = granule;
+  pthread_mutex_unlock(&lock);
+  return true;
+}
+
+/* Under order. */
+static bool add_small(struct vg_record *record) {
+  uint64_t wanted = pages_of(record->size), granule_bytes = vg_charge_granule(record->device);
+  for (bool more = false;; more = true) {
+    pthread_mutex_lock(&lock);
+    bool placed = place(record, wanted);
+    pthread_mutex_unlock(&lock);
+    if (placed || more) return placed;
+    if (vg_memory_reserve(record->device, granule_bytes)) return false;
+    if (add_granule(record)) continue;
+    vg_memory_release(record->device, granule_bytes);
+    return false;
+  }
+}
+
+void vg_array_small_gone(const struct vg_record *record) {
+  struct granule *granule = (struct granule *)(uintptr_t)record->other; /* NULL: it was never placed */
+  if (!granule) return;
+  pthread_mutex_lock(&lock);
+  granule->pages &= ~(pages_of(record->size) << record->count);
+  bool empty = granule->pages == 0;
+  for (struct granule **link = &granules; empty && *link; link = &(*link)->next) {
+    if (*link != granule) continue;
+    *link = granule->next;
+    free(granule);
+    break;
+  }
+  pthread_mutex_unlock(&lock);
+  if (empty) vg_memory_release(record->device, vg_charge_granule(record->device));
 }
 
 /* ---- reserve, commit, roll back ---- */
 
-/* *ret_record stays NULL when nothing is to be accounted. */
-static bool begin(uint64_t bytes, struct vg_record **ret_record) {
+struct making {
+  struct vg_record *record; /* NULL: nothing is to be accounted */
+  bool ordered;
+};
+
+static bool begin(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels, struct making *making) {
   CUcontext context;
-  struct vg_device *device = bytes ? vg_context_current(&context) : NULL;
-  *ret_record = NULL;
-  if (!device) return true;
+  struct vg_device *device = descriptor ? vg_context_current(&context) : NULL;
+  uint64_t bytes = device ? vg_array_bytes(descriptor, levels) : 0;
+  *making = (struct making){0};
+  if (!bytes) return true;
   struct vg_record *record = vg_record_new(VG_RECORD_ARRAY, device, context);
   if (!record) return false;
   record->size = bytes;
-  bool large = bytes >= vg_charge_granule(device);
-  if (large) record->bytes = vg_charge_round(bytes, vg_charge_granule(device));
-  if (large ? vg_memory_reserve(device, record->bytes) : add_small(device, bytes)) {
-    vg_record_free(record);
-    return false;
+  bool done;
+  if (bytes >= vg_charge_granule(device)) {
+    record->bytes = vg_charge_round(bytes, vg_charge_granule(device));
+    done = vg_memory_reserve(device, record->bytes) == 0;
+  } else {
+    making->ordered = enter_order();
+    done = add_small(record);
   }
-  *ret_record = record;
-  return true;
+  if (done) {
+    making->record = record;
+  } else {
+    leave_order(making->ordered);
+    vg_record_free(record);
+  }
+  return done;
 }
 
-static CUresult end(struct vg_record *record, CUresult result, uint64_t handle) {
-  if (record && result == CUDA_SUCCESS) vg_table_put(record, handle);
-  if (record && result != CUDA_SUCCESS) vg_charge_return(record);
+static CUresult end(struct making *making, CUresult result, uint64_t handle) {
+  if (making->record && result == CUDA_SUCCESS) vg_table_put(making->record, handle);
+  if (making->record && result != CUDA_SUCCESS) vg_charge_return(making->record);
+  leave_order(making->ordered);
   return result;
 }
 
-#define CREATE(bytes, call)                                                                                            \
-  struct vg_record *record;                                                                                            \
-  if (!begin(bytes, &record)) return CUDA_ERROR_OUT_OF_MEMORY;                                                         \
+#define CREATE(descriptor, levels, call)                                                                               \
+  struct making making;                                                                                                \
+  if (!begin(descriptor, levels, &making)) return CUDA_ERROR_OUT_OF_MEMORY;                                            \
   CUresult result = call;                                                                                              \
-  return end(record, result, result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*pHandle : 0)
+  return end(&making, result, result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*pHandle : 0)
 
 CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray) {
   const CUDA_ARRAY_DESCRIPTOR *d = pAllocateArray;
-  struct extent extent = {0};
-  if (d) extent = (struct extent){d->Width, d->Height, 1, element_bits(d->Format, d->NumChannels)};
-  CREATE(level_bytes(&extent), REAL(cuArrayCreate_v2)(pHandle, pAllocateArray));
+  CUDA_ARRAY3D_DESCRIPTOR whole = {0};
+  if (d) whole = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
+  CREATE(d ? &whole : NULL, 0, REAL(cuArrayCreate_v2)(pHandle, pAllocateArray));
 }
 
 CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray) {
   const CUDA_ARRAY_DESCRIPTOR_v1 *d = pAllocateArray;
-  struct extent extent = {0};
-  if (d) extent = (struct extent){d->Width, d->Height, 1, element_bits(d->Format, d->NumChannels)};
-  CREATE(level_bytes(&extent), REAL(cuArrayCreate)(pHandle, pAllocateArray));
+  CUDA_ARRAY3D_DESCRIPTOR whole = {0};
+  if (d) whole = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
+  CREATE(d ? &whole : NULL, 0, REAL(cuArrayCreate)(pHandle, pAllocateArray));
 }
 
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray) {
-  CREATE(bytes_3d(pAllocateArray, 1), REAL(cuArray3DCreate_v2)(pHandle, pAllocateArray));
+  CREATE(pAllocateArray, 0, REAL(cuArray3DCreate_v2)(pHandle, pAllocateArray));
 }
 
 CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray) {
   const CUDA_ARRAY3D_DESCRIPTOR_v1 *d = pAllocateArray;
-  CUDA_ARRAY3D_DESCRIPTOR wide = {0};
-  if (d) {
-    wide = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, d->Depth, d->Format, d->NumChannels, d->Flags};
-  }
-  CREATE(bytes_3d(&wide, 1), REAL(cuArray3DCreate)(pHandle, pAllocateArray));
+  CUDA_ARRAY3D_DESCRIPTOR whole = {0};
+  if (d) whole = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, d->Depth, d->Format, d->NumChannels, d->Flags};
+  CREATE(d ? &whole : NULL, 0, REAL(cuArray3DCreate)(pHandle, pAllocateArray));
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels) {
-  CREATE(bytes_3d(pMipmappedArrayDesc, numMipmapLevels),
+  CREATE(pMipmappedArrayDesc, numMipmapLevels ? numMipmapLevels : 1,
          REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels));
 }
 
-static CUresult destroyed(struct vg_record *record, CUresult result) {
-  if (record && result == CUDA_SUCCESS) vg_charge_return(record);
-  if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);
-  return result;
-}
+/* The record goes first: once the driver has freed the handle another thread may be given it. */
+#define DESTROY(handle, call)                                                                                          \
+  struct vg_record *record = vg_table_take(VG_RECORD_ARRAY, (uint64_t)(uintptr_t)(handle));                            \
+  bool ordered = record && !record->bytes && enter_order();                                                            \
+  CUresult result = call;                                                                                              \
+  if (record && result == CUDA_SUCCESS) vg_charge_return(record);                                                      \
+  if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);                                             \
+  leave_order(ordered);                                                                                                \
+  return result
 
 CUresult cuArrayDestroy(CUarray hArray) {
-  struct vg_record *record = vg_table_take(VG_RECORD_ARRAY, (uint64_t)(uintptr_t)hArray);
-  return destroyed(record, REAL(cuArrayDestroy)(hArray));
+  DESTROY(hArray, REAL(cuArrayDestroy)(hArray));
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
-  struct vg_record *record = vg_table_take(VG_RECORD_ARRAY, (uint64_t)(uintptr_t)hMipmappedArray);
-  return destroyed(record, REAL(cuMipmappedArrayDestroy)(hMipmappedArray));
+  DESTROY(hMipmappedArray, REAL(cuMipmappedArrayDestroy)(hMipmappedArray));
 }
 
+/* Nothing that the parent had is there for the child; what is left of the list is never asked for again. */
 void vg_array_forked_child(void) {
-  for (int i = 0; i < VG_DEVICES_MAX; i++) {
-    pthread_mutex_init(&small[i].lock, NULL);
-    small[i].bytes = 0;
-  }
+  pthread_mutex_init(&order, NULL);
+  pthread_mutex_init(&lock, NULL);
+  granules = NULL;
 }
