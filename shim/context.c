@@ -21,6 +21,7 @@ struct entry {
   struct vg_device *device;
   int references;
   bool primary;
+  bool green;   /* a part of another one's SMs: costs nothing beside it */
   bool retired; /* about to be destroyed: not shown */
 };
 
@@ -31,7 +32,8 @@ static struct vg_device *by_ordinal[ORDINALS_MAX];
 
 static struct {
   pthread_mutex_t lock;
-  int contexts;
+  int contexts; /* green ones too */
+  int greens;
   uint64_t charged_bytes;
 } life[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
@@ -148,7 +150,7 @@ static struct entry *find_locked(CUcontext context) {
 }
 
 /* True when it was not on the list before. Without memory for the list the context is unknown to us but works. */
-static bool add(struct vg_device *device, CUcontext context, bool primary) {
+static bool add(struct vg_device *device, CUcontext context, enum vg_context_kind kind) {
   pthread_mutex_lock(&list_lock);
   struct entry *known = find_locked(context);
   if (known) known->references++;
@@ -160,27 +162,46 @@ static bool add(struct vg_device *device, CUcontext context, bool primary) {
   }
   fresh = fresh && entry_count < entry_capacity;
   if (fresh)
-    entries[entry_count++] = (struct entry){.context = context, .device = device, .references = 1, .primary = primary};
+    entries[entry_count++] = (struct entry){.context = context,
+                                            .device = device,
+                                            .references = 1,
+                                            .primary = kind == VG_CONTEXT_PRIMARY,
+                                            .green = kind == VG_CONTEXT_GREEN};
   pthread_mutex_unlock(&list_lock);
   return fresh;
 }
 
 /* ---- life and cost of contexts ---- */
 
+/* What so many more contexts and those that live cost: green ones alone as much as one. */
+static uint64_t cost_bytes(const struct vg_device *device, int more) {
+  size_t i = index_of(device);
+  int full = life[i].contexts - life[i].greens + more;
+  if (full == 0 && life[i].greens) full = 1;
+  return (uint64_t)full * device->resolved.context_bytes;
+}
+
 static void settle_locked(struct vg_device *device) {
   size_t i = index_of(device);
   vg_memory_contexts(device, (uint32_t)life[i].contexts);
-  if (life[i].contexts || !life[i].charged_bytes) return;
-  vg_memory_release(device, life[i].charged_bytes);
-  life[i].charged_bytes = 0;
+  uint64_t bytes = cost_bytes(device, 0);
+  if (life[i].charged_bytes <= bytes) return;
+  vg_memory_release(device, life[i].charged_bytes - bytes);
+  life[i].charged_bytes = bytes;
 }
 
-int vg_context_begin(struct vg_device *device) {
+/* Whether another context of this kind makes one more that costs. */
+static bool costs(const struct vg_device *device, enum vg_context_kind kind) {
+  if (kind == VG_CONTEXT_GREEN) return !life[index_of(device)].contexts;
+  return kind != VG_CONTEXT_PRIMARY || !vg_context_primary(device);
+}
+
+int vg_context_begin(struct vg_device *device, enum vg_context_kind kind) {
   size_t i = index_of(device);
   pthread_mutex_lock(&life[i].lock);
-  uint64_t bytes = device->resolved.context_bytes;
-  if (life[i].contexts || life[i].charged_bytes) return 0;
-  if (vg_memory_reserve(device, bytes)) {
+  uint64_t bytes = cost_bytes(device, costs(device, kind));
+  if (bytes <= life[i].charged_bytes) return 0;
+  if (vg_memory_reserve(device, bytes - life[i].charged_bytes)) {
     pthread_mutex_unlock(&life[i].lock);
     return -ENOMEM;
   }
@@ -188,9 +209,12 @@ int vg_context_begin(struct vg_device *device) {
   return 0;
 }
 
-void vg_context_end(struct vg_device *device, CUcontext created, bool primary) {
+void vg_context_end(struct vg_device *device, CUcontext created, enum vg_context_kind kind) {
   size_t i = index_of(device);
-  if (created && add(device, created, primary)) life[i].contexts++;
+  if (created && add(device, created, kind)) {
+    life[i].contexts++;
+    life[i].greens += kind == VG_CONTEXT_GREEN;
+  }
   settle_locked(device);
   pthread_mutex_unlock(&life[i].lock);
 }
@@ -223,17 +247,20 @@ static void revive(CUcontext context) {
   pthread_mutex_unlock(&list_lock);
 }
 
-static void drop(CUcontext context) {
+/* Returns whether it was a green one. */
+static bool drop(CUcontext context) {
   pthread_mutex_lock(&list_lock);
   struct entry *entry = find_locked(context);
+  bool green = entry && entry->green;
   if (entry) *entry = entries[--entry_count];
   pthread_mutex_unlock(&list_lock);
+  return green;
 }
 
 void vg_context_retired(struct vg_device *device, CUcontext context, bool gone) {
   size_t i = index_of(device);
   if (gone) {
-    drop(context);
+    life[i].greens -= drop(context);
     life[i].contexts--;
     __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
   } else {
@@ -250,7 +277,7 @@ void vg_context_charge_late(struct vg_device *device) {
   if (!VG_LOAD_RELAXED(&life[i].contexts) || VG_LOAD_RELAXED(&life[i].charged_bytes)) return;
   pthread_mutex_lock(&life[i].lock);
   if (life[i].contexts && !life[i].charged_bytes) {
-    life[i].charged_bytes = device->resolved.context_bytes;
+    life[i].charged_bytes = cost_bytes(device, 0);
     vg_memory_force(device, life[i].charged_bytes);
   }
   pthread_mutex_unlock(&life[i].lock);
@@ -260,7 +287,7 @@ void vg_context_forked_child(void) {
   pthread_mutex_init(&list_lock, NULL);
   for (int i = 0; i < VG_DEVICES_MAX; i++) {
     pthread_mutex_init(&life[i].lock, NULL);
-    life[i].contexts = 0;
+    life[i].contexts = life[i].greens = 0;
     life[i].charged_bytes = 0;
   }
   entry_count = 0;

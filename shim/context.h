@@ -30,10 +30,13 @@ void vg_context_map(CUdevice ordinal, struct vg_device *device); /* hook_device.
 void vg_context_switched(void); /* the calling thread's current context may have changed */
 
 /* Life of contexts: begin, the driver's call, then end. Between them the device's other creations and destructions
- * wait, so that the first context pays and the last one is paid back exactly once. */
-int vg_context_begin(struct vg_device *device); /* -ENOMEM: there is no room for the context; nothing is held then */
-void vg_context_end(struct vg_device *device, CUcontext created, bool primary); /* created NULL: it failed */
-void vg_context_attached(CUcontext context);                                    /* one more reference */
+ * wait, so that each is paid for and paid back exactly once. A green one costs nothing beside another context. */
+enum vg_context_kind { VG_CONTEXT_OWN, VG_CONTEXT_PRIMARY, VG_CONTEXT_GREEN };
+int vg_context_begin(struct vg_device *device,
+                     enum vg_context_kind kind); /* -ENOMEM: there is no room for the context; nothing is held then */
+void vg_context_end(struct vg_device *device, CUcontext created,
+                    enum vg_context_kind kind); /* created NULL: it failed */
+void vg_context_attached(CUcontext context);    /* one more reference */
 /* One reference less, or all of them. When that may be the end of the context it is taken off the list, and
  * vg_context_retired() must follow the driver's call. False: not the end, or none of ours; just call the driver. */
 bool vg_context_retire(CUcontext context, bool all, struct vg_device **ret_device);

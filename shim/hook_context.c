@@ -1,7 +1,7 @@
 /*
  * hook_context.c - contexts: which one the calling thread uses (the gate follows its device), and what they cost. The
- * first context of a process on a device is charged before it is created; the last one is paid back, and whatever a
- * context held is free once it is gone. Called by programs, any thread.
+ * context is charged before it is created and paid back when it is gone, with whatever it held. Called by programs, any
+ * thread.
  */
 #include "gate.h"
 #include "gen/real.h"
@@ -10,59 +10,59 @@
 
 /* ---- creation ---- */
 
-static bool begin(CUdevice ordinal, struct vg_device **ret_device) {
+static bool begin(CUdevice ordinal, enum vg_context_kind kind, struct vg_device **ret_device) {
   *ret_device = vg_context_ordinal(ordinal);
-  return !*ret_device || vg_context_begin(*ret_device) == 0;
+  return !*ret_device || vg_context_begin(*ret_device, kind) == 0;
 }
 
-static CUresult end(struct vg_device *device, CUresult result, const CUcontext *created, bool primary) {
+static CUresult end(struct vg_device *device, CUresult result, const CUcontext *created, enum vg_context_kind kind) {
   vg_context_switched();
-  if (device) vg_context_end(device, result == CUDA_SUCCESS && created ? *created : NULL, primary);
+  if (device) vg_context_end(device, result == CUDA_SUCCESS && created ? *created : NULL, kind);
   return result;
 }
 
-#define CREATE(primary, ordinal, created, call)                                                                        \
+#define CREATE(kind, ordinal, created, call)                                                                           \
   struct vg_device *device;                                                                                            \
-  if (!begin(ordinal, &device)) return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
-  return end(device, call, created, primary)
+  if (!begin(ordinal, kind, &device)) return CUDA_ERROR_OUT_OF_MEMORY;                                                 \
+  return end(device, call, created, kind)
 
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) {
-  CREATE(false, dev, pctx, REAL(cuCtxCreate)(pctx, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate)(pctx, flags, dev));
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
-  CREATE(false, dev, pctx, REAL(cuCtxCreate_v2)(pctx, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate_v2)(pctx, flags, dev));
 }
 
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
                         CUdevice dev) {
-  CREATE(false, dev, pctx, REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev));
 }
 
 CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev) {
-  CREATE(false, dev, pctx, REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev));
 }
 
 CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice ordinal) {
-  CREATE(false, ordinal, pCtx, REAL(cuGLCtxCreate)(pCtx, Flags, ordinal));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuGLCtxCreate)(pCtx, Flags, ordinal));
 }
 
 CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice ordinal) {
-  CREATE(false, ordinal, pCtx, REAL(cuGLCtxCreate_v2)(pCtx, Flags, ordinal));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuGLCtxCreate_v2)(pCtx, Flags, ordinal));
 }
 
 CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice ordinal, VdpDevice vdpDevice,
                           VdpGetProcAddress *vdpGetProcAddress) {
-  CREATE(false, ordinal, pCtx, REAL(cuVDPAUCtxCreate)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuVDPAUCtxCreate)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
 }
 
 CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice ordinal, VdpDevice vdpDevice,
                              VdpGetProcAddress *vdpGetProcAddress) {
-  CREATE(false, ordinal, pCtx, REAL(cuVDPAUCtxCreate_v2)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuVDPAUCtxCreate_v2)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
-  CREATE(true, dev, pctx, REAL(cuDevicePrimaryCtxRetain)(pctx, dev));
+  CREATE(VG_CONTEXT_PRIMARY, dev, pctx, REAL(cuDevicePrimaryCtxRetain)(pctx, dev));
 }
 
 /* ---- destruction ---- */
@@ -150,10 +150,10 @@ static CUcontext of_green(CUgreenCtx green) {
 
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
   struct vg_device *device;
-  if (!begin(dev, &device)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(dev, VG_CONTEXT_GREEN, &device)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
   CUcontext context = device && result == CUDA_SUCCESS ? of_green(*phCtx) : NULL;
-  return end(device, result, &context, false);
+  return end(device, result, &context, VG_CONTEXT_GREEN);
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {

@@ -4,7 +4,7 @@
  * fails any function once when asked to. Loaded as the real driver through VGPU_DRIVER; the tests ask it directly as
  * well.
  *
- * LEDGER_DEVICES, LEDGER_TOTAL_MIB, LEDGER_CONTEXT_MIB: devices, memory of each, cost of a process's contexts on each.
+ * LEDGER_DEVICES, LEDGER_TOTAL_MIB, LEDGER_CONTEXT_MIB: devices, memory of each, cost of a context on each.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -56,7 +56,6 @@ struct graph {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int visible[DEVICES], visible_count, started;
 static unsigned long long used[DEVICES], graph_reserved[DEVICES];
-static int contexts_on[DEVICES];
 static struct context primaries[DEVICES];
 static struct block blocks[BLOCKS];
 static struct chunk chunks[BLOCKS];
@@ -163,15 +162,14 @@ SEEN CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
 
 /* ---- contexts ---- */
 static int enter(struct context *context) {
-  if (!contexts_on[context->device] && !take(context->device, mib("LEDGER_CONTEXT_MIB", 300))) return 0;
-  contexts_on[context->device]++;
+  if (!take(context->device, mib("LEDGER_CONTEXT_MIB", 300))) return 0;
   return 1;
 }
 static void give(struct block *block);
 static void leave(struct context *context) {
   for (int i = 0; i < BLOCKS; i++)
     if (blocks[i].address && blocks[i].context == context && !blocks[i].pool) give(&blocks[i]);
-  if (--contexts_on[context->device] == 0) used[context->device] -= mib("LEDGER_CONTEXT_MIB", 300);
+  used[context->device] -= mib("LEDGER_CONTEXT_MIB", 300);
   for (int i = 0; i < depth; i++)
     if (stack[i] == context) stack[i] = NULL;
 }

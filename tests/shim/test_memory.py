@@ -126,12 +126,12 @@ def test_a_driver_call_that_fails_leaves_nothing_charged(start: Start) -> None:
     assert told["charged"] == told["used"] == CONTEXT
 
 
-def test_contexts_cost_once_and_return_what_they_held(start: Start) -> None:
+def test_contexts_cost_each_and_return_what_they_held(start: Start) -> None:
     told = start("contexts").answer()
     assert told["refused"] == 999
     for name, (charged, used) in told["used"].items():
         assert charged == used, name
-    assert told["used"]["second holds"][0] == CONTEXT + 102 * MIB
+    assert told["used"]["second holds"][0] == 2 * CONTEXT + 102 * MIB
     assert told["used"]["reset"][0] == CONTEXT
     assert told["at_end"] == 0
 
