@@ -29,7 +29,8 @@ struct worker {
 struct family {
   const char *name;
   unsigned weight; /* how often, against the others */
-  bool passing;    /* charged for more than it takes (graphs: what they were promised): gone at quiet points */
+  bool passing;    /* not charged for exactly what it takes: gone at quiet points. Graphs are charged for what they may
+                    take, small arrays by their size, since nobody says in which granule they lie. */
   bool (*make)(struct worker *worker, struct object *object); /* false: refused or not supported, nothing is left */
   void (*drop)(struct worker *worker, struct object *object);
 };
