@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +86,66 @@ def test_slice_of_several_devices(make_system: Callable[..., OwnSystem]) -> None
     assert seen["indices"] == [0, 1, 2]
     assert sorted(seen["totals"]) == [everything["totals"][0] // 2, *[everything["totals"][0]] * 2]
     assert sorted(seen["foreign"]) == [0, 0, 0, NOT_FOUND, NOT_FOUND]
+
+
+def tools(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
+    """What nvml_tools.py prints, run behind `before`."""
+    pytest.importorskip("nvitop", reason="needs the package nvitop")
+    pytest.importorskip("gpustat", reason="needs the package gpustat")
+    env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
+    return json.loads(run_python(PROGRAMS / "nvml_tools.py", env, *before, arguments=arguments))
+
+
+def test_all_clients_say_the_same(system: OwnSystem) -> None:
+    """CUDA, nvidia-ml-py, nvitop and gpustat: one size, one use, one process, in a slice and without one."""
+    for before in ((), in_slice("--gpus", "0.5", "--mem", "1G")):
+        said = tools(system, *before)
+        free, total, device_total = said["cuda"]
+        assert total == device_total == said["nvml"]["total"] == said["nvitop"]["total"]
+        assert total - free == said["nvml"]["used"] == said["nvitop"]["used"] >= 64 * MIB
+        assert said["nvml_v2"] == {name: said["nvml"][name] for name in ("total", "used", "free")}
+        assert [said["gpustat"][name] for name in ("total", "used")] == [total // MIB, (total - free) // MIB]
+        assert said["processes"] == said["nvitop"]["processes"] == [[said["pid"], total - free]]
+        assert said["gpustat"]["processes"] == [[said["pid"], (total - free) // MIB]]
+    assert total == 1 << 30
+
+
+def has_pid_namespaces() -> bool:
+    command = ["unshare", "--pid", "--fork", "--mount-proc", "true"]
+    return shutil.which("unshare") is not None and subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not has_pid_namespaces(), reason="needs the right to make pid namespaces")
+def test_pids_are_those_of_the_own_namespace(system: OwnSystem, tmp_path: Path) -> None:
+    """As in a container: its own processes by the numbers that it knows, none of other namespaces; the daemon's host
+    sees all of them by its own."""
+    inside = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+    system.vgpu("slice", "create", "both", "--gpus", "0.5")
+    joined = (*RUN, "--slice", "both", "--")
+    said = tools(system, *joined, *inside, arguments=())
+    assert said["pid"] == 1 and [row[0] for row in said["processes"]] == [1]
+    assert [row[0] for row in said["nvitop"]["processes"]] == [1] == [row[0] for row in said["gpustat"]["processes"]]
+    env = client_environment(system.sim_dir) | {"VGPU_HOST": system.host}
+    stay = tmp_path / "stay"
+    command = [*joined, *inside, sys.executable, str(VIEW), "--use", f"--stay={stay}"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as other:
+        try:
+            assert other.stdout and json.loads(other.stdout.readline())["pids"] == [[1]]
+            seen = tools(system, *joined, *inside)
+            assert [row[0] for row in seen["processes"]] == [1], "its own, not the other namespace's first"
+            assert seen["nvml"]["used"] > seen["processes"][0][1], "which counts all the same"
+            host = view(system, *joined)
+            (pid,) = host["pids"][0]
+            assert f"\t{pid}\t1\n" in Path(f"/proc/{pid}/status").read_text()
+        finally:
+            stay.touch()
+
+
+def test_utilization_is_that_of_the_slice(system: OwnSystem) -> None:
+    """All of a quarter is 100 %; the process's part of it agrees."""
+    said = tools(system, *in_slice("--gpus", "0.25"), arguments=("--work",))
+    assert said["nvml"]["gpu"] >= 75
+    assert [row[0] for row in said["sampled"]] == [said["pid"]] and said["sampled"][0][1] >= 50
 
 
 def test_looking_makes_no_tenant(system: OwnSystem) -> None:

@@ -75,7 +75,10 @@ def main() -> None:
     if "--cuda" in sys.argv:
         view["cuda_uuids"] = cuda_uuids()
     pynvml.nvmlShutdown()
-    print(json.dumps(view))
+    print(json.dumps(view), flush=True)
+    stay = next((a.removeprefix("--stay=") for a in sys.argv if a.startswith("--stay=")), None)
+    while stay and not os.path.exists(stay):
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":
