@@ -114,12 +114,22 @@ static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, 
   return result;
 }
 
+static __attribute__((noinline)) CUresult paid_launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
+  struct vg_graph_payment payment;
+  if (!vg_graph_pay(&payment, graph, stream)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = gated_launch_graph(graph, stream, per_thread);
+  vg_graph_paid(&payment, result);
+  return result;
+}
+
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_graphs_with_memory))) return paid_launch_graph(hGraph, hStream, false);
   return VG_LIKELY(vg_gate_surely_solo()) ? REAL(cuGraphLaunch)(hGraph, hStream)
                                           : gated_launch_graph(hGraph, hStream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_graphs_with_memory))) return paid_launch_graph(hGraphExec, hStream, true);
   if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream);
   return gated_launch_graph(hGraphExec, hStream, true);
 }

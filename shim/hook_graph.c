@@ -1,11 +1,11 @@
 /*
  * hook_graph.c - memory of graphs. Called by programs, any thread.
  *
- * A graph with allocation nodes takes its memory from the device's graph pool when it is first launched or uploaded,
- * and the pool keeps it until cuDeviceGraphMemTrim. A launch cannot be refused politely, so the sum of the nodes is
- * charged when the graph is instantiated; from then on the ledger holds the larger of what live graphs were promised
- * and what the driver says it has reserved. Graphs that share memory between each other are thereby charged for more
- * than they take.
+ * A graph with allocation nodes takes its memory from the device when it is first launched or uploaded, and the device
+ * keeps it for graphs until cuDeviceGraphMemTrim. So that is when it is charged: room for all of its nodes is reserved,
+ * the driver is called, and what the driver then says that it holds for graphs is what stays charged. Nodes whose
+ * addresses overlap share memory, and so may graphs of one stream: therefore a launch in the same stream again, with no
+ * trim between, is paid already.
  *
  * For a gang (gate_gang.c) the collectives among a graph's kernels are counted at the same time, and anew when the
  * whole graph is updated. Not seen: that a single node gets another kernel, or is disabled, or how often the body of a
@@ -24,12 +24,23 @@
 
 static struct {
   pthread_mutex_t lock;
-  uint64_t promised_bytes; /* to live executable graphs */
+  uint64_t promised_bytes; /* to launches that are under way */
   uint64_t charged_bytes;
+  uint32_t trims; /* how often the device took back what it kept */
 } accounts[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+
+uint32_t vg_graphs_with_memory; /* executables, counted once per device */
+
+struct range { /* of device addresses, in whole granules */
+  uint32_t device;
+  uint64_t begin, end;
+};
 
 struct need {
   struct vg_device *gang; /* NULL: collectives are not counted; else the device of kernels that name none */
+  struct range *ranges;   /* of its allocation nodes */
+  size_t range_count;
+  bool failed; /* no memory to work it out */
   uint64_t bytes[VG_DEVICES_MAX];
   uint32_t collectives[VG_DEVICES_MAX];
 };
@@ -49,6 +60,24 @@ static void add_kernel(struct need *need, CUgraphNode node) {
   need->collectives[(device ? device : need->gang) - vg_session.devices]++;
 }
 
+static void add_allocation(struct need *need, CUgraphNode node) {
+  CUDA_MEM_ALLOC_NODE_PARAMS parameters;
+  if (REAL(cuGraphMemAllocNodeGetParams)(node, &parameters) != CUDA_SUCCESS) return;
+  if (parameters.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
+  struct vg_device *device = vg_context_ordinal(parameters.poolProps.location.id);
+  if (!device) return;
+  uint64_t granule = vg_charge_granule(device), begin = parameters.dptr / granule * granule, end;
+  if (__builtin_add_overflow(parameters.dptr, parameters.bytesize, &end)) end = UINT64_MAX;
+  struct range *more = realloc(need->ranges, (need->range_count + 1) * sizeof *more);
+  if (!more) {
+    need->failed = true;
+    return;
+  }
+  need->ranges = more;
+  more[need->range_count++] =
+      (struct range){(uint32_t)(device - vg_session.devices), begin, vg_charge_round(end, granule)};
+}
+
 static void add_node(struct need *need, CUgraphNode node, int depth) {
   CUgraphNodeType type;
   if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
@@ -57,15 +86,7 @@ static void add_node(struct need *need, CUgraphNode node, int depth) {
     if (REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS) add_graph(need, child, depth + 1);
   }
   if (type == CU_GRAPH_NODE_TYPE_KERNEL && need->gang) add_kernel(need, node);
-  if (type != CU_GRAPH_NODE_TYPE_MEM_ALLOC) return;
-  CUDA_MEM_ALLOC_NODE_PARAMS parameters;
-  if (REAL(cuGraphMemAllocNodeGetParams)(node, &parameters) != CUDA_SUCCESS) return;
-  if (parameters.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
-  struct vg_device *device = vg_context_ordinal(parameters.poolProps.location.id);
-  if (!device) return;
-  uint64_t *bytes = &need->bytes[device - vg_session.devices];
-  uint64_t more = vg_charge_round(parameters.bytesize, vg_charge_granule(device));
-  if (__builtin_add_overflow(*bytes, more, bytes)) *bytes = UINT64_MAX;
+  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) add_allocation(need, node);
 }
 
 static void add_graph(struct need *need, CUgraph graph, int depth) {
@@ -78,23 +99,35 @@ static void add_graph(struct need *need, CUgraph graph, int depth) {
   free(nodes);
 }
 
+static int by_place(const void *left, const void *right) {
+  const struct range *a = left, *b = right;
+  if (a->device != b->device) return a->device < b->device ? -1 : 1;
+  return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+/* What overlaps counts once: the driver gives the same addresses to allocations that are never there together. */
+static void add_up(struct need *need) {
+  uint64_t end = 0;
+  qsort(need->ranges, need->range_count, sizeof *need->ranges, by_place);
+  for (size_t i = 0; i < need->range_count; i++) {
+    const struct range *range = &need->ranges[i];
+    if (i == 0 || range->device != range[-1].device) end = 0;
+    uint64_t begin = range->begin > end ? range->begin : end;
+    if (range->end > begin) need->bytes[range->device] += range->end - begin;
+    if (range->end > end) end = range->end;
+  }
+  free(need->ranges);
+  need->ranges = NULL;
+}
+
 static struct need need_of(CUgraph graph, struct vg_device *device) {
   struct need need = {.gang = vg_gate_gang_counts(device) ? device : NULL};
   add_graph(&need, graph, 0);
+  if (need.range_count) add_up(&need);
   return need;
 }
 
 /* ---- the account of a device ---- */
-
-static int promise(uint32_t index, uint64_t bytes) {
-  struct vg_device *device = &vg_session.devices[index];
-  if (vg_memory_reserve(device, bytes)) return -1;
-  pthread_mutex_lock(&accounts[index].lock);
-  accounts[index].promised_bytes += bytes;
-  accounts[index].charged_bytes += bytes;
-  pthread_mutex_unlock(&accounts[index].lock);
-  return 0;
-}
 
 /* Under the account's lock. */
 static void follow(uint32_t index) {
@@ -103,10 +136,40 @@ static void follow(uint32_t index) {
   if (REAL(cuDeviceGetGraphMemAttribute)(vg_context_handle(device), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &target) !=
       CUDA_SUCCESS)
     target = 0;
-  if (target < accounts[index].promised_bytes) target = accounts[index].promised_bytes;
+  target += accounts[index].promised_bytes;
   accounts[index].charged_bytes = target;
   if (target > charged) vg_memory_force(device, target - charged);
   if (target < charged) vg_memory_release(device, charged - target);
+}
+
+/* Before the driver is asked to trim: whoever launches meanwhile pays anew. */
+static void begin_trim(uint32_t index) {
+  pthread_mutex_lock(&accounts[index].lock);
+  accounts[index].trims++;
+  pthread_mutex_unlock(&accounts[index].lock);
+}
+
+static void end_trim(uint32_t index) {
+  pthread_mutex_lock(&accounts[index].lock);
+  follow(index);
+  pthread_mutex_unlock(&accounts[index].lock);
+}
+
+/* Where there is no room, what the device keeps of other graphs may make some. */
+static int promise(uint32_t index, uint64_t bytes) {
+  struct vg_device *device = &vg_session.devices[index];
+  if (vg_memory_reserve(device, bytes)) {
+    if (!VG_LOAD_RELAXED(&accounts[index].charged_bytes)) return -1;
+    begin_trim(index);
+    REAL(cuDeviceGraphMemTrim)(vg_context_handle(device));
+    end_trim(index);
+    if (vg_memory_reserve(device, bytes)) return -1;
+  }
+  pthread_mutex_lock(&accounts[index].lock);
+  accounts[index].promised_bytes += bytes;
+  accounts[index].charged_bytes += bytes;
+  pthread_mutex_unlock(&accounts[index].lock);
+  return 0;
 }
 
 static void take_promise_back(uint32_t index, uint64_t bytes) {
@@ -114,10 +177,6 @@ static void take_promise_back(uint32_t index, uint64_t bytes) {
   accounts[index].promised_bytes -= bytes;
   follow(index);
   pthread_mutex_unlock(&accounts[index].lock);
-}
-
-void vg_graph_record_gone(const struct vg_record *record) {
-  if (record->size) take_promise_back((uint32_t)(record->device - vg_session.devices), record->size);
 }
 
 void vg_graph_refresh(struct vg_device *device) {
@@ -134,17 +193,21 @@ static uint64_t exec_key(CUgraphExec exec, uint32_t index) {
   return (uint64_t)(uintptr_t)exec | (uint64_t)index << 56;
 }
 
-struct promises { /* a record per device, made before the driver is called */
-  struct vg_record *records[VG_DEVICES_MAX];
-};
-
-static void withdraw(struct promises *promises) {
-  for (uint32_t i = 0; i < VG_DEVICES_MAX; i++)
-    if (promises->records[i]) vg_charge_return(promises->records[i]);
+void vg_graph_record_gone(const struct vg_record *record) {
+  if (record->size) __atomic_sub_fetch(&vg_graphs_with_memory, 1, __ATOMIC_RELAXED);
 }
 
-static bool begin(CUgraph graph, struct promises *promises) {
-  *promises = (struct promises){0};
+struct records { /* one per device, made before the driver is called */
+  struct vg_record *of[VG_DEVICES_MAX];
+};
+
+static void drop(struct records *records) {
+  for (uint32_t i = 0; i < VG_DEVICES_MAX; i++)
+    if (records->of[i]) vg_charge_return(records->of[i]);
+}
+
+static bool begin(CUgraph graph, struct records *records) {
+  *records = (struct records){0};
   CUcontext context;
   struct vg_device *device = vg_context_current(&context);
   if (!device) return true;
@@ -152,29 +215,28 @@ static bool begin(CUgraph graph, struct promises *promises) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     if (!need.bytes[i] && !need.collectives[i]) continue;
     struct vg_record *record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], context);
-    if (!record || (need.bytes[i] && promise(i, need.bytes[i]))) {
-      vg_record_free(record);
-      withdraw(promises);
-      return false;
-    }
+    need.failed |= !record;
+    if (!record) break;
     record->size = need.bytes[i];
     record->other = need.collectives[i];
-    promises->records[i] = record;
+    if (record->size) __atomic_add_fetch(&vg_graphs_with_memory, 1, __ATOMIC_RELAXED);
+    records->of[i] = record;
   }
-  return true;
+  if (need.failed) drop(records);
+  return !need.failed;
 }
 
-static CUresult end(struct promises *promises, CUresult result, const CUgraphExec *exec) {
-  if (result != CUDA_SUCCESS) withdraw(promises);
+static CUresult end(struct records *records, CUresult result, const CUgraphExec *exec) {
+  if (result != CUDA_SUCCESS) drop(records);
   for (uint32_t i = 0; result == CUDA_SUCCESS && i < VG_DEVICES_MAX; i++)
-    if (promises->records[i]) vg_table_put(promises->records[i], exec_key(*exec, i));
+    if (records->of[i]) vg_table_put(records->of[i], exec_key(*exec, i));
   return result;
 }
 
 #define INSTANTIATE(call)                                                                                              \
-  struct promises promises;                                                                                            \
-  if (!begin(hGraph, &promises)) return CUDA_ERROR_OUT_OF_MEMORY;                                                      \
-  return end(&promises, call, phGraphExec)
+  struct records records;                                                                                              \
+  if (!begin(hGraph, &records)) return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+  return end(&records, call, phGraphExec)
 
 CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
                             size_t bufferSize) {
@@ -190,25 +252,100 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, u
   INSTANTIATE(REAL(cuGraphInstantiateWithFlags)(phGraphExec, hGraph, flags));
 }
 
+typedef CUresult instantiate_call(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
+typedef CUresult upload_call(CUgraphExec exec, CUstream stream);
+
+/* An upload is done as a call of its own: it takes the memory. The flag changes nothing else. */
+static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
+                            instantiate_call *call, upload_call *upload) {
+  struct records records;
+  if (!begin(graph, &records)) return CUDA_ERROR_OUT_OF_MEMORY;
+  bool uploads = params && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) && VG_LOAD(&vg_graphs_with_memory);
+  if (!uploads) return end(&records, call(exec, graph, params), exec);
+  CUDA_GRAPH_INSTANTIATE_PARAMS plain = *params;
+  plain.flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
+  CUresult result = end(&records, call(exec, graph, &plain), exec);
+  params->hErrNode_out = plain.hErrNode_out;
+  params->result_out = plain.result_out;
+  if (result == CUDA_SUCCESS) result = upload(*exec, params->hUploadStream);
+  if (result == CUDA_SUCCESS || plain.result_out != CUDA_GRAPH_INSTANTIATE_SUCCESS) return result;
+  params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
+  cuGraphExecDestroy(*exec);
+  return result;
+}
+
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
-  INSTANTIATE(REAL(cuGraphInstantiateWithParams)(phGraphExec, hGraph, instantiateParams));
+  return instantiate(phGraphExec, hGraph, instantiateParams, REAL(cuGraphInstantiateWithParams), cuGraphUpload);
 }
 
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams) {
-  INSTANTIATE(REAL(cuGraphInstantiateWithParams_ptsz)(phGraphExec, hGraph, instantiateParams));
+  return instantiate(phGraphExec, hGraph, instantiateParams, REAL(cuGraphInstantiateWithParams_ptsz),
+                     cuGraphUpload_ptsz);
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
-  struct promises promises = {0};
+  struct records records = {0};
   for (uint32_t i = 0; i < vg_session.device_count; i++)
-    promises.records[i] = vg_table_take(VG_RECORD_GRAPH, exec_key(hGraphExec, i));
+    records.of[i] = vg_table_take(VG_RECORD_GRAPH, exec_key(hGraphExec, i));
   CUresult result = REAL(cuGraphExecDestroy)(hGraphExec);
-  if (result == CUDA_SUCCESS) withdraw(&promises);
+  if (result == CUDA_SUCCESS) drop(&records);
   for (uint32_t i = 0; result != CUDA_SUCCESS && i < VG_DEVICES_MAX; i++)
-    if (promises.records[i]) vg_table_put(promises.records[i], promises.records[i]->key);
+    if (records.of[i]) vg_table_put(records.of[i], records.of[i]->key);
   return result;
+}
+
+/* ---- launches and uploads ---- */
+
+/* What a record's count says once its graph has been paid: for which stream, after how many trims. Never 1, as in a new
+ * one. A stream that is mistaken for another costs exactness until the next look at the device. */
+static uint32_t paid_mark(uint32_t index, CUstream stream) {
+  uint64_t mixed = (uint64_t)(uintptr_t)stream * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio */
+  return ((uint32_t)(mixed >> 32) + VG_LOAD_RELAXED(&accounts[index].trims) * 4) | 2;
+}
+
+bool vg_graph_pay(struct vg_graph_payment *payment, CUgraphExec exec, CUstream stream) {
+  *payment = (struct vg_graph_payment){.exec = exec};
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_record record;
+    if (!vg_table_look(VG_RECORD_GRAPH, exec_key(exec, i), &record) || !record.size) continue;
+    if (record.count == paid_mark(i, stream)) continue;
+    if (promise(i, record.size)) {
+      vg_graph_paid(payment, CUDA_ERROR_OUT_OF_MEMORY);
+      return false;
+    }
+    payment->bytes[i] = record.size;
+    payment->marks[i] = paid_mark(i, stream);
+  }
+  return true;
+}
+
+void vg_graph_paid(const struct vg_graph_payment *payment, CUresult result) {
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_record record, *gone;
+    if (!payment->bytes[i]) continue;
+    if (result == CUDA_SUCCESS && vg_table_look(VG_RECORD_GRAPH, exec_key(payment->exec, i), &record))
+      vg_table_add(VG_RECORD_GRAPH, record.key, (int)(payment->marks[i] - record.count), &gone);
+    take_promise_back(i, payment->bytes[i]);
+  }
+}
+
+static CUresult paid_upload(CUgraphExec exec, CUstream stream, upload_call *call) {
+  struct vg_graph_payment payment;
+  if (!VG_LOAD_RELAXED(&vg_graphs_with_memory)) return call(exec, stream);
+  if (!vg_graph_pay(&payment, exec, stream)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = call(exec, stream);
+  vg_graph_paid(&payment, result);
+  return result;
+}
+
+CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
+  return paid_upload(hGraphExec, hStream, REAL(cuGraphUpload));
+}
+
+CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
+  return paid_upload(hGraphExec, hStream, REAL(cuGraphUpload_ptsz));
 }
 
 /* An update changes kernels, and cannot change allocations. Without memory it is as if the graph had no collectives. */
@@ -245,9 +382,11 @@ void vg_graph_launched(const struct vg_device *device, CUgraphExec exec) {
 }
 
 CUresult cuDeviceGraphMemTrim(CUdevice device) {
+  struct vg_device *known = vg_context_ordinal(device);
+  if (!known || !VG_LOAD(&vg_session.ledger)) return REAL(cuDeviceGraphMemTrim)(device);
+  begin_trim((uint32_t)(known - vg_session.devices));
   CUresult result = REAL(cuDeviceGraphMemTrim)(device);
-  struct vg_device *known = result == CUDA_SUCCESS ? vg_context_ordinal(device) : NULL;
-  if (known) vg_graph_refresh(known);
+  end_trim((uint32_t)(known - vg_session.devices));
   return result;
 }
 
@@ -256,4 +395,5 @@ void vg_graph_forked_child(void) {
     pthread_mutex_init(&accounts[i].lock, NULL);
     accounts[i].promised_bytes = accounts[i].charged_bytes = 0;
   }
+  vg_graphs_with_memory = 0;
 }

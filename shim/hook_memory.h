@@ -35,6 +35,16 @@ void vg_charge_context_gone(struct vg_device *device, CUcontext context);
 void vg_charge_refresh(struct vg_device *device);
 void vg_charge_forked_child(void);
 
+/* Around a launch or an upload of a graph, where vg_graphs_with_memory is not 0. False: there is no room for it. */
+struct vg_graph_payment {
+  CUgraphExec exec;
+  uint64_t bytes[VG_DEVICES_MAX]; /* reserved until the driver says what it took */
+  uint32_t marks[VG_DEVICES_MAX];
+};
+extern uint32_t vg_graphs_with_memory;
+bool vg_graph_pay(struct vg_graph_payment *payment, CUgraphExec exec, CUstream stream);
+void vg_graph_paid(const struct vg_graph_payment *payment, CUresult result);
+
 /* A graph has been launched: a gang's devices count the collectives in it. */
 void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
 

@@ -926,8 +926,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuGraphRemoveDependencies */
   VG_HOOK_PASS, /* cuGraphRemoveDependencies_v2 */
   VG_HOOK_PASS, /* cuGraphRetainUserObject */
-  VG_HOOK_PASS, /* cuGraphUpload */
-  VG_HOOK_PASS, /* cuGraphUpload_ptsz */
+  VG_HOOK_MEMORY, /* cuGraphUpload */
+  VG_HOOK_MEMORY, /* cuGraphUpload_ptsz */
   VG_HOOK_PASS, /* cuGraphicsEGLRegisterImage */
   VG_HOOK_PASS, /* cuGraphicsGLRegisterBuffer */
   VG_HOOK_PASS, /* cuGraphicsGLRegisterImage */

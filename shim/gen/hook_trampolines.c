@@ -740,10 +740,10 @@ CUresult cuGraphRemoveDependencies_v2(CUgraph hGraph, const CUgraphNode *from, c
 CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags) {
   return REAL(cuGraphRetainUserObject)(graph, object, count, flags);
 }
-CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
+__attribute__((weak)) CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream) {
   return REAL(cuGraphUpload)(hGraph, hStream);
 }
-CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
+__attribute__((weak)) CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
   return REAL(cuGraphUpload_ptsz)(hGraphExec, hStream);
 }
 CUresult cuGraphicsEGLRegisterImage(CUgraphicsResource *pCudaResource, EGLImageKHR image, unsigned int flags) {

@@ -506,6 +506,9 @@ SEEN CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph graph, const CUgr
   (void)dependencies, (void)count;
   struct graph *known = (struct graph *)graph;
   struct node *node = &known->nodes[known->count++];
+  static unsigned long long next = 1ull << 40;
+  params->dptr = next;
+  next += up(params->bytesize, GRANULE);
   *node = (struct node){CU_GRAPH_NODE_TYPE_MEM_ALLOC, *params};
   *out = (CUgraphNode)node;
   return CUDA_SUCCESS;
@@ -532,7 +535,9 @@ SEEN CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph graph, unsig
   *out = (CUgraphExec)copy;
   return CUDA_SUCCESS;
 }
+/* Graphs share what the device keeps for them: the largest one's need is taken. */
 SEEN CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  MAY_FAIL;
   (void)stream;
   unsigned long long bytes = 0;
   struct graph *known = (struct graph *)exec;
@@ -542,6 +547,9 @@ SEEN CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (!take(device, bytes - graph_reserved[device])) return CUDA_ERROR_OUT_OF_MEMORY;
   graph_reserved[device] = bytes;
   return CUDA_SUCCESS;
+}
+SEEN CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+  return cuGraphLaunch(exec, stream);
 }
 SEEN CUresult cuGraphExecDestroy(CUgraphExec exec) {
   MAY_FAIL;

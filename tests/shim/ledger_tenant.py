@@ -241,22 +241,37 @@ def edges() -> dict[str, Any]:
 
 
 def graphs() -> dict[str, Any]:
-    """Allocation nodes are charged with their graph, launched or not, until the device takes the memory back."""
+    """Allocation nodes are charged as the device takes them: from the first launch until it is trimmed."""
     cuda = Cuda()
     assert cuda.start() == 0
-    told = {"exec": graph_exec(cuda, [3 * MIB, 5 * MIB])}
+    empty = taken()
+    steps: list[tuple[str, int, int, int]] = []
+
+    def step(name: str, code: int) -> None:
+        steps.append((name, code, cuda.charged() - taken(), taken() - empty))
+
+    def execute(call: str, graph: int) -> int:
+        return int(cuda.call(call, u64(graph), None))
+
+    step("instantiate", graph_exec(cuda, [3 * MIB, 5 * MIB]))
     graph = cuda.out.value
-    told["promised"] = cuda.charged() - taken()
-    told["launch"] = cuda.call("cuGraphLaunch", u64(graph), None)
-    told["launched"] = cuda.charged() - taken()
-    told["destroy"] = cuda.call("cuGraphExecDestroy", u64(graph))
-    told["kept"] = cuda.charged() - taken()
-    told["trim"] = cuda.call("cuDeviceGraphMemTrim", 0)
-    told["trimmed"] = cuda.charged() - taken()
-    told["too large"] = graph_exec(cuda, [2048 * MIB])
-    told["untouched"] = cuda.out.value
-    told["end"] = cuda.charged() - taken()
-    return told
+    step("launch", execute("cuGraphLaunch", graph))
+    step("launch again", execute("cuGraphLaunch", graph))
+    step("instantiate another", graph_exec(cuda, [MIB]))
+    other = cuda.out.value
+    step("upload another", execute("cuGraphUpload", other))
+    step("destroy", cuda.call("cuGraphExecDestroy", u64(graph)))
+    step("trim", cuda.call("cuDeviceGraphMemTrim", 0))
+    step("launch another", execute("cuGraphLaunch", other))
+    # all there is, with what the other one keeps: that is taken back first
+    step("instantiate a large one", graph_exec(cuda, [cuda.info()[0] + MIB]))
+    large = cuda.out.value
+    step("launch the large one", execute("cuGraphLaunch", large))
+    step("instantiate one too many", graph_exec(cuda, [2048 * MIB]))
+    step("upload one too many", execute("cuGraphUpload", cuda.out.value))
+    step("launch one too many", execute("cuGraphLaunch", cuda.out.value))
+    step("trim again", cuda.call("cuDeviceGraphMemTrim", 0))
+    return {"steps": steps}
 
 
 def fails() -> dict[str, Any]:
@@ -300,7 +315,7 @@ def fails() -> dict[str, Any]:
     once("cuArrayCreate_v2", lambda: array(cuda, 4096, 1000), lambda a: cuda.call("cuArrayDestroy", u64(a)))
     once("cuGraphInstantiateWithFlags", lambda: graph_exec(cuda, [MIB]))
     graph = cuda.out.value
-    assert cuda.call("cuGraphLaunch", u64(graph), None) == 0
+    once("cuGraphLaunch", lambda: cuda.call("cuGraphLaunch", u64(graph), None))
     once("cuGraphExecDestroy", lambda: cuda.call("cuGraphExecDestroy", u64(graph)))
     assert cuda.call("cuDeviceGraphMemTrim", 0) == 0
     once("cuCtxCreate_v2", lambda: cuda.make("cuCtxCreate_v2", 0, 0), lambda c: cuda.call("cuCtxDestroy_v2", u64(c)))

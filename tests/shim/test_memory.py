@@ -107,13 +107,16 @@ def test_what_fits_into_taken_memory_is_given_at_the_limit(start: Start) -> None
     assert (told["exact"], told["limit"], told["still exact"]) == (0, 0, 0)
 
 
-def test_graphs_are_charged_for_their_allocation_nodes(start: Start) -> None:
-    told = start("graphs").answer()
-    assert told["promised"] == 10 * MIB  # two nodes, in granules; nothing is taken from the device yet
-    assert told["too large"] == 2
-    assert told["untouched"] == 0xDEADBEEF
-    zero = ("exec", "launch", "launched", "destroy", "kept", "trim", "trimmed", "end")
-    assert {key: told[key] for key in zero} == dict.fromkeys(zero, 0)
+def test_graphs_are_charged_when_the_device_takes_their_memory(start: Start) -> None:
+    steps = {name: rest for name, *rest in start("graphs").answer()["steps"]}
+    assert [name for name, (_, over, _) in steps.items() if over != 0] == []
+    refused = ("upload one too many", "launch one too many")
+    assert {name: code for name, (code, _, _) in steps.items()} == {name: 2 * (name in refused) for name in steps}
+    held = {name: held for name, (_, _, held) in steps.items()}
+    assert held["instantiate"] == 0
+    assert held["launch"] == held["launch again"] == held["upload another"] == held["destroy"] == 10 * MIB
+    assert (held["trim"], held["launch another"], held["trim again"]) == (0, 2 * MIB, 0)
+    assert held["launch the large one"] == LIMIT - CONTEXT
 
 
 def test_a_driver_call_that_fails_leaves_nothing_charged(start: Start) -> None:

@@ -61,7 +61,7 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph handle, CUDA_GRAPH_IN
   copy->owned = true;
   exec->graph = copy;
   exec->order = order;
-  exec->flags = params->flags;
+  exec->flags = params->flags & ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* as documented */
   params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   *ret_exec = (CUgraphExec)exec;
   return CUDA_SUCCESS;
