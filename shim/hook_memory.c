@@ -141,6 +141,7 @@ void vg_charge_forked_child(void) {
   vg_pool_forked_child();
   vg_graph_forked_child();
   vg_array_forked_child();
+  vg_multicast_forked_child();
 }
 
 void vg_charge_context_gone(struct vg_device *device, CUcontext context) {

@@ -53,6 +53,9 @@ void vg_pool_refresh(struct vg_device *device);
 void vg_graph_refresh(struct vg_device *device);
 void vg_array_small_gone(const struct vg_record *record);
 void vg_graph_record_gone(const struct vg_record *record);
+void vg_handle_leave(CUmemGenericAllocationHandle handle);   /* a reference to physical memory less */
+void vg_multicast_gone(CUmemGenericAllocationHandle object); /* lets go what is bound, if it is such an object */
+void vg_multicast_forked_child(void);
 void vg_pool_forked_child(void);
 void vg_graph_forked_child(void);
 void vg_array_forked_child(void);

@@ -3,7 +3,8 @@
  * programs, any thread.
  *
  * Memory lives until its last handle is released and its last mapping is gone, so both count as references. Only memory
- * on a device is charged; imported handles are unknown here, their maker pays. References go before the driver's call
+ * on a device is charged; imported handles are unknown here, their maker pays. Multicast objects have handles of this
+ * kind, too (hook_memory_multicast.c). References go before the driver's call
  * and come back if it fails: once it has succeeded another thread may be given the same handle or address.
  */
 #include "gen/real.h"
@@ -51,13 +52,24 @@ static void take_reference_back(CUmemGenericAllocationHandle handle, struct vg_r
   }
 }
 
+/* The last reference is gone, at the driver as well. */
+static void handle_gone(struct vg_record *last) {
+  if (!last->bytes) vg_multicast_gone(last->key);
+  vg_charge_return(last);
+}
+
+void vg_handle_leave(CUmemGenericAllocationHandle handle) {
+  struct vg_record *last = drop_reference(handle);
+  if (last) handle_gone(last);
+}
+
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   struct vg_record *last = drop_reference(handle);
   CUresult result = REAL(cuMemRelease)(handle);
   if (result != CUDA_SUCCESS)
     take_reference_back(handle, last);
   else if (last)
-    vg_charge_return(last);
+    handle_gone(last);
   return result;
 }
 
@@ -133,7 +145,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   }
   for (struct vg_record *handle = range.handles, *next; handle; handle = next) {
     next = handle->next;
-    vg_charge_return(handle);
+    handle_gone(handle);
   }
   return result;
 }

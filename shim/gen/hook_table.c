@@ -1199,11 +1199,11 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuModuleLoadFatBinary */
   VG_HOOK_PASS, /* cuModuleUnload */
   VG_HOOK_PASS, /* cuMulticastAddDevice */
-  VG_HOOK_PASS, /* cuMulticastBindAddr */
-  VG_HOOK_PASS, /* cuMulticastBindMem */
-  VG_HOOK_PASS, /* cuMulticastCreate */
+  VG_HOOK_MEMORY, /* cuMulticastBindAddr */
+  VG_HOOK_MEMORY, /* cuMulticastBindMem */
+  VG_HOOK_MEMORY, /* cuMulticastCreate */
   VG_HOOK_PASS, /* cuMulticastGetGranularity */
-  VG_HOOK_PASS, /* cuMulticastUnbind */
+  VG_HOOK_MEMORY, /* cuMulticastUnbind */
   VG_HOOK_PASS, /* cuOccupancyAvailableDynamicSMemPerBlock */
   VG_HOOK_PASS, /* cuOccupancyMaxActiveBlocksPerMultiprocessor */
   VG_HOOK_PASS, /* cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags */
