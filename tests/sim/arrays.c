@@ -229,6 +229,74 @@ static void linear_copies(void) {
   CHECK(cuArrayDestroy(flat));
 }
 
+static void objects(void) {
+  CUarray array = make(shape(64, 64, 0, FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST)),
+          plain = make(shape(64, 64, 0, BYTE, 1, 0));
+  CUDA_RESOURCE_DESC resource = {.resType = CU_RESOURCE_TYPE_ARRAY, .res.array.hArray = array}, told;
+  CUDA_TEXTURE_DESC how = {.filterMode = CU_TR_FILTER_MODE_LINEAR, .maxAnisotropy = 4}, how_told;
+  CUDA_RESOURCE_VIEW_DESC view = {.format = CU_RES_VIEW_FORMAT_FLOAT_1X32, .width = 64, .height = 64}, view_told;
+  CUtexObject texture;
+  CUsurfObject surface;
+  CUdeviceptr memory;
+  CHECK(cuTexObjectCreate(&texture, &resource, &how, &view));
+  CHECK(cuTexObjectGetResourceDesc(&told, texture));
+  CHECK(cuTexObjectGetTextureDesc(&how_told, texture));
+  CHECK(cuTexObjectGetResourceViewDesc(&view_told, texture));
+  TRUE(told.res.array.hArray == array && how_told.maxAnisotropy == 4 && view_told.width == 64);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuSurfObjectDestroy(texture)); /* another kind of object */
+  CHECK(cuTexObjectDestroy(texture));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectDestroy(texture));
+  how.maxAnisotropy = 17;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&texture, &resource, &how, NULL));
+  how.maxAnisotropy = 0;
+  view.lastMipmapLevel = 1;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&texture, &resource, &how, &view));
+  CHECK(cuSurfObjectCreate(&surface, &resource));
+  CHECK(cuSurfObjectGetResourceDesc(&told, surface));
+  CHECK(cuSurfObjectDestroy(surface));
+  resource.res.array.hArray = plain;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuSurfObjectCreate(&surface, &resource)); /* not made for it */
+  CHECK(cuMemAlloc_v2(&memory, 65536));
+  CUDA_RESOURCE_DESC line = {.resType = CU_RESOURCE_TYPE_LINEAR, .res.linear = {memory, FLOAT, 1, 65536}};
+  CHECK(cuTexObjectCreate(&texture, &line, &how, NULL));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectGetResourceViewDesc(&view_told, texture)); /* it has none */
+  CHECK(cuTexObjectDestroy(texture));
+  line.res.linear.devPtr += 4;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&texture, &line, &how, NULL)); /* not aligned */
+  CUDA_RESOURCE_DESC pitched = {.resType = CU_RESOURCE_TYPE_PITCH2D, .res.pitch2D = {memory, BYTE, 1, 60, 64, 64}};
+  CHECK(cuTexObjectCreate(&texture, &pitched, &how, NULL));
+  CHECK(cuTexObjectDestroy(texture));
+  pitched.res.pitch2D.pitchInBytes = 65;
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexObjectCreate(&texture, &pitched, &how, NULL));
+  CHECK(cuMemFree_v2(memory));
+  CHECK(cuArrayDestroy(array));
+  CHECK(cuArrayDestroy(plain));
+}
+
+static void references(void) {
+  CUarray array = make(shape(64, 64, 0, BYTE, 4, 0)), bound;
+  CUtexref reference;
+  CUarray_format format;
+  CUaddress_mode mode;
+  CUdeviceptr address;
+  int channels;
+  CHECK(cuTexRefCreate(&reference));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefGetArray(&bound, reference));
+  CHECK(cuTexRefSetArray(reference, array, CU_TRSA_OVERRIDE_FORMAT));
+  CHECK(cuTexRefGetArray(&bound, reference));
+  CHECK(cuTexRefGetFormat(&format, &channels, reference));
+  TRUE(bound == array && format == BYTE && channels == 4);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefGetAddress_v2(&address, reference));
+  CHECK(cuTexRefSetAddressMode(reference, 2, CU_TR_ADDRESS_MODE_MIRROR));
+  CHECK(cuTexRefGetAddressMode(&mode, reference, 2));
+  TRUE(mode == CU_TR_ADDRESS_MODE_MIRROR);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetAddressMode(reference, 3, CU_TR_ADDRESS_MODE_MIRROR));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefSetMaxAnisotropy(reference, 17));
+  CHECK(cuTexRefDestroy(reference));
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuTexRefDestroy(reference));
+  CHECK(cuArrayDestroy(array));
+}
+
 int main(void) {
   begin();
   charges();
@@ -236,6 +304,8 @@ int main(void) {
   parts();
   shaped_copies();
   linear_copies();
+  objects();
+  references();
   puts("ok");
   return 0;
 }
