@@ -15,6 +15,7 @@ from typing import Protocol
 from vgpud import enforcing, peers
 from vgpud.core import events as ev
 from vgpud.core.enforce import Act
+from vgpud.core.faults import fault_entry
 from vgpud.core.model import State
 from vgpud.core.observed import ProcessStats, Reading
 from vgpud.core.watch import Running, Strangers, Watch
@@ -30,6 +31,7 @@ class Host(Protocol):
     state: State
 
     def note(self, entry: ev.Log) -> None: ...
+    def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None: ...
 
 
@@ -63,19 +65,23 @@ class Lookout:
         return {process.pid for process in tuple(self._host.state.processes.values())}
 
     def _read(self) -> None:
+        self._devices.watch_faults()
         while True:
             uuids = list(self._host.state.devices)
             self.readings = {uuid: self._devices.read(uuid) for uuid in uuids}
             running = {uuid: self._devices.running(uuid) for uuid in uuids}
             others = {pid for users in running.values() for pid in users} - self._attached()
             seen = {pid: enforcing.see(pid) for pid in others}
+            faults = self._devices.faults()
             with contextlib.suppress(RuntimeError):  # the loop has ended before us
-                self._loop.call_soon_threadsafe(self._look, running, seen)
+                self._loop.call_soon_threadsafe(self._look, running, seen, faults)
             if self._stopping.wait(READ_S):
                 return
 
-    def _look(self, running: Running, seen: Strangers) -> None:
+    def _look(self, running: Running, seen: Strangers, faults: list[tuple[str, int]]) -> None:
         state = self._host.state
+        for uuid, xid in faults:
+            self._host.note_bounded(f"xid {uuid}", fault_entry(state, uuid, xid))
         ledger: dict[str, dict[int, int]] = {uuid: {} for uuid in running}
         for process in state.processes.values():
             for uuid, of_device in ledger.items():

@@ -30,6 +30,8 @@ PROBE_S = 60
 #: how the name of every simulated device begins
 SIMULATED = "SIMULATED"
 _MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+#: faults that are taken in one go
+FAULTS_MAX = 16
 _COMM_MAX = 15  # the kernel cuts process names
 
 #: runs in a process of its own, so that the daemon never becomes a client of the driver; prints the error's name
@@ -81,6 +83,7 @@ class Devices:
         self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
         self._context_bytes = context_bytes
         self._handles: dict[str, Any] = {}
+        self._faults: Any = None  # a set of events
         if sim_dir:
             os.environ["VGPU_SIM_DIR"] = sim_dir  # the simulated NVML reads it when it starts
         try:
@@ -162,6 +165,24 @@ class Devices:
         memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used)
         busy = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         return Reading(memory, None if busy is None else busy / 100)
+
+    def watch_faults(self) -> None:
+        """From now on the driver's reports of faults (XIDs) are kept for faults(), where it makes any."""
+        self._faults = _or_none(pynvml.nvmlEventSetCreate)
+        for handle in self._handles.values() if self._faults else ():
+            kind = pynvml.nvmlEventTypeXidCriticalError
+            _or_none(lambda h=handle, k=kind: pynvml.nvmlDeviceRegisterEvents(h, k, self._faults))
+
+    def faults(self) -> list[tuple[str, int]]:
+        """The faults (device, XID) since the last call, at most FAULTS_MAX; does not wait for any."""
+        found: list[tuple[str, int]] = []
+        while self._faults and len(found) < FAULTS_MAX:
+            event = _or_none(lambda: pynvml.nvmlEventSetWait_v2(self._faults, 0))
+            if event is None:
+                break
+            uuid = _or_none(lambda e=event: str(pynvml.nvmlDeviceGetUUID(e.device))) or ""
+            found.append((uuid, int(event.eventData)))
+        return found
 
     def lists(self, pid: int) -> bool:
         """Whether the driver still counts a process among a device's clients. False when NVML does not say."""

@@ -5,6 +5,7 @@
  *   FAKE_MEMORY=bytes    of each device            FAKE_COMPUTE_MODE=n  nvmlComputeMode_t
  *   FAKE_MIG=1           MIG mode is on            FAKE_LOST=FILE       while FILE exists every reading fails
  *   FAKE_LISTED=FILE     the pid in FILE is listed as a compute process
+ *   FAKE_XID=FILE        the number in FILE is reported as a fault of the first device, once: FILE goes
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,4 +146,33 @@ int nvmlDeviceGetUtilizationRates(void *device, struct rates *ret_rates) {
   ret_rates->gpu = 50;
   ret_rates->memory = 10;
   return 0;
+}
+
+/* ---- events ---- */
+
+struct event {
+  void *device;
+  unsigned long long type, data;
+  unsigned gpu_instance, compute_instance;
+};
+int nvmlEventSetCreate(void **ret_set) {
+  *ret_set = ret_set;
+  return 0;
+}
+static unsigned long long registered;
+int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *set) {
+  (void)device, (void)set;
+  registered = types;
+  return 0;
+}
+int nvmlEventSetWait_v2(void *set, struct event *ret_event, unsigned timeout_ms) {
+  (void)set, (void)timeout_ms;
+  const char *path = getenv("FAKE_XID");
+  FILE *file = path && registered ? fopen(path, "r") : NULL;
+  if (!file) return 10; /* NVML_ERROR_TIMEOUT */
+  *ret_event = (struct event){.device = (void *)1, .type = registered};
+  int found = fscanf(file, "%llu", &ret_event->data);
+  fclose(file);
+  unlink(path);
+  return found == 1 ? 0 : 10;
 }

@@ -325,6 +325,21 @@ def test_program_without_a_slice_is_noticed(node: Node) -> None:
     ours.wait()
 
 
+def test_faults_of_the_device_are_events(node: Node) -> None:
+    report = node.directory / "xid"
+    node.env = {"FAKE_XID": str(report)}
+    node.start()
+    node.create()
+    program = spawn(node)
+    written = node.directory / "written"
+    written.write_text("31")
+    written.rename(report)
+    eventually(lambda: ("device.xid", "a") in node.kinds_and_slices(), "the notice")
+    assert node.kinds().count("device.xid") == 1
+    program.kill()
+    program.wait()
+
+
 def test_descriptors_do_not_pile_up(node: Node) -> None:
     node.start()
     node.create()

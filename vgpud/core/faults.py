@@ -1,0 +1,44 @@
+"""Faults that the driver reports of a device, by their numbers (XIDs), in words for the event log. Pure."""
+
+from __future__ import annotations
+
+from vgpud.core.events import Log
+from vgpud.core.model import State
+
+#: those that an operator meets, in the words of NVIDIA's list of XIDs
+_KNOWN = {
+    13: "graphics engine exception: a program's illegal instruction or access",
+    31: "memory page fault: a program's illegal access",
+    43: "a program's work stopped",
+    45: "clean-up after a program that ended or faulted",
+    48: "double-bit ECC error",
+    63: "row remapping or page retirement",
+    64: "row remapping or page retirement failed",
+    74: "NVLink error",
+    79: "the device has fallen off the bus",
+    92: "many single-bit ECC errors",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "GSP does not answer",
+    120: "GSP error",
+}
+#: what a program's own fault leaves as it was for others on the device
+_OF_PROGRAMS = frozenset((13, 31, 43, 45))
+
+
+def fault_entry(state: State, uuid: str, xid: int) -> Log:
+    """What the event log says, with the slices that were at work there: the driver does not tell whose fault it is."""
+    device = state.devices.get(uuid)
+    where = f"device {device.index}" if device else "a device"
+    what = _KNOWN.get(xid, "see NVIDIA's list of XIDs")
+    there = sorted(
+        {p.slice_name for p in state.processes.values() if not p.holder and _is_on(state, p.slice_name, uuid)}
+    )
+    whom = f"; programs there are of {', '.join(there)}" if there else ""
+    mend = "" if xid in _OF_PROGRAMS else "; see dmesg"
+    return Log("device.xid", f"XID {xid} on {where} ({what}){whom}{mend}", there[0] if len(there) == 1 else "", uuid)
+
+
+def _is_on(state: State, slice_name: str, uuid: str) -> bool:
+    made = state.slices.get(slice_name)
+    return made is not None and made.share(uuid) is not None
