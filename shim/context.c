@@ -90,7 +90,10 @@ static struct vg_device *current_device(CUcontext context) {
 struct vg_device *vg_context_current(CUcontext *ret_context) {
   *ret_context = NULL;
   if (!VG_LOAD(&vg_session.ledger)) return NULL;
-  if (REAL(cuCtxGetCurrent)(ret_context) != CUDA_SUCCESS || !*ret_context) return NULL;
+  /* What is allocated in a context that we do not know is charged to nobody: a failure is not taken at its word. */
+  if (REAL(cuCtxGetCurrent)(ret_context) != CUDA_SUCCESS && REAL(cuCtxGetCurrent)(ret_context) != CUDA_SUCCESS)
+    return NULL;
+  if (!*ret_context) return NULL;
   return vg_session.device_count == 1 ? &vg_session.devices[0] : current_device(*ret_context);
 }
 

@@ -63,28 +63,33 @@ static CUresult init_in_slice(unsigned int flags) {
 
 /* ---- which device is which ---- */
 
-static bool uuid_of(CUdevice device, uint8_t *ret_uuid) {
+static CUresult uuid_of(CUdevice device, uint8_t *ret_uuid) {
   CUuuid uuid;
   CUresult result = HAVE(cuDeviceGetUuid_v2) ? REAL(cuDeviceGetUuid_v2)(&uuid, device) /* a MIG device has its own */
                                              : REAL(cuDeviceGetUuid)(&uuid, device);
   if (result == CUDA_SUCCESS) memcpy(ret_uuid, uuid.bytes, VG_UUID_BYTES);
-  return result == CUDA_SUCCESS;
+  return result;
 }
 
-static int driver_uuids(uint8_t (*ret_uuids)[VG_UUID_BYTES], CUdevice *ret_handles) {
+static CUresult driver_uuids(uint8_t (*ret_uuids)[VG_UUID_BYTES], CUdevice *ret_handles, int *ret_count) {
   int count = 0;
-  if (REAL(cuDeviceGetCount)(&count) != CUDA_SUCCESS) return 0;
-  int known = 0;
-  for (int i = 0; i < count && known < VG_DEVICES_MAX; i++)
-    if (REAL(cuDeviceGet)(&ret_handles[known], i) == CUDA_SUCCESS && uuid_of(ret_handles[known], ret_uuids[known]))
-      known++;
-  return known;
+  CUresult result = REAL(cuDeviceGetCount)(&count);
+  if (count > VG_DEVICES_MAX) count = VG_DEVICES_MAX;
+  for (int i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    result = REAL(cuDeviceGet)(&ret_handles[i], i);
+    if (result == CUDA_SUCCESS) result = uuid_of(ret_handles[i], ret_uuids[i]);
+  }
+  *ret_count = count;
+  return result;
 }
 
-static void map_devices(void) {
+/* A device that is not mapped is accounted to nobody: what the driver answers instead is cuInit's answer. */
+static CUresult map_devices(void) {
   uint8_t uuids[VG_DEVICES_MAX][VG_UUID_BYTES];
   CUdevice handles[VG_DEVICES_MAX];
-  int count = driver_uuids(uuids, handles);
+  int count;
+  CUresult result = driver_uuids(uuids, handles, &count);
+  if (result != CUDA_SUCCESS) return result;
   if (!vg_session.ledger && vg_link_devices(uuids[0], (uint32_t)count)) vg_log("out of memory: not accounted");
   uint32_t met = 0;
   for (int i = 0; i < count; i++) {
@@ -96,6 +101,7 @@ static void map_devices(void) {
   }
   if (met < vg_session.device_count)
     vg_log("slice %s has %u devices, the driver shows %u of them", vg_session.slice, vg_session.device_count, met);
+  return CUDA_SUCCESS;
 }
 
 /* ---- cuInit ---- */
@@ -130,9 +136,8 @@ static CUresult init_locked(unsigned int flags) {
   if (error) return refused(error);
   if (done == getpid() || !vg_link_wanted()) return REAL(cuInit)(flags);
   CUresult result = vg_session.attached ? init_in_slice(flags) : REAL(cuInit)(flags);
-  if (result != CUDA_SUCCESS) return result;
-  map_devices();
-  done = getpid();
+  if (result == CUDA_SUCCESS) result = map_devices();
+  if (result == CUDA_SUCCESS) done = getpid();
   return result;
 }
 

@@ -6,6 +6,8 @@
  *                               everything is synchronised, and a line is printed: what was done, what is shown
  *   ledger once                 one object of every family, made and dropped in turn, whatever a call answers; a line;
  *                               waits for the end of stdin
+ *   ledger large BYTES          an object of so many bytes of every family: a line, family -> how many of its calls
+ *                               were refused as out of memory
  */
 #define _GNU_SOURCE
 #include "ledger.h"
@@ -214,8 +216,25 @@ static int once(void) {
   return getchar() != EOF;
 }
 
+static int large(uint64_t bytes) {
+  struct worker *worker = &workers[0];
+  begin(worker, 0, 1);
+  MUST(cuInit(0));
+  enter(worker);
+  printf("{\"event\": \"large\"");
+  for (unsigned i = 0; i < family_count; i++) {
+    struct object object = {.bytes = bytes};
+    uint64_t before = worker->refused;
+    if (families[i].make(worker, &object)) families[i].drop(worker, &object);
+    printf(", \"%s\": %" PRIu64, families[i].name, worker->refused - before);
+  }
+  printf("}\n");
+  return 0;
+}
+
 int main(int count, char **words) {
   if (count == 2 && strcmp(words[1], "once") == 0) return once();
+  if (count == 3 && strcmp(words[1], "large") == 0) return large(strtoull(words[2], NULL, 10));
   if (count < 3) return 2;
   wanted_names = words + 3;
   threads = (unsigned)atoi(words[1]);

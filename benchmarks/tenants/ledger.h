@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LARGE_BYTES (1ull << 30) /* more than draw_bytes() draws: of a request that is to be refused */
 enum { OBJECTS_MAX = 64, STREAMS = 2, PARTS_MAX = 4 };
 
 struct object {

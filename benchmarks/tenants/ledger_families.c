@@ -128,6 +128,12 @@ static void drop_unmapped(struct worker *worker, struct object *object) {
 /* ---- arrays ---- */
 
 static CUDA_ARRAY3D_DESCRIPTOR array_of(struct worker *worker, uint64_t bytes) {
+  if (bytes >= LARGE_BYTES)
+    return (CUDA_ARRAY3D_DESCRIPTOR){.Width = 8192,
+                                     .Height = 8192,
+                                     .Depth = 1 + bytes / (8192ull * 8192 * 16),
+                                     .Format = CU_AD_FORMAT_FLOAT,
+                                     .NumChannels = 4};
   size_t width = 16 + draw(worker, 1000);
   size_t height = 1 + bytes / (width * 4);
   if (height > 30000) height = 30000;
@@ -174,7 +180,8 @@ static bool make_graph(struct worker *worker, struct object *object) {
   MUST(cuGraphDestroy(graph));
   if (!made) return false;
   object->parts[0] = (uintptr_t)exec;
-  for (uint64_t left = draw(worker, 3); left; left--) (void)MAY(cuGraphLaunch(exec, stream_of(worker)));
+  uint64_t launches = object->bytes >= LARGE_BYTES ? 1 : draw(worker, 3);
+  for (uint64_t left = launches; left; left--) (void)MAY(cuGraphLaunch(exec, stream_of(worker)));
   return true;
 }
 

@@ -1,4 +1,4 @@
-"""The ledger under random operations and kills; the same program as `python -m benchmarks.ledger`, for a few seconds."""
+"""The ledger under random operations and kills: what `python -m benchmarks.ledger` does, for a few seconds."""
 
 from __future__ import annotations
 
