@@ -125,6 +125,18 @@ bool sim_share_leave(void *base, uint64_t bytes); /* the maker frees such memory
 /* Where a pointer may be mapped from: the unit of sharing around it. */
 void sim_share_unit(const struct sim_allocation *allocation, uint64_t *ret_base, uint64_t *ret_bytes);
 
+/* ---- pool_share.c, and what it needs of pool.c ---- */
+
+struct sim_pool_sharing {
+  struct sim_share share; /* key 0: not shared; of no memory, that goes pointer by pointer */
+  bool exportable;
+  bool imported; /* another process's */
+};
+struct sim_pool_sharing *sim_pool_sharing(CUmemoryPool handle, int *ret_device); /* NULL: not a live pool */
+CUmemoryPool sim_pool_import(const struct sim_share *share);                     /* NULL: no room for one more */
+void sim_pool_unshare(struct sim_pool_sharing *sharing);
+void sim_pool_import_end(CUdeviceptr pointer); /* an imported pointer is freed; already out of the list */
+
 void sim_ipc_destroy(struct sim_context *context); /* ipc.c: closes what the context has open */
 
 /* ---- small.c: owner is the context or the pool that the granules belong to ---- */

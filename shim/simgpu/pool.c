@@ -24,6 +24,7 @@ struct sim_pool {
   uint64_t used_high, reserved_high;
   uint64_t threshold_bytes;
   int reuse[3]; /* kept and answered */
+  struct sim_pool_sharing sharing;
 };
 
 static struct sim_slab pools = SIM_SLAB(sizeof(struct sim_pool), 1024);
@@ -133,6 +134,10 @@ static CUresult alloc(struct sim_pool *pool, struct sim_context *context, uint64
 void sim_pool_take_back(const struct sim_allocation *allocation) {
   struct sim_pool *pool = find(allocation->pool);
   struct block *block;
+  if (allocation->imported) {
+    sim_pool_import_end(allocation->base);
+    return;
+  }
   if (!pool) return;
   pthread_mutex_lock(&lock);
   pool->used_bytes -= counted(allocation->bytes);
@@ -170,6 +175,7 @@ static CUresult alloc_async(CUdeviceptr *ret_pointer, size_t bytes, struct sim_p
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_pointer) return CUDA_ERROR_INVALID_VALUE;
+  if (pool && pool->sharing.imported) return CUDA_ERROR_INVALID_VALUE; /* its maker alone allocates */
   if (stream->capture) return sim_capture_alloc(stream, bytes, ret_pointer);
   int device = stream->context->device;
   if (!pool) pool = current[device] ? current[device] : default_of(device);
@@ -254,7 +260,7 @@ SIM_PUBLIC CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
   struct sim_device *device = sim_device(ordinal);
   struct sim_pool *pool = find(handle);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  if (!pool || pool->device != device->index) return CUDA_ERROR_INVALID_VALUE;
+  if (!pool || pool->device != device->index || pool->sharing.imported) return CUDA_ERROR_INVALID_VALUE;
   current[device->index] = pool;
   return CUDA_SUCCESS;
 }
@@ -263,15 +269,30 @@ SIM_PUBLIC CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const CUmemPoolProps
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
   if (!ret_pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+  if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+      (unsigned)props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_NOT_SUPPORTED;
   struct sim_device *device = sim_device(props->location.id);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   struct sim_pool *pool = pool_make(device->index);
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
   pool->props = *props;
+  pool->sharing.exportable = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
   *ret_pool = (CUmemoryPool)pool;
   return CUDA_SUCCESS;
+}
+
+struct sim_pool_sharing *sim_pool_sharing(CUmemoryPool handle, int *ret_device) {
+  struct sim_pool *pool = find(handle);
+  if (pool) *ret_device = pool->device;
+  return pool ? &pool->sharing : NULL;
+}
+
+CUmemoryPool sim_pool_import(const struct sim_share *share) {
+  struct sim_pool *pool = pool_make(share->device);
+  if (!pool) return NULL;
+  pool->sharing = (struct sim_pool_sharing){.share = *share, .imported = true};
+  return (CUmemoryPool)pool;
 }
 
 /* What is still allocated from the pool stays valid: the pool ends with its last allocation. */
@@ -280,6 +301,7 @@ SIM_PUBLIC CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_pool *pool = find(handle);
   if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  sim_pool_unshare(&pool->sharing);
   pthread_mutex_lock(&lock);
   trim(pool, 0);
   pool->threshold_bytes = 0;
