@@ -499,8 +499,13 @@ class Daemon:
         made = self.state.slices[process.slice_name]
         uuids = [s.device_uuid for s in made.shares]
         now = {uuid: self._arbiters.process_stats(process.process_id, uuid) for uuid in uuids}
-        beyond = self._lookout.beyond
-        return {u: replace(s, mem_unattributed_bytes=beyond.get((u, process.pid), 0)) for u, s in now.items()}
+        beyond = {u: size for u in uuids if (size := self._lookout.beyond.get((u, process.pid)))}
+        if beyond and process.process_id == min(
+            p.process_id for p in self.state.processes.values() if p.pid == process.pid
+        ):
+            # the driver counts a pid once, whatever lives it has here
+            now |= {u: replace(now[u], mem_unattributed_bytes=size) for u, size in beyond.items()}
+        return now
 
     def attach_path(self, slice_name: str) -> str:
         return str(paths.attach_socket(self.config.runtime, slice_name))

@@ -117,8 +117,9 @@ def start(system: OwnSystem) -> Iterator[Any]:
 
     def call(*args: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "vgpud.cli.main", "run", "-q", *args]
+        pipe, err = subprocess.PIPE, subprocess.STDOUT
         process = subprocess.Popen(
-            command, env=system.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            command, env=system.env, stdin=pipe, stdout=pipe, stderr=err, text=True, start_new_session=True
         )
         started.append(process)
         return process
@@ -228,6 +229,60 @@ def test_ps_shows_the_program_and_its_numbers(real: Any, start: Any, program: li
     (tmp_path / "end").touch()
     assert process.wait(30) == 0
     wait_until(lambda: names(real) == [])
+
+
+#: allocates so many MiB, then frees ("-") or allocates as much again ("+"), line by line up to "."; prints the codes
+EATER = """
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context, memory, size = ctypes.c_void_p(), [], int(sys.argv[1]) << 20
+cuda.cuInit(0), cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0), cuda.cuCtxSetCurrent(context)
+def more():
+    pointer = ctypes.c_uint64()
+    code = cuda.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size))
+    memory.append(pointer)
+    if code: memory.pop()
+    return code
+print(more(), flush=True)
+for line in iter(sys.stdin.readline, ".\\n"):
+    print(more() if line[0] == "+" else cuda.cuMemFree_v2(memory.pop()), flush=True)
+"""
+
+
+def test_memory_limits_change_live(real: Any, start: Any, tmp_path: Path) -> None:
+    """What is above the minimum is borrowed and given back when it is freed; a limit below what is used takes nothing,
+    allows nothing more, and is shown."""
+    file = tmp_path / "eater.py"
+    file.write_text(EATER)
+    real("slice", "create", "a", "--gpus", "0.1", "--mem-min", "4G", "--mem-max", "60G")
+    real("slice", "create", "b", "--gpus", "0.1", "--mem-min", "1G", "--mem-max", "60G")
+    first, second = (start("--slice", name, "--", sys.executable, str(file), str(20 << 10)) for name in "ab")
+
+    def said(process: subprocess.Popen[str], line: str = "") -> int:
+        assert process.stdin and process.stdout
+        process.stdin.write(line)
+        process.stdin.flush()
+        return int(process.stdout.readline())
+
+    def device() -> Any:
+        return real("slice", "show", "a", "-o", "json").json["slice"]["devices"][0]
+
+    assert (said(first), said(second)) == (0, 0), "both beyond their minima"
+    assert said(first, "+\n") == 0 and said(second, "+\n") == 2, "all of it is lent"
+    assert said(first, "-\n") == 0 and said(second, "+\n") == 0, "what was freed has come back"
+    assert real("slice", "set", "a", "--mem-max", "8G").code == 0
+    wait_until(lambda: device()["mem_over_limit_bytes"] > 12 * GIB)
+    assert "8GiB-OVER" in real("ps", "--slice", "a").stdout and "OVER LIMIT" in real("slice", "show", "a").stdout
+    assert said(first, "+\n") == 2
+    assert said(first, "-\n") == 0, "nothing was taken by force"
+    wait_until(lambda: device()["mem_over_limit_bytes"] == 0)
+    assert "OVER" not in real("ps", "--slice", "a").stdout
+    for process in (first, second):
+        process.stdin.write(".\n")
+        process.stdin.flush()
+        assert process.wait(30) == 0
+    events = [e["kind"] for e in real("events", "-o", "json").json["events"]]
+    assert not {"memory.unattributed", "memory.past_ledger"} & set(events)
 
 
 def test_a_joined_slice_stays_and_is_changed_live(real: Any, start: Any, program: list[str], tmp_path: Path) -> None:
