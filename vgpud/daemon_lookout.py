@@ -85,8 +85,9 @@ class Lookout:
         ledger: dict[str, dict[int, int]] = {uuid: {} for uuid in running}
         for process in state.processes.values():
             for uuid, of_device in ledger.items():
-                used_bytes = self._ledger(process.process_id, uuid).mem_used_bytes
-                of_device[process.pid] = of_device.get(process.pid, 0) + used_bytes
+                if process.pid in running[uuid]:
+                    used_bytes = self._ledger(process.process_id, uuid).mem_used_bytes
+                    of_device[process.pid] = of_device.get(process.pid, 0) + used_bytes
         found = self._watch.look(state, running, ledger, seen)
         for entry in found.log:
             self._host.note(entry)

@@ -156,6 +156,12 @@ def test_two_lives_of_one_process_are_counted_once() -> None:
     assert last(Watch(), state, {"GPU-0": {100: GIB}}, 10, {}, {}).charges == {("a", "GPU-0"): GIB}
 
 
+def test_a_stranger_in_a_container_can_put_its_slice_above_its_limit() -> None:
+    watch, running = awake(), {"GPU-0": {100: GIB // 2, 200: GIB // 2 + 1}}
+    found = last(watch, node(), running, PATIENCE, {"GPU-0": {100: GIB // 2}}, {200: Seen("thief", ("/docker/x",))})
+    assert [entry.kind for entry in found.log] == ["device.stranger", "memory.unattributed", "memory.past_ledger"]
+
+
 def policed(**policy: str) -> State:
     return replace(node(), policy=Policy(**policy))  # type: ignore[arg-type]
 

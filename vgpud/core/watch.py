@@ -129,11 +129,11 @@ class Watch:
 
     def _look_for_excess(self, state: State, running: Running, found: Findings) -> None:
         """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with."""
-        used: dict[tuple[str, str], int] = {}
+        used = dict(found.charges)
         users = list(self._users(state, running))
         for name, uuid, pid in users:
-            used[name, uuid] = used.get((name, uuid), 0) + running[uuid][pid]
-        past = {key for key in found.charges if used.get(key, 0) > self._limit(state, key)}
+            used[name, uuid] = used.get((name, uuid), 0) + running[uuid][pid] - found.beyond.get((uuid, pid), 0)
+        past = {key for key in found.charges if used[key] > self._limit(state, key)}
         for name, uuid in sorted(past - self._past):
             text = f"slice {name} uses {format_bytes(used[name, uuid])} by the driver's account"
             found.log.append(Log("memory.past_ledger", text, name, uuid))
