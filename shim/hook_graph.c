@@ -8,8 +8,9 @@
  * trim between, is paid already.
  *
  * For a gang (gate_gang.c) the collectives among a graph's kernels are counted at the same time, and anew when the
- * whole graph is updated. Not seen: that a single node gets another kernel, or is disabled, or how often the body of a
- * conditional one runs; graphs that were instantiated before their slice was a gang.
+ * whole graph is updated. Not seen: that a single node gets another kernel, or is disabled; what the bodies of
+ * conditional nodes hold, for which the driver has no question; graphs that were instantiated before their slice was a
+ * gang.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Programs that are legal CUDA say the same in a slice as without one: those of tests/sim, whose every call is checked."""
+"""Programs that are legal CUDA say the same in a slice as without one: those of tests/sim, which check every call."""
 
 from __future__ import annotations
 
