@@ -125,6 +125,16 @@ bool sim_share_leave(void *base, uint64_t bytes); /* the maker frees such memory
 /* Where a pointer may be mapped from: the unit of sharing around it. */
 void sim_share_unit(const struct sim_allocation *allocation, uint64_t *ret_base, uint64_t *ret_bytes);
 
+/* ---- ipc_event.c: events that other processes may record, too ---- */
+
+CUresult sim_event_make(struct sim_context *context, unsigned flags, struct sim_ipc_event *ipc, CUevent *ret_handle);
+CUresult sim_ipc_event_begin(struct sim_event *event); /* makes event->ipc */
+void sim_ipc_event_end(struct sim_event *event);
+CUresult sim_ipc_event_record(struct sim_stream *stream, struct sim_event *event);
+CUresult sim_ipc_event_wait(struct sim_stream *stream, const struct sim_event *event);
+bool sim_ipc_event_done(const struct sim_event *event);
+void sim_ipc_event_synchronize(const struct sim_event *event);
+
 /* ---- pool_share.c, and what it needs of pool.c ---- */
 
 struct sim_pool_sharing {

@@ -11,6 +11,26 @@ struct sim_event *sim_event_find(CUevent handle) {
   return sim_slab_find(&events, handle, SIM_EVENT_MAGIC);
 }
 
+CUresult sim_event_make(struct sim_context *context, unsigned flags, struct sim_ipc_event *ipc, CUevent *ret_handle) {
+  struct sim_event *event = sim_slab_get(&events, SIM_EVENT_MAGIC);
+  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
+  event->slot = sim_slab_index(&events, event);
+  event->flags = flags;
+  event->context = context;
+  event->ipc = ipc;
+  CUresult result = flags & CU_EVENT_INTERPROCESS && !ipc ? sim_ipc_event_begin(event) : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS)
+    *ret_handle = (CUevent)event;
+  else
+    sim_slab_put(&events, event);
+  return result;
+}
+
+static void end(struct sim_event *event) {
+  sim_ipc_event_end(event);
+  sim_slab_put(&events, event);
+}
+
 SIM_PUBLIC CUresult cuEventCreate(CUevent *ret_handle, unsigned flags) {
   struct sim_context *context;
   CUresult result = sim_enter(&context);
@@ -18,13 +38,7 @@ SIM_PUBLIC CUresult cuEventCreate(CUevent *ret_handle, unsigned flags) {
   unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
   if (!ret_handle || flags & ~known) return CUDA_ERROR_INVALID_VALUE;
   if (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)) return CUDA_ERROR_INVALID_VALUE;
-  struct sim_event *event = sim_slab_get(&events, SIM_EVENT_MAGIC);
-  if (!event) return CUDA_ERROR_OUT_OF_MEMORY;
-  event->slot = sim_slab_index(&events, event);
-  event->flags = flags;
-  event->context = context;
-  *ret_handle = (CUevent)event;
-  return CUDA_SUCCESS;
+  return sim_event_make(context, flags, NULL, ret_handle);
 }
 
 SIM_PUBLIC CUresult cuEventDestroy_v2(CUevent handle) {
@@ -32,7 +46,7 @@ SIM_PUBLIC CUresult cuEventDestroy_v2(CUevent handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_event *event = sim_event_find(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  sim_slab_put(&events, event);
+  end(event);
   return CUDA_SUCCESS;
 }
 
@@ -43,7 +57,7 @@ SIM_PUBLIC CUresult cuEventDestroy(CUevent handle) {
 void sim_events_destroy(struct sim_context *context) {
   for (uint32_t i = 0; i < events.used; i++) {
     struct sim_event *event = (struct sim_event *)(events.base + (size_t)i * events.object_bytes);
-    if (event->object.magic == SIM_EVENT_MAGIC && event->context == context) sim_slab_put(&events, event);
+    if (event->object.magic == SIM_EVENT_MAGIC && event->context == context) end(event);
   }
 }
 
@@ -91,7 +105,8 @@ SIM_PUBLIC CUresult cuEventQuery(CUevent handle) {
   CUresult result = find(handle, &event);
   if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
   if (result != CUDA_SUCCESS) return result;
-  return event->generation == 0 || sim_point_query(event->point) ? sim_waited() : CUDA_ERROR_NOT_READY;
+  bool done = event->ipc ? sim_ipc_event_done(event) : event->generation == 0 || sim_point_query(event->point);
+  return done ? sim_waited() : CUDA_ERROR_NOT_READY;
 }
 
 SIM_PUBLIC CUresult cuEventSynchronize(CUevent handle) {
@@ -99,7 +114,10 @@ SIM_PUBLIC CUresult cuEventSynchronize(CUevent handle) {
   CUresult result = find(handle, &event);
   if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
   if (result != CUDA_SUCCESS) return result;
-  if (event->generation != 0) sim_point_wait(event->point);
+  if (event->ipc)
+    sim_ipc_event_synchronize(event);
+  else if (event->generation != 0)
+    sim_point_wait(event->point);
   sim_pools_trim(event->context);
   return sim_waited();
 }
@@ -140,7 +158,8 @@ SIM_PUBLIC CUresult cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
   result = sim_capture_context(context);
   if (result != CUDA_SUCCESS) return result;
   event->capture = NULL;
-  return sim_submit_record_all(context, event);
+  result = sim_submit_record_all(context, event);
+  return result == CUDA_SUCCESS && event->ipc ? sim_ipc_event_record(&context->join, event) : result;
 }
 
 /* Everything that is given to the context from now on waits for the event. */
@@ -152,5 +171,6 @@ SIM_PUBLIC CUresult cuCtxWaitEvent(CUcontext handle, CUevent event_handle) {
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   result = sim_capture_context(context);
   if (result != CUDA_SUCCESS) return result;
+  if (event->ipc) sim_ipc_event_synchronize(event); /* here: no stream of the context gets anything before */
   return event->generation == 0 ? CUDA_SUCCESS : sim_submit_wait_all(context, event->point);
 }

@@ -85,9 +85,10 @@ struct sim_event {
   uint32_t slot; /* its place in the shared event area */
   unsigned flags;
   struct sim_context *context;
-  uint32_t generation;    /* how often it was recorded; 0 = never */
-  struct sim_point point; /* the last record */
-  void *capture;          /* owned by cuda/: recorded into a capture */
+  uint32_t generation;       /* how often it was recorded; 0 = never */
+  struct sim_point point;    /* the last record */
+  void *capture;             /* owned by cuda/: recorded into a capture */
+  struct sim_ipc_event *ipc; /* other processes may record it, too (ipc_event.c); else NULL */
 };
 
 /* ---- entering: what every entry point does first ---- */
@@ -138,6 +139,7 @@ CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *)
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */
 CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event);
+CUresult sim_submit_wait_event(struct sim_stream *stream, const struct sim_event *event); /* until its last record */
 /* Moves the bytes of a copy at once and says which engine it needs. */
 CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind);
 bool sim_array_known(CUarray handle);

@@ -206,8 +206,7 @@ static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags
   if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture || event->capture) return sim_capture_wait(stream, event);
   result = sim_capture_implicit(stream);
-  if (result != CUDA_SUCCESS || event->generation == 0) return result;
-  return sim_submit_wait(stream, event->point);
+  return result == CUDA_SUCCESS ? sim_submit_wait_event(stream, event) : result;
 }
 
 static CUresult get_context(CUstream handle, CUcontext *ret_context, bool is_per_thread) {

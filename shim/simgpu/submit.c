@@ -216,7 +216,12 @@ CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event) {
   implicit_order(stream);
   spend(begin_ns, cost_ns);
   record(stream, event);
-  return sim_waited();
+  return event->ipc ? sim_ipc_event_record(stream, event) : sim_waited();
+}
+
+CUresult sim_submit_wait_event(struct sim_stream *stream, const struct sim_event *event) {
+  if (event->ipc) return sim_ipc_event_wait(stream, event);
+  return event->generation == 0 ? CUDA_SUCCESS : sim_submit_wait(stream, event->point);
 }
 
 /* All points of a context's streams, a few at a time: calls use(argument, point) for each. */

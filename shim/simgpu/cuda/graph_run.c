@@ -71,7 +71,7 @@ CUresult sim_graph_run_inner(struct sim_graph *graph, struct sim_stream *stream)
 static CUresult run_event_wait(CUevent handle, struct sim_stream *stream) {
   struct sim_event *event = sim_event_find(handle);
   if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
-  return event->generation == 0 ? CUDA_SUCCESS : sim_submit_wait(stream, event->point);
+  return sim_submit_wait_event(stream, event);
 }
 
 static CUresult run_node(const struct sim_node *node, struct sim_stream *stream) {
