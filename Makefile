@@ -6,7 +6,7 @@ NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name buil
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing qualify clean
+.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing conformance qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -45,6 +45,9 @@ gen-check: $(VENV)/.dev
 	$(PY) shim/generate.py --check
 	$(PY) shim/generate_ml.py --check
 	$(PY) protos/generate.py --check
+
+conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device)
+	@$(PY) -m tests.conformance $(if $(REAL),--confirm)
 
 bench: $(VENV)/.test $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
 	@$(PY) -m benchmarks $(BENCH)

@@ -1,0 +1,121 @@
+/*
+ * row.h - for the programs of tests/conformance: one family of rows each. A row is a function in a process of its own
+ * that calls the driver and says facts which hold on every device: codes, sizes in granules, data checks; never a time
+ * and never an address. Its line on stdout is `name: fact=value ...`.
+ */
+#ifndef CONFORMANCE_ROW_H
+#define CONFORMANCE_ROW_H
+#include "gen/cuda_abi.h"
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MIB (1ull << 20)
+#define GRANULE (2 * MIB)
+#define UNTOUCHED 77
+#define CODE(name, call) fact(name, (long long)(call))
+/* What a row stands on: when this fails the row has nothing to say about its own subject. */
+#define NEED(call)                                                                                                     \
+  do {                                                                                                                 \
+    CUresult got_ = (call);                                                                                            \
+    if (got_ != CUDA_SUCCESS) {                                                                                        \
+      fact(#call, (long long)got_);                                                                                    \
+      finish();                                                                                                        \
+    }                                                                                                                  \
+  } while (0)
+
+struct row {
+  const char *name;
+  void (*run)(void);
+};
+
+static char line[4096];
+
+static inline void fact(const char *name, long long value) {
+  size_t used = strlen(line);
+  snprintf(line + used, sizeof line - used, " %s=%lld", name, value);
+}
+
+static inline void finish(void) {
+  puts(line);
+  fflush(stdout);
+  _exit(0); /* what the row still holds goes as it does when a process is killed */
+}
+
+/* The primary context of device 0, current, and its first allocation made: a driver may take memory with it. */
+static inline void begin(void) {
+  CUcontext context;
+  CUdeviceptr first;
+  NEED(cuInit(0));
+  NEED(cuDevicePrimaryCtxRetain(&context, 0));
+  NEED(cuCtxSetCurrent(context));
+  NEED(cuMemAlloc_v2(&first, 1));
+  NEED(cuMemFree_v2(first));
+}
+
+static inline size_t total_bytes(void) {
+  size_t free_now, total;
+  NEED(cuMemGetInfo_v2(&free_now, &total));
+  return total;
+}
+
+static inline size_t free_bytes(void) {
+  size_t free_now, total;
+  NEED(cuMemGetInfo_v2(&free_now, &total));
+  return free_now;
+}
+
+/* How many granules are taken that were free at `before`; negative: given back. */
+static inline void taken(const char *name, size_t before) {
+  fact(name, ((long long)before - (long long)free_bytes()) / (long long)GRANULE);
+}
+
+/* Work that holds a stream until open_gate(): what follows it is surely not done. */
+struct gate {
+  sem_t open;
+};
+
+static inline void wait_at_gate(void *gate) {
+  sem_wait(&((struct gate *)gate)->open);
+}
+
+static inline void close_gate(struct gate *gate, CUstream stream) {
+  sem_init(&gate->open, 0, 0);
+  NEED(cuLaunchHostFunc(stream, wait_at_gate, gate));
+}
+
+static inline void open_gate(struct gate *gate) {
+  sem_post(&gate->open);
+}
+
+/* Runs every row, or the one that is named. The parent makes no driver call: each row begins before cuInit. */
+static inline int run_rows(const struct row *rows, size_t count, int argc, char **argv) {
+  for (size_t i = 0; i < count; i++) {
+    if (argc > 1 && strcmp(argv[1], rows[i].name) != 0) continue;
+    pid_t child = fork();
+    if (child == 0) {
+      snprintf(line, sizeof line, "%s:", rows[i].name);
+      alarm(60);
+      rows[i].run();
+      finish();
+    }
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) return 1;
+    if (WIFSIGNALED(status)) printf("%s: signal=%d\n", rows[i].name, WTERMSIG(status));
+    fflush(stdout);
+  }
+  return 0;
+}
+
+#define ROWS(...)                                                                                                      \
+  int main(int argc, char **argv) {                                                                                    \
+    static const struct row rows[] = {__VA_ARGS__};                                                                    \
+    return run_rows(rows, sizeof rows / sizeof *rows, argc, argv);                                                     \
+  }
+#define ROW(function) {#function, function}
+
+#endif

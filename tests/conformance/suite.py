@@ -1,0 +1,118 @@
+"""The conformance suite: small driver programs that say the same on every device, hooked and unhooked.
+
+Each family is one C file of rows; a row prints `name: fact=value ...`. expected/FAMILY.json holds for each row what it
+says, and where that is from: `documented` (the driver's documentation, nothing has confirmed it yet) or `confirmed`
+(a real device said so; driver and device are named).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import harness
+from benchmarks.qualify.checks import unhooked
+from vgpud import paths
+from vgpud.cli.own_system import OwnSystem, wait_for
+
+HERE = Path(__file__).resolve().parent
+EXPECTED = HERE / "expected"
+FAMILIES = tuple(sorted(path.stem for path in HERE.glob("*.c")))
+PROGRAM_SECONDS = 120
+#: less than a device has: the rows over the limit meet the slice's own
+SLICE_MEMORY = "6GiB"
+
+Rows = dict[str, str]
+Expected = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that did not say what it should. kind: hook (hooked against unhooked) or expected (against expected/)."""
+
+    family: str
+    row: str
+    kind: str
+    wanted: str
+    got: str
+
+    def __str__(self) -> str:
+        wanted, got = (self.wanted or "nothing").split(), (self.got or "nothing").split()
+        if len(wanted) == len(got):
+            pairs = [(a, b) for a, b in zip(wanted, got, strict=True) if a != b]
+            wanted, got = [a for a, _ in pairs], [b for _, b in pairs]
+        who = ("unhooked", "hooked") if self.kind == "hook" else ("expected", "here")
+        return f"{self.family}/{self.row}: {who[0]} {' '.join(wanted)}, {who[1]} {' '.join(got)}"
+
+
+def build(family: str, folder: Path) -> Path:
+    """Compiles a family. It is linked by soname: the loader takes whatever driver the program finds at run time."""
+    path = folder / family
+    flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-iquote", str(harness.ROOT / "shim")]
+    library = [f"-L{paths.sim_lib_dir()}", "-l:libcuda.so.1", "-Wl,-z,lazy"]
+    subprocess.run(["gcc", *flags, "-o", str(path), str(HERE / f"{family}.c"), *library], check=True)
+    return path
+
+
+def parse(text: str) -> Rows:
+    """What a program printed, by row."""
+    return {name: facts for name, colon, facts in (line.partition(": ") for line in text.splitlines()) if colon}
+
+
+def run(own: OwnSystem, family: str, program: Path) -> tuple[Rows, Rows]:
+    """What the family says unhooked, and in a slice. Raises when a program as a whole fails."""
+    env = unhooked(own)
+    plain = subprocess.run([str(program)], env=env, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=True)
+    part = own.run(f"conform-{family}", ["--gpus", "1", "--mem", SLICE_MEMORY], [str(program)])
+    wait_for(f"{family} in a slice", lambda: not part.running, PROGRAM_SECONDS)
+    if part.process.returncode:
+        part.check()
+    return parse(plain.stdout), parse(part.out.read_text())
+
+
+def expected(family: str) -> Expected:
+    """What the rows of a family should say."""
+    path = EXPECTED / f"{family}.json"
+    found: Expected = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
+def compare(family: str, kind: str, wanted: Rows, got: Rows) -> list[Difference]:
+    """The rows that differ, those that only one side has among them."""
+    names = [*wanted, *(name for name in got if name not in wanted)]
+    pairs = ((name, wanted.get(name, ""), got.get(name, "")) for name in names)
+    return [Difference(family, name, kind, one, other) for name, one, other in pairs if one != other]
+
+
+def confirm(family: str, rows: Rows, driver: str, device: str) -> None:
+    """Writes what a real device said as the expectation."""
+    source = {"status": "confirmed", "driver": driver, "device": device}
+    write(family, {name: {"result": facts, **source} for name, facts in rows.items()})
+
+
+def write(family: str, rows: Expected) -> None:
+    """Writes the expectation of a family."""
+    EXPECTED.mkdir(exist_ok=True)
+    (EXPECTED / f"{family}.json").write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def conform(own: OwnSystem, folder: Path) -> tuple[dict[str, Any], list[Difference], dict[str, Rows]]:
+    """Runs all families: figures, differences, and what the rows said unhooked."""
+    differences: list[Difference] = []
+    said: dict[str, Rows] = {}
+    figures: dict[str, Any] = {"rows": 0, "documented": 0, "confirmed": 0}
+    for family in FAMILIES:
+        plain, hooked = run(own, family, build(family, folder))
+        wanted = expected(family)
+        said[family] = plain
+        differences += compare(family, "hook", plain, hooked)
+        differences += compare(family, "expected", {name: row["result"] for name, row in wanted.items()}, plain)
+        figures["rows"] += len(plain)
+        for row in wanted.values():
+            figures[row["status"]] += 1
+    figures["hooked_differs"] = sum(one.kind == "hook" for one in differences)
+    figures["not_as_expected"] = sum(one.kind == "expected" for one in differences)
+    return figures, differences, said
