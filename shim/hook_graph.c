@@ -156,14 +156,22 @@ static void end_trim(uint32_t index) {
   pthread_mutex_unlock(&accounts[index].lock);
 }
 
+/* Our own call: it may not spoil what other threads capture. */
+static void trim(uint32_t index) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  begin_trim(index);
+  CUresult changed = REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  REAL(cuDeviceGraphMemTrim)(vg_context_handle(&vg_session.devices[index]));
+  if (changed == CUDA_SUCCESS) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  end_trim(index);
+}
+
 /* Where there is no room, what the device keeps of other graphs may make some. */
 static int promise(uint32_t index, uint64_t bytes) {
   struct vg_device *device = &vg_session.devices[index];
   if (vg_memory_reserve(device, bytes)) {
     if (!VG_LOAD_RELAXED(&accounts[index].charged_bytes)) return -1;
-    begin_trim(index);
-    REAL(cuDeviceGraphMemTrim)(vg_context_handle(device));
-    end_trim(index);
+    trim(index);
     if (vg_memory_reserve(device, bytes)) return -1;
   }
   pthread_mutex_lock(&accounts[index].lock);
