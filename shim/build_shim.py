@@ -89,7 +89,8 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
-            ["shim/prim.c", *_sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/gen/simgpu_*.c")],
+            ["shim/prim.c", "shim/array_boxes.c"]
+            + _sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/gen/simgpu_*.c"),
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu.map", "-lm"],
         ),
         "sim/libnvidia-ml.so.1": (

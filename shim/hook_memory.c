@@ -123,7 +123,7 @@ void vg_charge_return(struct vg_record *record) {
   else if (record->kind == VG_RECORD_POINTER)
     leave_chunk(record->device, record->other);
   else if (record->kind == VG_RECORD_ARRAY)
-    vg_array_small_gone(record);
+    vg_array_gone(record);
   else if (record->kind == VG_RECORD_GRAPH)
     vg_graph_record_gone(record);
   else if (record->kind == VG_RECORD_CAPTURE)

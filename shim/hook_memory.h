@@ -51,7 +51,10 @@ void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
 /* ---- among the hook_memory_*.c files and hook_graph.c ---- */
 void vg_pool_refresh(struct vg_device *device);
 void vg_graph_refresh(struct vg_device *device);
-void vg_array_small_gone(const struct vg_record *record);
+void vg_array_gone(const struct vg_record *record); /* what is not charged as such */
+void vg_sparse_gone(uint64_t array);                /* nothing is mapped into it any more */
+void vg_sparse_forked_child(void);
+#define VG_ARRAY_DEFERRED UINT32_MAX /* count of an array's record: memory is mapped into all of it at once */
 void vg_graph_record_gone(const struct vg_record *record);
 void vg_handle_leave(CUmemGenericAllocationHandle handle);   /* a reference to physical memory less */
 void vg_multicast_gone(CUmemGenericAllocationHandle object); /* lets go what is bound, if it is such an object */

@@ -97,9 +97,12 @@ static bool add_small(struct vg_record *record) {
   }
 }
 
-void vg_array_small_gone(const struct vg_record *record) {
-  struct granule *granule = (struct granule *)(uintptr_t)record->other; /* NULL: it was never placed */
-  if (!granule) return;
+void vg_array_gone(const struct vg_record *record) {
+  struct granule *granule = (struct granule *)(uintptr_t)record->other;
+  if (!granule) { /* it has no memory of its own */
+    vg_sparse_gone(record->key);
+    return;
+  }
   pthread_mutex_lock(&lock);
   granule->pages &= ~(pages_of(record->size) << record->count);
   bool empty = granule->pages == 0;
@@ -124,13 +127,16 @@ static bool begin(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels
   CUcontext context;
   struct vg_device *device = descriptor ? vg_context_current(&context) : NULL;
   uint64_t bytes = device ? vg_array_bytes(descriptor, levels) : 0;
+  bool unbacked = device && descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING);
   *making = (struct making){0};
-  if (!bytes) return true;
+  if (!bytes && !unbacked) return true;
   struct vg_record *record = vg_record_new(VG_RECORD_ARRAY, device, context);
   if (!record) return false;
   record->size = bytes;
-  bool done;
-  if (bytes >= vg_charge_granule(device)) {
+  bool done = true;
+  if (unbacked) {
+    record->count = descriptor->Flags & CUDA_ARRAY3D_DEFERRED_MAPPING ? VG_ARRAY_DEFERRED : 0;
+  } else if (bytes >= vg_charge_granule(device)) {
     record->bytes = vg_charge_round(bytes, vg_charge_granule(device));
     done = vg_memory_reserve(device, record->bytes) == 0;
   } else {
@@ -193,7 +199,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
 /* The record goes first: once the driver has freed the handle another thread may be given it. */
 #define DESTROY(handle, call)                                                                                          \
   struct vg_record *record = vg_table_take(VG_RECORD_ARRAY, (uint64_t)(uintptr_t)(handle));                            \
-  bool ordered = record && !record->bytes && enter_order();                                                            \
+  bool ordered = record && record->other && enter_order();                                                             \
   CUresult result = call;                                                                                              \
   if (record && result == CUDA_SUCCESS) vg_charge_return(record);                                                      \
   if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);                                             \
@@ -210,6 +216,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
 
 /* Nothing that the parent had is there for the child; what is left of the list is never asked for again. */
 void vg_array_forked_child(void) {
+  vg_sparse_forked_child();
   pthread_mutex_init(&order, NULL);
   pthread_mutex_init(&lock, NULL);
   granules = NULL;

@@ -1050,8 +1050,8 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuMemHostUnregister */
   VG_HOOK_PASS, /* cuMemImportFromShareableHandle */
   VG_HOOK_MEMORY, /* cuMemMap */
-  VG_HOOK_PASS, /* cuMemMapArrayAsync */
-  VG_HOOK_PASS, /* cuMemMapArrayAsync_ptsz */
+  VG_HOOK_MEMORY, /* cuMemMapArrayAsync */
+  VG_HOOK_MEMORY, /* cuMemMapArrayAsync_ptsz */
   VG_HOOK_MEMORY, /* cuMemPoolCreate */
   VG_HOOK_MEMORY, /* cuMemPoolDestroy */
   VG_HOOK_PASS, /* cuMemPoolExportPointer */

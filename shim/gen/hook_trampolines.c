@@ -1094,10 +1094,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 __attribute__((weak)) CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {
   return REAL(cuMemMap)(ptr, size, offset, handle, flags);
 }
-CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
+__attribute__((weak)) CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
   return REAL(cuMemMapArrayAsync)(mapInfoList, count, hStream);
 }
-CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
+__attribute__((weak)) CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
   return REAL(cuMemMapArrayAsync_ptsz)(mapInfoList, count, hStream);
 }
 __attribute__((weak)) CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {

@@ -1,18 +1,36 @@
-"""A tenant whose memory is arrays: `python array_tenant.py SCENARIO` prints one JSON object (see ledger_tenant.py)."""
+"""A tenant whose memory is arrays: `python array_tenant.py SCENARIO` prints one JSON object."""
 
 from __future__ import annotations
 
 import ctypes
 import json
+import os
 import random
 import sys
 import threading
+import time
+from pathlib import Path
 from typing import Any
 
-from ledger_tenant import Cuda, taken, u64  # type: ignore[import-not-found, unused-ignore]
+from ledger_tenant import GRANULE, AllocationProp, Cuda, Location, u64  # type: ignore[import-not-found, unused-ignore]
+
+from vgpud import simpage
 
 FLOAT, BYTE, NV12, BC1 = 0x20, 0x01, 0xB0, 0x91
 LAYERED, CUBEMAP, SPARSE, DEFERRED = 0x01, 0x04, 0x40, 0x80
+
+
+def taken() -> int:
+    """What the simulated device's server says is taken: no entry point of ours is asked."""
+    return simpage.read(Path(os.environ["SIM_PAGE"])).devices[0].used_bytes
+
+
+def apart(cuda: Cuda) -> int:
+    """By how much ledger and server differ; the server's page may be a moment late."""
+    end = time.monotonic() + 2
+    while cuda.charged() != taken() and time.monotonic() < end:
+        time.sleep(0.01)
+    return cuda.charged() - taken()
 
 
 class Descriptor(ctypes.Structure):
@@ -23,6 +41,22 @@ class Descriptor(ctypes.Structure):
         ("format", ctypes.c_int),
         ("channels", ctypes.c_uint),
         ("flags", ctypes.c_uint),
+    ]
+
+
+class MapInfo(ctypes.Structure):
+    _fields_ = [
+        ("resource_type", ctypes.c_int),
+        ("array", u64),
+        ("subresource_type", ctypes.c_int),
+        ("pad", ctypes.c_int),
+        ("level", ctypes.c_uint * 8),  # level, layer, three offsets, three extents
+        ("operation", ctypes.c_int),
+        ("handle_type", ctypes.c_int),
+        ("handle", u64),
+        ("offset", u64),
+        ("devices", ctypes.c_uint),
+        ("rest", ctypes.c_uint * 3),
     ]
 
 
@@ -67,10 +101,10 @@ def shapes() -> dict[str, Any]:
     rows = []
     for shape, levels in SHAPES:
         code = make(cuda, *shape, levels=levels)
-        up = cuda.charged() - taken()
+        up = apart(cuda)
         if code == 0:
             assert destroy(cuda, cuda.out.value, levels) == 0
-        rows.append((shape, levels, code, up, cuda.charged() - taken()))
+        rows.append((shape, levels, code, up, apart(cuda)))
     return {"rows": rows}
 
 
@@ -86,6 +120,52 @@ def refused() -> dict[str, Any]:
         make(cuda, 32768, 32768, 0, FLOAT, 4, 0, levels=9),
     ]
     return {"codes": codes, "output": cuda.out.value, "taken": taken() - before, "charged": cuda.charged() - before}
+
+
+def sparse() -> dict[str, Any]:
+    """Memory that is mapped into arrays, without its handle: charged until the last of it is unmapped."""
+    cuda = Cuda()
+    assert cuda.start() == 0
+    steps: list[tuple[str, int, int, int]] = []
+
+    def step(name: str, code: int) -> int:
+        steps.append((name, code, apart(cuda), taken()))
+        return int(cuda.out.value)
+
+    def pool(size: int) -> int:
+        prop = AllocationProp(type=1, location=Location(1, 0))
+        prop.rest[1] = 1 << 16  # usage: a pool of tiles
+        return step("pool", cuda.make("cuMemCreate", ctypes.c_size_t(size), ctypes.byref(prop), u64(0)))
+
+    def tiles(name: str, array: int, handle: int, x: int, width: int, height: int) -> None:
+        info = MapInfo(array=array, operation=1 if handle else 2, handle=handle, devices=1)
+        info.level[:] = (0, 0, x, 0, 0, width, height, 1)
+        step(name, cuda.call("cuMemMapArrayAsync", ctypes.byref(info), 1, None))
+
+    array = step("sparse", make(cuda, 1024, 1024, 0, FLOAT, 1, SPARSE))
+    deferred = step("deferred", make(cuda, 1024, 1000, 0, FLOAT, 1, DEFERRED))
+    first, second, third = pool(GRANULE), pool(2 * GRANULE), pool(2 * GRANULE)
+    tiles("map", array, first, 256, 512, 1024)
+    step("release", cuda.call("cuMemRelease", u64(first)))
+    tiles("hole", array, 0, 384, 128, 256)
+    tiles("over it", array, second, 0, 1024, 512)
+    step("release", cuda.call("cuMemRelease", u64(second)))
+    tiles("unmap some", array, 0, 0, 1024, 768)
+    tiles("refused", array, 0, 1, 1, 1)
+    tiles("unmap all", array, 0, 0, 1024, 1024)
+    tiles("whole", deferred, third, 0, 0, 0)
+    step("release", cuda.call("cuMemRelease", u64(third)))
+    step("end of array", destroy(cuda, deferred))
+    step("end of array", destroy(cuda, array))
+    assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
+    context = step("context", 0)
+    array = step("sparse", make(cuda, 1024, 1024, 0, FLOAT, 1, SPARSE))
+    first = pool(GRANULE)
+    tiles("map", array, first, 0, 512, 1024)
+    step("release", cuda.call("cuMemRelease", u64(first)))
+    assert cuda.call("cuCtxDestroy_v2", u64(context)) == 0 == cuda.start()
+    step("end of context", 0)
+    return {"steps": steps}
 
 
 def churn() -> dict[str, Any]:
@@ -120,10 +200,10 @@ def churn() -> dict[str, Any]:
     workers = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for worker in workers:
         worker.start()
-    apart, most = [], 0
+    differences, most = [], 0
     for _ in range(10):
         rest.wait()
-        apart.append(cuda.charged() - taken())
+        differences.append(apart(cuda))
         most = max(most, taken())
         rest.wait()
     for worker in workers:
@@ -131,8 +211,8 @@ def churn() -> dict[str, Any]:
     for context in contexts:
         assert cuda.call("cuCtxDestroy_v2", u64(context)) == 0
     assert cuda.start() == 0
-    return {"failures": failures, "apart": apart, "most": most, "end": cuda.charged() - taken()}
+    return {"failures": failures, "apart": differences, "most": most, "end": apart(cuda)}
 
 
 if __name__ == "__main__":
-    print(json.dumps({"shapes": shapes, "refused": refused, "churn": churn}[sys.argv[1]]()))
+    print(json.dumps({"shapes": shapes, "refused": refused, "sparse": sparse, "churn": churn}[sys.argv[1]]()))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice
 from tests.shim.test_memory import ASK_UUID
-from vgpud import sim
+from vgpud import sim, simpage
 
 TENANT = Path(__file__).with_name("array_tenant.py")
 LIMIT = 8192 * MIB
@@ -31,6 +31,7 @@ def scenario(shim: Path, tmp_path: Path) -> Iterator[Scenario]:
         other_name = tmp_path / "libsimulated.so"
         other_name.symlink_to(device.lib_dir / "libcuda.so.1")
         base = {**os.environ, **device.environment(), "VGPU_DRIVER": str(other_name)}
+        base["SIM_PAGE"] = str(device.directory / simpage.PAGE_NAME)
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=base, capture_output=True, check=True)
         with FakeDaemon(tmp_path / "attach.sock", [FakeDevice(asked.stdout, LIMIT, CONTEXT)]) as daemon:
 
@@ -62,6 +63,15 @@ def test_where_the_driver_does_not_say_the_size_is_computed(scenario: Scenario) 
 def test_20_gib_in_8_are_out_of_memory(scenario: Scenario) -> None:
     told = scenario("refused")
     assert told == {"codes": [2, 2, 2], "output": 0xDEADBEEF, "taken": 0, "charged": 0}
+
+
+def test_memory_mapped_into_arrays_is_charged_without_its_handle(scenario: Scenario) -> None:
+    steps = scenario("sparse")["steps"]
+    assert [name for name, code, _, _ in steps if code] == ["refused"]
+    assert [(name, apart) for name, _, apart, _ in steps if apart] == []
+    used = {name: used for name, _, _, used in steps}
+    assert used["unmap some"] > used["unmap all"]
+    assert used["whole"] > used["end of array"]
 
 
 def test_small_ones_share_granules_as_on_the_device(scenario: Scenario) -> None:

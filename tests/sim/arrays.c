@@ -229,6 +229,66 @@ static void linear_copies(void) {
   CHECK(cuArrayDestroy(flat));
 }
 
+static CUmemGenericAllocationHandle tile_pool(size_t bytes) {
+  CUmemGenericAllocationHandle handle;
+  CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                              .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                              .allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL};
+  CHECK(cuMemCreate(&handle, bytes, &prop, 0));
+  return handle;
+}
+
+static CUarrayMapInfo tiles(CUarray array, CUmemGenericAllocationHandle handle, unsigned x, unsigned width,
+                            unsigned height) {
+  CUarrayMapInfo info = {.resourceType = CU_RESOURCE_TYPE_ARRAY, .resource.array = array, .deviceBitMask = 1};
+  info.subresource.sparseLevel.offsetX = x;
+  info.subresource.sparseLevel.extentWidth = width;
+  info.subresource.sparseLevel.extentHeight = height;
+  info.subresource.sparseLevel.extentDepth = 1;
+  info.memOperationType = handle ? CU_MEM_OPERATION_TYPE_MAP : CU_MEM_OPERATION_TYPE_UNMAP;
+  info.memHandle.memHandle = handle;
+  return info;
+}
+
+/* Mapped memory lives without its handle, until the last tile of it is unmapped or the array ends. */
+static void sparse(void) {
+  size_t before = free_bytes();
+  CUarray array = make(shape(1024, 1000, 0, FLOAT, 1, CUDA_ARRAY3D_SPARSE));
+  CUarray deferred = make(shape(1024, 1000, 0, FLOAT, 1, CUDA_ARRAY3D_DEFERRED_MAPPING));
+  CUDA_ARRAY_SPARSE_PROPERTIES told;
+  CHECK(cuArrayGetSparseProperties(&told, array));
+  TRUE(told.tileExtent.width == 128 && told.tileExtent.height == 128 && told.tileExtent.depth == 1);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuArrayGetSparseProperties(&told, deferred));
+  CUmemGenericAllocationHandle first = tile_pool(GRANULE), second = tile_pool(2 * GRANULE);
+  CUarrayMapInfo info = tiles(array, first, 256, 512, 1000);
+  CHECK(cuMemMapArrayAsync(&info, 1, NULL));
+  CHECK(cuMemRelease(first));
+  TRUE(before - free_bytes() == 3 * GRANULE);
+  info = tiles(array, 0, 384, 128, 256); /* a hole in the middle */
+  CHECK(cuMemMapArrayAsync(&info, 1, NULL));
+  TRUE(before - free_bytes() == 3 * GRANULE);
+  info = tiles(array, second, 0, 1024, 512); /* over the upper half of it */
+  CHECK(cuMemMapArrayAsync(&info, 1, NULL));
+  TRUE(before - free_bytes() == 3 * GRANULE);
+  info = tiles(array, 0, 0, 1024, 1000);
+  CHECK(cuMemMapArrayAsync(&info, 1, NULL));
+  TRUE(before - free_bytes() == 2 * GRANULE); /* second has its handle */
+  info = tiles(array, second, 64, 128, 128);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL)); /* not at a tile */
+  info = tiles(array, second, 0, 1024, 1152);
+  EXPECT(CUDA_ERROR_INVALID_VALUE, cuMemMapArrayAsync(&info, 1, NULL)); /* more than the memory */
+  info = tiles(deferred, second, 0, 0, 0);
+  CHECK(cuMemMapArrayAsync(&info, 1, NULL));
+  CHECK(cuMemRelease(second));
+  TRUE(before - free_bytes() == 2 * GRANULE);
+  CUDA_MEMCPY3D in = whole(deferred, true, out);
+  in.Depth = 1;
+  CHECK(cuMemcpy3D_v2(&in));
+  CHECK(cuArrayDestroy(deferred));
+  TRUE(before == free_bytes());
+  CHECK(cuArrayDestroy(array));
+}
+
 static void objects(void) {
   CUarray array = make(shape(64, 64, 0, FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST)),
           plain = make(shape(64, 64, 0, BYTE, 1, 0));
@@ -304,6 +364,7 @@ int main(void) {
   parts();
   shaped_copies();
   linear_copies();
+  sparse();
   objects();
   references();
   puts("ok");
