@@ -11,6 +11,7 @@ NAMES = (
     "alloc_overhead",
     "markers",
     "memory_exact",
+    "ledger",
     "daemon_control",
     "daemon_restart",
     "container_lifecycle",

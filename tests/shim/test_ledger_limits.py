@@ -1,0 +1,42 @@
+"""A limit that falls below what is used: nothing is taken, nothing more is given, and it is shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import ledger
+from vgpud.cli.own_system import OwnSystem, last_line, wait_for
+
+LOWERED = 256 << 20
+
+
+def shown(system: OwnSystem) -> dict[str, Any]:
+    """The slice on its device, as `vgpu slice show` has it."""
+    command = [sys.executable, "-m", "vgpud.cli.main", "slice", "show", "held", "-o", "json"]
+    done = subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, text=True, check=True)
+    device: dict[str, Any] = json.loads(done.stdout)["slice"]["devices"][0]
+    return device
+
+
+def test_a_limit_below_what_is_used_takes_nothing_and_gives_no_more(make_system: Callable[..., OwnSystem]) -> None:
+    system = make_system(ledger.DEVICE)
+    system.vgpu("slice", "create", "held", "--gpus", "0.5", "--mem", "2G")
+    part = system.run("held", (), [str(ledger.build()), "once"], talk=True)
+    tenant = ledger.Tenant("held", part)
+    wait_for("the tenant", tenant.is_quiet)
+    used = tenant.quiet["total_bytes"] - tenant.quiet["free_bytes"]
+    assert used > LOWERED
+    assert shown(system)["mem_over_limit_bytes"] == 0
+    system.vgpu("slice", "set", "held", "--mem", str(LOWERED))
+    wait_for("the new limit", lambda: shown(system)["mem_over_limit_bytes"] == used - LOWERED)
+    assert shown(system)["mem_used_bytes"] == used
+    late = system.run("held", (), [str(ledger.build()), "large", str(2 << 20)])
+    wait_for("who comes too late", lambda: not late.running)
+    assert late.process.returncode == 1
+    assert last_line(late.err) == "cuDevicePrimaryCtxRetain(&worker->context, 0): 2"  # not even its context
+    assert shown(system)["mem_used_bytes"] == used
+    part.check()
