@@ -44,7 +44,7 @@ def test_node_and_devices(node: Node) -> None:
     node.env = {"FAKE_DEVICES": "3"}
     node.start()
     told = node.nodes.GetNode(pb.GetNodeRequest()).node
-    assert (told.name, told.abi_version, told.mode, told.simulated) == ("n1", 2, "coast", False)
+    assert (told.name, told.abi_version, told.mode, told.simulated) == ("n1", 3, "coast", False)
     devices = node.nodes.ListDevices(pb.ListDevicesRequest()).devices
     assert [d.index for d in devices] == [0, 1, 2]
     assert {d.node for d in devices} == {"n1"}

@@ -118,9 +118,11 @@ def test_wrong_metrics_addresses(text: str) -> None:
         ("container_priority_max = 1001", "write 0 to 1000$"),
         ("container_priority_max = -1", "write 0 to 1000$"),
         ('container_gpus_max = "0"', "0 GPUs is nothing"),
+        ('on_stranger = "stop"', '"log" or "freeze" or "kill"$'),
+        ('on_excess = ""', '"log" or "freeze" or "kill"$'),
     ],
 )
-def test_wrong_bounds_of_containers(tmp_path: Path, line: str, mend: str) -> None:
+def test_wrong_values_of_the_site(tmp_path: Path, line: str, mend: str) -> None:
     (tmp_path / "c.toml").write_text(line)
     with pytest.raises(ConfigError, match=mend):
         config.load(tmp_path / "c.toml")
