@@ -54,6 +54,7 @@ class Adversary:
 CASES: dict[str, Adversary] = {
     "never synchronises": Adversary("endless"),
     "only kernels of 1 s": Adversary("endless", SECOND_US),
+    "only new kernels of 1 s": Adversary("strange", SECOND_US),
     "16 launching threads": Adversary("threads"),
     "dies and comes back": Adversary("respawn"),
     "gives its context back and takes another": Adversary("reopen"),

@@ -6,6 +6,7 @@
  *   adversary MODE [KERNEL_US [SEED]]
  *
  * endless  feeds from one thread
+ * strange  feeds with a module of its own for every launch: nobody can have timed such a kernel before
  * threads  feeds from 16 threads, each over a stream of its own
  * respawn  a child opens the driver, feeds for up to .2 s and is gone without a word; then the next
  * reopen   feeds for up to .2 s, gives its context back with all that is queued, and opens the next
@@ -75,14 +76,18 @@ static void sleep_ms(uint64_t ms) {
 
 /* ---- work ---- */
 
+static handle new_kernel(void) {
+  char name[64];
+  snprintf(name, sizeof name, "spin_%llu", (unsigned long long)adversary.kernel_us);
+  return spin_kernel(&adversary.driver, name);
+}
+
 static void open_context(void) {
   struct driver *driver = &adversary.driver;
-  char name[64];
   CHECK(driver->cuDevicePrimaryCtxRetain(&adversary.context, 0));
   CHECK(driver->cuCtxSetCurrent(adversary.context));
   CHECK(driver->cuMemAlloc(&adversary.sink, 4096));
-  snprintf(name, sizeof name, "spin_%llu", (unsigned long long)adversary.kernel_us);
-  adversary.function = spin_kernel(driver, name);
+  adversary.function = new_kernel();
   adversary.rounds =
       spin_rounds(driver, adversary.function, adversary.grid, BLOCK_THREADS, adversary.sink, adversary.kernel_us);
 }
@@ -97,17 +102,31 @@ static void open_device(void) {
   open_context();
 }
 
-static void feed_until(uint64_t end_ns, bool counted) {
-  struct driver *driver = &adversary.driver;
+static void launch(handle function, handle stream) {
   void *arguments[] = {&adversary.rounds, &adversary.sink};
+  CHECK(
+      adversary.driver.cuLaunchKernel(function, adversary.grid, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, arguments, NULL));
+}
+
+static handle own_stream(void) {
   handle stream;
-  CHECK(driver->cuCtxSetCurrent(adversary.context));
-  CHECK(driver->cuStreamCreate(&stream, STREAM_NON_BLOCKING));
+  CHECK(adversary.driver.cuCtxSetCurrent(adversary.context));
+  CHECK(adversary.driver.cuStreamCreate(&stream, STREAM_NON_BLOCKING));
+  return stream;
+}
+
+static void feed_until(uint64_t end_ns, bool counted) {
+  handle stream = own_stream();
   while (now_ns() < end_ns) {
-    CHECK(driver->cuLaunchKernel(adversary.function, adversary.grid, 1, 1, BLOCK_THREADS, 1, 1, 0, stream, arguments,
-                                 NULL));
+    launch(adversary.function, stream);
     if (counted) count();
   }
+}
+
+static void *feed_strange(void *unused) {
+  handle stream = own_stream();
+  for (;; count()) launch(new_kernel(), stream);
+  return unused;
 }
 
 static void *feed_counted(void *unused) {
@@ -139,6 +158,11 @@ static bool fork_child(pid_t *ret_child) {
 static void begin_endless(void) {
   open_device();
   start(feed_counted, NULL, 1);
+}
+
+static void begin_strange(void) {
+  open_device();
+  start(feed_strange, NULL, 1);
 }
 
 static void begin_threads(void) {
@@ -299,9 +323,10 @@ static const struct {
   void (*begin)(void);
   void (*every_ms)(void);
 } modes[] = {
-    {"endless", begin_endless, nothing}, {"threads", begin_threads, nothing},  {"respawn", nothing, respawn},
-    {"reopen", begin_reopen, nothing},   {"forks", begin_feeding, fork_storm}, {"ring", begin_ring, nothing},
-    {"stop", begin_stop, stop_and_go},   {"capture", begin_feeding, capture},  {"hang_up", begin_feeding, hang_up},
+    {"endless", begin_endless, nothing}, {"strange", begin_strange, nothing}, {"threads", begin_threads, nothing},
+    {"respawn", nothing, respawn},       {"reopen", begin_reopen, nothing},   {"forks", begin_feeding, fork_storm},
+    {"ring", begin_ring, nothing},       {"stop", begin_stop, stop_and_go},   {"capture", begin_feeding, capture},
+    {"hang_up", begin_feeding, hang_up},
 };
 
 static void on_signal(int signal) {
