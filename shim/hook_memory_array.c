@@ -11,7 +11,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "gen/real.h"
 #include "hook_memory.h"
@@ -19,7 +18,8 @@
 #include "prim.h"
 
 #define PAGES_MAX 64 /* of a granule: bits of a word */
-#define ORDER_DEADLINE_S 1
+#define ORDER_DEADLINE_NS (1000 * VG_NS_PER_MS)
+#define ORDER_POLL_NS (VG_NS_PER_MS / 20)
 
 struct granule { /* of a context; shared by small arrays */
   struct granule *next;
@@ -41,10 +41,13 @@ static uint64_t pages_of(uint64_t bytes) { /* as bits */
 
 /* Waits at most so long that a program whose arrays wait for each other does not hang; then places may be guessed. */
 static bool enter_order(void) {
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += ORDER_DEADLINE_S;
-  return pthread_mutex_timedlock(&order, &until) == 0;
+  uint64_t deadline_ns = vg_prim_now_ns() + ORDER_DEADLINE_NS;
+  while (pthread_mutex_trylock(&order)) {
+    uint64_t now_ns = vg_prim_now_ns();
+    if (now_ns >= deadline_ns) return false;
+    vg_prim_sleep_until_ns(now_ns + ORDER_POLL_NS);
+  }
+  return true;
 }
 
 static void leave_order(bool entered) {
