@@ -1,8 +1,8 @@
 """Qualifies a machine with a real device: `python -m benchmarks.qualify` (make qualify). No network or docker needed.
 
 Attach and gate under PyTorch, CuPy, tinygrad and a C program; pointer identity of cuGetProcAddress; hooked against
-unhooked results of the CIFAR trainers; and the constants of the simulated device, measured. Results go to
-benchmarks/results/. Without a real device it says so and exits 3; --sim runs the same program on the simulated device,
+unhooked results of the CIFAR trainers; the conformance suite; and the constants of the simulated device, measured.
+Results go to benchmarks/results/. Without a real device it says so and exits 3; --sim runs the same program on the simulated device,
 to test the program itself: what it then measures are the simulator's own constants.
 """
 
@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, results
 from benchmarks.qualify import checks
 from benchmarks.qualify.checks import Found
+from tests.conformance import suite
+from vgpud.cli.own_system import OwnSystem
 
 #: lengths of the spin kernels of constants.c and load.c
 LENGTHS_US = (1, 20, 100, 200, 100000)
@@ -47,6 +50,13 @@ def say(name: str, found: Found, seconds: float) -> None:
             print(f"               {key} = {value}")
 
 
+def conformance(own: OwnSystem) -> Found:
+    """The conformance suite: rows that differ hooked and unhooked, or from what is expected of a device."""
+    with tempfile.TemporaryDirectory(prefix="vgpu-conform-") as folder:
+        figures, differences, _said = suite.conform(own, Path(folder))
+    return Found(figures, [str(one) for one in differences])
+
+
 def main() -> int:
     """Runs the checks and writes the results. Exit code 1 when something is not as assumed, 3 without a device."""
     args = arguments()
@@ -63,7 +73,7 @@ def main() -> int:
         print(f"qualify: {device}" + (" (simulated: this tests the program, not a device)" if args.sim else ""))
         plan: list[tuple[str, tuple[Any, ...]]]
         plan = [("constants", (checks.constants, own)), ("identity", (checks.identity, own))]
-        plan += [("gate_c", (checks.gate_c, own))]
+        plan += [("gate_c", (checks.gate_c, own)), ("conformance", (conformance, own))]
         plan += [(name, (checks.trainer, own, name, args.python)) for name in checks.TRAINERS]
         for name, call in plan:
             if args.only and name not in args.only:
