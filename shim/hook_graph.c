@@ -138,7 +138,7 @@ static void follow(uint32_t index) {
       CUDA_SUCCESS)
     target = 0;
   target += accounts[index].promised_bytes;
-  accounts[index].charged_bytes = target;
+  VG_STORE_RELAXED(&accounts[index].charged_bytes, target);
   if (target > charged) vg_memory_force(device, target - charged);
   if (target < charged) vg_memory_release(device, charged - target);
 }
@@ -176,7 +176,7 @@ static int promise(uint32_t index, uint64_t bytes) {
   }
   pthread_mutex_lock(&accounts[index].lock);
   accounts[index].promised_bytes += bytes;
-  accounts[index].charged_bytes += bytes;
+  VG_STORE_RELAXED(&accounts[index].charged_bytes, accounts[index].charged_bytes + bytes);
   pthread_mutex_unlock(&accounts[index].lock);
   return 0;
 }

@@ -38,7 +38,7 @@ class Bench:
     """One simulated device, and for each run a slice of its own."""
 
     def __init__(self, folder: Path, shim: Path, device: sim.SimulatedDevice) -> None:
-        self.folder, self.shim, self.device = folder, shim, device
+        self.folder, self.preloaded, self.device = folder, str(shim), device
         self.program = ledger.build()
         command = [sys.executable, "-c", ASK_UUID]
         self.uuid = subprocess.run(command, env=device.environment(), capture_output=True, check=True).stdout
@@ -52,7 +52,7 @@ class Bench:
     def tenant(self, name: str, *words: str, **environment: str) -> Iterator[tuple[FakeDaemon, subprocess.Popen[str]]]:
         """The program in a slice of its own; it is at its end when this ends."""
         with FakeDaemon(self.folder / f"{name}.sock", [FakeDevice(self.uuid, LIMIT, CONTEXT)]) as fake:
-            env = {**os.environ, **self.device.environment(), "LD_PRELOAD": str(self.shim)}
+            env = {**os.environ, **self.device.environment(), "LD_PRELOAD": self.preloaded}
             env |= {"VGPU_SOCKET": str(fake.path), **environment}
             pipe = subprocess.PIPE
             command = [str(self.program), *words]
