@@ -2,8 +2,8 @@
 
 Attach and gate under PyTorch, CuPy, tinygrad and a C program; pointer identity of cuGetProcAddress; hooked against
 unhooked results of the CIFAR trainers; the conformance suite; and the constants of the simulated device, measured.
-Results go to benchmarks/results/. Without a real device it says so and exits 3; --sim runs the same program on the simulated device,
-to test the program itself: what it then measures are the simulator's own constants.
+Results go to benchmarks/results/. Without a real device it says so and exits 3; --sim runs the same program on the
+simulated device, to test the program itself: what it then measures are the simulator's own constants.
 """
 
 from __future__ import annotations
