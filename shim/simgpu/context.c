@@ -32,8 +32,8 @@ CUresult sim_enter(struct sim_context **ret_context) {
   struct sim_context *context = sim_current;
   if (VG_UNLIKELY(!context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (VG_UNLIKELY(context->object.magic != SIM_CONTEXT_MAGIC)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  *ret_context = context;
-  return context->sticky;
+  *ret_context = context->home;
+  return context->home->sticky;
 }
 
 static uint32_t server_id_take(void) {
@@ -73,6 +73,7 @@ static CUresult context_make(CUdevice ordinal, unsigned flags, bool primary, str
     if (join != UINT32_MAX) sim_slot_give(join);
     return rc == -EPIPE ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_ERROR_OUT_OF_MEMORY;
   }
+  context->home = context;
   context->device = device->index;
   context->ordinal = ordinal;
   context->server_id = id;
@@ -90,16 +91,39 @@ static CUresult context_make(CUdevice ordinal, unsigned flags, bool primary, str
   return CUDA_SUCCESS;
 }
 
+static void list_remove(struct sim_context *context) {
+  sim_lock();
+  struct sim_context **link = &all;
+  while (*link != context) link = &(*link)->next;
+  *link = context->next;
+  sim_unlock();
+}
+
+static struct sim_context *green_of(const struct sim_context *home) {
+  sim_lock();
+  struct sim_context *found = all;
+  while (found && (found->home != home || found == home)) found = found->next;
+  sim_unlock();
+  return found;
+}
+
+static void green_end(struct sim_context *green) {
+  sim_context_wait(green);
+  sim_streams_orphan(green);
+  list_remove(green);
+  sim_slot_give(green->join.slot);
+  sim_slab_put(&contexts, green);
+}
+
 static void context_destroy(struct sim_context *context) {
   sim_context_wait(context);
   sim_wide_context_destroy(context);
   sim_events_destroy(context);
   sim_streams_destroy(context);
   sim_memory_destroy(context);
+  for (struct sim_context *green; (green = green_of(context)) != NULL;) green_end(green);
+  list_remove(context);
   sim_lock();
-  struct sim_context **link = &all;
-  while (*link != context) link = &(*link)->next;
-  *link = context->next;
   for (struct sim_context *other = all; other; other = other->next) other->peers &= ~(1ull << context->server_id);
   sim_unlock();
   sim_link_request(SIM_REQUEST_CONTEXT_DESTROY, context->device, context->server_id, 0);
@@ -161,7 +185,7 @@ SIM_PUBLIC CUresult cuCtxDestroy_v2(CUcontext handle) {
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
   struct sim_context *context = handle ? sim_context_find(handle) : NULL;
-  if (!context || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  if (!context || context->primary || context->home != context) return CUDA_ERROR_INVALID_CONTEXT;
   context_destroy(context);
   if (sim_current == context) pop_context();
   return CUDA_SUCCESS;
@@ -258,6 +282,52 @@ SIM_PUBLIC CUresult cuDevicePrimaryCtxGetState(CUdevice ordinal, unsigned *ret_f
   return CUDA_SUCCESS;
 }
 
+/* ---- green contexts: handles with streams of their own; the rest is the primary context's ---- */
+
+CUresult sim_green_make(CUdevice ordinal, unsigned sm_count, unsigned sm_alignment, struct sim_context **ret_green) {
+  CUcontext primary;
+  CUresult result = cuDevicePrimaryCtxRetain(&primary, ordinal);
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_context *home = (struct sim_context *)primary;
+  uint32_t join = sim_slot_take();
+  struct sim_context *green = join == UINT32_MAX ? NULL : sim_slab_get(&contexts, SIM_CONTEXT_MAGIC);
+  if (!green) {
+    if (join != UINT32_MAX) sim_slot_give(join);
+    cuDevicePrimaryCtxRelease_v2(ordinal);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  green->home = home;
+  green->device = home->device;
+  green->ordinal = ordinal;
+  green->server_id = home->server_id;
+  green->flags = home->flags;
+  green->id = sim_next_id();
+  green->sm_count = sm_count;
+  green->sm_alignment = sm_alignment;
+  sim_stream_init(&green->join, green, join);
+  sim_lock();
+  green->next = all;
+  all = green;
+  sim_unlock();
+  *ret_green = green;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_green_find(CUgreenCtx handle, struct sim_context **ret_green) {
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  *ret_green = sim_context_find((CUcontext)handle);
+  if (!*ret_green) return handle ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  return (*ret_green)->home == *ret_green ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+void sim_green_destroy(struct sim_context *green) {
+  CUdevice ordinal = green->ordinal;
+  green_end(green);
+  if (sim_current == green) pop_context();
+  cuDevicePrimaryCtxRelease_v2(ordinal);
+}
+
 /* ---- the thread's current context ---- */
 
 SIM_PUBLIC CUresult cuCtxSetCurrent(CUcontext handle) {
@@ -309,7 +379,7 @@ SIM_PUBLIC CUresult cuCtxSynchronize(void) {
   CUresult result = sim_enter(&context);
   if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
   if (result != CUDA_SUCCESS) return result;
-  sim_context_wait(context);
+  sim_context_wait(sim_current);
   sim_pools_trim(context);
   return sim_waited();
 }
@@ -319,9 +389,9 @@ SIM_PUBLIC CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_context *context = sim_context_find(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  result = sim_capture_unsafe();
+  result = sim_capture_context(context);
   if (result != CUDA_SUCCESS) return result;
   sim_context_wait(context);
-  sim_pools_trim(context);
+  sim_pools_trim(context->home);
   return sim_waited();
 }

@@ -145,14 +145,14 @@ SIM_PUBLIC CUresult cuCtxEnablePeerAccess(CUcontext handle, unsigned flags) {
   CUresult result = peer(handle);
   if (result != CUDA_SUCCESS) return result;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t before = __atomic_fetch_or(&sim_current->peers, peer_bit(handle), __ATOMIC_RELAXED);
+  uint64_t before = __atomic_fetch_or(&sim_current->home->peers, peer_bit(handle), __ATOMIC_RELAXED);
   return before & peer_bit(handle) ? CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED : CUDA_SUCCESS;
 }
 
 SIM_PUBLIC CUresult cuCtxDisablePeerAccess(CUcontext handle) {
   CUresult result = peer(handle);
   if (result != CUDA_SUCCESS) return result;
-  uint64_t before = __atomic_fetch_and(&sim_current->peers, ~peer_bit(handle), __ATOMIC_RELAXED);
+  uint64_t before = __atomic_fetch_and(&sim_current->home->peers, ~peer_bit(handle), __ATOMIC_RELAXED);
   return before & peer_bit(handle) ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
 }
 

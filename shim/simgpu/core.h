@@ -67,6 +67,11 @@ void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uin
 uint32_t sim_slot_take(void); /* UINT32_MAX: none left */
 void sim_slot_give(uint32_t slot);
 void sim_streams_destroy(struct sim_context *context);
+void sim_streams_orphan(struct sim_context *green); /* it is gone, and they are of no more use */
+/* Green contexts: with the home retained, which destroying releases. */
+CUresult sim_green_make(CUdevice ordinal, unsigned sm_count, unsigned sm_alignment, struct sim_context **ret_green);
+CUresult sim_green_find(CUgreenCtx handle, struct sim_context **ret_green);
+void sim_green_destroy(struct sim_context *green);
 void sim_events_destroy(struct sim_context *context);
 uint64_t sim_next_id(void);
 extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */

@@ -154,8 +154,8 @@ SIM_PUBLIC CUresult cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   struct sim_context *context = sim_context_find(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
-  result = sim_capture_context(context);
+  if (event->context != context->home) return CUDA_ERROR_INVALID_HANDLE;
+  result = sim_capture_context(context->home);
   if (result != CUDA_SUCCESS) return result;
   event->capture = NULL;
   result = sim_submit_record_all(context, event);
@@ -169,7 +169,7 @@ SIM_PUBLIC CUresult cuCtxWaitEvent(CUcontext handle, CUevent event_handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_context *context = sim_context_find(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  result = sim_capture_context(context);
+  result = sim_capture_context(context->home);
   if (result != CUDA_SUCCESS) return result;
   if (event->ipc) sim_ipc_event_synchronize(event); /* here: no stream of the context gets anything before */
   return event->generation == 0 ? CUDA_SUCCESS : sim_submit_wait_all(context, event->point);

@@ -50,8 +50,10 @@ struct sim_stream {
   struct sim_object object;
   uint32_t slot; /* its place in the shared completion area */
   struct sim_context *context;
-  struct sim_stream *next; /* of the context */
-  unsigned flags;          /* CU_STREAM_NON_BLOCKING or 0 */
+  struct sim_context *green; /* made in it, or NULL: context is then the primary one */
+  bool orphan;               /* its green context is gone: answers CONTEXT_IS_DESTROYED until the primary one goes */
+  struct sim_stream *next;   /* of the context */
+  unsigned flags;            /* CU_STREAM_NON_BLOCKING or 0 */
   int priority;
   bool builtin;            /* the legacy or a per-thread default stream: cannot be destroyed */
   uint64_t id;             /* cuStreamGetId */
@@ -62,19 +64,21 @@ struct sim_stream {
 
 struct sim_context {
   struct sim_object object;
-  int device;         /* index of the server's device */
-  int ordinal;        /* what this process calls it: CUdevice */
-  uint32_t server_id; /* its number at the server, unique in this process */
+  struct sim_context *home; /* itself; of a green context the primary one, which owns everything but streams */
+  int device;               /* index of the server's device */
+  int ordinal;              /* what this process calls it: CUdevice */
+  uint32_t server_id;       /* its number at the server, unique in this process */
   unsigned flags;
   bool primary;
-  uint64_t id;                /* cuCtxGetId */
-  struct sim_stream legacy;   /* handles 0 and CU_STREAM_LEGACY */
-  struct sim_stream join;     /* core's own, for cuCtxRecordEvent: waits for all others */
-  struct sim_point entry;     /* what streams made from now on wait for (cuCtxWaitEvent) */
-  struct sim_stream *streams; /* created ones and per-thread defaults, under sim_lock() */
-  struct sim_context *next;   /* all contexts, under sim_lock() */
-  CUresult sticky;            /* CUDA_SUCCESS, or the error that every further call answers */
-  size_t limits[16];          /* CUlimit */
+  unsigned sm_count, sm_alignment; /* of a green one: its part of the SMs */
+  uint64_t id;                     /* cuCtxGetId */
+  struct sim_stream legacy;        /* handles 0 and CU_STREAM_LEGACY */
+  struct sim_stream join;          /* core's own, for cuCtxRecordEvent: waits for all others */
+  struct sim_point entry;          /* what streams made from now on wait for (cuCtxWaitEvent) */
+  struct sim_stream *streams;      /* created ones and per-thread defaults, under sim_lock() */
+  struct sim_context *next;        /* all contexts, under sim_lock() */
+  CUresult sticky;                 /* CUDA_SUCCESS, or the error that every further call answers */
+  size_t limits[16];               /* CUlimit */
   CUfunc_cache cache_config;
   uint64_t peers; /* bit of a context's server_id: peer access to it is on */
   void *wide;     /* for cuda/: per-context data of theirs (modules ...); sim_wide_context_destroy() frees it */
@@ -95,7 +99,8 @@ struct sim_event {
 
 extern __thread struct sim_context *sim_current; /* do not use before sim_enter() said CUDA_SUCCESS */
 CUresult sim_ready(void); /* cuInit was called here: CUDA_SUCCESS, NOT_INITIALIZED (also in a forked child) */
-CUresult sim_enter(struct sim_context **ret_context); /* ... and the thread has a live context: else INVALID_CONTEXT */
+/* ... and the thread has a live context: else INVALID_CONTEXT. Of a green one the answer is its home. */
+CUresult sim_enter(struct sim_context **ret_context);
 struct sim_context *sim_context_find(CUcontext handle); /* NULL: not a live context; handle NULL = current */
 /* Stream handle of an entry point; per_thread: its name ends in _ptsz. CUDA_ERROR_INVALID_HANDLE otherwise. */
 CUresult sim_stream_find(CUstream handle, bool per_thread, struct sim_stream **ret_stream);

@@ -43,7 +43,8 @@ void sim_slot_give(uint32_t slot) {
 void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uint32_t slot) {
   stream->object.magic = SIM_STREAM_MAGIC;
   stream->slot = slot;
-  stream->context = context;
+  stream->context = context->home;
+  stream->green = context->home == context ? NULL : context;
   stream->builtin = stream == &context->legacy;
   stream->id = sim_next_id();
   sim_point_wait(sim_stream_point(stream)); /* of the slot's former stream */
@@ -64,8 +65,8 @@ CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priori
                                                     : priority;
   sim_stream_init(stream, context, slot);
   sim_lock();
-  stream->next = context->streams;
-  context->streams = stream;
+  stream->next = context->home->streams;
+  context->home->streams = stream;
   sim_unlock();
   *ret_stream = stream;
   return CUDA_SUCCESS;
@@ -132,8 +133,16 @@ CUresult sim_stream_find(CUstream handle, bool is_per_thread, struct sim_stream 
   }
   struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
   if (VG_UNLIKELY(!stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (VG_UNLIKELY(stream->orphan)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *ret_stream = stream;
   return CUDA_SUCCESS;
+}
+
+void sim_streams_orphan(struct sim_context *green) {
+  sim_lock();
+  for (struct sim_stream *stream = green->home->streams; stream; stream = stream->next)
+    if (stream->green == green) stream->orphan = true;
+  sim_unlock();
 }
 
 void sim_streams_destroy(struct sim_context *context) {
@@ -150,7 +159,7 @@ SIM_PUBLIC CUresult cuStreamCreateWithPriority(CUstream *ret_handle, unsigned fl
   CUresult result = sim_enter(&context);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_handle || flags & ~(unsigned)CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
-  result = sim_stream_make(context, flags, priority, &stream);
+  result = sim_stream_make(sim_current, flags, priority, &stream);
   if (result == CUDA_SUCCESS) *ret_handle = (CUstream)stream;
   return result;
 }
@@ -165,6 +174,7 @@ SIM_PUBLIC CUresult cuStreamDestroy_v2(CUstream handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
   if (!stream || stream->builtin) return CUDA_ERROR_INVALID_HANDLE;
+  if (stream->orphan) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   if (stream->capture) sim_capture_stream_destroy(stream);
   sim_lock();
   struct sim_stream **link = &stream->context->streams;
@@ -209,12 +219,39 @@ static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags
   return result == CUDA_SUCCESS ? sim_submit_wait_event(stream, event) : result;
 }
 
+/* The default streams are shared with the primary context: they are of the green one that is current. */
+static struct sim_context *green_of_stream(const struct sim_stream *stream) {
+  if (!stream->builtin) return stream->green;
+  return sim_current->home == sim_current ? NULL : sim_current;
+}
+
 static CUresult get_context(CUstream handle, CUcontext *ret_context, bool is_per_thread) {
   struct sim_stream *stream;
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_context) return CUDA_ERROR_INVALID_VALUE;
-  *ret_context = (CUcontext)stream->context;
+  struct sim_context *green = green_of_stream(stream);
+  *ret_context = (CUcontext)(green ? green : stream->context);
+  return CUDA_SUCCESS;
+}
+
+static CUresult get_green(CUstream handle, CUgreenCtx *ret_green, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_green) return CUDA_ERROR_INVALID_VALUE;
+  *ret_green = (CUgreenCtx)green_of_stream(stream);
+  return CUDA_SUCCESS;
+}
+
+/* Of a stream of a green context that one, and no other. */
+static CUresult get_either(CUstream handle, CUcontext *ret_context, CUgreenCtx *ret_green, bool is_per_thread) {
+  CUgreenCtx green;
+  CUresult result = get_green(handle, &green, is_per_thread);
+  if (result == CUDA_SUCCESS) result = get_context(handle, ret_context, is_per_thread);
+  if (result != CUDA_SUCCESS) return result;
+  if (green) *ret_context = NULL;
+  if (ret_green) *ret_green = green;
   return CUDA_SUCCESS;
 }
 
@@ -279,12 +316,13 @@ SIM_PUBLIC CUresult cuStreamGetCtx_ptsz(CUstream stream, CUcontext *ret) {
   return get_context(stream, ret, true);
 }
 SIM_PUBLIC CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green) {
-  if (ret_green) *ret_green = NULL;
-  return get_context(stream, ret, false);
+  return get_either(stream, ret, ret_green, false);
 }
 SIM_PUBLIC CUresult cuStreamGetCtx_v2_ptsz(CUstream stream, CUcontext *ret, CUgreenCtx *ret_green) {
-  if (ret_green) *ret_green = NULL;
-  return get_context(stream, ret, true);
+  return get_either(stream, ret, ret_green, true);
+}
+SIM_PUBLIC CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *ret) {
+  return get_green(stream, ret, false);
 }
 SIM_PUBLIC CUresult cuStreamGetDevice(CUstream stream, CUdevice *ret) {
   return get_device(stream, ret, false);

@@ -226,13 +226,16 @@ CUresult sim_submit_wait_event(struct sim_stream *stream, const struct sim_event
 
 /* All points of a context's streams, a few at a time: calls use(argument, point) for each. */
 static void each_point(struct sim_context *context, void (*use)(void *, struct sim_point), void *argument) {
-  use(argument, sim_stream_point(&context->legacy));
+  const struct sim_context *green = context->home == context ? NULL : context;
+  use(argument, sim_stream_point(&context->home->legacy));
   struct sim_point points[64];
   for (int skip = 0, count = 64; count == 64; skip += count) {
     int index = count = 0;
     sim_lock();
-    for (struct sim_stream *stream = context->streams; stream && count < 64; stream = stream->next, index++)
-      if (index >= skip) points[count++] = sim_stream_point(stream);
+    for (struct sim_stream *stream = context->home->streams; stream && count < 64; stream = stream->next) {
+      if (green && stream->green != green) continue;
+      if (index++ >= skip) points[count++] = sim_stream_point(stream);
+    }
     sim_unlock();
     for (int i = 0; i < count; i++) use(argument, points[i]);
   }
@@ -254,10 +257,11 @@ CUresult sim_submit_record_all(struct sim_context *context, struct sim_event *ev
 }
 
 CUresult sim_submit_wait_all(struct sim_context *context, struct sim_point point) {
-  sim_submit_wait(&context->legacy, point);
+  sim_submit_wait(&context->home->legacy, point);
   sim_lock();
   context->entry = point;
-  for (struct sim_stream *stream = context->streams; stream; stream = stream->next) sim_submit_wait(stream, point);
+  for (struct sim_stream *stream = context->home->streams; stream; stream = stream->next)
+    if (context->home == context || stream->green == context) sim_submit_wait(stream, point);
   sim_unlock();
   return sim_waited();
 }

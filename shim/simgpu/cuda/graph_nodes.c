@@ -8,8 +8,10 @@
 
 static CUresult node_context(CUcontext handle, struct sim_context **ret_context) {
   if (handle == NULL) return sim_enter(ret_context);
-  *ret_context = sim_context_find(handle);
-  return *ret_context == NULL ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+  struct sim_context *context = sim_context_find(handle);
+  if (context == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  *ret_context = context->home;
+  return CUDA_SUCCESS;
 }
 
 CUresult sim_node_set_launch(struct sim_node *node, const struct sim_launch *launch, struct sim_context *context) {
