@@ -146,7 +146,7 @@ static void follow(uint32_t index) {
 /* Before the driver is asked to trim: whoever launches meanwhile pays anew. */
 static void begin_trim(uint32_t index) {
   pthread_mutex_lock(&accounts[index].lock);
-  accounts[index].trims++;
+  VG_STORE_RELAXED(&accounts[index].trims, accounts[index].trims + 1);
   pthread_mutex_unlock(&accounts[index].lock);
 }
 
