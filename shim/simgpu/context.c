@@ -377,7 +377,7 @@ SIM_PUBLIC CUresult cuCtxPopCurrent(CUcontext *ret_handle) {
 SIM_PUBLIC CUresult cuCtxSynchronize(void) {
   struct sim_context *context;
   CUresult result = sim_enter(&context);
-  if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
+  if (result == CUDA_SUCCESS) result = sim_capture_context(context); /* in every mode */
   if (result != CUDA_SUCCESS) return result;
   sim_context_wait(sim_current);
   sim_pools_trim(context);
