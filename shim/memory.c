@@ -141,10 +141,10 @@ static bool answered(struct vg_device *device, const struct vg_control_device *c
     uint32_t word = VG_LOAD(&control->want_answered);
     if ((int32_t)(word - seq) >= 0) return true;
     uint64_t now_ns = vg_prim_now_ns();
-    bool running = runs(control, now_ns);
+    bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */
     uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
     if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
-    if (!running) vg_helper_wake(); /* it may rest, and is to look */
+    if (!runs(control, now_ns)) vg_helper_wake(); /* it may rest, and is to look */
     if (now_ns >= deadline_ns || vg_link_lost() || VG_LOAD(&device->control) != control) return false;
     vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));
   }
