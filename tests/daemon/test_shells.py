@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import config, paths
+from vgpud import config, paths, simpage
 from vgpud.core.events import ForgetSlice, SaveRequest, SaveSlice
 from vgpud.core.model import Remembered, Share, Slice, Spec
 from vgpud.core.observed import Entry
@@ -177,11 +177,11 @@ def test_mps_is_found_by_its_process(tmp_path: Path) -> None:
 
 def test_context_cost_comes_from_the_simulated_page(tmp_path: Path) -> None:
     page = tmp_path / "state"
-    stride = 200
-    raw = bytearray(312 + 16 * stride)
-    struct.pack_into("<IIiI", raw, 0, 0x4D495356, 2, 1, 2)
+    head, stride = simpage.HEADER.size, simpage.DEVICE.size + simpage.PROCESSES_MAX * simpage.PROCESS.size
+    raw = bytearray(head + simpage.DEVICES_MAX * stride)
+    struct.pack_into("<IIiI", raw, 0, simpage.MAGIC, simpage.VERSION, 1, 2)
     for index, context_bytes in ((0, 111), (1, 222)):
-        struct.pack_into("<II64s16sIIQQ", raw, 312 + index * stride, 0, 1, b"", b"", 0, 0, 1 << 30, context_bytes)
+        struct.pack_into("<II64s16sIIQQ", raw, head + index * stride, 0, 1, b"", b"", 0, 0, 1 << 30, context_bytes)
     page.write_bytes(raw)
     assert [sim_context_bytes(page, index) for index in (0, 1)] == [111, 222]
     with pytest.raises(DriverError, match="another version"):
