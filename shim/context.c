@@ -21,19 +21,19 @@ struct entry {
   struct vg_device *device;
   int references;
   bool primary;
-  bool green;   /* a part of another one's SMs: costs nothing beside it */
+  bool green;   /* a handle to the primary one with streams of its own: not counted, and what it allocates is not its */
   bool retired; /* about to be destroyed: not shown */
 };
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct entry *entries;
 static int entry_count, entry_capacity;
+static uint32_t green_count; /* on the list; so that programs without any need not look */
 static struct vg_device *by_ordinal[ORDINALS_MAX];
 
 static struct {
   pthread_mutex_t lock;
-  int contexts; /* green ones too */
-  int greens;
+  int contexts; /* without green ones */
   uint64_t charged_bytes;
 } life[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
@@ -87,7 +87,7 @@ static struct vg_device *current_device(CUcontext context) {
   return device;
 }
 
-struct vg_device *vg_context_current(CUcontext *ret_context) {
+static struct vg_device *current(CUcontext *ret_context) {
   *ret_context = NULL;
   if (!VG_LOAD(&vg_session.ledger)) return NULL;
   /* What is allocated in a context that we do not know is charged to nobody: a failure is not taken at its word. */
@@ -97,10 +97,33 @@ struct vg_device *vg_context_current(CUcontext *ret_context) {
   return vg_session.device_count == 1 ? &vg_session.devices[0] : current_device(*ret_context);
 }
 
+static struct entry *find_locked(CUcontext context) {
+  for (int i = 0; i < entry_count; i++)
+    if (entries[i].context == context) return &entries[i];
+  return NULL;
+}
+
+/* What a green context allocates is the primary one's and stays when the green one goes. */
+static CUcontext owner_of(CUcontext context) {
+  CUcontext owner = context;
+  pthread_mutex_lock(&list_lock);
+  struct entry *green = find_locked(context);
+  for (int i = 0; green && green->green && i < entry_count; i++)
+    if (entries[i].device == green->device && entries[i].primary) owner = entries[i].context;
+  pthread_mutex_unlock(&list_lock);
+  return owner;
+}
+
+struct vg_device *vg_context_current(CUcontext *ret_context) {
+  struct vg_device *device = current(ret_context);
+  if (device && VG_LOAD_RELAXED(&green_count)) *ret_context = owner_of(*ret_context);
+  return device;
+}
+
 static void recall(void) {
   uint32_t now = VG_LOAD(&generation);
   if (VG_LIKELY(remembered.generation == now)) return;
-  remembered.device = vg_context_current(&remembered.context);
+  remembered.device = current(&remembered.context);
   remembered.generation = remembered.context ? now : 0;
 }
 
@@ -146,12 +169,6 @@ CUcontext vg_context_primary(const struct vg_device *device) {
   return found;
 }
 
-static struct entry *find_locked(CUcontext context) {
-  for (int i = 0; i < entry_count; i++)
-    if (entries[i].context == context) return &entries[i];
-  return NULL;
-}
-
 /* True when it was not on the list before. Without memory for the list the context is unknown to us but works. */
 static bool add(struct vg_device *device, CUcontext context, enum vg_context_kind kind) {
   pthread_mutex_lock(&list_lock);
@@ -170,18 +187,16 @@ static bool add(struct vg_device *device, CUcontext context, enum vg_context_kin
                                             .references = 1,
                                             .primary = kind == VG_CONTEXT_PRIMARY,
                                             .green = kind == VG_CONTEXT_GREEN};
+  if (fresh && kind == VG_CONTEXT_GREEN) VG_STORE(&green_count, green_count + 1);
   pthread_mutex_unlock(&list_lock);
   return fresh;
 }
 
 /* ---- life and cost of contexts ---- */
 
-/* What so many more contexts and those that live cost: green ones alone as much as one. */
+/* What so many more contexts and those that live cost. */
 static uint64_t cost_bytes(const struct vg_device *device, int more) {
-  size_t i = index_of(device);
-  int full = life[i].contexts - life[i].greens + more;
-  if (full == 0 && life[i].greens) full = 1;
-  return (uint64_t)full * device->resolved.context_bytes;
+  return (uint64_t)(life[index_of(device)].contexts + more) * device->resolved.context_bytes;
 }
 
 static void settle_locked(struct vg_device *device) {
@@ -195,7 +210,6 @@ static void settle_locked(struct vg_device *device) {
 
 /* Whether another context of this kind makes one more that costs. */
 static bool costs(const struct vg_device *device, enum vg_context_kind kind) {
-  if (kind == VG_CONTEXT_GREEN) return !life[index_of(device)].contexts;
   return kind != VG_CONTEXT_PRIMARY || !vg_context_primary(device);
 }
 
@@ -214,10 +228,7 @@ int vg_context_begin(struct vg_device *device, enum vg_context_kind kind) {
 
 void vg_context_end(struct vg_device *device, CUcontext created, enum vg_context_kind kind) {
   size_t i = index_of(device);
-  if (created && add(device, created, kind)) {
-    life[i].contexts++;
-    life[i].greens += kind == VG_CONTEXT_GREEN;
-  }
+  if (created && add(device, created, kind)) life[i].contexts++;
   settle_locked(device);
   pthread_mutex_unlock(&life[i].lock);
 }
@@ -250,20 +261,35 @@ static void revive(CUcontext context) {
   pthread_mutex_unlock(&list_lock);
 }
 
-/* Returns whether it was a green one. */
-static bool drop(CUcontext context) {
+static void drop_locked(struct entry *entry) {
+  if (entry->green) VG_STORE(&green_count, green_count - 1);
+  *entry = entries[--entry_count];
+}
+
+/* The green ones end with the primary one. */
+static void drop(CUcontext context) {
   pthread_mutex_lock(&list_lock);
   struct entry *entry = find_locked(context);
-  bool green = entry && entry->green;
-  if (entry) *entry = entries[--entry_count];
+  struct vg_device *orphaned = entry && entry->primary ? entry->device : NULL;
+  if (entry) drop_locked(entry);
+  for (int i = entry_count - 1; orphaned && i >= 0; i--)
+    if (entries[i].device == orphaned && entries[i].green) drop_locked(&entries[i]);
   pthread_mutex_unlock(&list_lock);
-  return green;
+}
+
+void vg_context_green(struct vg_device *device, CUcontext green) {
+  add(device, green, VG_CONTEXT_GREEN);
+}
+
+void vg_context_green_gone(CUcontext green) {
+  drop(green);
+  __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
 }
 
 void vg_context_retired(struct vg_device *device, CUcontext context, bool gone) {
   size_t i = index_of(device);
   if (gone) {
-    life[i].greens -= drop(context);
+    drop(context);
     life[i].contexts--;
     __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
   } else {
@@ -290,10 +316,11 @@ void vg_context_forked_child(void) {
   pthread_mutex_init(&list_lock, NULL);
   for (int i = 0; i < VG_DEVICES_MAX; i++) {
     pthread_mutex_init(&life[i].lock, NULL);
-    life[i].contexts = life[i].greens = 0;
+    life[i].contexts = 0;
     life[i].charged_bytes = 0;
   }
   entry_count = 0;
+  green_count = 0;
   memset(by_ordinal, 0, sizeof by_ordinal);
   remembered.generation = 0;
   __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);

@@ -30,7 +30,7 @@ void vg_context_map(CUdevice ordinal, struct vg_device *device); /* hook_device.
 void vg_context_switched(void); /* the calling thread's current context may have changed */
 
 /* Life of contexts: begin, the driver's call, then end. Between them the device's other creations and destructions
- * wait, so that each is paid for and paid back exactly once. A green one costs nothing beside another context. */
+ * wait, so that each is paid for and paid back exactly once. */
 enum vg_context_kind { VG_CONTEXT_OWN, VG_CONTEXT_PRIMARY, VG_CONTEXT_GREEN };
 int vg_context_begin(struct vg_device *device,
                      enum vg_context_kind kind); /* -ENOMEM: there is no room for the context; nothing is held then */
@@ -41,8 +41,11 @@ void vg_context_attached(CUcontext context);    /* one more reference */
  * vg_context_retired() must follow the driver's call. False: not the end, or none of ours; just call the driver. */
 bool vg_context_retire(CUcontext context, bool all, struct vg_device **ret_device);
 void vg_context_retired(struct vg_device *device, CUcontext context, bool gone); /* gone false: it lives on */
-CUcontext vg_context_primary(const struct vg_device *device);                    /* NULL: none retained */
-void vg_context_charge_late(struct vg_device *device); /* link.c: pages came after the first context was made */
+/* A green context holds the primary one (that is begun and ended), and is on the list for its device only. */
+void vg_context_green(struct vg_device *device, CUcontext green);
+void vg_context_green_gone(CUcontext green);
+CUcontext vg_context_primary(const struct vg_device *device); /* NULL: none retained */
+void vg_context_charge_late(struct vg_device *device);        /* link.c: pages came after the first context was made */
 void vg_context_forked_child(void);
 
 #endif

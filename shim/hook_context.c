@@ -148,20 +148,36 @@ static CUcontext of_green(CUgreenCtx green) {
   return REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS ? context : NULL;
 }
 
+/* Only the driver knows its handle. */
+static CUcontext primary_of(CUdevice dev) {
+  CUcontext context;
+  if (REAL(cuDevicePrimaryCtxRetain)(&context, dev) != CUDA_SUCCESS) return NULL;
+  REAL(cuDevicePrimaryCtxRelease_v2)(dev);
+  return context;
+}
+
+/* It retains the primary context: that is what it costs. */
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
   struct vg_device *device;
-  if (!begin(dev, VG_CONTEXT_GREEN, &device)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(dev, VG_CONTEXT_PRIMARY, &device)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
-  CUcontext context = device && result == CUDA_SUCCESS ? of_green(*phCtx) : NULL;
-  return end(device, result, &context, VG_CONTEXT_GREEN);
+  CUcontext context = device && result == CUDA_SUCCESS ? of_green(*phCtx) : NULL, primary = NULL;
+  if (context) primary = primary_of(dev);
+  if (context) vg_context_green(device, context);
+  return end(device, result, &primary, VG_CONTEXT_PRIMARY);
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx) {
-  struct vg_device *device;
   CUcontext context = vg_session.ledger ? of_green(hCtx) : NULL;
-  if (!retire(context, true, &device)) return REAL(cuGreenCtxDestroy)(hCtx);
+  struct vg_device *device = context ? vg_context_device_of(context) : NULL;
+  if (!device) return REAL(cuGreenCtxDestroy)(hCtx);
+  if (VG_LOAD(&device->gate_word)) vg_gate_context_gone(device, context);
+  CUcontext primary = vg_context_primary(device);
+  bool last = retire(primary, false, &device);
   CUresult result = REAL(cuGreenCtxDestroy)(hCtx);
-  finish(device, context, result == CUDA_SUCCESS);
+  if (result == CUDA_SUCCESS) vg_context_green_gone(context);
+  if (last) finish(device, primary, result == CUDA_SUCCESS && !primary_lives(vg_context_handle(device)));
+  vg_context_switched();
   return result;
 }
 

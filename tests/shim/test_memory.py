@@ -238,21 +238,34 @@ def test_many_processes_allocate_at_once(start: Start, daemon: FakeDaemon) -> No
     assert daemon.used_bytes() == 3 * CONTEXT + sum(got)
 
 
-def test_the_ledger_follows_the_simulated_device(shim: Path, tmp_path: Path) -> None:
-    """The same steps on the simulated driver; what it does not do (801) leaves nothing charged either."""
-    with sim.SimulatedDevice(tmp_path / "sim", {"devices": 1}) as device:
+def _on_the_simulated_device(shim: Path, directory: Path, *command: str) -> list[tuple[str, int, int, int]]:
+    """What a tenant there says of each step: its name, the code, what is charged, what is used."""
+    with sim.SimulatedDevice(directory / "sim", {"devices": 1}) as device:
         # By another name: the hook would answer for libcuda.so.1, and the tenant wants to ask the driver itself.
-        other_name = tmp_path / "libsimulated.so"
+        other_name = directory / "libsimulated.so"
         other_name.symlink_to(device.lib_dir / "libcuda.so.1")
         environment = {**device.environment(), "VGPU_DRIVER": str(other_name)}
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=environment, capture_output=True, check=True)
         devices = [FakeDevice(asked.stdout, 4 * LIMIT, 512 * MIB)]
-        with FakeDaemon(tmp_path / "attach.sock", devices) as fake:
+        with FakeDaemon(directory / "attach.sock", devices) as fake:
             environment |= {"LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path)}
-            command = [sys.executable, str(TENANT), "follows"]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    steps = json.loads(done.stdout)["steps"]
+            done = subprocess.run(
+                [sys.executable, *command], env=environment, capture_output=True, text=True, check=True
+            )
+    steps: list[tuple[str, int, int, int]] = json.loads(done.stdout)["steps"]
+    return steps
+
+
+def test_the_ledger_follows_the_simulated_device(shim: Path, tmp_path: Path) -> None:
+    """The same steps on the simulated driver; what it does not do (801) leaves nothing charged either."""
+    steps = _on_the_simulated_device(shim, tmp_path, str(TENANT), "follows")
     assert len(steps) > 60
     for name, code, charged, used in steps:
         assert code in (0, 801), name
+        assert charged == used, name
+
+
+def test_green_contexts_hold_the_primary_one_and_own_no_memory(shim: Path, tmp_path: Path) -> None:
+    for name, code, charged, used in _on_the_simulated_device(shim, tmp_path, str(TENANT.with_name("green_tenant.py"))):
+        assert code == 0, name
         assert charged == used, name
