@@ -139,7 +139,7 @@ struct process {
   int socket;
   int pidfd;
   pid_t pid;
-  pid_t group; /* its process group: whose kernels may meet */
+  pid_t group;         /* its process group: whose kernels may meet */
   struct arena *arena; /* what its device memory is made of, once it shares some; else NULL */
   bool greeted;
   bool dead;    /* to be removed at the end of the loop */
@@ -169,7 +169,7 @@ struct server {
   bool died;             /* some are to be removed */
   int epoll;
   int tickets; /* epoll of share.c, within the other one */
-  int kick; /* eventfd */
+  int kick;    /* eventfd */
   int page_fd_readonly;
   int directory;
   uint64_t last_command_ns;
