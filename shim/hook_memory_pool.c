@@ -26,6 +26,7 @@ struct pool {
   uint64_t charged_bytes;
   uint64_t pot_bytes; /* reserved by allocations on their way */
   int under_way;
+  bool ended; /* by the program, while something of it was still in use */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,6 +76,14 @@ static void forget(struct pool *pool) {
   *pool = (struct pool){0};
 }
 
+/* A pool lives until its last allocation is freed, but cannot be asked any more what it holds once the driver has been
+ * told to destroy it: so the driver is told when nothing is in use. */
+static void bury(struct pool *pool) {
+  if (pool->under_way || attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 0)) return;
+  REAL(cuMemPoolDestroy)(pool->handle);
+  forget(pool);
+}
+
 /* ---- which pool ---- */
 
 static struct vg_device *stream_device(CUstream stream) {
@@ -99,10 +108,11 @@ static struct vg_device *default_pool_device(CUmemoryPool handle) {
   return NULL;
 }
 
-static struct vg_device *pool_device(CUmemoryPool handle) {
+static struct vg_device *pool_device(CUmemoryPool handle, bool *ret_ended) {
   pthread_mutex_lock(&lock);
   struct pool *pool = find(handle);
   struct vg_device *device = pool ? pool->device : NULL;
+  *ret_ended = pool && pool->ended;
   pthread_mutex_unlock(&lock);
   return device || !VG_LOAD(&vg_session.ledger) ? device : default_pool_device(handle);
 }
@@ -217,7 +227,9 @@ static CUresult allocate(struct order order, CUdeviceptr *dptr, size_t bytes, al
 }
 
 static CUresult allocate_from(struct order order, CUdeviceptr *dptr, size_t bytes, pool_call *call) {
-  struct vg_device *device = dptr && order.handle ? pool_device(order.handle) : NULL;
+  bool ended = false;
+  struct vg_device *device = dptr && order.handle ? pool_device(order.handle, &ended) : NULL;
+  if (ended) return CUDA_ERROR_INVALID_VALUE;
   if (!begin(&order, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!order.device) return call(dptr, bytes, order.handle, order.stream);
   CUdeviceptr address = 0;
@@ -259,22 +271,29 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
   return result;
 }
 
-/* Allocations that outlive their pool are not charged any more: nobody can be asked what they hold. */
+/* What is freed goes back to the device at once, and new allocations come from elsewhere. Under the lock. */
+static void outlive(struct pool *pool) {
+  cuuint64_t nothing = 0;
+  CUdevice ordinal = vg_context_handle(pool->device);
+  CUmemoryPool current = NULL, standard = NULL;
+  pool->ended = true;
+  REAL(cuMemPoolSetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &nothing);
+  REAL(cuMemPoolTrimTo)(pool->handle, 0);
+  REAL(cuDeviceGetMemPool)(&current, ordinal);
+  if (current == pool->handle && REAL(cuDeviceGetDefaultMemPool)(&standard, ordinal) == CUDA_SUCCESS)
+    REAL(cuDeviceSetMemPool)(ordinal, standard);
+  follow(pool);
+}
+
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  bool standard = default_pool_device(pool) != NULL; /* which the driver refuses */
   pthread_mutex_lock(&lock);
   struct pool *known = find(pool);
-  struct pool before = known ? *known : (struct pool){0};
-  if (known) known->handle = NULL; /* the handle may be given out again as soon as the driver has answered */
-  pthread_mutex_unlock(&lock);
-  CUresult result = REAL(cuMemPoolDestroy)(pool);
-  if (!known) return result;
-  pthread_mutex_lock(&lock);
-  if (result == CUDA_SUCCESS) {
-    forget(&before);
-  } else {
-    struct pool *again = add(pool, before.device);
-    if (again) *again = before;
-  }
+  bool ended = known && known->ended;
+  bool in_use = known && !standard && attribute(known, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 0);
+  if (in_use && !ended) outlive(known);
+  CUresult result = ended ? CUDA_ERROR_INVALID_VALUE : in_use ? CUDA_SUCCESS : REAL(cuMemPoolDestroy)(pool);
+  if (known && !ended && !in_use && result == CUDA_SUCCESS) forget(known);
   pthread_mutex_unlock(&lock);
   return result;
 }
@@ -292,7 +311,10 @@ void vg_pool_refresh(struct vg_device *device) {
   if (!VG_LOAD(&pool_rows)) return;
   pthread_mutex_lock(&lock);
   for (int i = 0; i < pool_rows; i++)
-    if (pools[i].handle && pools[i].device == device) follow(&pools[i]);
+    if (pools[i].handle && pools[i].device == device) {
+      follow(&pools[i]);
+      if (pools[i].ended) bury(&pools[i]);
+    }
   pthread_mutex_unlock(&lock);
 }
 

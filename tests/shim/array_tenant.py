@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import ctypes
 import json
-import os
 import random
 import sys
 import threading
-import time
-from pathlib import Path
 from typing import Any
 
-from ledger_tenant import GRANULE, AllocationProp, Cuda, Location, u64  # type: ignore[import-not-found, unused-ignore]
-
-from vgpud import simpage
+from ledger_tenant import (  # type: ignore[import-not-found, unused-ignore]
+    GRANULE,
+    AllocationProp,
+    Cuda,
+    Location,
+    charged_and_taken,
+    taken,
+    u64,
+)
 
 FLOAT, BYTE, NV12, BC1 = 0x20, 0x01, 0xB0, 0x91
 LAYERED, CUBEMAP, SPARSE, DEFERRED = 0x01, 0x04, 0x40, 0x80
 
 
-def taken() -> int:
-    """What the simulated device's server says is taken: no entry point of ours is asked."""
-    return simpage.read(Path(os.environ["SIM_PAGE"])).devices[0].used_bytes
-
-
 def apart(cuda: Cuda) -> int:
-    """By how much ledger and server differ; the server's page may be a moment late."""
-    end = time.monotonic() + 2
-    while cuda.charged() != taken() and time.monotonic() < end:
-        time.sleep(0.01)
-    return cuda.charged() - taken()
+    """By how much ledger and server differ."""
+    charged, used = charged_and_taken(cuda)
+    return int(charged - used)
 
 
 class Descriptor(ctypes.Structure):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 
-from ledger_tenant import MIB, Cuda, taken
+from ledger_tenant import MIB, Cuda, charged_and_taken
 
 handle = ctypes.c_void_p
 
@@ -18,7 +18,7 @@ def main() -> None:
 
     def step(name: str, code: int) -> None:
         cuda.call("cuCtxPushCurrent_v2", own)
-        steps.append((name, code, cuda.charged(), taken()))
+        steps.append((name, code, *charged_and_taken(cuda)))
         cuda.call("cuCtxPopCurrent_v2", ctypes.byref(handle()))
 
     def green() -> ctypes.c_void_p:

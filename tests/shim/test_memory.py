@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.shim.fake_daemon import GRANULE, MIB, FakeDaemon, FakeDevice, driver_uuid, wait_until
-from vgpud import sim
+from vgpud import sim, simpage
 
 TENANT = Path(__file__).with_name("ledger_tenant.py")
 ASK_UUID = """
@@ -241,10 +241,8 @@ def test_many_processes_allocate_at_once(start: Start, daemon: FakeDaemon) -> No
 def _on_the_simulated_device(shim: Path, directory: Path, *command: str) -> list[tuple[str, int, int, int]]:
     """What a tenant there says of each step: its name, the code, what is charged, what is used."""
     with sim.SimulatedDevice(directory / "sim", {"devices": 1}) as device:
-        # By another name: the hook would answer for libcuda.so.1, and the tenant wants to ask the driver itself.
-        other_name = directory / "libsimulated.so"
-        other_name.symlink_to(device.lib_dir / "libcuda.so.1")
-        environment = {**device.environment(), "VGPU_DRIVER": str(other_name)}
+        environment = {**device.environment(), "VGPU_DRIVER": str(device.lib_dir / "libcuda.so.1")}
+        environment["SIM_PAGE"] = str(device.directory / simpage.PAGE_NAME)
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=environment, capture_output=True, check=True)
         devices = [FakeDevice(asked.stdout, 4 * LIMIT, 512 * MIB)]
         with FakeDaemon(directory / "attach.sock", devices) as fake:
