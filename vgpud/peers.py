@@ -61,32 +61,41 @@ def runs(pid: int, proc: Path = Path("/proc")) -> bool:
     return bool(fields) and fields[_STATE] not in ("Z", "X", "x")
 
 
+def _status(pid: int, key: str, proc: Path) -> list[str]:
+    """The words after a key of /proc/PID/status, none when it has ended. Only newlines end a line there: the program's
+    name, which is on the first one and may be anything else, cannot begin another."""
+    try:
+        text = (proc / str(pid) / "status").read_text(errors="replace")
+    except OSError:
+        return []
+    return next((line.split()[1:] for line in text.split("\n") if line.startswith(key + ":")), [])
+
+
 def own_pid(pid: int, proc: Path = Path("/proc")) -> tuple[str, int]:
     """(pid namespace, pid there) of a process; the namespace is "" when it is ours. (`?`, 0) when we cannot know."""
     try:
         namespace = os.readlink(proc / str(pid) / "ns/pid")
         if namespace == os.readlink(proc / "self/ns/pid"):
             return "", pid
-        text = (proc / str(pid) / "status").read_text(errors="replace")
     except OSError:
         return "?", 0
-    known = next((line.split() for line in text.splitlines() if line.startswith("NSpid:")), [])
-    return namespace, int(known[-1]) if len(known) > 2 else 0
+    known = _status(pid, "NSpid", proc)
+    return (namespace, int(known[-1]) if len(known) > 1 else 0) if known else ("?", 0)
 
 
 def is_stopped(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Whether a process was stopped by a signal, or by a debugger."""
-    fields = _stat(pid, proc)
-    return bool(fields) and fields[_STATE] in ("T", "t")
+    """Whether a process was stopped by a signal, or by a debugger: with all its threads, as those can be had singly."""
+    try:
+        threads = [_stat(int(entry.name), entry.parent) for entry in (proc / str(pid) / "task").iterdir()]
+    except OSError:
+        return False
+    states = {fields[_STATE] for fields in threads if fields} - {"Z", "X"}  # the first one may have ended before
+    return bool(states) and states <= {"T", "t"}
 
 
 def real_uid(pid: int, proc: Path = Path("/proc")) -> int:
     """The user that has started a process: not that of a setuid program's file. -1 when it has ended."""
-    try:
-        text = (proc / str(pid) / "status").read_text(errors="replace")
-    except OSError:
-        return -1
-    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Uid:")), -1)
+    return int((_status(pid, "Uid", proc) or ["-1"])[0])
 
 
 def program(pid: int, proc: Path = Path("/proc")) -> str:

@@ -172,6 +172,32 @@ def test_excess_is_killed(node: Node, device: SimulatedDevice, started: list[sub
     tenant.close()
 
 
+def test_a_programs_name_says_nothing_of_it() -> None:
+    """The kernel leaves all but newlines in it as they are."""
+    rename = "import ctypes, sys; ctypes.CDLL(None).prctl(15, b'\\x0b' + sys.argv[1].encode(), 0, 0, 0); input('.')"
+    for name in ("Uid: 4321", "Uid: x", "Uid:", "NSpid: 1 2 x"):
+        command = [sys.executable, "-c", rename, name]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+            assert program.stdout and program.stdout.read(1)
+            assert peers.real_uid(program.pid) == os.getuid(), name
+            assert peers._status(program.pid, "NSpid", Path("/proc"))[0].isdigit(), name
+            program.communicate(b"\n")
+
+
+def test_one_thread_that_stands_still_is_no_stopped_program(tmp_path: Path) -> None:
+    """A debugger stops threads singly; the rest use the device."""
+
+    def told(states: str) -> bool:
+        for thread, state in enumerate(states):
+            (tmp_path / f"7/task/{7 + thread}").mkdir(parents=True, exist_ok=True)
+            (tmp_path / f"7/task/{7 + thread}/stat").write_text(f"{7 + thread} (p) {state} 1 1")
+        return peers.is_stopped(7, tmp_path)
+
+    assert not told("")
+    assert told("T") and told("tT") and told("ZT")
+    assert not told("tS") and not told("Z")
+
+
 def test_nobody_else_is_hit(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
     """A pid that the driver does not list any more may be another program's by now."""
     pid = past(device, started, GIB)
