@@ -130,6 +130,23 @@ def test_a_limit_below_what_the_ledger_has_is_no_excess() -> None:
     assert kinds(Watch(), used, 10, used) == []
 
 
+def test_a_lowered_limit_makes_nobodys_overhead_an_offence() -> None:
+    """The ledger is above it already; what is past the ledger is one by itself when it is more than the limit."""
+    ledger = {"GPU-0": {100: 2 * GIB}}
+    little, much = {"GPU-0": {100: 2 * GIB + GIB // 4}}, {"GPU-0": {100: 3 * GIB + 1}}
+    assert kinds(Watch(), little, 10, ledger) == ["memory.unattributed"]
+    assert last(Watch(), policed(on_excess="kill"), little, 10, ledger, {}).acts == []
+    assert kinds(Watch(), much, 10, ledger) == ["memory.unattributed", "memory.past_ledger"]
+
+
+def test_who_only_holds_a_slice_and_uses_a_device_is_a_stranger() -> None:
+    """Nothing is charged to it, so to attach so would be a way out of the ledger."""
+    holder = Process(2, "a", 200, 0, "vgpu run", 0, False, holder=True)
+    state = replace(node(), processes={2: holder})
+    found = [watch.look(state, {"GPU-0": {200: GIB}}, {}, {}) for watch in [awake()] for _ in range(PATIENCE)]
+    assert [entry.kind for entry in found[-1].log] == ["device.stranger"]
+
+
 def test_what_is_charged() -> None:
     """All that is beyond, of programs past their slack; a stranger in a container of the slice counts in full."""
     ledger, running = {"GPU-0": {100: GIB}}, {"GPU-0": {100: 2 * GIB, 200: 5}}
@@ -203,6 +220,7 @@ def test_who_is_spared() -> None:
     service = Seen("dcgm", ("/system.slice/dcgm.service",), uid=0)
     assert "root's own" in why_spared(stranger, service)
     assert why_spared(excess, service) == "", "it is attached: a tenant"
+    assert why_spared(replace(stranger, slice_name="a"), service) == "", "in a container of ours, by whatever name"
     assert why_spared(stranger, replace(service, cgroups=(f"/docker/{CONTAINER}",))) == "", "root of a container"
     assert why_spared(stranger, replace(service, uid=1000)) == "", "cron's jobs are in its service's cgroup"
     assert "stopped" in why_spared(excess, Seen("p", (), uid=1000, stopped=True))

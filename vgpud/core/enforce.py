@@ -23,7 +23,7 @@ class Act:
     verb: str  # FREEZE or KILL
     cause: str
     pid: int
-    slice_name: str  # "": of none
+    slice_name: str  # of a stranger, that of its container; "": of none
     device_uuid: str
     first: bool
 
@@ -39,7 +39,7 @@ def why_spared(act: Act, who: Seen) -> str:
         return "cannot be looked at from here"
     if who.stopped:
         return "is stopped"
-    if act.cause == STRANGER and who.uid == 0 and not id_in(who.cgroups):
+    if act.cause == STRANGER and who.uid == 0 and not act.slice_name and not id_in(who.cgroups):
         return "is root's own, outside of any container"
     return ""
 

@@ -64,14 +64,14 @@ class Watch:
         found = Findings()
         self._look_for_strangers(state, running, seen, found)
         self._compare(state, running, ledger, found)
-        self._look_for_excess(state, running, found)
+        self._look_for_excess(state, running, ledger, found)
         self._acted = {(act.device_uuid, act.pid) for act in found.acts}
         return found
 
     # ---- programs that are not attached ----
 
     def _look_for_strangers(self, state: State, running: Running, seen: Strangers, found: Findings) -> None:
-        ours = {p.pid for p in state.processes.values()}
+        ours = {p.pid for p in state.processes.values() if not p.holder}  # to hold a slice is not to be in its ledger
         listed = {(uuid, pid) for uuid, users in running.items() for pid in users if pid not in ours}
         self._strangers = {key: self._strangers.get(key, 0) + 1 for key in listed}
         were_there = self._were_there = listed if self._were_there is None else self._were_there & listed
@@ -127,13 +127,23 @@ class Watch:
         if slice_name and size:
             found.charges[slice_name, uuid] = found.charges.get((slice_name, uuid), 0) + size
 
-    def _look_for_excess(self, state: State, running: Running, found: Findings) -> None:
-        """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with."""
+    def _look_for_excess(self, state: State, running: Running, ledger: Running, found: Findings) -> None:
+        """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with.
+
+        A limit that was lowered below what the ledger has makes no little more an offence: nothing is taken by force.
+        """
+        in_ledger: dict[tuple[str, str], int] = {}
         used = dict(found.charges)
         users = list(self._users(state, running))
         for name, uuid, pid in users:
-            used[name, uuid] = used.get((name, uuid), 0) + running[uuid][pid] - found.beyond.get((uuid, pid), 0)
-        past = {key for key in found.charges if used[key] > self._limit(state, key)}
+            key = name, uuid
+            used[key] = used.get(key, 0) + running[uuid][pid] - found.beyond.get((uuid, pid), 0)
+            in_ledger[key] = in_ledger.get(key, 0) + ledger.get(uuid, {}).get(pid, 0)
+        past = {
+            key
+            for key, size in found.charges.items()
+            if used[key] > (limit := self._limit(state, key)) and (in_ledger.get(key, 0) <= limit or size > limit)
+        }
         for name, uuid in sorted(past - self._past):
             text = f"slice {name} uses {format_bytes(used[name, uuid])} by the driver's account"
             found.log.append(Log("memory.past_ledger", text, name, uuid))
