@@ -14,9 +14,9 @@ from typing import Protocol
 
 from vgpud import enforcing, peers
 from vgpud.core import events as ev
-from vgpud.core.enforce import Act
+from vgpud.core.enforce import EXCESS, Act
 from vgpud.core.faults import fault_entry
-from vgpud.core.model import State
+from vgpud.core.model import Process, State
 from vgpud.core.observed import ProcessStats, Reading
 from vgpud.core.watch import Running, Strangers, Watch
 from vgpud.devices import Devices
@@ -46,6 +46,7 @@ class Lookout:
         self._ledger = ledger
         self._watch = Watch()
         self._charged: dict[tuple[str, str], int] = {}
+        self._acting: set[tuple[str, int]] = set()  # (device, pid) that somebody is at; each thing is done once a time
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._read, name="nvml", daemon=True)
@@ -61,16 +62,25 @@ class Lookout:
         if not self._thread.is_alive():
             self._devices.close()
 
-    def _attached(self) -> set[int]:
-        return {process.pid for process in tuple(self._host.state.processes.values())}
+    def _attached(self) -> list[Process]:
+        return list(self._host.state.processes.values())
+
+    def _is_still(self, act: Act) -> bool:
+        """Whether the driver lists it and it is attached, or is not, as when that was decided: it may have attached
+        since, or another program have its pid."""
+        if act.pid not in (self._devices.running(act.device_uuid) or ()):
+            return False
+        slices = [p.slice_name for p in self._attached() if p.pid == act.pid and not p.holder]
+        return act.slice_name in slices if act.cause == EXCESS else not slices
 
     def _read(self) -> None:
         self._devices.watch_faults()
         while True:
             uuids = list(self._host.state.devices)
             self.readings = {uuid: self._devices.read(uuid) for uuid in uuids}
-            running = {uuid: self._devices.running(uuid) for uuid in uuids}
-            others = {pid for users in running.values() for pid in users} - self._attached()
+            running = {uuid: users for uuid in uuids if (users := self._devices.running(uuid)) is not None}
+            ours = {process.pid for process in self._attached() if not process.holder}
+            others = {pid for users in running.values() for pid in users} - ours
             seen = {pid: enforcing.see(pid) for pid in others}
             faults = self._devices.faults()
             with contextlib.suppress(RuntimeError):  # the loop has ended before us
@@ -96,13 +106,21 @@ class Lookout:
                 self._host.charge(*key, found.charges.get(key, 0))
         self._charged, self.beyond = found.charges, found.beyond
         for act in found.acts:
-            self._loop.run_in_executor(None, self._carry_out, act)
+            self._begin(act)
+
+    def _begin(self, act: Act) -> None:
+        """Not while the same is being done: a slow driver must not make a queue of what is asked with each reading."""
+        key = act.device_uuid, act.pid
+        if key not in self._acting:
+            self._acting.add(key)
+            done = self._loop.run_in_executor(None, self._carry_out, act)
+            done.add_done_callback(lambda _: self._acting.discard(key))
 
     def _carry_out(self, act: Act) -> None:
-        attached = self._attached()
+        attached = {process.pid for process in self._attached()}
         simulated = self._host.state.devices[act.device_uuid].simulated
         if simulated or peers.sees_all_pids():
-            said = enforcing.carry_out(act, lambda: act.pid in self._devices.running(act.device_uuid), attached)
+            said = enforcing.carry_out(act, lambda: self._is_still(act), attached)
         else:
             said = f"pid {act.pid} is left alone: vgpud does not run in the host's pid namespace"
         if said and act.first:

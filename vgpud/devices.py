@@ -186,12 +186,14 @@ class Devices:
 
     def lists(self, pid: int) -> bool:
         """Whether the driver still counts a process among a device's clients. False when NVML does not say."""
-        return any(pid in self.running(uuid) for uuid in self._handles)
+        return any(pid in (self.running(uuid) or ()) for uuid in self._handles)
 
-    def running(self, uuid: str) -> dict[int, int]:
-        """The pids that use the device and how many bytes (0 when NVML does not say); empty when it lists nobody."""
+    def running(self, uuid: str) -> dict[int, int] | None:
+        """The pids that use the device and how many bytes (0 when NVML does not say); None when it lists none now."""
         handle = self._handles.get(uuid)
-        found = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle)) or ()
+        found = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        if found is None:
+            return None
         used: dict[int, int] = {}
         for process in found:  # one that has opened the driver twice may be listed twice
             used[int(process.pid)] = used.get(int(process.pid), 0) + int(process.usedGpuMemory or 0)

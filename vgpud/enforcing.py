@@ -22,17 +22,17 @@ def see(pid: int) -> Seen:
     return Seen(peers.program(pid), cgroups.paths_of(pid), peers.real_uid(pid), peers.is_stopped(pid))
 
 
-def carry_out(act: Act, is_listed: Callable[[], bool], attached: Collection[int]) -> str:
+def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int]) -> str:
     """Does it, and says what was done, or why not; "" when the process is not there any more. May wait for the driver.
 
-    `is_listed`: whether the driver lists the pid now; `attached`: pids of all attached programs.
+    `is_still`: whether what was decided is so now, of whoever has the pid; `attached`: pids of all attached programs.
     """
     try:
         pidfd = os.pidfd_open(act.pid)
     except OSError:
         return ""
     try:
-        if not is_listed():  # by now somebody else may have the pid that it showed us
+        if not is_still():  # by now somebody else may have the pid that it showed us
             return ""
         who = see(act.pid)
         if peers.has_ended(pidfd):

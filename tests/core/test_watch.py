@@ -199,6 +199,17 @@ def test_one_that_was_there_before_the_daemon_has_longer() -> None:
     assert watch.look(state, running, {}, {}).acts
 
 
+def test_a_reading_that_fails_tells_nothing() -> None:
+    """Neither that nobody was there before us, nor that somebody has gone."""
+    state, running = policed(on_stranger="kill"), {"GPU-0": {200: GIB}}
+    for fails_at in (0, 3):
+        watch = Watch()
+        last(watch, state, running, fails_at, {}, {}) if fails_at else None
+        assert watch.look(state, {}, {}, {}).acts == []
+        assert last(watch, state, running, RETURN_MERCY - fails_at - 1, {}, {}).acts == []
+        assert watch.look(state, running, {}, {}).acts
+
+
 def test_excess_is_acted_upon_where_the_slice_is_past_its_limit() -> None:
     """And only those of its programs that are past their own ledgers."""
     honest = Process(2, "a", 101, 0, "p", 0, False)

@@ -53,14 +53,15 @@ class Watch:
 
     def __init__(self) -> None:
         self._strangers: dict[tuple[str, int], int] = {}
-        self._were_there: set[tuple[str, int]] | None = None  # since the first reading; None before it
+        self._were_there: dict[str, set[int]] = {}  # by device: since its first reading
         self._beyond: dict[tuple[str, int], deque[int]] = {}
         self._charged: dict[tuple[str, str], int] = {}
         self._past: set[tuple[str, str]] = set()
         self._acted: set[tuple[str, int]] = set()
 
     def look(self, state: State, running: Running, ledger: Running, seen: Strangers) -> Findings:
-        """`ledger`: what each attached pid has been charged with, all its lives together."""
+        """`running`: without the devices that could not be read now. `ledger`: what each attached pid has been charged
+        with, all its lives together."""
         found = Findings()
         self._look_for_strangers(state, running, seen, found)
         self._compare(state, running, ledger, found)
@@ -73,10 +74,12 @@ class Watch:
     def _look_for_strangers(self, state: State, running: Running, seen: Strangers, found: Findings) -> None:
         ours = {p.pid for p in state.processes.values() if not p.holder}  # to hold a slice is not to be in its ledger
         listed = {(uuid, pid) for uuid, users in running.items() for pid in users if pid not in ours}
+        unread = {key: count for key, count in self._strangers.items() if key[0] not in running}
         self._strangers = {key: self._strangers.get(key, 0) + 1 for key in listed}
-        were_there = self._were_there = listed if self._were_there is None else self._were_there & listed
+        for uuid, users in running.items():
+            self._were_there[uuid] = self._were_there.get(uuid, set(users)) & {pid for pid in users if pid not in ours}
         for (uuid, pid), count in sorted(self._strangers.items()):
-            returning = (uuid, pid) in were_there
+            returning = pid in self._were_there[uuid]
             patience = RETURN_PATIENCE if returning else PATIENCE
             if count < patience:
                 continue
@@ -87,6 +90,7 @@ class Watch:
             self._charge(found, entry.slice_name, uuid, used_bytes)
             if count >= (RETURN_MERCY if returning else patience):
                 self._act(found, state.policy.on_stranger, STRANGER, pid, entry.slice_name, uuid)
+        self._strangers |= unread
 
     @staticmethod
     def _stranger(state: State, uuid: str, pid: int, used_bytes: int, who: Seen) -> Log:

@@ -1,0 +1,66 @@
+"""What is looked at once more before a program is stopped: it may be another one by now."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
+from vgpud.core.model import Process, State
+from vgpud.core.observed import ProcessStats
+from vgpud.daemon_lookout import Lookout
+
+UUID, PID = "GPU-0", 100
+
+
+def process(slice_name: str, *, holder: bool = False) -> Process:
+    return Process(1, slice_name, PID, 0, "p", 0, resumed=False, holder=holder)
+
+
+async def lookout(processes: list[Process], running: dict[int, int] | None) -> Lookout:
+    host: Any = SimpleNamespace(state=State(processes=dict(enumerate(processes))))
+    devices: Any = SimpleNamespace(running=lambda _uuid: running)
+    return Lookout(host, devices, lambda _process, _device: ProcessStats())
+
+
+def is_still(cause: str, slice_name: str, processes: list[Process], running: dict[int, int] | None) -> bool:
+    made = asyncio.run(lookout(processes, running))
+    return made._is_still(Act(KILL, cause, PID, slice_name, UUID, first=True))
+
+
+def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
+    assert is_still(STRANGER, "", [], {PID: 1})
+    assert is_still(STRANGER, "", [process("a", holder=True)], {PID: 1})
+    assert not is_still(STRANGER, "", [process("a")], {PID: 1})
+    assert not is_still(STRANGER, "", [], {PID + 1: 1})
+    assert not is_still(STRANGER, "", [], None), "the driver does not say"
+
+
+def test_who_has_the_pid_of_a_program_in_excess_is_of_another_slice() -> None:
+    assert is_still(EXCESS, "a", [process("a")], {PID: 1})
+    assert not is_still(EXCESS, "a", [process("b")], {PID: 1})
+    assert not is_still(EXCESS, "a", [], {PID: 1})
+
+
+def test_what_takes_long_is_not_begun_again() -> None:
+    async def begun() -> list[int]:
+        made, go_on, pids = await lookout([], {}), threading.Event(), []
+
+        def carry_out(act: Act) -> None:
+            pids.append(act.pid)
+            go_on.wait()
+
+        made._carry_out = carry_out  # type: ignore[method-assign]
+        for pid in (1, 1, 2):
+            made._begin(Act(KILL, STRANGER, pid, "", UUID, first=True))
+        go_on.set()
+        while made._acting:
+            await asyncio.sleep(0.01)
+        made._begin(Act(KILL, STRANGER, 1, "", UUID, first=False))
+        while made._acting:
+            await asyncio.sleep(0.01)
+        return pids
+
+    assert sorted(asyncio.run(begun())) == [1, 1, 2]
