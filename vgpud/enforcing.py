@@ -19,7 +19,9 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 def see(pid: int) -> Seen:
     """Who a process is; all unknown when it has ended."""
-    return Seen(peers.program(pid), cgroups.paths_of(pid), peers.real_uid(pid), peers.is_stopped(pid))
+    inside = cgroups.paths_of(pid)
+    stopped = peers.is_stopped(pid) or any(_is_frozen(path, pid) for path in inside)
+    return Seen(peers.program(pid), inside, peers.real_uid(pid), stopped)
 
 
 def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int]) -> str:
@@ -60,6 +62,15 @@ def _freeze(pidfd: int, pid: int, cgroup: str) -> str:
         return f"was frozen with its container: `echo 0 > {folder}/cgroup.freeze` lets it go on"
     signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
     return f"was stopped: `kill -CONT {pid}` lets it go on"
+
+
+def _is_frozen(cgroup: str, pid: int) -> bool:
+    """Whether a program stands still with its cgroup, as in a container that was paused (version 2)."""
+    folder = CGROUPS / cgroup.lstrip("/")
+    try:
+        return "frozen 1" in (folder / "cgroup.events").read_text().split("\n") and _holds(folder, pid)
+    except OSError:
+        return False
 
 
 def _holds(folder: Path, pid: int) -> bool:

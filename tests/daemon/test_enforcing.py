@@ -229,3 +229,21 @@ def test_a_containers_program_is_frozen_by_its_cgroup(
     (folder / "cgroup.procs").write_text(f"1\n{pid}\n")
     assert "with its container" in enforcing.carry_out(act, lambda: True, ())
     assert (folder / "cgroup.freeze").read_text() == "1" and not peers.is_stopped(pid)
+
+
+def test_a_program_of_a_paused_container_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice, started: list[subprocess.Popen[str]]
+) -> None:
+    """After a restart of the daemon it could not have come back to its slice."""
+    pid = past(device, started, GIB)
+    folder = tmp_path / "docker" / ("0123456789abcdef" * 4)
+    folder.mkdir(parents=True)
+    for name, text in {"procs": f"{pid}\n", "freeze": "1", "events": "populated 1\nfrozen 1\n"}.items():
+        (folder / f"cgroup.{name}").write_text(text)
+    monkeypatch.setattr(enforcing, "CGROUPS", tmp_path)
+    real, cgroup = enforcing.cgroups.paths_of, f"/{folder.relative_to(tmp_path)}"
+    monkeypatch.setattr(enforcing.cgroups, "paths_of", lambda who: (cgroup,) if who == pid else real(who))
+    act = Act(KILL, STRANGER, pid, "", "GPU-0", first=True)
+    assert "is stopped: left alone" in enforcing.carry_out(act, lambda: True, ())
+    (folder / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    assert "was killed" in enforcing.carry_out(act, lambda: True, ())

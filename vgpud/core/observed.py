@@ -101,7 +101,7 @@ class Seen:
     program: str
     cgroups: tuple[str, ...]
     uid: int = -1  # the real one: of a setuid program its caller's; -1: it has ended, or cannot be seen from here
-    stopped: bool = False  # by a signal
+    stopped: bool = False  # by a signal, or with its cgroup
 
 
 @dataclass(frozen=True, slots=True)
