@@ -254,10 +254,13 @@ bool vg_context_retire(CUcontext context, bool all, struct vg_device **ret_devic
   return last;
 }
 
+/* A primary one may have been retained again while its release waited: then that was one of several. Too few counted
+ * is no harm, since its last reference is the driver's to tell. */
 static void revive(CUcontext context) {
   pthread_mutex_lock(&list_lock);
   struct entry *entry = find_locked(context);
   if (entry) entry->retired = false;
+  if (entry && entry->primary && entry->references > 1) entry->references--;
   pthread_mutex_unlock(&list_lock);
 }
 

@@ -79,9 +79,9 @@ static bool retire(CUcontext context, bool all, struct vg_device **ret_device) {
   return true;
 }
 
-static CUresult destroy(CUcontext context, bool all, CUresult (*call)(CUcontext)) {
+static CUresult destroy(CUcontext context, CUresult (*call)(CUcontext)) {
   struct vg_device *device;
-  if (!retire(context, all, &device)) {
+  if (!retire(context, true, &device)) {
     vg_context_switched();
     return call(context);
   }
@@ -91,11 +91,11 @@ static CUresult destroy(CUcontext context, bool all, CUresult (*call)(CUcontext)
 }
 
 CUresult cuCtxDestroy(CUcontext ctx) {
-  return destroy(ctx, true, REAL(cuCtxDestroy));
+  return destroy(ctx, REAL(cuCtxDestroy));
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx) {
-  return destroy(ctx, true, REAL(cuCtxDestroy_v2));
+  return destroy(ctx, REAL(cuCtxDestroy_v2));
 }
 
 /* A context of cuCtxCreate counts who uses it, when the program asks so: an old way to share one. */
@@ -106,7 +106,16 @@ CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
 }
 
 CUresult cuCtxDetach(CUcontext ctx) {
-  return destroy(ctx, false, REAL(cuCtxDetach));
+  struct vg_device *device;
+  if (retire(ctx, false, &device)) {
+    CUresult result = REAL(cuCtxDetach)(ctx);
+    finish(device, ctx, result == CUDA_SUCCESS);
+    return result;
+  }
+  vg_context_switched();
+  CUresult result = REAL(cuCtxDetach)(ctx);
+  if (result != CUDA_SUCCESS) vg_context_attached(ctx); /* refused, as to a thread that it is not current to */
+  return result;
 }
 
 static bool primary_lives(CUdevice dev) {

@@ -122,7 +122,7 @@ static void add_up(struct need *need) {
 }
 
 static struct need need_of(CUgraph graph, struct vg_device *device) {
-  struct need need = {.gang = vg_gate_gang_counts(device) ? device : NULL};
+  struct need need = {.gang = device && vg_gate_gang_counts(device) ? device : NULL};
   add_graph(&need, graph, 0);
   if (need.range_count) add_up(&need);
   return need;
@@ -130,13 +130,14 @@ static struct need need_of(CUgraph graph, struct vg_device *device) {
 
 /* ---- the account of a device ---- */
 
-/* Under the account's lock. */
+/* Under the account's lock. Where the driver does not say, what is charged stays: at the next look it is asked again.
+ */
 static void follow(uint32_t index) {
   struct vg_device *device = &vg_session.devices[index];
   uint64_t target = 0, charged = accounts[index].charged_bytes;
   if (REAL(cuDeviceGetGraphMemAttribute)(vg_context_handle(device), CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &target) !=
       CUDA_SUCCESS)
-    target = 0;
+    return;
   target += accounts[index].promised_bytes;
   VG_STORE_RELAXED(&accounts[index].charged_bytes, target);
   if (target > charged) vg_memory_force(device, target - charged);
@@ -217,13 +218,14 @@ static void drop(struct records *records) {
 
 static bool begin(CUgraph graph, struct records *records) {
   *records = (struct records){0};
-  CUcontext context;
+  CUcontext context; /* graphs need none to be made */
   struct vg_device *device = vg_context_current(&context);
-  if (!device) return true;
+  if (!VG_LOAD(&vg_session.ledger)) return true;
   struct need need = need_of(graph, device);
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     if (!need.bytes[i] && !need.collectives[i]) continue;
-    struct vg_record *record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], context);
+    /* Of no context: it can be launched after the end of the one that it was made in. */
+    struct vg_record *record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], NULL);
     need.failed |= !record;
     if (!record) break;
     record->size = need.bytes[i];
@@ -237,8 +239,11 @@ static bool begin(CUgraph graph, struct records *records) {
 
 static CUresult end(struct records *records, CUresult result, const CUgraphExec *exec) {
   if (result != CUDA_SUCCESS) drop(records);
-  for (uint32_t i = 0; result == CUDA_SUCCESS && i < VG_DEVICES_MAX; i++)
+  for (uint32_t i = 0; result == CUDA_SUCCESS && i < vg_session.device_count; i++) {
+    struct vg_record *stale = vg_table_take(VG_RECORD_GRAPH, exec_key(*exec, i)); /* it ended without a call */
+    if (stale) vg_charge_return(stale);
     if (records->of[i]) vg_table_put(records->of[i], exec_key(*exec, i));
+  }
   return result;
 }
 
@@ -365,7 +370,7 @@ static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   struct need need = need_of(graph, device);
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     struct vg_record *record = vg_table_take(VG_RECORD_GRAPH, exec_key(exec, i));
-    if (!record && need.collectives[i]) record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], context);
+    if (!record && need.collectives[i]) record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], NULL);
     if (!record) continue;
     record->other = need.collectives[i];
     vg_table_put(record, exec_key(exec, i));

@@ -134,9 +134,9 @@ static CUresult ask_mipmap(const CUDA_ARRAY3D_DESCRIPTOR *twin, unsigned int lev
   return result;
 }
 
-static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
-  if (HAVE(cuThreadExchangeStreamCaptureMode)) REAL(cuThreadExchangeStreamCaptureMode)(&mode);
-  return mode;
+/* False: the thread's mode is as it was. */
+static bool exchange_mode(CUstreamCaptureMode *mode) {
+  return HAVE(cuThreadExchangeStreamCaptureMode) && REAL(cuThreadExchangeStreamCaptureMode)(mode) == CUDA_SUCCESS;
 }
 
 /* False: the driver does not say. Relaxed, so that our own calls end no capture. */
@@ -146,9 +146,10 @@ static bool asked(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels
   CUdevice device;
   twin.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
   if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS) return false;
-  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool exchanged = exchange_mode(&mode);
   CUresult result = levels ? ask_mipmap(&twin, levels, device, &needs) : ask_array(&twin, device, &needs);
-  exchange_mode(before);
+  if (exchanged) exchange_mode(&mode);
   *ret_bytes = needs.size;
   return result == CUDA_SUCCESS && needs.size > 0;
 }

@@ -12,13 +12,14 @@
  * grew, so that no more than one is ever beyond the limit, for that moment.
  */
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "gen/real.h"
 #include "hook_memory.h"
 #include "memory.h"
 #include "prim.h"
 
-#define POOLS_MAX 256
+#define POOLS_FIRST 16
 
 struct pool {
   CUmemoryPool handle; /* NULL: free row */
@@ -31,8 +32,8 @@ struct pool {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t blind_lock = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
-static struct pool pools[POOLS_MAX];
-static int pool_rows; /* rows ever used */
+static struct pool *pools; /* grows: a pointer into it is good under the lock only */
+static int pool_rows;      /* free ones among them */
 
 /* ---- under the lock; the driver calls here do not wait ---- */
 
@@ -42,15 +43,25 @@ static struct pool *find(CUmemoryPool handle) {
   return NULL;
 }
 
+static bool grow(void) {
+  int rows = pool_rows ? pool_rows * 2 : POOLS_FIRST;
+  struct pool *more = realloc(pools, (size_t)rows * sizeof *more);
+  if (!more) return false;
+  pools = more;
+  for (int i = pool_rows; i < rows; i++) pools[i] = (struct pool){0};
+  VG_STORE(&pool_rows, rows);
+  return true;
+}
+
+/* NULL: no memory for a row. */
 static struct pool *add(CUmemoryPool handle, struct vg_device *device) {
   struct pool *pool = find(handle);
   if (pool) return pool;
-  for (int i = 0; !pool && i < POOLS_MAX; i++)
-    if (!pools[i].handle) pool = &pools[i];
-  if (!pool) return NULL;
-  *pool = (struct pool){.handle = handle, .device = device};
-  if (pool - pools >= pool_rows) VG_STORE(&pool_rows, (int)(pool - pools) + 1);
-  return pool;
+  int row = 0;
+  while (row < pool_rows && pools[row].handle) row++;
+  if (row == pool_rows && !grow()) return NULL;
+  pools[row] = (struct pool){.handle = handle, .device = device};
+  return &pools[row];
 }
 
 static uint64_t attribute(const struct pool *pool, CUmemPool_attribute name, uint64_t otherwise) {
@@ -76,10 +87,15 @@ static void forget(struct pool *pool) {
   *pool = (struct pool){0};
 }
 
+/* Not known counts as used: what is buried cannot be asked any more. */
+static bool in_use(const struct pool *pool) {
+  return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 1) != 0;
+}
+
 /* A pool lives until its last allocation is freed, but cannot be asked any more what it holds once the driver has been
  * told to destroy it: so the driver is told when nothing is in use. */
 static void bury(struct pool *pool) {
-  if (pool->under_way || attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 0)) return;
+  if (pool->under_way || in_use(pool)) return;
   REAL(cuMemPoolDestroy)(pool->handle);
   forget(pool);
 }
@@ -180,7 +196,7 @@ static bool begin(struct order *order, struct vg_device *device, uint64_t bytes)
   pthread_mutex_unlock(&lock);
   if (!go_on && order->blind) pthread_mutex_unlock(&blind_lock);
   if (!pool && reserved) vg_memory_release(device, reserved);
-  return go_on || (!pool && reserved);
+  return go_on;
 }
 
 static bool end(struct order *order) {
@@ -266,9 +282,11 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
   struct vg_device *device = vg_context_ordinal(poolProps->location.id);
   if (!device) return result;
   pthread_mutex_lock(&lock);
-  add(*pool, device); /* without a free row it is charged nothing: NVML shows it */
+  bool known = add(*pool, device) != NULL;
   pthread_mutex_unlock(&lock);
-  return result;
+  if (known) return result;
+  REAL(cuMemPoolDestroy)(*pool);
+  return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* What is freed goes back to the device at once, and new allocations come from elsewhere. Under the lock. */
@@ -290,10 +308,10 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   pthread_mutex_lock(&lock);
   struct pool *known = find(pool);
   bool ended = known && known->ended;
-  bool in_use = known && !standard && attribute(known, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 0);
-  if (in_use && !ended) outlive(known);
-  CUresult result = ended ? CUDA_ERROR_INVALID_VALUE : in_use ? CUDA_SUCCESS : REAL(cuMemPoolDestroy)(pool);
-  if (known && !ended && !in_use && result == CUDA_SUCCESS) forget(known);
+  bool lives_on = known && !standard && in_use(known);
+  if (lives_on && !ended) outlive(known);
+  CUresult result = ended ? CUDA_ERROR_INVALID_VALUE : lives_on ? CUDA_SUCCESS : REAL(cuMemPoolDestroy)(pool);
+  if (known && !ended && !lives_on && result == CUDA_SUCCESS) forget(known);
   pthread_mutex_unlock(&lock);
   return result;
 }
@@ -322,5 +340,5 @@ void vg_pool_forked_child(void) {
   pthread_mutex_init(&lock, NULL);
   pthread_mutex_init(&blind_lock, NULL);
   pool_rows = 0;
-  for (int i = 0; i < POOLS_MAX; i++) pools[i] = (struct pool){0};
+  pools = NULL; /* the parent's, perhaps in the middle of a change */
 }

@@ -82,19 +82,19 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-  struct vg_record known, *unused;
-  if (!vg_table_look(VG_RECORD_HANDLE, handle, &known)) return REAL(cuMemMap)(ptr, size, offset, handle, flags);
-  struct vg_record *mapping = vg_record_new(VG_RECORD_MAPPING, known.device, NULL);
+  struct vg_record *mapping = vg_record_new(VG_RECORD_MAPPING, NULL, NULL), *unused;
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
   mapping->size = size;
   mapping->other = handle;
+  /* Before the call: another thread may release the handle once it is mapped. */
+  bool known = vg_table_add(VG_RECORD_HANDLE, handle, 1, &unused) != 0;
   CUresult result = REAL(cuMemMap)(ptr, size, offset, handle, flags);
-  if (result != CUDA_SUCCESS) {
-    vg_record_free(mapping);
+  if (known && result == CUDA_SUCCESS) {
+    vg_table_put(mapping, ptr);
     return result;
   }
-  vg_table_add(VG_RECORD_HANDLE, handle, 1, &unused);
-  vg_table_put(mapping, ptr);
+  vg_record_free(mapping);
+  if (known) vg_handle_leave(handle);
   return result;
 }
 

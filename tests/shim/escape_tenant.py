@@ -1,0 +1,38 @@
+"""A tenant that would have the ledger lose count, for test_memory.py: what it and the device say after each step."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+
+from ledger_tenant import DEVICE_LOCATION, MIB, Cuda, PoolProps, charged_and_taken, graph_exec, u64
+
+Steps = list[tuple[str, int, int, int]]
+
+
+def many_pools(cuda: Cuda) -> Steps:
+    """The pool after hundreds of others is charged as the first was."""
+    props = PoolProps(type=1, location=(DEVICE_LOCATION, 0))
+    codes = {cuda.make("cuMemPoolCreate", ctypes.byref(props)) for _ in range(300)}
+    code = cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(64 * MIB), cuda.out, None)
+    return [("create", max(codes), 0, 0), ("alloc", code, *charged_and_taken(cuda))]
+
+
+def graph_after_its_context(cuda: Cuda) -> Steps:
+    """A graph may be launched when the context that was current at its making is gone."""
+    assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
+    made_in = cuda.out.value
+    assert graph_exec(cuda, [64 * MIB]) == 0
+    assert cuda.call("cuCtxDestroy_v2", u64(made_in)) == 0
+    return [("launch", cuda.call("cuGraphLaunch", cuda.out, None), *charged_and_taken(cuda))]
+
+
+def main() -> None:
+    cuda = Cuda()
+    assert cuda.start() == 0
+    print(json.dumps({"steps": globals()[sys.argv[1]](cuda)}))
+
+
+if __name__ == "__main__":
+    main()
