@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -20,6 +21,8 @@ from vgpud.core.model import Process, State
 from vgpud.core.observed import ProcessStats, Reading
 from vgpud.core.watch import Running, Strangers, Watch
 from vgpud.devices import Devices
+
+log = logging.getLogger("vgpud")
 
 #: how often the driver is asked what its devices do; core/watch.py reports who uses one past us after two of these
 READ_S = 0.5
@@ -76,17 +79,23 @@ class Lookout:
     def _read(self) -> None:
         self._devices.watch_faults()
         while True:
-            uuids = list(self._host.state.devices)
-            self.readings = {uuid: self._devices.read(uuid) for uuid in uuids}
-            running = {uuid: users for uuid in uuids if (users := self._devices.running(uuid)) is not None}
-            ours = {process.pid for process in self._attached() if not process.holder}
-            others = {pid for users in running.values() for pid in users} - ours
-            seen = {pid: enforcing.see(pid) for pid in others}
-            faults = self._devices.faults()
-            with contextlib.suppress(RuntimeError):  # the loop has ended before us
-                self._loop.call_soon_threadsafe(self._look, running, seen, faults)
+            try:
+                self._read_once()
+            except Exception:  # who could make this end would be seen by nobody
+                log.exception("a reading of the devices failed; going on")
             if self._stopping.wait(READ_S):
                 return
+
+    def _read_once(self) -> None:
+        uuids = list(self._host.state.devices)
+        self.readings = {uuid: self._devices.read(uuid) for uuid in uuids}
+        running = {uuid: users for uuid in uuids if (users := self._devices.running(uuid)) is not None}
+        ours = {process.pid for process in self._attached() if not process.holder}
+        others = {pid for users in running.values() for pid in users} - ours
+        seen = {pid: enforcing.see(pid) for pid in others}
+        faults = self._devices.faults()
+        with contextlib.suppress(RuntimeError):  # the loop has ended before us
+            self._loop.call_soon_threadsafe(self._look, running, seen, faults)
 
     def _look(self, running: Running, seen: Strangers, faults: list[tuple[str, int]]) -> None:
         state = self._host.state

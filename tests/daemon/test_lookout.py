@@ -7,6 +7,9 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from vgpud import daemon_lookout
 from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
 from vgpud.core.observed import ProcessStats
@@ -42,6 +45,26 @@ def test_who_has_the_pid_of_a_program_in_excess_is_of_another_slice() -> None:
     assert is_still(EXCESS, "a", [process("a")], {PID: 1})
     assert not is_still(EXCESS, "a", [process("b")], {PID: 1})
     assert not is_still(EXCESS, "a", [], {PID: 1})
+
+
+def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_lookout, "READ_S", 0.01)
+
+    async def read() -> None:
+        made, asked = await lookout([], {}), threading.Semaphore(0)
+        made._devices = SimpleNamespace(watch_faults=lambda: None, close=lambda: None)  # type: ignore[assignment]
+
+        def fail() -> None:
+            asked.release()
+            raise ValueError("x")
+
+        made._read_once = fail  # type: ignore[method-assign]
+        made.start()
+        for _ in range(3):
+            assert await asyncio.to_thread(asked.acquire, timeout=10)
+        await made.stop()
+
+    asyncio.run(read())
 
 
 def test_what_takes_long_is_not_begun_again() -> None:
