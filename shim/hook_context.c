@@ -128,9 +128,11 @@ static bool primary_lives(CUdevice dev) {
 static CUresult primary(CUdevice dev, bool all, CUresult (*call)(CUdevice)) {
   struct vg_device *device = vg_context_ordinal(dev);
   CUcontext context = device ? vg_context_primary(device) : NULL;
-  if (!retire(context, all, &device)) return call(dev);
+  bool last = retire(context, all, &device);
   CUresult result = call(dev);
-  finish(device, context, result == CUDA_SUCCESS && !primary_lives(dev));
+  /* Of several that are released at once the last to count need not be the last to call. */
+  if (!last && context && result == CUDA_SUCCESS && !primary_lives(dev)) last = retire(context, true, &device);
+  if (last) finish(device, context, result == CUDA_SUCCESS && !primary_lives(dev));
   return result;
 }
 

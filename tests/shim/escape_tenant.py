@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
+import threading
 
 from ledger_tenant import DEVICE_LOCATION, MIB, Cuda, PoolProps, charged_and_taken, graph_exec, u64
 
@@ -26,6 +27,25 @@ def graph_after_its_context(cuda: Cuda) -> Steps:
     assert graph_exec(cuda, [64 * MIB]) == 0
     assert cuda.call("cuCtxDestroy_v2", u64(made_in)) == 0
     return [("launch", cuda.call("cuGraphLaunch", cuda.out, None), *charged_and_taken(cuda))]
+
+
+def primary_by_threads(cuda: Cuda) -> Steps:
+    """Threads that retain and release the primary context at the same time: it is paid back at its end."""
+    assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
+    codes = {cuda.call("cuDevicePrimaryCtxRelease_v2", 0)}
+
+    def work() -> None:
+        out = u64()
+        for _ in range(200):
+            codes.add(cuda.call("cuDevicePrimaryCtxRetain", ctypes.byref(out), 0))
+            codes.add(cuda.call("cuDevicePrimaryCtxRelease_v2", 0))
+
+    workers = [threading.Thread(target=work) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return [("released", max(codes), *charged_and_taken(cuda))]
 
 
 def main() -> None:
