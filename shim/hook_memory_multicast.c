@@ -10,6 +10,7 @@
 
 #include "gen/real.h"
 #include "hook_memory.h"
+#include "prim.h"
 
 struct binding {
   struct binding *next;
@@ -87,7 +88,8 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
   struct binding *binding;
   struct vg_record *object;
   CUmemGenericAllocationHandle memory;
-  bool mapped = REAL(cuMemRetainAllocationHandle)(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS;
+  bool mapped = VG_LOAD(&vg_session.ledger) &&
+                REAL(cuMemRetainAllocationHandle)(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS;
   bool kept = mapped && begin(&binding, &object, mcHandle, memory, mcOffset);
   CUresult result = REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags);
   if (mapped) REAL(cuMemRelease)(memory);
