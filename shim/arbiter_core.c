@@ -456,7 +456,7 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
       vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
     }
     uint64_t later_ns = RESCUE_NS << (slice->rescues < RESCUES_MAX ? slice->rescues : RESCUES_MAX);
-    if (patience_ns < later_ns) patience_ns = later_ns;
+    if (patience_ns < later_ns && vg_core_others_active(core, slice)) patience_ns = later_ns;
     slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
   }
 }

@@ -121,7 +121,7 @@ def test_wheel_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     program = f"import vgpud, vgpud._shim as s; print({values})"
     where, version, size = run(python, "-c", program, cwd=tmp_path).split()
     assert where.startswith(str(site))
-    assert (int(version), int(size) > 0) == (2, True)
+    assert (int(version), int(size) > 0) == (3, True)
     assert wheel.name.split("-")[1] in run(venv / "bin" / "vgpud", "version", cwd=tmp_path)
     assert "Exit codes" in run(venv / "bin" / "vgpu", "--help", cwd=tmp_path)
 

@@ -6,7 +6,7 @@ Used by tests, benchmarks and the demo. The simulated driver is chosen only by a
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,7 +93,9 @@ class SimulatedDevice:
 
     def _wait_ready(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout
-        readable, _, _ = select.select([process.stdout], [], [], READY_SECONDS)
+        with selectors.DefaultSelector() as selector:  # unlike select() it takes descriptors above 1023
+            selector.register(process.stdout, selectors.EVENT_READ)
+            readable = selector.select(READY_SECONDS)
         if not readable:
             raise DriverError(f"{self.directory}: vgpu-simd is not ready after {READY_SECONDS:.0f} s")
         if process.stdout.readline():

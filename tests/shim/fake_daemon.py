@@ -73,6 +73,11 @@ class FakeDaemon:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        for process in self.processes:
+            process.pages.close_sent()
+            for bell in process.pages.bells:
+                os.close(bell)
+            process.pages.bells.clear()
 
     # ---- life ----
 

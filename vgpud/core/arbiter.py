@@ -398,7 +398,7 @@ class Arbiter(Shares):
     def _rescue(self, now_ns: int) -> None:
         """Work that does not end because it waits for something that a thread at our gate has yet to launch would wait
         for ever. So the gate of whoever has not drained for so long is opened for a moment now and then: the seldomer
-        the longer that does not help, for it also lets in more of the work that is only long."""
+        the longer that does not help while others run, for it also lets in more of the work that is only long."""
         for s in self.slices:
             if s.state != State.OVERLAP or now_ns < s.rescue_ns:
                 continue
@@ -407,7 +407,7 @@ class Arbiter(Shares):
             if not gang and (s.is_open or (self._waits(s) and patience_ns == RESCUE_NS)):
                 s.rescues += not s.is_open
                 self._set_word(s, CLOSED if s.is_open else COUNT)
-            again_ns = max(patience_ns, RESCUE_NS << min(s.rescues, RESCUES_MAX))
+            again_ns = max(patience_ns, RESCUE_NS << min(s.rescues, RESCUES_MAX) if self._others_active(s) else 0)
             s.rescue_ns = now_ns + (self.params.quantum_min_ns if s.is_open else again_ns)
 
     # ---- what comes of it ----
