@@ -500,7 +500,7 @@ def forks(kind: str) -> dict[str, Any]:
         return {"child": in_fork(), "parent": cuda.start()}
     started = cuda.start()
     if kind == "fork after":
-        return {"child": in_fork(), "parent": started or cuda.alloc(20 * MIB), "charged": cuda.charged()}
+        return {"child": in_fork(), "parent": started or cuda.alloc(20 * MIB)}
     if kind == "spawn":
         spawned = os.posix_spawn(sys.executable, [sys.executable, __file__, "exit_with_init"], os.environ)
         return {"child": os.waitstatus_to_exitcode(os.waitpid(spawned, 0)[1]), "parent": started}
