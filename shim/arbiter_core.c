@@ -8,7 +8,6 @@
 #include "arbiter_share.h"
 
 #define RESCUE_NS (50ull * VG_CORE_MS)
-#define RESCUES_MAX 7 /* each moment that did not help doubles the time until the next, so often at most */
 #define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* what a page says beyond that is not believed */
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000
@@ -228,7 +227,6 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
     if (vg_core_drains(slice) && (slice->quiet || !slice->attached)) {
       if (vg_core_is_open(slice)) vg_core_set_word(slice, VG_GATE_CLOSED);
       slice->state = VG_CORE_SHUT;
-      slice->rescues = 0;
     }
     if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
       overlap(slice, now_ns);
@@ -451,12 +449,8 @@ static void rescue(struct vg_core *core, uint64_t now_ns) {
     bool open = vg_core_is_open(slice),
          gang = vg_core_leads(slice) || vg_core_follows(slice); /* its turn comes, on all of its devices */
     uint64_t patience_ns = rescue_after(slice, now_ns);
-    if (!gang && (open || (vg_core_waits(slice) && patience_ns == RESCUE_NS))) {
-      slice->rescues += !open;
+    if (!gang && (open || (vg_core_waits(slice) && patience_ns == RESCUE_NS)))
       vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
-    }
-    uint64_t later_ns = RESCUE_NS << (slice->rescues < RESCUES_MAX ? slice->rescues : RESCUES_MAX);
-    if (patience_ns < later_ns && vg_core_others_active(core, slice)) patience_ns = later_ns;
     slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
   }
 }

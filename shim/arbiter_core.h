@@ -79,7 +79,6 @@ struct vg_core_slice {
   uint64_t grant_ns;
   uint64_t close_ns;
   uint64_t rescue_ns; /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
-  uint32_t rescues;   /* such moments since it drained */
   uint64_t served;    /* order of grants, for ties */
   uint64_t last_active_ns;
   uint64_t deadline_ns;                  /* of a latency slice's present burst */

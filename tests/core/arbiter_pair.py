@@ -25,17 +25,7 @@ INPUTS = (
 )
 DECISIONS = (
     *("word", "state", "lease_end_ns", "bound_ns", "neighbour_waits", "watch", "entitlement_ppm", "saturating"),
-    *(
-        "throttled",
-        "cap_ns",
-        "virtual_ns",
-        "charged_ns",
-        "demand_ppm",
-        "rescue_ns",
-        "rescues",
-        "provisional_ns",
-        "gang_veto",
-    ),
+    *("throttled", "cap_ns", "virtual_ns", "charged_ns", "demand_ppm", "rescue_ns", "provisional_ns", "gang_veto"),
 )
 COUNTED = ("borrowed_ns", "grants", "early_releases", "overruns")
 

@@ -219,26 +219,20 @@ def test_a_stopped_tenant_costs_the_others_next_to_nothing() -> None:
 def test_work_that_waits_for_its_own_thread_is_let_in_now_and_then() -> None:
     """A stream waits for a word that a thread at the gate would write: endless work, and no bucket left."""
     stuck = tenant(1, 500, 500, Load(1000 * SECOND, 1, told_ns=MS))
-    world = run([stuck, saturating(2, 500, 500)], 30)
-    let_in = opened(world, 1, 0)
-    assert len([at for at in let_in if at < SECOND]) >= 4  # at first soon
-    assert max(b - a for a, b in pairwise([*let_in, 30 * SECOND])) < 7 * SECOND  # never for the last time
-
-
-def test_long_work_that_nobody_can_know_pays_for_what_is_let_in() -> None:
-    """Every kernel of the first tenant is the first of its kind."""
-    world = run([saturating(1, 250, 1000, 1_000_000, told_ns=MS), saturating(2, 750, 1000)], 60)
-    assert shares(world, 20 * SECOND, 60 * SECOND)[1] > 0.72
+    world = run([stuck, saturating(2, 500, 500)], 4)
+    let_in = opened(world, 1, 2 * SECOND)
+    assert len(let_in) >= 5
+    assert max(b - a for a, b in pairwise(let_in)) < 200 * MS
 
 
 def test_what_is_known_to_take_long_by_now_is_let_in_no_more() -> None:
     """Nothing was known of its first kernel when its gate was closed."""
     long = saturating(1, 500, 1000, 3_000_000, told_ns=MS)
     world = run([long, saturating(2, 500, 1000)], 1)
-    let_in = opened(world, 1)
+    let_in = opened(world, 1, 500 * MS)
     long.loads[0].told_ns = NEVER
     world.run(3 * SECOND)
-    assert len(let_in) >= 4
+    assert len(let_in) >= 5
     assert opened(world, 1, 1100 * MS) == []
 
 

@@ -32,7 +32,6 @@ from vgpud.core.arbiter_model import (
     NEVER,
     PPM,
     RESCUE_NS,
-    RESCUES_MAX,
     SATURATING_PPM,
     SHORT_NS,
     SOLO,
@@ -227,7 +226,6 @@ class Arbiter(Shares):
                 if s.is_open:
                     self._set_word(s, CLOSED)
                 s.state = State.SHUT
-                s.rescues = 0
             if s.state == State.DRAINING and now_ns >= self._overlap_from(s):
                 s.state = State.OVERLAP
                 s.rescue_ns = now_ns + self._rescue_after(s, now_ns)
@@ -397,18 +395,15 @@ class Arbiter(Shares):
 
     def _rescue(self, now_ns: int) -> None:
         """Work that does not end because it waits for something that a thread at our gate has yet to launch would wait
-        for ever. So the gate of whoever has not drained for so long is opened for a moment now and then: the seldomer
-        the longer that does not help while others run, for it also lets in more of the work that is only long."""
+        for ever. So the gate of whoever has not drained for so long is opened for a moment now and then."""
         for s in self.slices:
             if s.state != State.OVERLAP or now_ns < s.rescue_ns:
                 continue
             gang = s.leads or s.follows  # its turn comes, on all of its devices
             patience_ns = self._rescue_after(s, now_ns)
             if not gang and (s.is_open or (self._waits(s) and patience_ns == RESCUE_NS)):
-                s.rescues += not s.is_open
                 self._set_word(s, CLOSED if s.is_open else COUNT)
-            again_ns = max(patience_ns, RESCUE_NS << min(s.rescues, RESCUES_MAX) if self._others_active(s) else 0)
-            s.rescue_ns = now_ns + (self.params.quantum_min_ns if s.is_open else again_ns)
+            s.rescue_ns = now_ns + (self.params.quantum_min_ns if s.is_open else patience_ns)
 
     # ---- what comes of it ----
 

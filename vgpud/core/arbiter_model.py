@@ -20,8 +20,6 @@ GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
 #: a single kernel of a minute must not shut its owner out for an hour
 DEBT_MAX_NS = 1000 * MS
 RESCUE_NS = 50 * MS
-#: each moment that did not help doubles the time until the next, so often at most
-RESCUES_MAX = 7
 #: what a page says beyond that is not believed
 FORECAST_MAX_NS = 10_000 * MS
 #: no step for so long: the tenants followed their timetables meanwhile, which charge nobody
@@ -143,7 +141,6 @@ class Slice:
     grant_ns: int = 0
     close_ns: int = 0
     rescue_ns: int = 0
-    rescues: int = 0  # moments for which its gate was opened since it drained
     overran: bool = False
     served: int = 0
     busy_seen_ns: int = 0
