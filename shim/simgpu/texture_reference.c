@@ -56,26 +56,23 @@ static void bind(struct reference *reference, CUarray array, CUmipmappedArray mi
   reference->address = address;
 }
 
-SIM_PUBLIC CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags) {
+static CUresult bind_array(CUtexref handle, CUarray array, CUmipmappedArray mipmap, const struct sim_array *found,
+                           unsigned flags) {
   struct reference *reference;
-  const struct sim_array *found = sim_array_find(array);
   CUresult result = find(handle, found && flags == CU_TRSA_OVERRIDE_FORMAT, &reference);
   if (result != CUDA_SUCCESS) return result;
-  bind(reference, array, NULL, 0);
+  bind(reference, array, mipmap, 0);
   reference->format = found->descriptor.Format;
   reference->channels = (int)found->descriptor.NumChannels;
   return CUDA_SUCCESS;
 }
 
+SIM_PUBLIC CUresult cuTexRefSetArray(CUtexref handle, CUarray array, unsigned flags) {
+  return bind_array(handle, array, NULL, sim_array_find(array), flags);
+}
+
 SIM_PUBLIC CUresult cuTexRefSetMipmappedArray(CUtexref handle, CUmipmappedArray mipmap, unsigned flags) {
-  struct reference *reference;
-  const struct sim_array *found = sim_mipmap_find(mipmap);
-  CUresult result = find(handle, found && flags == CU_TRSA_OVERRIDE_FORMAT, &reference);
-  if (result != CUDA_SUCCESS) return result;
-  bind(reference, NULL, mipmap, 0);
-  reference->format = found->descriptor.Format;
-  reference->channels = (int)found->descriptor.NumChannels;
-  return CUDA_SUCCESS;
+  return bind_array(handle, NULL, mipmap, sim_mipmap_find(mipmap), flags);
 }
 
 /* Addresses that are not aligned are rounded down; the program adds the rest itself where it can say so. */
@@ -158,14 +155,19 @@ SIM_PUBLIC CUresult cuTexRefSetFormat(CUtexref handle, CUarray_format format, in
   return CUDA_SUCCESS;
 }
 
-SIM_PUBLIC CUresult cuTexRefGetFormat(CUarray_format *ret_format, int *ret_channels, CUtexref handle) {
-  struct reference *reference;
-  CUresult result = find(handle, ret_format && ret_channels, &reference);
-  if (result != CUDA_SUCCESS) return result;
-  *ret_format = reference->format;
-  *ret_channels = reference->channels;
-  return CUDA_SUCCESS;
-}
+/* GET_PAIR(name, type, what is read, type, what is read) */
+#define GET_PAIR(name, type, value, other_type, other)                                                                 \
+  SIM_PUBLIC CUresult cuTexRefGet##name(type *ret_value, other_type *ret_other, CUtexref handle) {                     \
+    struct reference *reference;                                                                                       \
+    CUresult result = find(handle, ret_value && ret_other, &reference);                                                \
+    if (result != CUDA_SUCCESS) return result;                                                                         \
+    *ret_value = reference->value;                                                                                     \
+    *ret_other = reference->other;                                                                                     \
+    return CUDA_SUCCESS;                                                                                               \
+  }
+
+GET_PAIR(Format, CUarray_format, format, int, channels)
+GET_PAIR(MipmapLevelClamp, float, clamp_min, float, clamp_max)
 
 SIM_PUBLIC CUresult cuTexRefSetAddressMode(CUtexref handle, int dimension, CUaddress_mode mode) {
   struct reference *reference;
@@ -188,15 +190,6 @@ SIM_PUBLIC CUresult cuTexRefSetMipmapLevelClamp(CUtexref handle, float least, fl
   if (result != CUDA_SUCCESS) return result;
   reference->clamp_min = least;
   reference->clamp_max = most;
-  return CUDA_SUCCESS;
-}
-
-SIM_PUBLIC CUresult cuTexRefGetMipmapLevelClamp(float *ret_least, float *ret_most, CUtexref handle) {
-  struct reference *reference;
-  CUresult result = find(handle, ret_least && ret_most, &reference);
-  if (result != CUDA_SUCCESS) return result;
-  *ret_least = reference->clamp_min;
-  *ret_most = reference->clamp_max;
   return CUDA_SUCCESS;
 }
 

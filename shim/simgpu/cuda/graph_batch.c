@@ -19,11 +19,12 @@ static void *copy_of(const void *list, size_t count, size_t each_bytes) {
 }
 
 CUresult sim_node_set_batch(struct sim_node *node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params) {
-  struct sim_context *context = params == NULL ? NULL : sim_context_find(params->ctx);
+  struct sim_context *context;
   if (params == NULL || params->count == 0 || params->count > BATCH_MAX || params->paramArray == NULL ||
       params->flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (context == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  CUresult result = sim_node_context(params->ctx, &context);
+  if (result != CUDA_SUCCESS) return result;
   for (unsigned i = 0; i < params->count; i++) {
     unsigned operation = params->paramArray[i].operation;
     bool has_address = operation != CU_STREAM_MEM_OP_BARRIER && operation != CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES;
@@ -125,19 +126,14 @@ SIM_NODE_SET(cuGraphBatchMemOpNodeSetParams, BATCH, const CUDA_BATCH_MEM_OP_NODE
              sim_node_set_batch(node, value))
 SIM_NODE_SET_EXEC(cuGraphExecBatchMemOpNodeSetParams, BATCH, const CUDA_BATCH_MEM_OP_NODE_PARAMS *,
                   sim_node_set_batch(node, value))
-SIM_NODE_ADD(cuGraphAddExternalSemaphoresSignalNode, SIGNAL, sim_node_set_signal(node, params),
-             const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params)
-SIM_NODE_GET(cuGraphExternalSemaphoresSignalNodeGetParams, SIGNAL, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, read_signal(node))
-SIM_NODE_SET(cuGraphExternalSemaphoresSignalNodeSetParams, SIGNAL, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *,
-             sim_node_set_signal(node, value))
-SIM_NODE_SET_EXEC(cuGraphExecExternalSemaphoresSignalNodeSetParams, SIGNAL, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *,
-                  value == NULL || value->numExtSems != node->semaphores.count ? CUDA_ERROR_INVALID_VALUE
-                                                                               : sim_node_set_signal(node, value))
-SIM_NODE_ADD(cuGraphAddExternalSemaphoresWaitNode, WAIT, sim_node_set_wait(node, params),
-             const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params)
-SIM_NODE_GET(cuGraphExternalSemaphoresWaitNodeGetParams, WAIT, CUDA_EXT_SEM_WAIT_NODE_PARAMS, read_wait(node))
-SIM_NODE_SET(cuGraphExternalSemaphoresWaitNodeSetParams, WAIT, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *,
-             sim_node_set_wait(node, value))
-SIM_NODE_SET_EXEC(cuGraphExecExternalSemaphoresWaitNodeSetParams, WAIT, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *,
-                  value == NULL || value->numExtSems != node->semaphores.count ? CUDA_ERROR_INVALID_VALUE
-                                                                               : sim_node_set_wait(node, value))
+
+/* Signals and waits: the same entry points. An executable keeps the number of semaphores. */
+#define SEMAPHORES(name, type, params_type, set, read)                                                                 \
+  SIM_NODE_ADD(cuGraphAddExternalSemaphores##name##Node, type, set(node, params), const params_type *params)           \
+  SIM_NODE_GET(cuGraphExternalSemaphores##name##NodeGetParams, type, params_type, read(node))                          \
+  SIM_NODE_SET(cuGraphExternalSemaphores##name##NodeSetParams, type, const params_type *, set(node, value))            \
+  SIM_NODE_SET_EXEC(cuGraphExecExternalSemaphores##name##NodeSetParams, type, const params_type *,                     \
+                    value == NULL || value->numExtSems != node->semaphores.count ? CUDA_ERROR_INVALID_VALUE            \
+                                                                                 : set(node, value))
+SEMAPHORES(Signal, SIGNAL, CUDA_EXT_SEM_SIGNAL_NODE_PARAMS, sim_node_set_signal, read_signal)
+SEMAPHORES(Wait, WAIT, CUDA_EXT_SEM_WAIT_NODE_PARAMS, sim_node_set_wait, read_wait)

@@ -89,8 +89,9 @@ CUresult sim_node_set_conditional(struct sim_node *node, CUDA_CONDITIONAL_NODE_P
   if (condition == NULL || condition->nodes != 0 || (unsigned)params->type > CU_GRAPH_COND_TYPE_SWITCH ||
       !size_fits(params->type, params->size))
     return CUDA_ERROR_INVALID_VALUE;
-  struct sim_context *context = sim_context_find(params->ctx);
-  if (context == NULL) return CUDA_ERROR_INVALID_CONTEXT;
+  struct sim_context *context;
+  CUresult result = sim_node_context(params->ctx, &context);
+  if (result != CUDA_SUCCESS) return result;
   struct sim_graph **bodies = calloc(params->size, sizeof *bodies);
   if (bodies == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   node->context = context;

@@ -87,14 +87,22 @@ SIM_PUBLIC CUresult cuGraphInstantiate(CUgraphExec *ret_exec, CUgraph graph, CUg
   return cuGraphInstantiate_v2(ret_exec, graph, ret_error, log, log_bytes);
 }
 
-static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thread) {
+/* What an upload and a launch are given. */
+static CUresult find(CUgraphExec handle, CUstream stream_handle, bool per_thread, struct sim_exec **ret_exec,
+                     struct sim_stream **ret_stream) {
   struct sim_context *context;
-  struct sim_stream *stream;
   CUresult result = sim_enter(&context);
-  if (result == CUDA_SUCCESS) result = sim_stream_find(stream_handle, per_thread, &stream);
+  if (result == CUDA_SUCCESS) result = sim_stream_find(stream_handle, per_thread, ret_stream);
   if (result != CUDA_SUCCESS) return result;
-  struct sim_exec *exec = sim_exec_find(handle);
-  return exec == NULL ? CUDA_ERROR_INVALID_VALUE : sim_graph_reserve(exec->graph);
+  *ret_exec = sim_exec_find(handle);
+  return *ret_exec == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult upload(CUgraphExec handle, CUstream stream_handle, bool per_thread) {
+  struct sim_exec *exec;
+  struct sim_stream *stream;
+  CUresult result = find(handle, stream_handle, per_thread, &exec, &stream);
+  return result == CUDA_SUCCESS ? sim_graph_reserve(exec->graph) : result;
 }
 
 /* An upload that fails leaves no executable behind. */
@@ -140,13 +148,10 @@ SIM_PUBLIC CUresult cuGraphExecDestroy(CUgraphExec handle) {
 }
 
 static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thread) {
-  struct sim_context *context;
+  struct sim_exec *exec;
   struct sim_stream *stream;
-  CUresult result = sim_enter(&context);
-  if (result == CUDA_SUCCESS) result = sim_stream_find(stream_handle, per_thread, &stream);
+  CUresult result = find(handle, stream_handle, per_thread, &exec, &stream);
   if (result != CUDA_SUCCESS) return result;
-  struct sim_exec *exec = sim_exec_find(handle);
-  if (exec == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture != NULL) return sim_capture_graph(stream, exec->graph);
   result = sim_capture_implicit(stream);
   if (result != CUDA_SUCCESS) return result;

@@ -10,6 +10,7 @@
 CUresult sim_node_begin(CUgraphNode *ret_handle, CUgraph handle, CUgraphNodeType type, const CUgraphNode *dependencies,
                         size_t count, struct sim_node **ret_node);
 CUresult sim_node_finish(struct sim_node *node, CUresult result, CUgraphNode *ret_node); /* a failed one is gone */
+CUresult sim_node_context(CUcontext handle, struct sim_context **ret_context);           /* NULL: the current one */
 struct sim_node *sim_node_of_type(CUgraphNode handle, CUgraphNodeType type);             /* NULL: it is none */
 /* graph_exec.c: the executable's node for a node of the graph that it was made from */
 struct sim_node *sim_exec_node_of_type(CUgraphExec exec, CUgraphNode handle, CUgraphNodeType type);

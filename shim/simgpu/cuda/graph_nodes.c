@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static CUresult node_context(CUcontext handle, struct sim_context **ret_context) {
+CUresult sim_node_context(CUcontext handle, struct sim_context **ret_context) {
   if (handle == NULL) return sim_enter(ret_context);
   struct sim_context *context = sim_context_find(handle);
   if (context == NULL) return CUDA_ERROR_INVALID_CONTEXT;
@@ -45,7 +45,7 @@ CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAM
   struct sim_context *context;
   struct sim_launch launch;
   if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = node_context(params->ctx, &context);
+  CUresult result = sim_node_context(params->ctx, &context);
   if (result != CUDA_SUCCESS) return result;
   const unsigned grid[3] = {params->gridDimX, params->gridDimY, params->gridDimZ};
   const unsigned block[3] = {params->blockDimX, params->blockDimY, params->blockDimZ};
@@ -70,7 +70,7 @@ CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUc
   if (copy->dstMemoryType == CU_MEMORYTYPE_ARRAY && !sim_array_known(copy->dstArray)) return CUDA_ERROR_INVALID_VALUE;
   if (!is_there(copy->srcMemoryType, copy->srcDevice) || !is_there(copy->dstMemoryType, copy->dstDevice))
     return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = node_context(context, &node->context);
+  CUresult result = sim_node_context(context, &node->context);
   if (result == CUDA_SUCCESS) node->copy = *copy;
   return result;
 }
@@ -79,7 +79,7 @@ CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAM
   if (set == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
   if (!is_there(CU_MEMORYTYPE_DEVICE, set->dst)) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = node_context(context, &node->context);
+  CUresult result = sim_node_context(context, &node->context);
   if (result == CUDA_SUCCESS) node->set = *set;
   return result;
 }
