@@ -139,6 +139,9 @@ class Node:
     def kinds(self) -> list[str]:
         return [kind for kind, _slice in self.kinds_and_slices()]
 
+    def messages(self, kind: str) -> list[str]:
+        return [e.message for e in self.events.ListEvents(pb.ListEventsRequest()).events if e.kind == kind]
+
     def socket(self, name: str = "a") -> str:
         return str(self.runtime / "slices" / name / "attach.sock")
 

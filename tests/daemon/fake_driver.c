@@ -4,7 +4,7 @@
  *   FAKE_CUINIT=n        cuInit returns n          FAKE_DEVICES=n       how many devices (default 1)
  *   FAKE_MEMORY=bytes    of each device            FAKE_COMPUTE_MODE=n  nvmlComputeMode_t
  *   FAKE_MIG=1           MIG mode is on            FAKE_LOST=FILE       while FILE exists every reading fails
- *   FAKE_LISTED=FILE     the pid in FILE is listed as a compute process
+ *   FAKE_LISTED=FILE     the pids in FILE, two at most, are listed as compute processes
  *   FAKE_XID=FILE        the number in FILE is reported as a fault of the first device, once: FILE goes
  */
 #include <stdio.h>
@@ -116,13 +116,14 @@ struct process {
 };
 int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *ret_count, struct process *ret_processes) {
   (void)device;
-  unsigned room = *ret_count, pid = 0;
+  unsigned room = *ret_count, pids[2];
   const char *path = getenv("FAKE_LISTED");
   FILE *file = path ? fopen(path, "r") : NULL;
-  *ret_count = file && fscanf(file, "%u", &pid) == 1 ? 1 : 0;
+  int found = file ? fscanf(file, "%u %u", &pids[0], &pids[1]) : 0;
   if (file) fclose(file);
+  *ret_count = found > 0 ? (unsigned)found : 0;
   if (*ret_count > room) return 7; /* NVML_ERROR_INSUFFICIENT_SIZE */
-  if (*ret_count) ret_processes[0] = (struct process){.pid = pid};
+  for (unsigned i = 0; i < *ret_count; i++) ret_processes[i] = (struct process){.pid = pids[i]};
   return 0;
 }
 int nvmlDeviceGetNumGpuCores(void *device, unsigned *ret_cores) {

@@ -14,7 +14,6 @@ import pytest
 from vgpud import enforcing, paths, peers
 from vgpud.core.enforce import FREEZE, KILL, STRANGER, Act
 from vgpud.sim import SimulatedDevice
-from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client
 from .conftest import PATIENCE_S, Node, eventually
@@ -63,10 +62,6 @@ def past(device: SimulatedDevice, started: list[subprocess.Popen[str]], size: in
     return program.pid
 
 
-def messages(node: Node, kind: str) -> list[str]:
-    return [e.message for e in node.events.ListEvents(pb.ListEventsRequest()).events if e.kind == kind]
-
-
 def test_what_is_past_the_ledger_is_the_slices(
     node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]
 ) -> None:
@@ -82,8 +77,8 @@ def test_what_is_past_the_ledger_is_the_slices(
     rows = {p.pid: p.devices[0] for p in node.processes()}
     assert (rows[pid].mem_used_bytes, rows[pid].mem_unattributed_bytes) == (0, GIB + CONTEXT_BYTES)
     assert (rows[os.getpid()].mem_used_bytes, rows[os.getpid()].mem_unattributed_bytes) == (512 * MIB, 0)
-    assert "slice a uses 1.3GiB past its ledger" in messages(node, "memory.unattributed")[0]
-    assert messages(node, "memory.past_ledger") == [], "below its limit"
+    assert "slice a uses 1.3GiB past its ledger" in node.messages("memory.unattributed")[0]
+    assert node.messages("memory.past_ledger") == [], "below its limit"
     second = client.attach(node.socket())
     assert not asks(second, 512 * MIB), "256 MiB are left"
     started[-1].kill()
@@ -118,7 +113,7 @@ def test_a_stranger_is_only_reported_by_default(
 ) -> None:
     serve(node, device)
     pid = past(device, started, GIB)
-    eventually(lambda: messages(node, "device.stranger"), "the notice")
+    eventually(lambda: node.messages("device.stranger"), "the notice")
     assert not peers.is_stopped(pid) and started[-1].poll() is None
 
 
@@ -128,7 +123,7 @@ def test_a_stranger_is_killed(node: Node, device: SimulatedDevice, started: list
     tenant = client.attach(node.socket())
     pid = past(device, started, GIB)
     assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
-    assert eventually(lambda: messages(node, "stranger.kill"), "the event") == [f"pid {pid} ({comm()}) was killed"]
+    assert eventually(lambda: node.messages("stranger.kill"), "the event") == [f"pid {pid} ({comm()}) was killed"]
     assert len(node.processes()) == 1, "the tenant lives"
     tenant.close()
 
@@ -144,8 +139,8 @@ def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, started: list
     eventually(lambda: peers.is_stopped(pid), "the stop")
     os.kill(pid, signal.SIGCONT)
     eventually(lambda: peers.is_stopped(pid), "the next stop")
-    assert "was stopped: `kill -CONT" in messages(node, "stranger.freeze")[0]
-    assert len(messages(node, "stranger.freeze")) == 1
+    assert "was stopped: `kill -CONT" in node.messages("stranger.freeze")[0]
+    assert len(node.messages("stranger.freeze")) == 1
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root's programs")
@@ -155,7 +150,7 @@ def test_what_root_runs_itself_is_left_alone(
     monkeypatch.setattr(f"{__name__}.NOBODY_UID", 0)
     serve(node, device, on_stranger="kill")
     past(device, started, GIB)
-    assert "root's own" in eventually(lambda: messages(node, "stranger.kill"), "the event")[0]
+    assert "root's own" in eventually(lambda: node.messages("stranger.kill"), "the event")[0]
     assert started[-1].poll() is None
 
 
@@ -166,8 +161,8 @@ def test_excess_is_killed(node: Node, device: SimulatedDevice, started: list[sub
     tenant = client.attach(node.socket())
     past(device, started, 2 * GIB, node.socket())
     assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
-    assert messages(node, "memory.past_ledger")
-    assert eventually(lambda: messages(node, "excess.kill"), "the event")
+    assert node.messages("memory.past_ledger")
+    assert eventually(lambda: node.messages("excess.kill"), "the event")
     assert eventually(lambda: len(node.processes()) == 1, "its end"), "the other one lives"
     tenant.close()
 

@@ -36,6 +36,11 @@ def spawn(node: Node, *extra: str, name: str = "a") -> subprocess.Popen[str]:
     return started
 
 
+def kill(program: subprocess.Popen[str]) -> None:
+    program.kill()
+    program.wait()
+
+
 def used_bytes(node: Node, name: str = "a") -> int:
     return node.get(name).devices[0].mem_used_bytes
 
@@ -289,40 +294,40 @@ def test_killed_program_frees_its_memory(node: Node) -> None:
     assert eventually(lambda: used_bytes(node) == GIB)
     program = spawn(node)
     assert len(node.processes()) == 2
-    program.kill()
-    program.wait()
+    kill(program)
     eventually(lambda: len(node.processes()) == 1, "the daemon's notice")  # how soon: benchmarks/daemon_control.py
     report.close()
 
 
-def test_memory_is_free_when_the_driver_has_let_go(node: Node) -> None:
-    listed = node.directory / "listed"
-    node.env = {"FAKE_LISTED": str(listed)}
+@pytest.fixture
+def listed(node: Node) -> Path:
+    """A daemon with a slice; the pids in this file are those that the driver lists."""
+    path = node.directory / "listed"
+    node.env = {"FAKE_LISTED": str(path)}
     node.start()
     node.create()
+    return path
+
+
+def test_memory_is_free_when_the_driver_has_let_go(node: Node, listed: Path) -> None:
     program = spawn(node)
     listed.write_text(str(program.pid))
-    program.kill()
-    program.wait()
+    kill(program)
     time.sleep(0.3)
     assert len(node.processes()) == 1, "the driver still lists it"
     listed.unlink()
     eventually(lambda: node.processes() == [], "the end of the process")
 
 
-def test_program_without_a_slice_is_noticed(node: Node) -> None:
-    listed = node.directory / "listed"
-    node.env = {"FAKE_LISTED": str(listed)}
-    node.start()
-    node.create()
+def test_program_without_a_slice_is_noticed(node: Node, listed: Path) -> None:
+    """And it alone: what is looked at together is told together."""
     ours = spawn(node)
-    listed.write_text(str(ours.pid))
-    time.sleep(2)  # four looks at the driver; two are enough for the notice
-    assert "device.stranger" not in node.kinds()
-    listed.write_text("4242")
+    written = listed.with_name("written")
+    written.write_text(f"{ours.pid} 4242")
+    written.rename(listed)
     eventually(lambda: "device.stranger" in node.kinds(), "the notice")
-    ours.kill()
-    ours.wait()
+    assert [m for m in node.messages("device.stranger") if not m.startswith("pid 4242 ")] == []
+    kill(ours)
 
 
 def test_faults_of_the_device_are_events(node: Node) -> None:
@@ -336,8 +341,7 @@ def test_faults_of_the_device_are_events(node: Node) -> None:
     written.rename(report)
     eventually(lambda: ("device.xid", "a") in node.kinds_and_slices(), "the notice")
     assert node.kinds().count("device.xid") == 1
-    program.kill()
-    program.wait()
+    kill(program)
 
 
 def test_descriptors_do_not_pile_up(node: Node) -> None:
@@ -364,8 +368,7 @@ def test_forked_child_keeps_what_its_parent_had(node: Node) -> None:
     node.start()
     node.create()
     program = spawn(node, "fork")
-    program.kill()
-    program.wait()
+    kill(program)
     time.sleep(0.3)
     assert len(node.processes()) == 1
     assert program.stdin
@@ -404,8 +407,7 @@ def test_holder_keeps_the_slice(node: Node) -> None:
     holder = client.attach(node.socket(), client.request(client.HOLD))
     assert (holder.status, holder.fds) == (client.OK, [])
     program = spawn(node)
-    program.kill()
-    program.wait()
+    kill(program)
     eventually(lambda: node.processes() == [])
     assert node.names() == ["a"]
     holder.close()
