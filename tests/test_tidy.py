@@ -30,7 +30,13 @@ CORE_IMPORTS = {"__future__", "collections", "dataclasses", "enum", "fractions",
 #: the daemon's shells: each owns one library and none knows another
 SHELLS = {"api", "tenants", "arbiter", "devices", "store", "metrics", "containers"}
 #: only these wire the shells together
-COMPOSITION_ROOTS = {"vgpud/daemon.py", "vgpud/daemon_containers.py", "vgpud/daemon_lookout.py", "vgpud/serve.py"}
+COMPOSITION_ROOTS = {
+    "vgpud/daemon.py",
+    "vgpud/daemon_containers.py",
+    "vgpud/daemon_lookout.py",
+    "vgpud/daemon_tenants.py",
+    "vgpud/serve.py",
+}
 #: library -> the only files (or folders, ending in /) that may import it
 OWNERS = {
     "grpc": ("vgpud/api", "vgpud/cli/", "vgpud/serve.py", "vgpud/daemon.py"),

@@ -25,17 +25,17 @@ from vgpud.core import events as ev
 from vgpud.core.machine import step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
-from vgpud.core.slices import unknown
 from vgpud.daemon_cdi import DeviceFiles
 from vgpud.daemon_containers import ContainerDesk
 from vgpud.daemon_lookout import Lookout
+from vgpud.daemon_tenants import TenantDesk
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreBusyError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.flushing import Flushing
 from vgpud.snapshot import take_snapshot
 from vgpud.store import BUSY_S, Store
-from vgpud.tenants import SHARED, Admission, Greeting, Tenants, Usage
+from vgpud.tenants import SHARED, Tenants
 from vgpud.tenants_wire import ABI_VERSION
 from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
@@ -48,9 +48,6 @@ HOUSEKEEPING_S = 1.0
 DEVICE_FILES_S = 5.0
 #: changes that come close together wake the watchers once
 COALESCE_S = 0.02
-#: how often and how long the driver is asked whether it still lists a process that has ended
-LISTED_EVERY_S = 0.05
-LISTED_MAX_S = 5.0
 #: how often a database that another process holds is asked again
 BUSY_EVERY_S = 0.01
 _SOCKET_PATH_MAX = 107  # sun_path without its end
@@ -80,7 +77,6 @@ class Daemon:
         self.state = State()
         self.on_housekeeping: Callable[[], None] = lambda: None  # the service manager's watchdog
         self._devices = devices
-        self._leaving: set[asyncio.Task[None]] = set()
         self._store = store
         self._flushing = Flushing(store)
         self._unsaved: list[ev.Command] = []  # of events that nobody waits for, while another process held the store
@@ -89,9 +85,10 @@ class Daemon:
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
         self._lookout = Lookout(self, devices, self._arbiters.process_stats)
         self.tracing = Tracing(self._arbiters)
-        shared = paths.shared_attach_dir(config.runtime)
-        self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self)
         self._desk = ContainerDesk(self)
+        self._guests = TenantDesk(self, self._arbiters, devices, self._desk)
+        shared = paths.shared_attach_dir(config.runtime)
+        self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self._guests)
         self._containers = Containers(self._desk)
         self._files = DeviceFiles(config.cdi, self._desk.facts, self.note)
         self._metrics = metrics.Metrics()
@@ -99,8 +96,6 @@ class Daemon:
         self._private = paths.make_private_dir(config.runtime / "private")
         self._api = api.Server(self, self._private / paths.SOCKET_NAME)
         self._started_wall_ns = time.time_ns()
-        # unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see 65536 processes
-        self._next_process_id = (time.monotonic_ns() // 1_000_000) << 16
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._store_fault = ""
@@ -128,9 +123,10 @@ class Daemon:
 
     async def stop(self) -> None:
         """Ends the API, then every connection: the tenants coast. Slices stay in the store."""
-        for task in (*self._tasks, *self._leaving):
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._leaving, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._guests.stop()
         await self._containers.stop()
         await self._api.stop(1.0)
         if self._metrics_server:
@@ -366,100 +362,6 @@ class Daemon:
             if str(error) != self._store_fault:
                 self._store_fault = str(error)
                 log.error("%s", error)
-
-    # ---- what the attach sockets ask (tenants.Backend) ----
-
-    def attach(self, greeting: Greeting) -> Admission | Denied:
-        """Decides about a program that wants to join its slice."""
-        process = Process(
-            process_id=self._next_process_id,
-            slice_name=greeting.slice_name,
-            pid=greeting.pid,
-            uid=greeting.uid,
-            program=greeting.program,
-            attached_wall_ns=time.time_ns(),
-            resumed=greeting.resumed,
-            holder=greeting.holder,
-            container_id=self._desk.container_id(greeting.cgroups),
-        )
-        self._next_process_id += 1
-        found = self.state.slices.get(greeting.slice_name)
-        room: tuple[tuple[str, int], ...] = ()
-        if greeting.held and found:
-            room = tuple((s.device_uuid, self._room(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
-        commands = self.run(ev.ProcessAttached(process, greeting.held, room))
-        for command in commands:
-            if isinstance(command, ev.AdmitProcess):
-                return Admission(process, command.slice, dict(command.held), self.state.devices)
-        return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
-
-    def _room(self, made: Slice, device: str, limit_bytes: int) -> int:
-        now = self._arbiters.slice_stats(made.serial, device)  # past the ledger may be what this very process claims
-        return max(0, limit_bytes - now.mem_held_bytes + now.mem_unattributed_bytes)
-
-    def slice_in(self, cgroups: tuple[str, ...]) -> str:
-        return self._desk.slice_in(cgroups)
-
-    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied:
-        """The slice's numbers for somebody who only asks."""
-        found = self.state.slices.get(slice_name)
-        if found is None:
-            return unknown(slice_name)
-        stranger = self._desk.refusal(found, uid, cgroups)
-        if stranger:
-            return stranger
-        asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
-        return Admission(asking, found, {}, self.state.devices)
-
-    def usage(self, found: Admission) -> Usage:
-        """What the slice uses, as NVML is to show it."""
-        shares = found.slice.shares
-        stats = [self._arbiters.slice_stats(found.slice.serial, share.device_uuid) for share in shares]
-        rows = []
-        for process in self.state.processes_of(found.slice.name):
-            now = self.process_counters(process)
-            for place, share in enumerate(shares):
-                device = now[share.device_uuid]
-                used_bytes = device.mem_used_bytes + device.mem_unattributed_bytes
-                if device.contexts or used_bytes:
-                    rows.append((process.process_id, place, used_bytes))
-        return Usage([s.mem_used_bytes for s in stats], [round(s.share_ratio * 1000) for s in stats], rows)
-
-    def gone(self, process_id: int) -> None:
-        """A process is no tenant any more, at once."""
-        self.run(ev.ProcessGone(process_id))
-
-    def ended(self, process_id: int) -> None:
-        """A process has ended. A real driver may take a moment to give its memory back: it is asked first (D7)."""
-        process = self.state.processes.get(process_id)
-        real = any(not d.simulated for d in self.state.devices.values())
-        if process is None or process.holder or not real:
-            self.gone(process_id)
-            return
-        task = asyncio.create_task(self._leave(process))
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
-
-    async def _leave(self, process: Process) -> None:
-        deadline_ns = time.monotonic_ns() + int(LISTED_MAX_S * 1e9)
-        while await asyncio.to_thread(self._devices.lists, process.pid):
-            if time.monotonic_ns() > deadline_ns:
-                text = f"pid {process.pid} has ended, but the driver still lists it: its memory may not be free yet"
-                self.note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
-                break
-            await asyncio.sleep(LISTED_EVERY_S)
-        self.gone(process.process_id)
-
-    def refused(self, slice_name: str, pid: int, why: str) -> None:
-        self.note_bounded(slice_name, ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
-
-    def join(
-        self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
-    ) -> None:
-        self._arbiters.attach(serial, process_id, device, pages, bell, held)
-
-    def leave(self, process_id: int, device: str) -> None:
-        self._arbiters.detach(process_id, device)
 
     # ---- what the API asks (api.Backend) ----
 
