@@ -46,8 +46,8 @@ gen-check: $(VENV)/.dev
 	$(PY) shim/generate_ml.py --check
 	$(PY) protos/generate.py --check
 
-conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device)
-	@$(PY) -m tests.conformance $(if $(REAL),--confirm)
+conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device, KEEP=1 keeps the result)
+	@$(PY) -m tests.conformance $(if $(REAL),--confirm) $(if $(KEEP),--results benchmarks/results)
 
 bench: $(VENV)/.test $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
 	@$(PY) -m benchmarks $(BENCH)

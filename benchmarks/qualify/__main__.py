@@ -68,7 +68,7 @@ def main() -> int:
         return NO_DEVICE
     found: dict[str, Found] = {}
     raw: dict[str, Any] = {}
-    with harness.system(harness.one_device() if args.sim else None, lengths_us=LENGTHS_US) as own:
+    with harness.system(suite.SIMULATED if args.sim else None, lengths_us=LENGTHS_US) as own:
         device = own.device_name()
         print(f"qualify: {device}" + (" (simulated: this tests the program, not a device)" if args.sim else ""))
         plan: list[tuple[str, tuple[Any, ...]]]

@@ -97,27 +97,27 @@ static void capture_event(void) {
   end_capture();
 }
 
-static void capture_unjoined(void) {
-  CUevent event;
+/* Work on a stream beside the capturing one, which becomes part of the capture. */
+static CUstream fork_side(CUevent *ret_event) {
   CUstream side;
   begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
-  NEED(cuEventCreate(&event, 0));
+  NEED(cuEventCreate(ret_event, 0));
   NEED(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
-  NEED(cuEventRecord(event, stream));
-  CODE("fork", cuStreamWaitEvent(side, event, 0));
+  NEED(cuEventRecord(*ret_event, stream));
+  CODE("fork", cuStreamWaitEvent(side, *ret_event, 0));
   CODE("work", cuMemsetD8Async(block, 1, 16, side));
+  return side;
+}
+
+static void capture_unjoined(void) {
+  CUevent event;
+  fork_side(&event);
   end_capture();
 }
 
 static void capture_joined(void) {
   CUevent event;
-  CUstream side;
-  begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
-  NEED(cuEventCreate(&event, 0));
-  NEED(cuStreamCreate(&side, CU_STREAM_NON_BLOCKING));
-  NEED(cuEventRecord(event, stream));
-  NEED(cuStreamWaitEvent(side, event, 0));
-  NEED(cuMemsetD8Async(block, 1, 16, side));
+  CUstream side = fork_side(&event);
   CODE("record", cuEventRecord(event, side));
   CODE("join", cuStreamWaitEvent(stream, event, 0));
   end_capture();

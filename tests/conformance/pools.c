@@ -80,6 +80,62 @@ static void pool_threshold_and_trim(void) {
   taken("after", before);
 }
 
+static void pool_trim_in_use(void) {
+  CUdeviceptr used, unused;
+  begin_pool();
+  keep(1ull << 40);
+  NEED(cuMemAllocFromPoolAsync(&used, 40 * MIB, pool, NULL));
+  NEED(cuMemAllocFromPoolAsync(&unused, 40 * MIB, pool, NULL));
+  NEED(cuMemFreeAsync(unused, NULL));
+  NEED(cuStreamSynchronize(NULL));
+  size_t before = free_bytes();
+  CODE("trim", cuMemPoolTrimTo(pool, 0));
+  fact("unused_went", free_bytes() > before);
+  fact("used_stays", of_pool(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= (long long)(40 * MIB));
+  CODE("still_there", cuMemsetD8_v2(used, 1, 40 * MIB));
+}
+
+/* Freeing alone gives nothing back: a synchronisation lets go of what is above the threshold. */
+static void pool_threshold_changed(void) {
+  CUdeviceptr block;
+  begin_pool();
+  size_t before = free_bytes();
+  keep(1ull << 40);
+  NEED(cuMemAllocFromPoolAsync(&block, 8 * MIB, pool, NULL));
+  NEED(cuMemFreeAsync(block, NULL));
+  NEED(cuStreamSynchronize(NULL));
+  fact("kept", free_bytes() < before);
+  keep(0);
+  fact("asked", of_pool(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD));
+  NEED(cuMemAllocFromPoolAsync(&block, MIB, pool, NULL));
+  NEED(cuMemFreeAsync(block, NULL));
+  CODE("wait", cuStreamSynchronize(NULL));
+  taken("after", before);
+}
+
+static void pool_high_water(void) {
+  CUdeviceptr block;
+  cuuint64_t zero = 0;
+  begin_pool();
+  NEED(cuMemAllocFromPoolAsync(&block, 8 * MIB, pool, NULL));
+  NEED(cuMemFreeAsync(block, NULL));
+  NEED(cuStreamSynchronize(NULL));
+  fact("high", of_pool(CU_MEMPOOL_ATTR_USED_MEM_HIGH) >= (long long)(8 * MIB));
+  CODE("reset", cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+  fact("high", of_pool(CU_MEMPOOL_ATTR_USED_MEM_HIGH));
+}
+
+static void pool_max_size(void) {
+  CUmemPoolProps props = {
+      .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .maxSize = 32 * MIB};
+  CUdeviceptr block = UNTOUCHED;
+  begin();
+  NEED(cuMemPoolCreate(&pool, &props));
+  CODE("over", cuMemAllocFromPoolAsync(&block, 256 * MIB, pool, NULL));
+  fact("untouched", block == UNTOUCHED);
+  CODE("within", cuMemAllocFromPoolAsync(&block, 8 * MIB, pool, NULL));
+}
+
 static void pool_reuse(void) {
   CUdeviceptr first, second;
   begin_pool();
@@ -136,5 +192,6 @@ static void pool_destroyed_while_used(void) {
   taken("after", before);
 }
 
-ROWS(ROW(pool_default), ROW(pool_current), ROW(pool_reserved), ROW(pool_threshold_and_trim), ROW(pool_reuse),
-     ROW(pool_free_across), ROW(pool_errors), ROW(pool_destroyed_while_used))
+ROWS(ROW(pool_default), ROW(pool_current), ROW(pool_reserved), ROW(pool_threshold_and_trim), ROW(pool_trim_in_use),
+     ROW(pool_threshold_changed), ROW(pool_high_water), ROW(pool_max_size), ROW(pool_reuse), ROW(pool_free_across),
+     ROW(pool_errors), ROW(pool_destroyed_while_used))

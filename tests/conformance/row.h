@@ -46,6 +46,21 @@ static inline void finish(void) {
   _exit(0); /* what the row still holds goes as it does when a process is killed */
 }
 
+/* For a row that this device cannot have anything to say to. */
+static inline void skip(const char *reason) {
+  line[strcspn(line, ":")] = 0;
+  printf("%s: skipped: %s\n", line, reason);
+  fflush(stdout);
+  _exit(0);
+}
+
+static inline void need_attribute(CUdevice_attribute attribute, const char *what) {
+  int value = 0;
+  NEED(cuInit(0));
+  NEED(cuDeviceGetAttribute(&value, attribute, 0));
+  if (!value) skip(what);
+}
+
 /* The primary context of device 0, current, and its first allocation made: a driver may take memory with it. */
 static inline void begin(void) {
   CUcontext context;

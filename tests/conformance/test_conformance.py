@@ -58,3 +58,13 @@ def test_a_program_that_is_killed_is_a_row_that_differs() -> None:
     assert [one.row for one in suite.compare("memory", "hook", {"free": "free=0", "pitch": "alloc=0"}, rows)] == [
         "pitch"
     ]
+
+
+def test_a_skipped_row_is_no_difference_and_keeps_its_expectation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suite, "EXPECTED", tmp_path)
+    suite.confirm("some", {"one": "code=0", "two": "code=1"}, "600.1", "a device")
+    suite.confirm("some", {"one": "code=5", "two": "skipped: needs two devices"}, "600.2", "another")
+    assert [row["result"] for row in suite.expected("some").values()] == ["code=5", "code=1"]
+    assert suite.without_skipped({"one": "code=5", "two": "skipped: why"}) == {"one": "code=5"}
