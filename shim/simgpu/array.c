@@ -49,7 +49,7 @@ static struct sim_array *array_new(struct sim_context *context, const CUDA_ARRAY
 }
 
 CUresult sim_array_create(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels, uint32_t magic,
-                          struct sim_array **ret_array) {
+                          struct sim_external_map *external, struct sim_array **ret_array) {
   struct sim_context *context;
   CUresult result = sim_enter(&context);
   if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
@@ -60,6 +60,7 @@ CUresult sim_array_create(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned le
   struct sim_array *array = array_new(context, descriptor, magic);
   if (!array) return CUDA_ERROR_OUT_OF_MEMORY;
   array->levels = levels;
+  array->external = external;
   array->unbacked = descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING);
   array->bytes = sim_array_round(sim_level_offset(descriptor, levels));
   result = sim_array_memory_take(array);
@@ -148,7 +149,7 @@ SIM_PUBLIC CUresult cuArrayDestroy(CUarray handle) {
 
 SIM_PUBLIC CUresult cuArray3DCreate_v2(CUarray *ret_handle, const CUDA_ARRAY3D_DESCRIPTOR *descriptor) {
   struct sim_array *array;
-  CUresult result = sim_array_create(ret_handle ? descriptor : NULL, 1, SIM_ARRAY_MAGIC, &array);
+  CUresult result = sim_array_create(ret_handle ? descriptor : NULL, 1, SIM_ARRAY_MAGIC, NULL, &array);
   if (result == CUDA_SUCCESS) *ret_handle = (CUarray)array;
   return result;
 }

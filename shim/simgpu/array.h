@@ -44,6 +44,8 @@ struct sim_array {
   CUdeviceptr base; /* not of children */
   bool unbacked;    /* sparse or deferred: has no memory but what is mapped into it */
   void *maps;       /* array_sparse.c: what is mapped into it */
+
+  struct sim_external_map *external; /* whose memory it is, or NULL: its own */
 };
 
 /* ---- array_layout.c ---- */
@@ -70,8 +72,9 @@ void sim_array_lock(void);
 void sim_array_unlock(void);
 struct sim_array *sim_array_find(CUarray handle);
 struct sim_array *sim_mipmap_find(CUmipmappedArray handle);
+/* external: whose memory it is to have, or NULL. */
 CUresult sim_array_create(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels, uint32_t magic,
-                          struct sim_array **ret_array);
+                          struct sim_external_map *external, struct sim_array **ret_array);
 CUresult sim_array_destroy(struct sim_array *array);
 struct sim_array *sim_array_child(struct sim_array *parent, unsigned index, bool plane, /* under the lock; or NULL */
                                   const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint64_t offset);

@@ -8,6 +8,7 @@
  * them belongs to a handle of cuMemCreate.
  */
 #include "array.h"
+#include "external.h"
 
 uint64_t sim_array_round(uint64_t bytes) {
   return sim_round_up(bytes, SIM_ARRAY_PAGE_BYTES);
@@ -20,6 +21,10 @@ static const void *owner_of(const struct sim_context *context) {
 
 CUresult sim_array_memory_take(struct sim_array *array) {
   int device = array->context->device;
+  if (array->external) {
+    array->base = array->external->base;
+    return CUDA_SUCCESS;
+  }
   if (array->bytes < SIM_GRANULE_BYTES && !array->unbacked)
     return sim_small_alloc(owner_of(array->context), device, array->bytes, &array->base);
   char *map = NULL;
@@ -32,7 +37,9 @@ CUresult sim_array_memory_take(struct sim_array *array) {
 }
 
 void sim_array_memory_give(struct sim_array *array) {
-  if (array->unbacked) {
+  if (array->external) {
+    sim_external_unmap(array->external);
+  } else if (array->unbacked) {
     sim_unmap_bytes((void *)array->base, array->bytes);
   } else if (array->bytes < SIM_GRANULE_BYTES) {
     sim_small_free(array->base, array->bytes, true);

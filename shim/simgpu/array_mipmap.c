@@ -8,7 +8,7 @@ SIM_PUBLIC CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret_handle, const C
   struct sim_array *array;
   unsigned most = descriptor ? sim_levels_max(descriptor) : 1;
   levels = levels == 0 ? 1 : levels > most ? most : levels; /* clamped, as documented */
-  CUresult result = sim_array_create(ret_handle ? descriptor : NULL, levels, SIM_MIPMAP_MAGIC, &array);
+  CUresult result = sim_array_create(ret_handle ? descriptor : NULL, levels, SIM_MIPMAP_MAGIC, NULL, &array);
   if (result == CUDA_SUCCESS) *ret_handle = (CUmipmappedArray)array;
   return result;
 }

@@ -37,7 +37,7 @@ SIM_PUBLIC CUresult cuIpcGetMemHandle(CUipcMemHandle *ret_handle, CUdeviceptr po
   CUresult result = sim_enter(&context);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_handle || !sim_memory_find(pointer, &allocation) || allocation.kind != CU_MEMORYTYPE_DEVICE ||
-      allocation.managed || allocation.mapped || allocation.pool || allocation.imported)
+      allocation.managed || allocation.mapped || allocation.pool || allocation.imported || allocation.external)
     return CUDA_ERROR_INVALID_VALUE;
   sim_share_unit(&allocation, &base, &bytes);
   result = sim_share_memory(allocation.device, (void *)base, bytes, &handle.key);

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "core.h"
+#include "external.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -184,6 +185,10 @@ CUresult sim_memory_alloc_managed(struct sim_context *context, uint64_t bytes, C
 }
 
 static void give_back(const struct sim_allocation *allocation) {
+  if (allocation->external) {
+    sim_external_unmap(allocation->external);
+    return;
+  }
   if (is_small(allocation->bytes)) {
     sim_small_free(allocation->base, allocation->bytes, true);
     return;

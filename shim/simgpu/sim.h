@@ -172,6 +172,8 @@ struct sim_allocation {
   bool mapped;       /* by cuMemMap: not to be freed, and ranges may go over neighbours */
   bool imported;     /* another process's: not to be freed */
   CUmemoryPool pool; /* it came from this pool, else NULL */
+
+  struct sim_external_map *external; /* of another interface's memory (external.c), else NULL */
 };
 CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
 CUresult sim_memory_alloc_managed(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
@@ -189,6 +191,10 @@ CUresult sim_capture_memset(struct sim_stream *stream, const CUDA_MEMSET_NODE_PA
 CUresult sim_capture_callback(struct sim_stream *stream, CUhostFn callback, void *argument);
 CUresult sim_capture_alloc(struct sim_stream *stream, uint64_t bytes, CUdeviceptr *ret_pointer);
 CUresult sim_capture_free(struct sim_stream *stream, CUdeviceptr pointer);
+CUresult sim_capture_signal(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                            const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned count);
+CUresult sim_capture_wait_semaphores(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                                     const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned count);
 CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event);
 CUresult sim_capture_wait(struct sim_stream *stream,
                           struct sim_event *event); /* also when only event->capture is set */

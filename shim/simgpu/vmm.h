@@ -23,6 +23,8 @@ struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle); /* 
 struct sim_physical *sim_physical_new(uint64_t bytes);                       /* one reference, nothing behind it */
 void sim_physical_drop(struct sim_physical *physical);                       /* a reference less */
 struct sim_physical *sim_physical_mapped_at(CUdeviceptr address, uint64_t bytes, uint64_t *ret_offset);
+/* For other processes: of a mapping that begins where its memory begins. Takes the lock itself. */
+CUresult sim_physical_share_at(CUdeviceptr address, uint64_t bytes, uint64_t *ret_key);
 void sim_multicast_end(void *multicast); /* the last reference is gone: what is bound is let go */
 
 bool sim_whole(uint64_t bytes); /* of granules */

@@ -160,6 +160,17 @@ static CUresult share(struct sim_physical *physical) { /* under lock */
   return sim_share_make(&physical->share);
 }
 
+CUresult sim_physical_share_at(CUdeviceptr address, uint64_t bytes, uint64_t *ret_key) {
+  uint64_t offset;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  struct sim_physical *physical = sim_physical_mapped_at(address, bytes, &offset);
+  if (physical && !physical->multicast) result = offset ? CUDA_ERROR_NOT_SUPPORTED : share(physical);
+  if (result == CUDA_SUCCESS) *ret_key = physical->share.key;
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
 SIM_PUBLIC CUresult cuMemExportToShareableHandle(void *ret_handle, CUmemGenericAllocationHandle handle,
                                                  CUmemAllocationHandleType type, unsigned long long flags) {
   CUresult result = sim_ready();

@@ -27,7 +27,7 @@ def test_two_devices(device: MakeDevice, program: MakeProgram) -> None:
     assert run(program("two_devices"), device(devices=2)) == "ok\n"
 
 
-@pytest.mark.parametrize("name", ["order", "copies", "states", "graphs", "captures", "green"])
+@pytest.mark.parametrize("name", ["order", "copies", "states", "graphs", "captures", "green", "external"])
 def test_program(device: MakeDevice, program: MakeProgram, name: str) -> None:
     assert run(program(name), device()) == "ok\n"
 

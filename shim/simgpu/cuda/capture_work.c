@@ -55,6 +55,13 @@ static CUresult work_free(struct sim_node *node, const void *address) {
   return sim_node_set_free(node, *(const CUdeviceptr *)address);
 }
 
+static CUresult work_signal(struct sim_node *node, const void *params) {
+  return sim_node_set_signal(node, params);
+}
+static CUresult work_wait(struct sim_node *node, const void *params) {
+  return sim_node_set_wait(node, params);
+}
+
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch) {
   return append(stream, CU_GRAPH_NODE_TYPE_KERNEL, work_kernel, launch);
 }
@@ -83,6 +90,17 @@ CUresult sim_capture_alloc(struct sim_stream *stream, uint64_t bytes, CUdevicept
 }
 CUresult sim_capture_free(struct sim_stream *stream, CUdeviceptr pointer) {
   return append(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, work_free, &pointer);
+}
+
+CUresult sim_capture_signal(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                            const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned count) {
+  CUDA_EXT_SEM_SIGNAL_NODE_PARAMS node = {(CUexternalSemaphore *)handles, params, count};
+  return append(stream, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL, work_signal, &node);
+}
+CUresult sim_capture_wait_semaphores(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                                     const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned count) {
+  CUDA_EXT_SEM_WAIT_NODE_PARAMS node = {(CUexternalSemaphore *)handles, params, count};
+  return append(stream, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT, work_wait, &node);
 }
 
 CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event) {
