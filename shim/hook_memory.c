@@ -131,6 +131,10 @@ void vg_charge_return(struct vg_record *record) {
   vg_record_free(record);
 }
 
+bool vg_exchange_mode(CUstreamCaptureMode *mode) {
+  return HAVE(cuThreadExchangeStreamCaptureMode) && REAL(cuThreadExchangeStreamCaptureMode)(mode) == CUDA_SUCCESS;
+}
+
 void vg_charge_refresh(struct vg_device *device) {
   vg_pool_refresh(device);
   vg_graph_refresh(device);

@@ -49,6 +49,8 @@ void vg_graph_paid(const struct vg_graph_payment *payment, CUresult result);
 void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
 
 /* ---- among the hook_memory_*.c files and hook_graph.c ---- */
+/* The calling thread's capture mode: our own calls spoil no capture in mode RELAXED. False: it is as it was. */
+bool vg_exchange_mode(CUstreamCaptureMode *mode);
 void vg_pool_refresh(struct vg_device *device);
 void vg_graph_refresh(struct vg_device *device);
 void vg_array_gone(const struct vg_record *record); /* what is not charged as such */

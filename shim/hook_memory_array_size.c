@@ -134,11 +134,6 @@ static CUresult ask_mipmap(const CUDA_ARRAY3D_DESCRIPTOR *twin, unsigned int lev
   return result;
 }
 
-/* False: the thread's mode is as it was. */
-static bool exchange_mode(CUstreamCaptureMode *mode) {
-  return HAVE(cuThreadExchangeStreamCaptureMode) && REAL(cuThreadExchangeStreamCaptureMode)(mode) == CUDA_SUCCESS;
-}
-
 /* False: the driver does not say. Relaxed, so that our own calls end no capture. */
 static bool asked(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels, uint64_t *ret_bytes) {
   CUDA_ARRAY3D_DESCRIPTOR twin = *descriptor;
@@ -147,9 +142,9 @@ static bool asked(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels
   twin.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
   if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS) return false;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool exchanged = exchange_mode(&mode);
+  bool exchanged = vg_exchange_mode(&mode);
   CUresult result = levels ? ask_mipmap(&twin, levels, device, &needs) : ask_array(&twin, device, &needs);
-  if (exchanged) exchange_mode(&mode);
+  if (exchanged) vg_exchange_mode(&mode);
   *ret_bytes = needs.size;
   return result == CUDA_SUCCESS && needs.size > 0;
 }

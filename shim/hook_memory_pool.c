@@ -10,6 +10,9 @@
  * Over the limit the pool gives back what it keeps, as it does on a full device. What then still lacks credit is asked
  * for blindly, since memory freed in stream order may serve it: one such allocation at a time, and undone if the pool
  * grew, so that no more than one is ever beyond the limit, for that moment.
+ *
+ * A pool of managed memory is charged in full, wherever its memory prefers to be: to the device of its location, else
+ * to that of the context in which it was first asked for.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -27,7 +30,10 @@ struct pool {
   uint64_t charged_bytes;
   uint64_t pot_bytes; /* reserved by allocations on their way */
   int under_way;
-  bool ended; /* by the program, while something of it was still in use */
+  bool ended;    /* by the program, while something of it was still in use */
+  bool standard; /* the default one of its location */
+  bool managed;
+  CUmemLocation location; /* of a managed one */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -87,6 +93,19 @@ static void forget(struct pool *pool) {
   *pool = (struct pool){0};
 }
 
+/* Trims and ends pools on our own account: that may not spoil what other threads capture. */
+static CUresult relaxed(CUresult (*call)(CUmemoryPool), CUmemoryPool handle) {
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool exchanged = vg_exchange_mode(&mode);
+  CUresult result = call(handle);
+  if (exchanged) vg_exchange_mode(&mode);
+  return result;
+}
+
+static CUresult trim(CUmemoryPool handle) {
+  return REAL(cuMemPoolTrimTo)(handle, 0);
+}
+
 /* Not known counts as used: what is buried cannot be asked any more. */
 static bool in_use(const struct pool *pool) {
   return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 1) != 0;
@@ -96,7 +115,7 @@ static bool in_use(const struct pool *pool) {
  * told to destroy it: so the driver is told when nothing is in use. */
 static void bury(struct pool *pool) {
   if (pool->under_way || in_use(pool)) return;
-  REAL(cuMemPoolDestroy)(pool->handle);
+  relaxed(REAL(cuMemPoolDestroy), pool->handle);
   forget(pool);
 }
 
@@ -112,7 +131,8 @@ static struct vg_device *stream_device(CUstream stream) {
   return other ? other : device;
 }
 
-/* A pool that the program did not create here: the device's default one, or an imported one, which is not charged. */
+/* A pool that the program did not create here and that is not managed: the device's default one, or an imported one,
+ * which is not charged. */
 static struct vg_device *default_pool_device(CUmemoryPool handle) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     CUmemoryPool candidate;
@@ -124,11 +144,20 @@ static struct vg_device *default_pool_device(CUmemoryPool handle) {
   return NULL;
 }
 
-static struct vg_device *pool_device(CUmemoryPool handle, bool *ret_ended) {
+/* For the program; the driver has it still. */
+static bool ended(CUmemoryPool handle) {
+  if (!VG_LOAD(&pool_rows)) return false;
+  pthread_mutex_lock(&lock);
+  const struct pool *pool = find(handle);
+  bool known_ended = pool && pool->ended;
+  pthread_mutex_unlock(&lock);
+  return known_ended;
+}
+
+static struct vg_device *pool_device(CUmemoryPool handle) {
   pthread_mutex_lock(&lock);
   struct pool *pool = find(handle);
   struct vg_device *device = pool ? pool->device : NULL;
-  *ret_ended = pool && pool->ended;
   pthread_mutex_unlock(&lock);
   return device || !VG_LOAD(&vg_session.ledger) ? device : default_pool_device(handle);
 }
@@ -164,7 +193,7 @@ static bool has_room(const struct pool *pool, uint64_t bytes) {
 
 /* The pool gives back what it keeps. True: that was something. */
 static bool shed(CUmemoryPool handle) {
-  if (REAL(cuMemPoolTrimTo)(handle, 0) != CUDA_SUCCESS) return false;
+  if (relaxed(trim, handle) != CUDA_SUCCESS) return false;
   pthread_mutex_lock(&lock);
   struct pool *pool = find(handle);
   uint64_t before = pool ? pool->charged_bytes : 0;
@@ -243,9 +272,8 @@ static CUresult allocate(struct order order, CUdeviceptr *dptr, size_t bytes, al
 }
 
 static CUresult allocate_from(struct order order, CUdeviceptr *dptr, size_t bytes, pool_call *call) {
-  bool ended = false;
-  struct vg_device *device = dptr && order.handle ? pool_device(order.handle, &ended) : NULL;
-  if (ended) return CUDA_ERROR_INVALID_VALUE;
+  if (ended(order.handle)) return CUDA_ERROR_INVALID_VALUE;
+  struct vg_device *device = dptr && order.handle ? pool_device(order.handle) : NULL;
   if (!begin(&order, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (!order.device) return call(dptr, bytes, order.handle, order.stream);
   CUdeviceptr address = 0;
@@ -276,30 +304,81 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 
 /* ---- pools ---- */
 
+static bool is_managed(CUmemAllocationType type) {
+  return type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+}
+
+/* Who is charged for a pool; NULL: nobody. */
+static struct vg_device *device_at(const CUmemLocation *location, CUmemAllocationType type) {
+  CUcontext context;
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return vg_context_ordinal(location->id);
+  if (!is_managed(type)) return NULL; /* memory of the host */
+  struct vg_device *device = vg_context_current(&context);
+  return device ? device : vg_context_ordinal(0);
+}
+
+/* False: no memory for a row. */
+static bool note(CUmemoryPool handle, const CUmemLocation *location, CUmemAllocationType type, bool standard) {
+  struct vg_device *device = device_at(location, type);
+  if (!device) return true;
+  pthread_mutex_lock(&lock);
+  bool fresh = !find(handle);
+  struct pool *pool = add(handle, device);
+  if (pool && fresh) {
+    pool->standard = standard;
+    pool->managed = is_managed(type);
+    pool->location = *location;
+  }
+  pthread_mutex_unlock(&lock);
+  return pool != NULL;
+}
+
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
   CUresult result = REAL(cuMemPoolCreate)(pool, poolProps);
-  if (result != CUDA_SUCCESS || poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return result;
-  struct vg_device *device = vg_context_ordinal(poolProps->location.id);
-  if (!device) return result;
-  pthread_mutex_lock(&lock);
-  bool known = add(*pool, device) != NULL;
-  pthread_mutex_unlock(&lock);
-  if (known) return result;
+  if (result != CUDA_SUCCESS || note(*pool, &poolProps->location, poolProps->allocType, false)) return result;
   REAL(cuMemPoolDestroy)(*pool);
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Those of pinned memory are found when they are used. Any other than the default one is known since its making. */
+static CUresult found(const CUmemoryPool *pool, const CUmemLocation *location, CUmemAllocationType type,
+                      CUresult result) {
+  if (result != CUDA_SUCCESS || !is_managed(type)) return result;
+  return note(*pool, location, type, true) ? result : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type) {
+  return found(pool_out, location, type, REAL(cuMemGetDefaultMemPool)(pool_out, location, type));
+}
+
+CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
+  return found(pool, location, type, REAL(cuMemGetMemPool)(pool, location, type));
+}
+
+/* Another one becomes the current one of its place. */
+static void replace(struct pool *pool) {
+  CUdevice ordinal = vg_context_handle(pool->device);
+  CUmemLocation *location = &pool->location;
+  CUmemAllocationType managed = CU_MEM_ALLOCATION_TYPE_MANAGED;
+  CUmemoryPool current = NULL, standard = NULL;
+  if (pool->managed) {
+    REAL(cuMemGetMemPool)(&current, location, managed);
+    if (current == pool->handle && REAL(cuMemGetDefaultMemPool)(&standard, location, managed) == CUDA_SUCCESS)
+      REAL(cuMemSetMemPool)(location, managed, standard);
+  } else {
+    REAL(cuDeviceGetMemPool)(&current, ordinal);
+    if (current == pool->handle && REAL(cuDeviceGetDefaultMemPool)(&standard, ordinal) == CUDA_SUCCESS)
+      REAL(cuDeviceSetMemPool)(ordinal, standard);
+  }
 }
 
 /* What is freed goes back to the device at once, and new allocations come from elsewhere. Under the lock. */
 static void outlive(struct pool *pool) {
   cuuint64_t nothing = 0;
-  CUdevice ordinal = vg_context_handle(pool->device);
-  CUmemoryPool current = NULL, standard = NULL;
   pool->ended = true;
   REAL(cuMemPoolSetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &nothing);
-  REAL(cuMemPoolTrimTo)(pool->handle, 0);
-  REAL(cuDeviceGetMemPool)(&current, ordinal);
-  if (current == pool->handle && REAL(cuDeviceGetDefaultMemPool)(&standard, ordinal) == CUDA_SUCCESS)
-    REAL(cuDeviceSetMemPool)(ordinal, standard);
+  relaxed(trim, pool->handle);
+  replace(pool);
   follow(pool);
 }
 
@@ -307,22 +386,57 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   bool standard = default_pool_device(pool) != NULL; /* which the driver refuses */
   pthread_mutex_lock(&lock);
   struct pool *known = find(pool);
-  bool ended = known && known->ended;
+  standard |= known && known->standard;
+  bool again = known && known->ended;
   bool lives_on = known && !standard && in_use(known);
-  if (lives_on && !ended) outlive(known);
-  CUresult result = ended ? CUDA_ERROR_INVALID_VALUE : lives_on ? CUDA_SUCCESS : REAL(cuMemPoolDestroy)(pool);
-  if (known && !ended && !lives_on && result == CUDA_SUCCESS) forget(known);
+  if (lives_on && !again) outlive(known);
+  CUresult result = again ? CUDA_ERROR_INVALID_VALUE : lives_on ? CUDA_SUCCESS : REAL(cuMemPoolDestroy)(pool);
+  if (known && !again && !lives_on && result == CUDA_SUCCESS) forget(known);
   pthread_mutex_unlock(&lock);
   return result;
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
+  if (ended(pool)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
   pthread_mutex_lock(&lock);
   struct pool *known = find(pool);
   if (known && known->device) follow(known);
   pthread_mutex_unlock(&lock);
   return result;
+}
+
+/* ---- what a program may not ask of a pool that it has destroyed ---- */
+
+#define UNLESS_ENDED(pool, call) return ended(pool) ? CUDA_ERROR_INVALID_VALUE : (call)
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
+  UNLESS_ENDED(pool, REAL(cuMemPoolGetAttribute)(pool, attr, value));
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
+  UNLESS_ENDED(pool, REAL(cuMemPoolSetAttribute)(pool, attr, value));
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count) {
+  UNLESS_ENDED(pool, REAL(cuMemPoolSetAccess)(pool, map, count));
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location) {
+  UNLESS_ENDED(memPool, REAL(cuMemPoolGetAccess)(flags, memPool, location));
+}
+
+CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+                                          unsigned long long flags) {
+  UNLESS_ENDED(pool, REAL(cuMemPoolExportToShareableHandle)(handle_out, pool, handleType, flags));
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+  UNLESS_ENDED(pool, REAL(cuDeviceSetMemPool)(dev, pool));
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
+  UNLESS_ENDED(pool, REAL(cuMemSetMemPool)(location, type, pool));
 }
 
 void vg_pool_refresh(struct vg_device *device) {

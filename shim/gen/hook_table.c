@@ -775,7 +775,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuDevicePrimaryCtxSetFlags_v2 */
   VG_HOOK_PASS, /* cuDeviceRegisterAsyncNotification */
   VG_HOOK_PASS, /* cuDeviceSetGraphMemAttribute */
-  VG_HOOK_PASS, /* cuDeviceSetMemPool */
+  VG_HOOK_MEMORY, /* cuDeviceSetMemPool */
   VG_HOOK_CUSTOM, /* cuDeviceTotalMem */
   VG_HOOK_CUSTOM, /* cuDeviceTotalMem_v2 */
   VG_HOOK_PASS, /* cuDeviceUnregisterAsyncNotification */
@@ -1036,11 +1036,11 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuMemGetAddressRange_v2 */
   VG_HOOK_PASS, /* cuMemGetAllocationGranularity */
   VG_HOOK_PASS, /* cuMemGetAllocationPropertiesFromHandle */
-  VG_HOOK_PASS, /* cuMemGetDefaultMemPool */
+  VG_HOOK_MEMORY, /* cuMemGetDefaultMemPool */
   VG_HOOK_PASS, /* cuMemGetHandleForAddressRange */
   VG_HOOK_CUSTOM, /* cuMemGetInfo */
   VG_HOOK_CUSTOM, /* cuMemGetInfo_v2 */
-  VG_HOOK_PASS, /* cuMemGetMemPool */
+  VG_HOOK_MEMORY, /* cuMemGetMemPool */
   VG_HOOK_PASS, /* cuMemHostAlloc */
   VG_HOOK_PASS, /* cuMemHostGetDevicePointer */
   VG_HOOK_PASS, /* cuMemHostGetDevicePointer_v2 */
@@ -1055,13 +1055,13 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_MEMORY, /* cuMemPoolCreate */
   VG_HOOK_MEMORY, /* cuMemPoolDestroy */
   VG_HOOK_PASS, /* cuMemPoolExportPointer */
-  VG_HOOK_PASS, /* cuMemPoolExportToShareableHandle */
-  VG_HOOK_PASS, /* cuMemPoolGetAccess */
-  VG_HOOK_PASS, /* cuMemPoolGetAttribute */
+  VG_HOOK_MEMORY, /* cuMemPoolExportToShareableHandle */
+  VG_HOOK_MEMORY, /* cuMemPoolGetAccess */
+  VG_HOOK_MEMORY, /* cuMemPoolGetAttribute */
   VG_HOOK_PASS, /* cuMemPoolImportFromShareableHandle */
   VG_HOOK_PASS, /* cuMemPoolImportPointer */
-  VG_HOOK_PASS, /* cuMemPoolSetAccess */
-  VG_HOOK_PASS, /* cuMemPoolSetAttribute */
+  VG_HOOK_MEMORY, /* cuMemPoolSetAccess */
+  VG_HOOK_MEMORY, /* cuMemPoolSetAttribute */
   VG_HOOK_MEMORY, /* cuMemPoolTrimTo */
   VG_HOOK_PASS, /* cuMemPrefetchAsync */
   VG_HOOK_PASS, /* cuMemPrefetchAsync_ptsz */
@@ -1074,7 +1074,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_MEMORY, /* cuMemRelease */
   VG_HOOK_MEMORY, /* cuMemRetainAllocationHandle */
   VG_HOOK_PASS, /* cuMemSetAccess */
-  VG_HOOK_PASS, /* cuMemSetMemPool */
+  VG_HOOK_MEMORY, /* cuMemSetMemPool */
   VG_HOOK_MEMORY, /* cuMemUnmap */
   VG_HOOK_PASS, /* cuMemcpy */
   VG_HOOK_PASS, /* cuMemcpy2D */

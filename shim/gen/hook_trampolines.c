@@ -287,7 +287,7 @@ CUresult cuDeviceRegisterAsyncNotification(CUdevice device, CUasyncCallback call
 CUresult cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
   return REAL(cuDeviceSetGraphMemAttribute)(device, attr, value);
 }
-CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
+__attribute__((weak)) CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool) {
   return REAL(cuDeviceSetMemPool)(dev, pool);
 }
 __attribute__((weak)) CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev) {
@@ -1052,7 +1052,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle) {
   return REAL(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
 }
-CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type) {
+__attribute__((weak)) CUresult cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location, CUmemAllocationType type) {
   return REAL(cuMemGetDefaultMemPool)(pool_out, location, type);
 }
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags) {
@@ -1064,7 +1064,7 @@ __attribute__((weak)) CUresult cuMemGetInfo(unsigned int *free, unsigned int *to
 __attribute__((weak)) CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
   return REAL(cuMemGetInfo_v2)(free, total);
 }
-CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
+__attribute__((weak)) CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAllocationType type) {
   return REAL(cuMemGetMemPool)(pool, location, type);
 }
 CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
@@ -1109,13 +1109,13 @@ __attribute__((weak)) CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 CUresult cuMemPoolExportPointer(CUmemPoolPtrExportData *shareData_out, CUdeviceptr ptr) {
   return REAL(cuMemPoolExportPointer)(shareData_out, ptr);
 }
-CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags) {
+__attribute__((weak)) CUresult cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType, unsigned long long flags) {
   return REAL(cuMemPoolExportToShareableHandle)(handle_out, pool, handleType, flags);
 }
-CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location) {
+__attribute__((weak)) CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location) {
   return REAL(cuMemPoolGetAccess)(flags, memPool, location);
 }
-CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
+__attribute__((weak)) CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
   return REAL(cuMemPoolGetAttribute)(pool, attr, value);
 }
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
@@ -1124,10 +1124,10 @@ CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle
 CUresult cuMemPoolImportPointer(CUdeviceptr *ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData *shareData) {
   return REAL(cuMemPoolImportPointer)(ptr_out, pool, shareData);
 }
-CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count) {
+__attribute__((weak)) CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count) {
   return REAL(cuMemPoolSetAccess)(pool, map, count);
 }
-CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
+__attribute__((weak)) CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value) {
   return REAL(cuMemPoolSetAttribute)(pool, attr, value);
 }
 __attribute__((weak)) CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
@@ -1166,7 +1166,7 @@ __attribute__((weak)) CUresult cuMemRetainAllocationHandle(CUmemGenericAllocatio
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count) {
   return REAL(cuMemSetAccess)(ptr, size, desc, count);
 }
-CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
+__attribute__((weak)) CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool) {
   return REAL(cuMemSetMemPool)(location, type, pool);
 }
 __attribute__((weak)) CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {

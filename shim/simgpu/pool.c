@@ -1,7 +1,8 @@
 /*
  * pool.c - stream-ordered allocation in a plain form: a pool keeps what is freed, up to its release threshold, which is
  * applied at synchronisations. Memory that was freed can be taken again at once, because effects on memory are in
- * program order. Pools live as long as the process; each device has one of its own.
+ * program order. Each device has a pool of its own, and each place has one for managed memory; those live as long as
+ * the process. Managed memory takes device memory in full, as that of cuMemAllocManaged does.
  */
 #include "core.h"
 #include <pthread.h>
@@ -13,10 +14,21 @@ struct block { /* whole granules that the pool keeps for later */
   uint64_t bytes;
 };
 
+#define PLACE_NONE SIM_DEVICES_MAX /* managed memory that prefers no place */
+#define PLACE_HOST (SIM_DEVICES_MAX + 1)
+#define PLACES (SIM_DEVICES_MAX + 2)
+
+struct place {
+  bool managed;
+  int index;  /* a device's, or PLACE_NONE, PLACE_HOST */
+  int device; /* whose memory is taken */
+};
+
 struct sim_pool {
   struct sim_object object;
-  int device;
+  struct place place;
   bool is_default;
+  bool ended; /* destroyed, but something of it is still in use */
   CUmemPoolProps props;
   struct block *kept;
   uint64_t blocks_bytes; /* granules of large requests, kept ones included */
@@ -29,35 +41,61 @@ struct sim_pool {
 
 static struct sim_slab pools = SIM_SLAB(sizeof(struct sim_pool), 1024);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sim_pool *defaults[SIM_DEVICES_MAX];
-static struct sim_pool *current[SIM_DEVICES_MAX]; /* NULL: the default one */
-static bool used; /* some pool holds something: else synchronisations have nothing to do */
+static struct sim_pool *defaults[2][PLACES]; /* of pinned memory, of managed memory */
+static struct sim_pool *current[2][PLACES];  /* NULL: the default one */
+static bool used;                            /* some pool holds something: else synchronisations have nothing to do */
 
 static struct sim_pool *find(CUmemoryPool handle) {
-  return sim_slab_find(&pools, handle, SIM_POOL_MAGIC);
+  struct sim_pool *pool = sim_slab_find(&pools, handle, SIM_POOL_MAGIC);
+  return pool && !pool->ended ? pool : NULL;
 }
 
 static uint64_t reserved(const struct sim_pool *pool) {
   return pool->blocks_bytes + sim_small_bytes(pool);
 }
 
-static struct sim_pool *pool_make(int device) {
+static struct place on_device(int device) {
+  return (struct place){.index = device, .device = device};
+}
+
+static CUresult place_of(const CUmemLocation *location, CUmemAllocationType type, struct place *ret_place) {
+  bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+  if (!location || (!managed && type != CU_MEM_ALLOCATION_TYPE_PINNED)) return CUDA_ERROR_INVALID_VALUE;
+  if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+    const struct sim_device *device = sim_device(location->id);
+    if (!device) return CUDA_ERROR_INVALID_DEVICE;
+    *ret_place = on_device(device->index);
+    ret_place->managed = managed;
+    return CUDA_SUCCESS;
+  }
+  bool host = location->type == CU_MEM_LOCATION_TYPE_HOST || location->type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  if (!host && (!managed || location->type != CU_MEM_LOCATION_TYPE_NONE)) return CUDA_ERROR_INVALID_VALUE;
+  if (!managed) return CUDA_ERROR_NOT_SUPPORTED;
+  *ret_place = (struct place){.managed = true,
+                              .index = host ? PLACE_HOST : PLACE_NONE,
+                              .device = sim_current ? sim_current->device : sim_device(0)->index};
+  return CUDA_SUCCESS;
+}
+
+static struct sim_pool *pool_make(struct place place) {
   struct sim_pool *pool = sim_slab_get(&pools, SIM_POOL_MAGIC);
   if (!pool) return NULL;
-  pool->device = device;
+  pool->place = place;
   pool->reuse[0] = pool->reuse[1] = pool->reuse[2] = 1;
-  pool->props.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  pool->props.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  pool->props.location.id = device;
   return pool;
 }
 
-static struct sim_pool *default_of(int device) {
+static struct sim_pool *default_of(struct place place) {
   pthread_mutex_lock(&lock);
-  if (!defaults[device] && (defaults[device] = pool_make(device))) defaults[device]->is_default = true;
-  struct sim_pool *pool = defaults[device];
+  struct sim_pool **pool = &defaults[place.managed][place.index];
+  if (!*pool && (*pool = pool_make(place))) (*pool)->is_default = true;
   pthread_mutex_unlock(&lock);
-  return pool;
+  return *pool;
+}
+
+static struct sim_pool *current_of(struct place place) {
+  struct sim_pool *pool = current[place.managed][place.index];
+  return pool ? pool : default_of(place);
 }
 
 /* Gives kept memory back until no more than keep_bytes are reserved. Under lock. */
@@ -66,7 +104,7 @@ static void trim(struct sim_pool *pool, uint64_t keep_bytes) {
     struct block *block = *link;
     *link = block->next;
     pool->blocks_bytes -= block->bytes;
-    sim_unmap_charged(pool->device, block->map, block->bytes);
+    sim_unmap_charged(pool->place.device, block->map, block->bytes);
     free(block);
   }
   uint64_t held = reserved(pool);
@@ -87,11 +125,11 @@ static char *take_kept(struct sim_pool *pool, uint64_t bytes) {
 }
 
 static CUresult take(struct sim_pool *pool, uint64_t bytes, CUdeviceptr *ret_pointer) {
-  if (bytes < SIM_GRANULE_BYTES) return sim_small_alloc(pool, pool->device, bytes, ret_pointer);
+  if (bytes < SIM_GRANULE_BYTES) return sim_small_alloc(pool, pool->place.device, bytes, ret_pointer);
   uint64_t rounded = sim_round_up(bytes, SIM_GRANULE_BYTES);
   char *map = take_kept(pool, rounded);
   if (!map) {
-    CUresult result = sim_map_charged(pool->device, rounded, &map);
+    CUresult result = sim_map_charged(pool->place.device, rounded, &map);
     if (result != CUDA_SUCCESS) return result;
     pool->blocks_bytes += rounded;
   }
@@ -125,14 +163,15 @@ static CUresult alloc(struct sim_pool *pool, struct sim_context *context, uint64
   struct sim_allocation allocation = {.base = *ret_pointer,
                                       .bytes = bytes,
                                       .context = context,
-                                      .device = pool->device,
+                                      .device = pool->place.device,
                                       .kind = CU_MEMORYTYPE_DEVICE,
+                                      .managed = pool->place.managed,
                                       .pool = (CUmemoryPool)pool};
   return sim_memory_add(&allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 void sim_pool_take_back(const struct sim_allocation *allocation) {
-  struct sim_pool *pool = find(allocation->pool);
+  struct sim_pool *pool = sim_slab_find(&pools, allocation->pool, SIM_POOL_MAGIC);
   struct block *block;
   if (allocation->imported) {
     sim_pool_import_end(allocation->base);
@@ -162,7 +201,9 @@ void sim_pools_trim(struct sim_context *context) {
   pthread_mutex_lock(&lock);
   for (uint32_t i = 0; i < pools.used; i++) {
     struct sim_pool *pool = (struct sim_pool *)(pools.base + (size_t)i * pools.object_bytes);
-    if (pool->object.magic == SIM_POOL_MAGIC && pool->device == context->device) trim(pool, pool->threshold_bytes);
+    if (pool->object.magic != SIM_POOL_MAGIC || pool->place.device != context->device) continue;
+    trim(pool, pool->threshold_bytes);
+    if (pool->ended && pool->used_bytes == 0) sim_slab_put(&pools, pool);
   }
   pthread_mutex_unlock(&lock);
 }
@@ -177,8 +218,7 @@ static CUresult alloc_async(CUdeviceptr *ret_pointer, size_t bytes, struct sim_p
   if (!ret_pointer) return CUDA_ERROR_INVALID_VALUE;
   if (pool && pool->sharing.imported) return CUDA_ERROR_INVALID_VALUE; /* its maker alone allocates */
   if (stream->capture) return sim_capture_alloc(stream, bytes, ret_pointer);
-  int device = stream->context->device;
-  if (!pool) pool = current[device] ? current[device] : default_of(device);
+  if (!pool) pool = current_of(on_device(stream->context->device));
   return pool ? alloc(pool, stream->context, bytes, ret_pointer) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -219,62 +259,65 @@ SIM_PUBLIC CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
   return free_async(pointer, stream, true);
 }
 
-static CUresult device_pool(CUmemoryPool *ret_pool, CUdevice ordinal, bool wants_current) {
+static CUresult pool_of(CUmemoryPool *ret_pool, const CUmemLocation *location, CUmemAllocationType type,
+                        struct sim_pool *(*which)(struct place)) {
+  struct place place;
   CUresult result = sim_ready();
+  if (result == CUDA_SUCCESS && !ret_pool) result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS) result = place_of(location, type, &place);
   if (result != CUDA_SUCCESS) return result;
-  struct sim_device *device = sim_device(ordinal);
-  if (!ret_pool) return CUDA_ERROR_INVALID_VALUE;
-  if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  struct sim_pool *pool = wants_current && current[device->index] ? current[device->index] : default_of(device->index);
+  struct sim_pool *pool = which(place);
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
   *ret_pool = (CUmemoryPool)pool;
   return CUDA_SUCCESS;
 }
 
-SIM_PUBLIC CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *ret_pool, CUdevice ordinal) {
-  return device_pool(ret_pool, ordinal, false);
-}
-
-SIM_PUBLIC CUresult cuDeviceGetMemPool(CUmemoryPool *ret_pool, CUdevice ordinal) {
-  return device_pool(ret_pool, ordinal, true);
-}
-
-static CUresult located(CUmemoryPool *ret_pool, const CUmemLocation *location, CUmemAllocationType type, bool now) {
-  if (!location) return CUDA_ERROR_INVALID_VALUE;
-  if (type != CU_MEM_ALLOCATION_TYPE_PINNED || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
-    return CUDA_ERROR_NOT_SUPPORTED;
-  return device_pool(ret_pool, location->id, now);
-}
-
 SIM_PUBLIC CUresult cuMemGetDefaultMemPool(CUmemoryPool *ret_pool, CUmemLocation *location, CUmemAllocationType type) {
-  return located(ret_pool, location, type, false);
+  return pool_of(ret_pool, location, type, default_of);
 }
 
 SIM_PUBLIC CUresult cuMemGetMemPool(CUmemoryPool *ret_pool, CUmemLocation *location, CUmemAllocationType type) {
-  return located(ret_pool, location, type, true);
+  return pool_of(ret_pool, location, type, current_of);
+}
+
+SIM_PUBLIC CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool handle) {
+  struct place place;
+  CUresult result = sim_ready();
+  if (result == CUDA_SUCCESS) result = place_of(location, type, &place);
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_pool *pool = find(handle);
+  if (!pool || pool->place.managed != place.managed || pool->place.index != place.index || pool->sharing.imported)
+    return CUDA_ERROR_INVALID_VALUE;
+  current[place.managed][place.index] = pool;
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *ret_pool, CUdevice ordinal) {
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+  return cuMemGetDefaultMemPool(ret_pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED);
+}
+
+SIM_PUBLIC CUresult cuDeviceGetMemPool(CUmemoryPool *ret_pool, CUdevice ordinal) {
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+  return cuMemGetMemPool(ret_pool, &location, CU_MEM_ALLOCATION_TYPE_PINNED);
 }
 
 SIM_PUBLIC CUresult cuDeviceSetMemPool(CUdevice ordinal, CUmemoryPool handle) {
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
-  struct sim_device *device = sim_device(ordinal);
-  struct sim_pool *pool = find(handle);
-  if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  if (!pool || pool->device != device->index || pool->sharing.imported) return CUDA_ERROR_INVALID_VALUE;
-  current[device->index] = pool;
-  return CUDA_SUCCESS;
+  CUmemLocation location = {CU_MEM_LOCATION_TYPE_DEVICE, ordinal};
+  return cuMemSetMemPool(&location, CU_MEM_ALLOCATION_TYPE_PINNED, handle);
 }
 
 SIM_PUBLIC CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const CUmemPoolProps *props) {
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
-  if (!ret_pool || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
-  if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-      (unsigned)props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+  if (!ret_pool || !props) return CUDA_ERROR_INVALID_VALUE;
+  if ((unsigned)props->handleTypes & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_NOT_SUPPORTED;
-  struct sim_device *device = sim_device(props->location.id);
-  if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  struct sim_pool *pool = pool_make(device->index);
+  struct place place;
+  result = place_of(&props->location, props->allocType, &place);
+  if (result == CUDA_SUCCESS && place.managed && props->handleTypes) result = CUDA_ERROR_INVALID_VALUE;
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_pool *pool = pool_make(place);
   if (!pool) return CUDA_ERROR_OUT_OF_MEMORY;
   pool->props = *props;
   pool->sharing.exportable = props->handleTypes != CU_MEM_HANDLE_TYPE_NONE;
@@ -284,12 +327,12 @@ SIM_PUBLIC CUresult cuMemPoolCreate(CUmemoryPool *ret_pool, const CUmemPoolProps
 
 struct sim_pool_sharing *sim_pool_sharing(CUmemoryPool handle, int *ret_device) {
   struct sim_pool *pool = find(handle);
-  if (pool) *ret_device = pool->device;
+  if (pool) *ret_device = pool->place.device;
   return pool ? &pool->sharing : NULL;
 }
 
 CUmemoryPool sim_pool_import(const struct sim_share *share) {
-  struct sim_pool *pool = pool_make(share->device);
+  struct sim_pool *pool = pool_make(on_device(share->device));
   if (!pool) return NULL;
   pool->sharing = (struct sim_pool_sharing){.share = *share, .imported = true};
   return (CUmemoryPool)pool;
@@ -298,6 +341,7 @@ CUmemoryPool sim_pool_import(const struct sim_share *share) {
 /* What is still allocated from the pool stays valid: the pool ends with its last allocation. */
 SIM_PUBLIC CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   CUresult result = sim_ready();
+  if (result == CUDA_SUCCESS) result = sim_capture_unsafe(); /* memory may go back to the device */
   if (result != CUDA_SUCCESS) return result;
   struct sim_pool *pool = find(handle);
   if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
@@ -305,7 +349,9 @@ SIM_PUBLIC CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   pthread_mutex_lock(&lock);
   trim(pool, 0);
   pool->threshold_bytes = 0;
-  if (current[pool->device] == pool) current[pool->device] = NULL;
+  struct sim_pool **now = &current[pool->place.managed][pool->place.index];
+  if (*now == pool) *now = NULL;
+  pool->ended = true;
   if (pool->used_bytes == 0) sim_slab_put(&pools, pool);
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
@@ -313,6 +359,7 @@ SIM_PUBLIC CUresult cuMemPoolDestroy(CUmemoryPool handle) {
 
 SIM_PUBLIC CUresult cuMemPoolTrimTo(CUmemoryPool handle, size_t keep_bytes) {
   CUresult result = sim_ready();
+  if (result == CUDA_SUCCESS) result = sim_capture_unsafe(); /* memory may go back to the device */
   if (result != CUDA_SUCCESS) return result;
   struct sim_pool *pool = find(handle);
   if (!pool) return CUDA_ERROR_INVALID_VALUE;

@@ -7,8 +7,22 @@ import json
 import sys
 import threading
 
-from ledger_tenant import DEVICE_LOCATION, MIB, Cuda, PoolProps, charged_and_taken, graph_exec, u64
+from ledger_tenant import (
+    DEVICE_LOCATION,
+    INVALID_VALUE,
+    MIB,
+    OUT_OF_MEMORY,
+    UNTOUCHED,
+    Cuda,
+    Location,
+    PoolProps,
+    charged_and_taken,
+    graph_exec,
+    u64,
+)
 
+MANAGED = 2
+CAPTURE_GLOBAL = 0
 Steps = list[tuple[str, int, int, int]]
 
 
@@ -46,6 +60,92 @@ def primary_by_threads(cuda: Cuda) -> Steps:
     for worker in workers:
         worker.join()
     return [("released", max(codes), *charged_and_taken(cuda))]
+
+
+def managed_pools(cuda: Cuda) -> Steps:
+    """Pools of managed memory, default ones and the program's own, wherever their memory prefers to be."""
+    steps: Steps = []
+
+    def step(name: str, code: int, expected: int = 0) -> None:
+        steps.append((name, code - expected, *charged_and_taken(cuda)))
+
+    for location in (Location(DEVICE_LOCATION, 0), Location(0, 0), Location(2, 0)):
+        where = ctypes.byref(location)
+        pools = []
+        for name in ("cuMemGetDefaultMemPool", "cuMemGetMemPool"):
+            step(name, cuda.make(name, where, MANAGED))
+            pools.append(cuda.out.value)
+        assert pools[0] == pools[1]
+        props = PoolProps(MANAGED, 0, location)
+        step("create", cuda.make("cuMemPoolCreate", ctypes.byref(props)))
+        pools[1] = cuda.out.value
+        step("set", cuda.call("cuMemSetMemPool", where, MANAGED, u64(pools[1])))
+        for pool in pools:
+            step("alloc", cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(64 * MIB), u64(pool), None))
+            block = cuda.out.value
+            too_much = cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(20480 * MIB), u64(pool), None)
+            step("too much", too_much, OUT_OF_MEMORY)
+            assert cuda.out.value == UNTOUCHED
+            step("destroy", cuda.call("cuMemPoolDestroy", u64(pool)), INVALID_VALUE if pool == pools[0] else 0)
+            step("free", cuda.call("cuMemFreeAsync", u64(block), None))
+            step("synchronize", cuda.call("cuCtxSynchronize"))
+        assert cuda.make("cuMemGetMemPool", where, MANAGED) == 0
+        assert cuda.out.value == pools[0]
+    return steps
+
+
+def ended_pool(cuda: Cuda) -> Steps:
+    """A pool that was destroyed while something of it is in use answers nothing any more."""
+    props = PoolProps(type=1, location=(DEVICE_LOCATION, 0))
+    assert cuda.make("cuMemPoolCreate", ctypes.byref(props)) == 0
+    pool = u64(cuda.out.value)
+    assert cuda.make("cuMemAllocFromPoolAsync", ctypes.c_size_t(8 * MIB), pool, None) == 0
+    block = u64(cuda.out.value)
+    assert cuda.call("cuMemPoolDestroy", pool) == 0
+    room = ctypes.create_string_buffer(64)
+    location = Location(DEVICE_LOCATION, 0)
+    calls: list[tuple[str, tuple[object, ...]]] = [
+        ("cuMemPoolGetAttribute", (pool, 5, room)),
+        ("cuMemPoolSetAttribute", (pool, 4, room)),
+        ("cuMemPoolSetAccess", (pool, None, ctypes.c_size_t(0))),
+        ("cuMemPoolGetAccess", (room, pool, ctypes.byref(location))),
+        ("cuMemPoolExportToShareableHandle", (room, pool, 1, u64(0))),
+        ("cuMemPoolTrimTo", (pool, ctypes.c_size_t(0))),
+        ("cuDeviceSetMemPool", (0, pool)),
+        ("cuMemSetMemPool", (ctypes.byref(location), 1, pool)),
+        ("cuMemPoolDestroy", (pool,)),
+    ]
+    steps = [(name, cuda.call(name, *words) - INVALID_VALUE, *charged_and_taken(cuda)) for name, words in calls]
+    steps.append(("free", cuda.call("cuMemFreeAsync", block, None), 0, 0))
+    return [*steps, ("synchronize", cuda.call("cuCtxSynchronize"), *charged_and_taken(cuda))]
+
+
+def trim_beside_a_capture(cuda: Cuda) -> Steps:
+    """A pool that gives back what it keeps, since credit is short, ends no capture of another thread."""
+    assert cuda.make("cuStreamCreate", 1) == 0
+    stream = u64(cuda.out.value)
+    assert cuda.make("cuCtxGetCurrent") == 0
+    context = ctypes.c_void_p(cuda.out.value)
+    begun, done = threading.Event(), threading.Event()
+    codes: list[int] = []
+
+    def capture() -> None:
+        mine = Cuda()
+        codes.append(mine.call("cuCtxSetCurrent", context))
+        codes.append(mine.call("cuStreamBeginCapture_v2", stream, CAPTURE_GLOBAL))
+        begun.set()
+        done.wait()
+        codes.append(mine.call("cuStreamEndCapture", stream, ctypes.byref(mine.out)))
+
+    assert cuda.make("cuMemAllocAsync", ctypes.c_size_t(2560 * MIB), None) == 0
+    assert cuda.call("cuMemFreeAsync", u64(cuda.out.value), None) == 0
+    other = threading.Thread(target=capture)
+    other.start()
+    begun.wait()
+    code = cuda.make("cuMemAllocAsync", ctypes.c_size_t(2562 * MIB), None)
+    done.set()
+    other.join()
+    return [("alloc", code, *charged_and_taken(cuda)), ("capture", max(codes), 0, 0)]
 
 
 def main() -> None:

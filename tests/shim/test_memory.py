@@ -269,7 +269,17 @@ def test_green_contexts_hold_the_primary_one_and_own_no_memory(shim: Path, tmp_p
         assert charged == used, name
 
 
-@pytest.mark.parametrize("way", ["many_pools", "graph_after_its_context", "primary_by_threads"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "many_pools",
+        "graph_after_its_context",
+        "primary_by_threads",
+        "managed_pools",
+        "ended_pool",
+        "trim_beside_a_capture",
+    ],
+)
 def test_the_ledger_does_not_lose_count(shim: Path, tmp_path: Path, way: str) -> None:
     tenant = str(TENANT.with_name("escape_tenant.py"))
     for name, code, charged, used in _on_the_simulated_device(shim, tmp_path, tenant, way):
