@@ -283,9 +283,9 @@ static enum vg_timed find_first(struct vg_device *device, const struct vg_estima
   pthread_mutex_lock(&device->gate->mutex);
   vg_gate_reap(device, vg_prim_now_ns());
   for (struct vg_work *work = VG_LOAD(&device->gate->works); work && found == VG_TIMED_NONE; work = work->next) {
-    pthread_mutex_lock(&work->mutex);
+    vg_lock(&work->lock);
     found = vg_work_timed(work, estimate->function, estimate->grid_class);
-    pthread_mutex_unlock(&work->mutex);
+    vg_unlock(&work->lock);
   }
   pthread_mutex_unlock(&device->gate->mutex);
   return found;
@@ -322,10 +322,10 @@ static struct vg_work *work_on(struct vg_gate_line *line, struct vg_device *devi
 }
 
 static void begin_timing(struct vg_ticket *ticket, struct vg_gate_line *line) {
-  pthread_mutex_lock(&ticket->work->mutex);
+  vg_lock(&ticket->work->lock);
   struct vg_stream *stream = vg_work_stream(ticket->work, ticket->stream, ticket->per_thread, line);
   ticket->timing_begin = vg_work_time_begin(stream, ticket->estimate);
-  pthread_mutex_unlock(&ticket->work->mutex);
+  vg_unlock(&ticket->work->lock);
 }
 
 static bool is_accepted(const struct vg_device *device) {
@@ -403,17 +403,17 @@ static void count(struct vg_ticket *ticket) {
   struct vg_work *work = ticket->work;
   struct vg_gate_state *gate = device->gate;
   bool capturing = VG_LOAD_RELAXED(&vg_gate_captures) != 0;
-  pthread_mutex_lock(&work->mutex);
+  vg_lock(&work->lock);
   struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, own_line);
   stream->programmatic |= ticket->programmatic;
   stream->last_epoch = VG_LOAD(&gate->epoch);
   bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, bound_of(device), capturing);
   if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
   bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
-  pthread_mutex_unlock(&work->mutex);
+  vg_unlock(&work->lock);
   if (marked) look_at_others(device, work);
   if (VG_UNLIKELY(!busy)) stay_busy(device);
-  if (ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
+  if (VG_UNLIKELY(vg_gate_gang_counts(device)) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
 }
 
 void vg_gate_leave(struct vg_ticket *ticket, CUresult result) {

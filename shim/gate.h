@@ -85,8 +85,11 @@ void vg_gate_daemon_gone(struct vg_device *device); /* by link.c: follow the mod
 void vg_gate_daemon_back(struct vg_device *device); /* by link.c, after the page pointers were swapped */
 void vg_gate_context_gone(struct vg_device *device, CUcontext context); /* before the driver destroys it */
 /* Collectives, launches of which are counted where devices are used together (gate_gang.c). */
-bool vg_gate_gang_counts(const struct vg_device *device); /* is it one of those? */
-bool vg_gate_gang_is_collective(const void *function);    /* CUfunction or CUkernel */
+static inline bool vg_gate_gang_counts(const struct vg_device *device) { /* is it one of those? */
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  return control && VG_LOAD_RELAXED(&control->watch) & VG_WATCH_GANG;
+}
+bool vg_gate_gang_is_collective(const void *function); /* CUfunction or CUkernel */
 void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives);
 /* Some stream begins or ends to capture: our own driver calls rest meanwhile. */
 void vg_gate_capture_begin(void);

@@ -42,11 +42,6 @@ bool vg_gate_gang_is_collective(const void *function) {
   return name && is_added(name);
 }
 
-bool vg_gate_gang_counts(const struct vg_device *device) {
-  const struct vg_control_device *control = VG_LOAD(&device->control);
-  return control && VG_LOAD_RELAXED(&control->watch) & VG_WATCH_GANG;
-}
-
 /* The count goes on from page to page: a gang's processes come back to a daemon one after the other, and those that
  * counted from there would never agree again. */
 void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives) {
@@ -58,7 +53,6 @@ void vg_gate_gang_launched(struct vg_device *device, uint32_t collectives) {
 }
 
 void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate) {
-  if (VG_LIKELY(!vg_gate_gang_counts(device))) return;
   if (estimate->collective == VG_COLLECTIVE_UNKNOWN)
     estimate->collective = vg_gate_gang_is_collective(estimate->function) ? VG_COLLECTIVE : VG_COLLECTIVE_NOT;
   if (estimate->collective == VG_COLLECTIVE) vg_gate_gang_launched(device, 1);

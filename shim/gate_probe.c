@@ -60,9 +60,9 @@ static bool streams_done(const struct vg_device *device) {
   pthread_mutex_lock(&vg_gate_capture_mutex); /* a stream that captures would be spoilt by the question */
   bool done = !VG_LOAD(&vg_gate_captures);
   for (struct vg_work *work = VG_LOAD(&device->gate->works); done && work; work = work->next) {
-    pthread_mutex_lock(&work->mutex);
+    vg_lock(&work->lock);
     done = streams_of_done(work);
-    pthread_mutex_unlock(&work->mutex);
+    vg_unlock(&work->lock);
   }
   pthread_mutex_unlock(&vg_gate_capture_mutex);
   return done;

@@ -42,7 +42,7 @@ struct vg_gate_state {
   /* what launching threads look at, apart from what is written often */
   struct vg_work *works __attribute__((aligned(64))); /* of all threads that have ever launched; never freed */
   uint64_t epoch;                                     /* see vg_gate_sync_begin() */
-  struct vg_gate_span busy; /* work is outstanding; ends only under the mutexes of all works */
+  struct vg_gate_span busy;                           /* work is outstanding; ends only under the locks of all works */
 } __attribute__((aligned(64)));
 
 extern uint32_t vg_gate_captures; /* streams that capture now */
@@ -53,7 +53,7 @@ void vg_gate_sync_forked_child(void);
 bool vg_gate_in_flight(const struct vg_device *device); /* any thread but the caller, after a barrier */
 /* May a launch pass the gate that is closed by this word, since another device of the gang is further? */
 bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
-/* A kernel has been launched: a gang counts it if it is a collective. By the thread that launches. */
+/* A kernel has been launched in a gang, which counts it if it is a collective. By the thread that launches. */
 void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate);
 
 struct vg_work *vg_gate_new_work(struct vg_device *device);   /* NULL: no memory */
@@ -68,7 +68,7 @@ uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns); /* see v
 /* After vg_gate_reap(), while a stream captures: see vg_work_settled(). */
 bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t now_ns);
 void vg_gate_forget_context(struct vg_device *device, CUcontext context);
-void vg_gate_take_news(struct vg_work *work, uint64_t *done_ns, uint64_t *launches); /* under the work's mutex */
+void vg_gate_take_news(struct vg_work *work, uint64_t *done_ns, uint64_t *launches); /* under the work's lock */
 void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first);
 void vg_gate_unlock_all(struct vg_work *locked);
 uint64_t vg_gate_left(const struct vg_work *locked);
@@ -77,7 +77,7 @@ void vg_gate_clear_all(struct vg_work *locked); /* everything has completed */
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);
 bool vg_gate_give_up(struct vg_device *device); /* does nothing unless a neighbour waits; did it ring the arbiter? */
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
-/* Under the mutexes of all works, too: everything has completed. Was anything outstanding before? Then the arbiter is
+/* Under the locks of all works, too: everything has completed. Was anything outstanding before? Then the arbiter is
  * to be rung, if it wants to be. */
 bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns);
 void vg_gate_ring_edge(struct vg_device *device);

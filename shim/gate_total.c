@@ -23,11 +23,11 @@ struct vg_work *vg_gate_new_work(struct vg_device *device) {
 
 void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first) {
   *ret_first = first(device); /* one that comes later has launched nothing before */
-  for (struct vg_work *work = *ret_first; work; work = work->next) pthread_mutex_lock(&work->mutex);
+  for (struct vg_work *work = *ret_first; work; work = work->next) vg_lock(&work->lock);
 }
 
 void vg_gate_unlock_all(struct vg_work *locked) {
-  for (struct vg_work *work = locked; work; work = work->next) pthread_mutex_unlock(&work->mutex);
+  for (struct vg_work *work = locked; work; work = work->next) vg_unlock(&work->lock);
 }
 
 uint64_t vg_gate_outstanding(const struct vg_device *device) {
@@ -40,9 +40,9 @@ uint64_t vg_gate_outstanding(const struct vg_device *device) {
 uint64_t vg_gate_launched(const struct vg_device *device) {
   uint64_t sum = 0;
   for (struct vg_work *work = first(device); work; work = work->next) {
-    pthread_mutex_lock(&work->mutex);
+    vg_lock(&work->lock);
     sum += work->launched;
-    pthread_mutex_unlock(&work->mutex);
+    vg_unlock(&work->lock);
   }
   return sum;
 }
@@ -50,13 +50,13 @@ uint64_t vg_gate_launched(const struct vg_device *device) {
 uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
   uint64_t left_ns = 0, most_ns = 0, done_ns = 0, launches = 0;
   for (struct vg_work *work = first(device); work; work = work->next) {
-    pthread_mutex_lock(&work->mutex);
+    vg_lock(&work->lock);
     vg_work_reap(work, now_ns);
     uint64_t progress_ns = vg_work_progress(work, now_ns);
     if (progress_ns > most_ns) most_ns = progress_ns;
     left_ns += work->outstanding_ns;
     vg_gate_take_news(work, &done_ns, &launches);
-    pthread_mutex_unlock(&work->mutex);
+    vg_unlock(&work->lock);
   }
   vg_gate_report_news(device, done_ns, launches);
   return left_ns > most_ns ? left_ns - most_ns : 0;
@@ -65,9 +65,9 @@ uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
 uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns) {
   uint64_t sum_ns = 0;
   for (struct vg_work *work = first(device); work; work = work->next) {
-    pthread_mutex_lock(&work->mutex);
+    vg_lock(&work->lock);
     sum_ns += vg_work_seen(work, now_ns);
-    pthread_mutex_unlock(&work->mutex);
+    vg_unlock(&work->lock);
   }
   return sum_ns;
 }
@@ -75,18 +75,18 @@ uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns) {
 bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
   bool settled = !VG_LOAD_RELAXED(&device->gate->solo_dirty) || now_ns > since_ns + UNCOUNTED_NS;
   for (struct vg_work *work = first(device); work && settled; work = work->next) {
-    pthread_mutex_lock(&work->mutex);
+    vg_lock(&work->lock);
     settled = vg_work_settled(work, since_ns, now_ns);
-    pthread_mutex_unlock(&work->mutex);
+    vg_unlock(&work->lock);
   }
   return settled;
 }
 
 void vg_gate_forget_context(struct vg_device *device, CUcontext context) {
   for (struct vg_work *work = first(device); work; work = work->next) {
-    pthread_mutex_lock(&work->mutex);
+    vg_lock(&work->lock);
     vg_work_forget_context(work, context);
-    pthread_mutex_unlock(&work->mutex);
+    vg_unlock(&work->lock);
   }
 }
 

@@ -16,7 +16,6 @@
 #define SAMPLE_SLACK_NS 10000
 #define AHEAD_NS 40000 /* work ahead of a launch that is timed, so that the host's part is not timed, too */
 #define POSTPONED_MOST 16
-#define MARK_EVERY 32
 #define STALE_FACTOR 4
 #define STALE_LEAST_NS 4000000ull
 #define STALE_UNKNOWN_NS VG_NS_PER_S /* of what is not known yet: it may be one long kernel */
@@ -32,8 +31,7 @@ static void note_stranger(uint64_t sample_ns) {
   VG_STORE_RELAXED(&strangers_ns, sample_ns > before_ns ? sample_ns : before_ns - (before_ns - sample_ns) / 8);
 }
 
-static uint64_t cost_of(const struct vg_estimate *estimate) {
-  if (estimate->cost_ns) return estimate->cost_ns;
+uint64_t vg_work_guess(void) {
   uint64_t guess_ns = VG_LOAD_RELAXED(&strangers_ns);
   return guess_ns > FIRST_GUESS_NS ? guess_ns : FIRST_GUESS_NS;
 }
@@ -60,7 +58,7 @@ uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
 }
 
 /* How many launches until the next one is timed? */
-static uint32_t next_timing(const struct vg_estimate *estimate) {
+uint32_t vg_work_next_timing(const struct vg_estimate *estimate) {
   if (estimate->count < SAMPLES_FIRST) return CALIBRATE_FIRST;
   uint64_t every = CALIBRATE_EVERY_NS / estimate->cost_ns;
   return every < 1 ? 1 : every < CALIBRATE_EVERY ? (uint32_t)every : CALIBRATE_EVERY;
@@ -82,28 +80,17 @@ struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function,
       break;
     }
   }
-  pthread_mutex_lock(&work->mutex); /* the one that it replaces may be that of a marker */
+  vg_lock(&work->lock); /* the one that it replaces may be that of a marker */
   *first = (struct vg_estimate){.function = function, .grid_class = class, .countdown = 1, .cost_ns = 0};
-  pthread_mutex_unlock(&work->mutex);
+  vg_unlock(&work->lock);
   return first;
-}
-
-bool vg_work_timing_due(struct vg_estimate *estimate) {
-  return estimate->countdown && --estimate->countdown == 0;
 }
 
 /* ---- streams and events ---- */
 
 struct vg_work *vg_work_new(void) {
   struct vg_work *work = calloc(1, sizeof *work); /* large: most of its pages are never touched */
-  if (work) pthread_mutex_init(&work->mutex, NULL);
   return work;
-}
-
-/* owner: of the default stream of one thread, else NULL. */
-static bool is_stream(const struct vg_stream *stream, CUstream handle, CUcontext context, const void *owner) {
-  return stream->used && stream->handle == handle && stream->context == context && stream->per_thread == !!owner &&
-         (!owner || stream->owner == owner);
 }
 
 /* Each launch of a shared place has a marker of its own: one in another stream would say nothing of it. */
@@ -116,20 +103,15 @@ static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream 
   return stream;
 }
 
-struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner) {
-  CUcontext context = vg_context_remembered();
-  bool own_default = handle == CU_STREAM_PER_THREAD || (per_thread && !handle);
-  if (!own_default) owner = NULL;
-  if (VG_LIKELY(work->last && is_stream(work->last, handle, context, owner))) return work->last;
+struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
   struct vg_stream *unused = NULL;
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
-    if (!stream->shared && is_stream(stream, handle, context, owner)) return work->last = stream;
+    if (!stream->shared && vg_work_is_stream(stream, handle, context, owner)) return work->last = stream;
     if (stream->used && stream->cost_ns) continue;
     if (!unused || (unused->used && !stream->used)) unused = stream;
   }
-  struct vg_stream fresh = {
-      .used = true, .handle = handle, .per_thread = own_default, .context = context, .owner = owner};
+  struct vg_stream fresh = {.used = true, .handle = handle, .per_thread = owner, .context = context, .owner = owner};
   if (unused)
     *unused = fresh;
   else
@@ -206,19 +188,9 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   return known ? vg_work_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
 }
 
-/* Read without the lock by those who only want to know roughly. */
-static void set_outstanding(struct vg_work *work, uint64_t cost_ns) {
-  VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
-}
-
-static void add_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
-  stream->cost_ns += cost_ns;
-  if (!stream->stale) set_outstanding(work, work->outstanding_ns + cost_ns);
-}
-
 static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
   stream->cost_ns -= cost_ns;
-  if (!stream->stale) set_outstanding(work, work->outstanding_ns - cost_ns);
+  if (!stream->stale) vg_work_set_outstanding(work, work->outstanding_ns - cost_ns);
 }
 
 /* All before the marker has completed. Its last launch counts for what was measured, or for what is known by now, which
@@ -228,7 +200,7 @@ static void retire(struct vg_work *work, struct vg_stream *stream, const struct 
   if (marker->timing_begin) {
     work->done_ns += calibrate(marker);
   } else {
-    work->done_ns += cost_of(marker->estimate);
+    work->done_ns += vg_work_cost(marker->estimate);
     give_event(work, stream, marker->event);
   }
   take_cost(work, stream, marker->cost_ns);
@@ -237,13 +209,14 @@ static void retire(struct vg_work *work, struct vg_stream *stream, const struct 
 static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale) {
   if (stream->stale == stale) return;
   stream->stale = stale;
-  set_outstanding(work, stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
+  vg_work_set_outstanding(work,
+                          stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
 }
 
 /* What is not known and has not been seen to end takes at least as long as it has taken so far, and so do those of its
  * kind behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
-  if (estimate->count || stream->stale || now_ns < stream->moved_ns + cost_of(estimate)) return;
+  if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_work_cost(estimate)) return;
   estimate->cost_ns = now_ns - stream->moved_ns;
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
@@ -251,7 +224,7 @@ static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct v
     uint64_t more_ns = estimate->cost_ns - marker->last_ns;
     marker->last_ns += more_ns;
     marker->cost_ns += more_ns;
-    add_cost(work, stream, more_ns);
+    vg_work_add_cost(work, stream, more_ns);
   }
 }
 
@@ -317,20 +290,9 @@ static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marke
   return true;
 }
 
-bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
-                      CUevent timing_begin, uint64_t bound_ns, bool captures) {
-  uint64_t cost_ns = cost_of(estimate);
-  if (!estimate->countdown) estimate->countdown = next_timing(estimate);
-  add_cost(work, stream, cost_ns);
-  stream->unmarked_ns += cost_ns;
-  stream->unmarked_count++;
-  work->launched++;
-  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
-  bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
-             ((stream->unmarked_count >= MARK_EVERY || !estimate->count || captures || stream->shared) &&
-              !stream->programmatic);
-  return due &&
-         mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
+bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
+                  uint64_t cost_ns) {
+  return mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
 }
 
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {

@@ -1,19 +1,20 @@
 /*
  * gate_work.h - what one thread has outstanding on one device: per stream the estimated time of launches that have not
  * been seen to complete, with markers (events) to see it by. Each thread keeps its own, so that launches of several
- * threads do not meet; whoever wants to know of all adds them up (gate_total.c). Under the work's own mutex, but for
+ * threads do not meet; whoever wants to know of all adds them up (gate_total.c). Under the work's own lock, but for
  * what only its thread touches. Driver calls here are in the caller's own stream variant.
  */
 #ifndef VG_GATE_WORK_H
 #define VG_GATE_WORK_H
-#include <pthread.h>
-
+#include "context.h"
 #include "gate.h"
+#include "gate_lock.h"
 
 #define VG_WORK_STREAMS 32
 #define VG_WORK_MARKERS 32
 #define VG_WORK_ESTIMATES 1024
 #define VG_WORK_SAMPLES 8
+#define VG_WORK_MARK_EVERY 32
 
 /* Does a kernel wait for kernels on other devices? */
 enum vg_collective { VG_COLLECTIVE_UNKNOWN, VG_COLLECTIVE_NOT, VG_COLLECTIVE };
@@ -57,7 +58,7 @@ struct vg_stream {
 };
 
 struct vg_work {
-  pthread_mutex_t mutex;
+  struct vg_lock lock;
   struct vg_work *next;          /* of another thread on the same device */
   uint64_t outstanding_ns;       /* without stale streams */
   uint64_t others_ns;            /* outstanding of the other threads when this one last looked; its thread's own */
@@ -74,24 +75,76 @@ struct vg_work {
 };
 
 struct vg_work *vg_work_new(void); /* NULL: no memory */
-/* Called by the work's own thread without the mutex: nobody else adds estimates. */
+/* Called by the work's own thread without the lock: nobody else adds estimates. */
 struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads);
-bool vg_work_timing_due(struct vg_estimate *estimate);
+static inline bool vg_work_timing_due(struct vg_estimate *estimate) {
+  return estimate->countdown && --estimate->countdown == 0;
+}
 /* A launch has been timed. Returns what that launch counts for. */
 uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns);
+
+struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner);
+
+/* owner: of the default stream of one thread, else NULL. */
+static inline bool vg_work_is_stream(const struct vg_stream *stream, CUstream handle, CUcontext context,
+                                     const void *owner) {
+  return stream->used && stream->handle == handle && stream->context == context && stream->per_thread == !!owner &&
+         (!owner || stream->owner == owner);
+}
+
 /* Where a stream is accounted for; more streams at once than there is room for share a place. */
-struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner);
+static inline struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread,
+                                               const void *owner) {
+  CUcontext context = vg_context_remembered();
+  if (handle != CU_STREAM_PER_THREAD && !(per_thread && !handle)) owner = NULL;
+  if (VG_LIKELY(work->last && vg_work_is_stream(work->last, handle, context, owner))) return work->last;
+  return vg_work_find_stream(work, handle, context, owner);
+}
+
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
+uint64_t vg_work_guess(void);                                     /* what the first launch of its kind counts for */
+uint32_t vg_work_next_timing(const struct vg_estimate *estimate); /* how many launches until the next one is timed? */
+
+static inline uint64_t vg_work_cost(const struct vg_estimate *estimate) {
+  return VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_work_guess();
+}
+
+/* Read without the lock by those who only want to know roughly. */
+static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_ns) {
+  VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
+}
+
+static inline void vg_work_add_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
+  stream->cost_ns += cost_ns;
+  if (VG_LIKELY(!stream->stale)) vg_work_set_outstanding(work, work->outstanding_ns + cost_ns);
+}
+
+bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
+                  uint64_t cost_ns);
+
 /* A launch has gone to the driver. bound_ns decides how often markers are recorded, and while other streams capture one
  * is behind every launch: markers are all there is to see it complete by. True: one was recorded. */
-bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
-                      CUevent timing_begin, uint64_t bound_ns, bool captures);
+static inline bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+                                    CUevent timing_begin, uint64_t bound_ns, bool captures) {
+  uint64_t cost_ns = vg_work_cost(estimate);
+  if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_work_next_timing(estimate);
+  vg_work_add_cost(work, stream, cost_ns);
+  stream->unmarked_ns += cost_ns;
+  stream->unmarked_count++;
+  work->launched++;
+  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
+  bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
+             ((stream->unmarked_count >= VG_WORK_MARK_EVERY || !estimate->count || captures || stream->shared) &&
+              !stream->programmatic);
+  return VG_UNLIKELY(due) && vg_work_mark(work, stream, estimate, timing_begin, cost_ns);
+}
+
 /* The driver has refused a launch: nothing is outstanding for it. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
 void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
 enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
-/* How far is a launch of this kind that is being timed? Under the mutex. */
+/* How far is a launch of this kind that is being timed? Under the lock. */
 enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);
 /* How long the device has been at the oldest piece of it. */
 uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);
