@@ -13,15 +13,17 @@
 #define POLL_FIRST_NS 20000ull /* a value that nobody announces is looked at this soon, then ever less often */
 #define POLL_MAX_NS 1000000ull
 
-enum kind { KIND_CALL, KIND_WRITE, KIND_WAIT };
+enum kind { KIND_CALL, KIND_WRITE, KIND_WAIT, KIND_FAULT };
 
 struct job {
   struct job *next;
   enum kind kind;
+  struct sim_context *context;
   struct sim_point reached;
   uint64_t reached_ns; /* 0: not yet */
   void (*callback)(void *);
   void *argument;
+  bool even_then; /* called also once the context has faulted */
   void *address;
   uint64_t value;
   unsigned bytes;
@@ -65,19 +67,24 @@ static bool satisfied(const struct job *job) {
   }
 }
 
-/* Does what is due. Returns true when the job is over, then *ret_effective_ns is the simulated time of it. */
+/* Does what is due; in a context that has faulted nothing is waited for, and no host function called. Returns true when
+ * the job is over, then *ret_effective_ns is the simulated time of it. */
 static bool act(struct job *job, uint64_t now_ns, uint64_t *last_write_ns, uint64_t *ret_effective_ns) {
   switch (job->kind) {
   case KIND_CALL:
-    job->callback(job->argument);
+    if (job->even_then || sim_context_state(job->context) == CUDA_SUCCESS) job->callback(job->argument);
     *ret_effective_ns = vg_prim_now_ns();
     return true;
   case KIND_WRITE:
     store(job);
     *last_write_ns = *ret_effective_ns = job->reached_ns;
     return true;
+  case KIND_FAULT:
+    sim_context_fault(job->context, (CUresult)job->value);
+    *ret_effective_ns = job->reached_ns;
+    return true;
   default:
-    if (!satisfied(job)) return false;
+    if (!satisfied(job) && sim_context_state(job->context) == CUDA_SUCCESS) return false;
     /* Satisfied by a write that was carried out in this same look: at the write's own time. */
     *ret_effective_ns = *last_write_ns > job->reached_ns ? *last_write_ns : now_ns;
     return true;
@@ -175,6 +182,7 @@ static CUresult add(struct agent *agent, struct sim_stream *stream, const struct
   if (!job) return CUDA_ERROR_OUT_OF_MEMORY;
   *job = *wanted;
   job->next = NULL;
+  job->context = stream->context;
   sim_submit_hold(stream, &job->reached);
   pthread_mutex_lock(&agent->lock);
   CUresult result = start(agent);
@@ -188,8 +196,13 @@ static CUresult add(struct agent *agent, struct sim_stream *stream, const struct
   return result == CUDA_SUCCESS ? sim_waited() : result;
 }
 
-CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument) {
-  return add(&caller, stream, &(struct job){.kind = KIND_CALL, .callback = callback, .argument = argument});
+CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then) {
+  return add(&caller, stream,
+             &(struct job){.kind = KIND_CALL, .callback = callback, .argument = argument, .even_then = even_then});
+}
+
+CUresult sim_stream_fault(struct sim_stream *stream, CUresult code) {
+  return add(&valuer, stream, &(struct job){.kind = KIND_FAULT, .value = (uint64_t)code});
 }
 
 CUresult sim_agent_write(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes) {

@@ -33,7 +33,7 @@ CUresult sim_enter(struct sim_context **ret_context) {
   if (VG_UNLIKELY(!context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (VG_UNLIKELY(context->object.magic != SIM_CONTEXT_MAGIC)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *ret_context = context->home;
-  return context->home->sticky;
+  return sim_context_state(context);
 }
 
 static uint32_t server_id_take(void) {
@@ -381,7 +381,7 @@ SIM_PUBLIC CUresult cuCtxSynchronize(void) {
   if (result != CUDA_SUCCESS) return result;
   sim_context_wait(sim_current);
   sim_pools_trim(context);
-  return sim_waited();
+  return sim_context_waited(context);
 }
 
 SIM_PUBLIC CUresult cuCtxSynchronize_v2(CUcontext handle) {
@@ -389,9 +389,10 @@ SIM_PUBLIC CUresult cuCtxSynchronize_v2(CUcontext handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_context *context = sim_context_find(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
-  result = sim_capture_context(context);
+  result = sim_context_state(context);
+  if (result == CUDA_SUCCESS) result = sim_capture_context(context);
   if (result != CUDA_SUCCESS) return result;
   sim_context_wait(context);
   sim_pools_trim(context->home);
-  return sim_waited();
+  return sim_context_waited(context);
 }

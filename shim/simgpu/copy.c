@@ -57,7 +57,7 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
   result = sim_submit_copy(stream, kind, copy->bytes);
   if (result != CUDA_SUCCESS || !waits || kind == SIM_COPY_ON_DEVICE) return result;
   sim_stream_wait(stream);
-  return sim_waited();
+  return sim_context_waited(stream->context);
 }
 
 #define HOST(p) ((CUdeviceptr)(p))

@@ -99,7 +99,7 @@ CUresult sim_copy_shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3
   if (result == CUDA_SUCCESS) result = sim_submit_copy(stream, kind, copy->WidthInBytes * copy->Height * copy->Depth);
   if (result != CUDA_SUCCESS || !waits || kind == SIM_COPY_ON_DEVICE) return result;
   sim_stream_wait(stream);
-  return sim_waited();
+  return sim_context_waited(stream->context);
 }
 
 static CUresult flat(CUstream handle, bool is_per_thread, const CUDA_MEMCPY2D *copy, bool waits) {

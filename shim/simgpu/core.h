@@ -58,6 +58,7 @@ bool sim_point_query(struct sim_point point); /* sim_point_done, and asks the se
 uint32_t sim_bell_announce(void);
 void sim_bell_sleep(uint32_t bell, uint64_t deadline_ns);
 void sim_bell_retire(void);
+CUresult sim_context_waited(const struct sim_context *context); /* sim_waited(), or the error that the context keeps */
 CUresult sim_waited(void); /* CUDA_SUCCESS, or what a wait answers once the server is gone */
 
 /* ---- stream.c, context.c ---- */
@@ -163,7 +164,7 @@ void sim_small_trim(const void *owner, uint64_t most_bytes); /* gives empty gran
 
 /* ---- agent.c ---- */
 
-CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument);
+CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then);
 CUresult sim_agent_write(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes);
 CUresult sim_agent_wait(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes, unsigned flags);
 

@@ -46,8 +46,9 @@ SIM_PUBLIC CUresult cuEventDestroy_v2(CUevent handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_event *event = sim_event_find(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
-  end(event);
-  return CUDA_SUCCESS;
+  result = sim_context_state(event->context);
+  if (result == CUDA_SUCCESS) end(event);
+  return result;
 }
 
 SIM_PUBLIC CUresult cuEventDestroy(CUevent handle) {
@@ -97,6 +98,8 @@ static CUresult find(CUevent handle, struct sim_event **ret_event) {
   if (result != CUDA_SUCCESS) return result;
   *ret_event = sim_event_find(handle);
   if (!*ret_event) return CUDA_ERROR_INVALID_HANDLE;
+  result = sim_context_state((*ret_event)->context);
+  if (result != CUDA_SUCCESS) return result;
   return (*ret_event)->capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
 }
 
@@ -106,7 +109,7 @@ SIM_PUBLIC CUresult cuEventQuery(CUevent handle) {
   if (result == CUDA_SUCCESS) result = sim_capture_unsafe();
   if (result != CUDA_SUCCESS) return result;
   bool done = event->ipc ? sim_ipc_event_done(event) : event->generation == 0 || sim_point_query(event->point);
-  return done ? sim_waited() : CUDA_ERROR_NOT_READY;
+  return done ? sim_context_waited(event->context) : CUDA_ERROR_NOT_READY;
 }
 
 SIM_PUBLIC CUresult cuEventSynchronize(CUevent handle) {
@@ -119,7 +122,7 @@ SIM_PUBLIC CUresult cuEventSynchronize(CUevent handle) {
   else if (event->generation != 0)
     sim_point_wait(event->point);
   sim_pools_trim(event->context);
-  return sim_waited();
+  return sim_context_waited(event->context);
 }
 
 static CUresult time_of(const struct sim_event *event, uint64_t *ret_time_ns) {
@@ -155,7 +158,8 @@ SIM_PUBLIC CUresult cuCtxRecordEvent(CUcontext handle, CUevent event_handle) {
   struct sim_context *context = sim_context_find(handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   if (event->context != context->home) return CUDA_ERROR_INVALID_HANDLE;
-  result = sim_capture_context(context->home);
+  result = sim_context_state(context);
+  if (result == CUDA_SUCCESS) result = sim_capture_context(context->home);
   if (result != CUDA_SUCCESS) return result;
   event->capture = NULL;
   result = sim_submit_record_all(context, event);

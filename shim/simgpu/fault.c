@@ -86,6 +86,12 @@ static void look(void) {
   VG_STORE(&sim_faults, (setting && *setting) || (count_path && *count_path));
 }
 
+/* Where a program is told what its kernels have done. */
+static bool tells_faults(const char *entry) {
+  return strncmp(entry, "cuLaunch", 8) == 0 || strncmp(entry, "cuGraphLaunch", 13) == 0 ||
+         strstr(entry, "Synchronize") || strncmp(entry, "cuStreamQuery", 13) == 0 || strcmp(entry, "cuEventQuery") == 0;
+}
+
 int sim_fault(enum vg_entry entry) {
   pthread_once(&looked, look);
   __atomic_fetch_add(&calls[entry], 1, __ATOMIC_RELAXED);
@@ -96,5 +102,6 @@ int sim_fault(enum vg_entry entry) {
     uint64_t call = __atomic_add_fetch(&request->calls, 1, __ATOMIC_RELAXED);
     if (code == SIM_NO_FAULT && (!request->number || request->number == call)) code = (int)request->code;
   }
+  if (code != SIM_NO_FAULT && tells_faults(vg_sim_entry_points[entry].name)) sim_fault_struck((CUresult)code);
   return code;
 }

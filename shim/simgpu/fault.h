@@ -5,6 +5,8 @@
  *   VGPU_SIM_FAIL=NAME:N=CODE[,...]   the N-th call (from 1; *: each) of NAME answers CODE and does nothing. NAME
  *                                     without version or per-thread suffix means all forms; * any entry point, its
  *                                     calls counted together. CODE: a number or the name of a CUresult.
+ *                                     An error that contexts keep (700, 710, 719 ...: sticky.c) at a launch or where
+ *                                     a program waits: the current context has it from then on.
  *   VGPU_SIM_COUNT_CALLS=FILE         at exit: a line per entry point that was called, name and number of calls.
  *
  * A forked child inherits both, with the counts so far. A request that is not understood is told on standard error,
@@ -21,6 +23,8 @@
 extern uint32_t sim_faults; /* 0: nothing was asked for; not known before the first call */
 /* Counts a call. Returns SIM_NO_FAULT, or the code that it answers instead of running. */
 int sim_fault(enum vg_entry entry);
+
+void sim_fault_struck(CUresult code); /* sticky.c: it was answered at a launch or a wait */
 
 #define SIM_ENTRY(name, arguments)                                                                                     \
   if (!VG_LIKELY(!VG_LOAD_RELAXED(&sim_faults))) {                                                                     \

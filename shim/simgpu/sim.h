@@ -108,6 +108,17 @@ struct sim_event *sim_event_find(CUevent handle); /* NULL: not a live event */
 void sim_lock(void); /* the process-wide lock of the object lists; short, never held while waiting */
 void sim_unlock(void);
 
+/* ---- errors that a context keeps (sticky.c) ---- */
+
+bool sim_is_sticky(CUresult code);
+/* CUDA_SUCCESS, or the error that it keeps */
+static inline CUresult sim_context_state(const struct sim_context *context) {
+  return VG_LOAD_RELAXED(&context->home->sticky);
+}
+/* A kernel of the context has faulted: what it had queued is dropped, every further call in it answers the code. */
+void sim_context_fault(struct sim_context *context, CUresult code);
+CUresult sim_stream_fault(struct sim_stream *stream, CUresult code); /* the same once the stream has come so far */
+
 /* ---- devices of this process, in the order and number that CUDA_VISIBLE_DEVICES leaves ---- */
 
 struct sim_device {
@@ -139,8 +150,9 @@ CUresult sim_submit_node(struct sim_stream *stream, uint64_t cost_ns, uint16_t m
 /* Copy-engine time for so many bytes; the bytes themselves are moved by the caller (sim_copy_bytes). */
 CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t bytes);
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes);
-/* callback(argument) runs in a thread of this process at its simulated time; the stream goes on when it has returned */
-CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument);
+/* callback(argument) runs in a thread of this process at its simulated time; the stream goes on when it has returned.
+ * even_then: also when the context has faulted. */
+CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then);
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point); /* takes no time */
 CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point);        /* until point is complete */
 CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event);

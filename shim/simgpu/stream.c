@@ -135,7 +135,7 @@ CUresult sim_stream_find(CUstream handle, bool is_per_thread, struct sim_stream 
   if (VG_UNLIKELY(!stream)) return CUDA_ERROR_INVALID_HANDLE;
   if (VG_UNLIKELY(stream->orphan)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   *ret_stream = stream;
-  return CUDA_SUCCESS;
+  return sim_context_state(stream->context);
 }
 
 void sim_streams_orphan(struct sim_context *green) {
@@ -175,6 +175,8 @@ SIM_PUBLIC CUresult cuStreamDestroy_v2(CUstream handle) {
   struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
   if (!stream || stream->builtin) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->orphan) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  result = sim_context_state(stream->context);
+  if (result != CUDA_SUCCESS) return result;
   if (stream->capture) sim_capture_stream_destroy(stream);
   sim_lock();
   struct sim_stream **link = &stream->context->streams;
@@ -196,7 +198,7 @@ static CUresult synchronize(CUstream handle, bool is_per_thread) {
   if (result != CUDA_SUCCESS) return result;
   sim_stream_wait(stream);
   sim_pools_trim(stream->context);
-  return sim_waited();
+  return sim_context_waited(stream->context);
 }
 
 static CUresult query(CUstream handle, bool is_per_thread) {
@@ -204,7 +206,7 @@ static CUresult query(CUstream handle, bool is_per_thread) {
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result == CUDA_SUCCESS) result = sim_capture_stream_unsafe(stream);
   if (result != CUDA_SUCCESS) return result;
-  return sim_point_query(sim_stream_point(stream)) ? sim_waited() : CUDA_ERROR_NOT_READY;
+  return sim_point_query(sim_stream_point(stream)) ? sim_context_waited(stream->context) : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags, bool is_per_thread) {

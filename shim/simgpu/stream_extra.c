@@ -65,13 +65,14 @@ SIM_PUBLIC CUresult cuStreamCopyAttributes_ptsz(CUstream to, CUstream from) {
 struct old_callback {
   CUstreamCallback function;
   CUstream stream;
+  const struct sim_context *context;
   void *argument;
 };
 
 static void call_old(void *argument) {
   struct old_callback call = *(struct old_callback *)argument;
   free(argument);
-  call.function(call.stream, CUDA_SUCCESS, call.argument);
+  call.function(call.stream, sim_context_state(call.context), call.argument);
 }
 
 static CUresult add_callback(CUstream handle, CUstreamCallback function, void *argument, unsigned flags,
@@ -84,8 +85,8 @@ static CUresult add_callback(CUstream handle, CUstreamCallback function, void *a
   if (result != CUDA_SUCCESS) return result;
   struct old_callback *call = malloc(sizeof *call);
   if (!call) return CUDA_ERROR_OUT_OF_MEMORY;
-  *call = (struct old_callback){function, handle, argument};
-  return sim_submit_callback(stream, call_old, call);
+  *call = (struct old_callback){function, handle, stream->context, argument};
+  return sim_submit_callback(stream, call_old, call, true);
 }
 
 SIM_PUBLIC CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void *argument, unsigned flags) {

@@ -183,9 +183,9 @@ CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes) {
   return kernel(stream, SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US, 0);
 }
 
-CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument) {
+CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then) {
   implicit_order(stream);
-  return sim_agent_callback(stream, callback, argument);
+  return sim_agent_callback(stream, callback, argument, even_then);
 }
 
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point) {

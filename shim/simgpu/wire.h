@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 2u
+#define SIM_WIRE_VERSION 3u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -105,17 +105,26 @@ struct sim_page_device {
   struct sim_page_process processes[SIM_PROCESSES_MAX];
 };
 
+/* The driver's reports of faults, as NVML hands them on. */
+struct sim_page_fault {
+  uint32_t device;
+  uint32_t xid;
+};
+#define SIM_FAULTS_MAX 64u
+
 struct sim_page {
   uint32_t magic;
   uint32_t version;
   int32_t server_pid; /* alive = somebody accepts on the socket */
   uint32_t device_count;
-  uint64_t reserved;
+  uint32_t fault_count; /* ever; a futex */
+  uint32_t reserved;
   uint64_t started_ns;
   uint64_t launch_cost_ns;
   uint64_t slice_ns;
   uint64_t switch_ns;
-  char model[256]; /* path of the kernel model file, or empty */
+  char model[256];                              /* path of the kernel model file, or empty */
+  struct sim_page_fault faults[SIM_FAULTS_MAX]; /* the n-th is at n modulo their number */
   struct sim_page_device devices[SIM_DEVICES_MAX];
 };
 
@@ -142,6 +151,8 @@ enum sim_request_kind {
   SIM_REQUEST_SHARE_OPEN,      /* holds key; the reply describes it and carries its maker's arena */
   SIM_REQUEST_SHARE_CLOSE,     /* one hold of key less; status 1: it was the last one */
   SIM_REQUEST_SHARE_TICKET,    /* the reply carries a descriptor that holds key until all copies of it are closed */
+  SIM_REQUEST_FAULT, /* a kernel of context has faulted with CUresult `bytes`: its work is dropped, an XID told */
+  SIM_REQUEST_XID,   /* tells XID `bytes` of device; needs no HELLO */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };

@@ -37,10 +37,16 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sim"
 
 
-@pytest.mark.parametrize("name", ["memory", "order", "copies", "arrays", "states", "green", "external"])
+@pytest.mark.parametrize("name", ["memory", "order", "copies", "arrays", "states", "green"])
 def test_programs(device: MakeDevice, program: MakeProgram, sanitized: Path, name: str) -> None:
     made = device(sanitized, memory_bytes="1G", context_bytes="64M")
     assert run(program(name), made) == "ok\n"
+    assert made.finish() == (0, "")
+
+
+def test_kernels_that_fault(device: MakeDevice, program: MakeProgram, sanitized: Path) -> None:
+    made = device(sanitized)
+    assert run(program("sticky"), made, FAULT="fault_700") == "ok\n"
     assert made.finish() == (0, "")
 
 
@@ -56,9 +62,9 @@ def test_death_and_garbage(
     for seed in range(20):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.connect(str(made.directory / "sock"))
-            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 2, 1, 0, 0, 0, 0, b"garbage"))
+            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 3, 1, 0, 0, 0, 0, b"garbage"))
             _, fds, _, _ = socket.recv_fds(link, 64, 4)
-            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 2, 4, seed % 3, 0, 0, 0, b""))
+            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 3, 4, seed % 3, 0, 0, 0, b""))
             # plausible commands with wild operands: operation below 10, a few streams
             wild = bytearray(os.urandom(64 * 200))
             for at in range(0, len(wild), 64):
@@ -67,7 +73,7 @@ def test_death_and_garbage(
             os.pwrite(fds[0], wild, 4096)
             os.pwrite(fds[0], struct.pack("=Q", 200), 0)
             with contextlib.suppress(BrokenPipeError):  # it may have been looked at already
-                link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 2, 6, 0, 0, 0, 0, b""))
+                link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 3, 6, 0, 0, 0, 0, b""))
             for fd in fds:
                 os.close(fd)
     for one in running:

@@ -149,7 +149,7 @@ def test_waiters_are_let_go_when_the_server_ends(device: MakeDevice, start: Star
 def _hello(made: SimulatedDevice) -> tuple[socket.socket, list[int]]:
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link.connect(str(made.directory / "sock"))
-    link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 2, 1, 0, 0, 0, 0, b"garbage"))
+    link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 3, 1, 0, 0, 0, 0, b"garbage"))
     _, fds, _, _ = socket.recv_fds(link, 64, 4)
     return link, list(fds)
 
@@ -161,7 +161,7 @@ def test_a_process_that_writes_garbage_is_thrown_out(device: MakeDevice, program
         ring[4096 : 4096 + 64 * 100] = os.urandom(64 * 100)
         ring[0:8] = struct.pack("=Q", 100)
         with contextlib.suppress(BrokenPipeError):  # it may have been looked at already
-            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 2, 6, 0, 0, 0, 0, b""))
+            link.send(struct.pack("=IIIIIIQ32s", 0x4D495356, 3, 6, 0, 0, 0, 0, b""))
         link.settimeout(20)
         assert link.recv(64) == b""
     other, other_fds = _hello(made)

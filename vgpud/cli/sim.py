@@ -186,6 +186,21 @@ def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
     return child.wait_child(child.start_child(command, environment(folder, unhooked(os.environ)), mask))
 
 
+@sim.command("xid", short_help="Have NVML report a fault of a device, for tests of what listens to it.")
+@dir_option
+@click.argument("device", type=click.IntRange(0), metavar="DEVICE")
+@click.argument("code", type=click.IntRange(1, 2**32 - 1), metavar="XID")
+def xid(folder: Path, device: int, code: int) -> None:
+    """Have NVML report fault XID of device number DEVICE; nothing else happens to it.
+
+    A kernel that faults is reported without this: 31 for an illegal address, 43 for an assertion, 13 for most others.
+    """
+    from vgpud.simwire import tell_xid
+
+    _require(folder)
+    tell_xid(folder, device, code)
+
+
 @sim.command("coverage", short_help="List the driver's entry points and whether they are simulated.")
 @click.option("--missing", is_flag=True, help="Only those that are not.")
 @pass_settings

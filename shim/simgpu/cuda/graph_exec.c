@@ -163,9 +163,7 @@ static CUresult launch(CUgraphExec handle, CUstream stream_handle, bool per_thre
   if (result == CUDA_SUCCESS) result = sim_submit_launch_begin(stream);
   if (result == CUDA_SUCCESS) result = sim_graph_run(exec->order, exec->graph->count, stream);
   pthread_mutex_unlock(&launch_lock);
-  if (result != CUDA_ERROR_ILLEGAL_ADDRESS) return result;
-  stream->context->sticky = result; /* noticed by the next call, as with a real fault */
-  return CUDA_SUCCESS;
+  return sim_is_sticky(result) ? sim_stream_fault(stream, result) : result;
 }
 
 SIM_PUBLIC CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {

@@ -83,7 +83,7 @@ static CUresult run_node(const struct sim_node *node, struct sim_stream *stream)
   case CU_GRAPH_NODE_TYPE_MEMSET:
     return run_memset(&node->set, stream);
   case CU_GRAPH_NODE_TYPE_HOST:
-    return sim_submit_callback(stream, node->host.fn, node->host.userData);
+    return sim_submit_callback(stream, node->host.fn, node->host.userData, false);
   case CU_GRAPH_NODE_TYPE_GRAPH:
     return sim_graph_run_inner(node->child, stream);
   case CU_GRAPH_NODE_TYPE_EVENT_RECORD: {

@@ -79,6 +79,7 @@ static bool range_usable(uint64_t address, uint64_t bytes) {
 
 CUresult sim_launch_compute(const struct sim_launch *launch) {
   const struct sim_function *function = launch->function;
+  if (function->rule->fault != CUDA_SUCCESS) return function->rule->fault;
   if (function->rule->host == NULL || launch->params == NULL) return CUDA_SUCCESS;
   int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);
   if (result == -EFAULT) return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -90,13 +91,12 @@ static CUresult submit(struct sim_stream *stream, const struct sim_launch *launc
   if (function->module != NULL && function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture != NULL) return sim_capture_kernel(stream, launch);
   CUresult result = sim_capture_implicit(stream);
-  if (result == CUDA_SUCCESS) result = sim_launch_compute(launch);
-  if (result == CUDA_ERROR_ILLEGAL_ADDRESS) {
-    stream->context->sticky = result; /* noticed by the next call, as with a real fault */
-    return CUDA_SUCCESS;
-  }
   if (result != CUDA_SUCCESS) return result;
-  return sim_submit_kernel(stream, sim_launch_cost_of(launch, stream->context), function->rule->meet);
+  CUresult done = sim_launch_compute(launch);
+  if (done != CUDA_SUCCESS && !sim_is_sticky(done)) return done;
+  result = sim_submit_kernel(stream, sim_launch_cost_of(launch, stream->context), function->rule->meet);
+  /* Noticed by whoever waits for it, or by a later call. */
+  return result == CUDA_SUCCESS && done != CUDA_SUCCESS ? sim_stream_fault(stream, done) : result;
 }
 
 static CUresult launch_on(CUstream handle, bool per_thread, CUfunction function, const unsigned grid[3],
@@ -198,7 +198,7 @@ static CUresult launch_host(CUstream handle, bool per_thread, CUhostFn callback,
   if (callback == NULL) return CUDA_ERROR_INVALID_VALUE;
   if (stream->capture != NULL) return sim_capture_callback(stream, callback, argument);
   result = sim_capture_implicit(stream);
-  return result == CUDA_SUCCESS ? sim_submit_callback(stream, callback, argument) : result;
+  return result == CUDA_SUCCESS ? sim_submit_callback(stream, callback, argument, false) : result;
 }
 
 SIM_PUBLIC CUresult cuLaunchHostFunc(CUstream stream, CUhostFn callback, void *argument) {

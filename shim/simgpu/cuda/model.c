@@ -1,7 +1,8 @@
 /*
- * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [meet=N] [host=NAME.TYPE] [args=I,J,...]`, the
- * word `default` for the rule of all other kernels. Read once per process, at the first look-up of a kernel. A line
- * that cannot be understood is said on stderr and left out: this is a simulator's input, and the program should go on.
+ * model.c - reads kernels.model: one rule a line, `REGEX us=N wave_us=N [meet=N] [fault=CODE] [host=NAME.TYPE]
+ * [args=I,J,...]`, the word `default` for the rule of all other kernels. Read once per process, at the first look-up of
+ * a kernel. A line that cannot be understood is said on stderr and left out: this is a simulator's input, and the
+ * program should go on.
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
 #include "model.h"
@@ -67,6 +68,12 @@ static bool read_meet(const char *text, struct sim_model_rule *rule) {
   return true;
 }
 
+static bool read_fault(const char *text, struct sim_model_rule *rule) {
+  char *end;
+  rule->fault = (CUresult)strtol(text, &end, 10);
+  return *end == 0 && sim_is_sticky(rule->fault);
+}
+
 /* Returns what is wrong with the line, or NULL. */
 static const char *read_line(char *line) {
   char *state, *pattern = strtok_r(line, " \t\n", &state);
@@ -77,6 +84,7 @@ static const char *read_line(char *line) {
     if (strncmp(word, "us=", 3) == 0) good = read_number(word + 3, &rule.base_us);
     if (strncmp(word, "wave_us=", 8) == 0) good = read_number(word + 8, &rule.wave_us);
     if (strncmp(word, "meet=", 5) == 0) good = read_meet(word + 5, &rule);
+    if (strncmp(word, "fault=", 6) == 0) good = read_fault(word + 6, &rule);
     if (strncmp(word, "host=", 5) == 0) good = read_host(word + 5, &rule);
     if (strncmp(word, "args=", 5) == 0) good = read_args(word + 5, &rule);
     if (!good) return word;

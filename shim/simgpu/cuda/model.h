@@ -5,6 +5,7 @@
  */
 #ifndef VG_SIM_MODEL_H
 #define VG_SIM_MODEL_H
+#include "gen/cuda_abi.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct sim_model_rule {
   uint16_t meet;                      /* it runs only while so many devices run one; 0: by itself */
   const struct sim_host_kernel *host; /* NULL: takes time and computes nothing */
   enum sim_host_type type;
+  CUresult fault;                  /* how it ends: CUDA_SUCCESS or an error that contexts keep */
   uint8_t args[SIM_HOST_ARGS_MAX]; /* which kernel parameter is the n-th argument of host */
 };
 

@@ -139,6 +139,10 @@ nvmlReturn_t sim_nvml_ready(void) {
   return VG_LOAD_RELAXED(&references) != 0 ? NVML_SUCCESS : NVML_ERROR_UNINITIALIZED;
 }
 
+const struct sim_page *sim_nvml_page(void) {
+  return page;
+}
+
 uint32_t sim_nvml_count(void) {
   return page->device_count;
 }

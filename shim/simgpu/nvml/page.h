@@ -28,7 +28,8 @@ struct sim_nvml_sample {
 /* Maps the page and makes sure that the server lives. Counted: each needs its sim_nvml_close(). */
 nvmlReturn_t sim_nvml_open(void);
 nvmlReturn_t sim_nvml_close(void);
-nvmlReturn_t sim_nvml_ready(void); /* NVML_SUCCESS or NVML_ERROR_UNINITIALIZED */
+nvmlReturn_t sim_nvml_ready(void);          /* NVML_SUCCESS or NVML_ERROR_UNINITIALIZED */
+const struct sim_page *sim_nvml_page(void); /* while sim_nvml_ready() says so */
 uint32_t sim_nvml_count(void);
 nvmlDevice_t sim_nvml_handle(uint32_t index);
 /* A consistent copy of what the page says of the device behind the handle. */

@@ -170,6 +170,10 @@ static int handle(struct process *process, const struct sim_request *request, st
     return context_create(process, device, request->context);
   case SIM_REQUEST_CONTEXT_DESTROY:
     return context_destroy(process, request->context);
+  case SIM_REQUEST_FAULT:
+    return fault_context(process, request->context, request->bytes);
+  case SIM_REQUEST_XID:
+    return fault_tell(device, request->bytes);
   default:
     return -EINVAL;
   }
@@ -233,7 +237,8 @@ void client_request(struct process *process) {
     }
     queue_wake(process);
     if (request.kind == SIM_REQUEST_WAKE) continue;
-    if (!process->greeted || request.device >= server.config.device_count) {
+    bool is_known = process->greeted || request.kind == SIM_REQUEST_XID;
+    if (!is_known || request.device >= server.config.device_count) {
       if (fd >= 0) close(fd);
       answer(process, -EINVAL, 0, NULL, 0);
       continue;

@@ -298,6 +298,18 @@ void queue_drop(struct stream *stream) {
   stream->count = 0;
 }
 
+void queue_fault_context(struct context *context) {
+  struct process *process = context->process;
+  for (uint32_t slot = 0; slot < SIM_STREAMS_MAX; slot++) {
+    struct stream *stream = process->streams[slot];
+    if (!stream || stream->context != context) continue;
+    engine_remove(stream);
+    stream->context = NULL;
+    work_add(stream);
+  }
+  work_all();
+}
+
 void queue_close_context(struct context *context, uint64_t now_ns) {
   struct process *process = context->process;
   for (uint32_t slot = 0; slot < SIM_STREAMS_MAX; slot++) {

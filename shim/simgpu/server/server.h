@@ -1,8 +1,8 @@
 /*
  * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
  * the simulation up to now plus a small look-ahead. main.c: loop and sockets; client.c: processes, requests, death;
- * queue.c: streams; engine.c: SMs and copy engines; meet.c: kernels that run only together; report.c: busy log and
- * state page; config.c: configuration.
+ * queue.c: streams; fault.c: kernels that fault; engine.c: SMs and copy engines; meet.c: kernels that run only
+ * together; report.c: busy log and state page; config.c: configuration.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -182,6 +182,10 @@ void client_request(struct process *process);
 void client_died(struct process *process); /* work and memory go at once; the structure at client_reap() */
 void client_reap(void);
 
+/* fault.c: 0 or -errno */
+int fault_context(struct process *process, uint32_t id, uint64_t code); /* code: the CUresult of a kernel's fault */
+int fault_tell(const struct device *device, uint64_t xid);
+
 /* share.c: 0 (share_close: 1 for the last hold) or -errno; descriptors stay share.c's, but for a ticket's */
 int share_arena(struct process *process, int fd);
 int share_make(struct process *process, struct device *device, const struct sim_request *request, uint64_t *ret_key);
@@ -198,6 +202,7 @@ void queue_wake(struct process *process);
 bool queue_doze_all(void);                                    /* false: somebody has new commands */
 void queue_complete(struct stream *stream, uint64_t done_ns); /* decides the head; may hand further heads to engines */
 void queue_drop(struct stream *stream);                       /* everything that is queued, without completing it */
+void queue_fault_context(struct context *context);            /* its kernels and copies take no time any more */
 void queue_close_context(struct context *context, uint64_t now_ns);
 void queue_bells(void); /* wakes whoever waits for something that was decided */
 

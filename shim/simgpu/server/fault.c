@@ -1,0 +1,44 @@
+/*
+ * fault.c - kernels that fault: the context's work is dropped, and an XID is told on the state page, where NVML finds
+ * it. Called by client.c. Other contexts and processes on the device notice nothing.
+ */
+#include "server.h"
+#include <errno.h>
+
+/* What the kernel log says beside a CUresult; 13 (graphics engine exception) for all the others. */
+static const struct {
+  uint64_t code;
+  uint32_t xid;
+} xids[] = {
+    {214, 48}, /* ECC_UNCORRECTABLE: double-bit error */
+    {220, 74}, /* NVLINK_UNCORRECTABLE */
+    {226, 94}, /* CONTAINED */
+    {700, 31}, /* ILLEGAL_ADDRESS: page fault */
+    {702, 8},  /* LAUNCH_TIMEOUT: the watchdog */
+    {710, 43}, /* ASSERT: stopped by the program's own doing */
+};
+
+static uint32_t xid_of(uint64_t code) {
+  for (size_t i = 0; i < sizeof xids / sizeof xids[0]; i++)
+    if (xids[i].code == code) return xids[i].xid;
+  return 13;
+}
+
+int fault_tell(const struct device *device, uint64_t xid) {
+  if (xid == 0 || xid > UINT32_MAX) return -EINVAL;
+  struct sim_page *page = server.page;
+  page->faults[page->fault_count % SIM_FAULTS_MAX] = (struct sim_page_fault){device->index, (uint32_t)xid};
+  VG_STORE(&page->fault_count, page->fault_count + 1);
+  vg_prim_futex_wake(&page->fault_count, 1 << 30);
+  return 0;
+}
+
+int fault_context(struct process *process, uint32_t id, uint64_t code) {
+  struct context *context = id < SIM_CONTEXTS_MAX ? process->contexts[id] : NULL;
+  if (!context) return -EINVAL;
+  queue_take(process); /* what was submitted before goes, too */
+  if (process->dead) return -EPROTO;
+  queue_fault_context(context);
+  queue_bells();
+  return fault_tell(context->device, xid_of(code));
+}

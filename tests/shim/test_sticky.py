@@ -1,0 +1,102 @@
+"""A program in a slice whose kernel faults: the hook hands the error on, the ledger is exact, neighbours go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.shim.fake_daemon import FakeDaemon, FakeDevice, wait_until
+from vgpud import paths, sim, simpage
+from vgpud.cli.own_system import OwnSystem, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTEXT = 64 << 20
+ALL = [
+    {"FAULT": "fault_700"},
+    {"FAULT": "fault_710"},
+    {"FAULT": "fault_719"},
+    {"VGPU_SIM_FAIL": "cuLaunchKernel:2=719"},
+]
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with programs of tests/sim."""
+    folder = tmp_path_factory.mktemp("programs")
+    for name in ("sticky", "saturate"):
+        flags = ["-O1", "-pthread", "-iquote", str(ROOT / "shim"), str(ROOT / "tests" / "sim" / f"{name}.c")]
+        library = [f"-L{paths.sim_lib_dir()}", "-l:libcuda.so.1"]
+        subprocess.run(["gcc", "-o", str(folder / name), *flags, *library], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sim.SimulatedDevice]:
+    config = {"memory_bytes": "8G", "context_bytes": CONTEXT}
+    with sim.SimulatedDevice(tmp_path_factory.mktemp("d"), config) as started:
+        yield started
+
+
+@pytest.mark.parametrize("environment", ALL)
+def test_the_ledger_is_exact_after_a_fault(
+    shim: Path, programs: Path, device: sim.SimulatedDevice, short_dir: Path, environment: dict[str, str]
+) -> None:
+    uuid = bytes.fromhex(simpage.read(device.directory / simpage.PAGE_NAME).devices[0].uuid[4:].replace("-", ""))
+    with FakeDaemon(short_dir / "sock", [FakeDevice(uuid, 4 << 30, CONTEXT)]) as fake:
+        env = {**os.environ, **device.environment(), "LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path)}
+        pipe = subprocess.PIPE
+        command = [str(programs / "sticky"), "hold"]
+        with subprocess.Popen(command, env=env | environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+            assert process.stdout and process.stderr
+            assert process.stdout.readline() == b"ok\n", process.stderr.read().decode()
+
+            def counted() -> int:
+                page = simpage.read(device.directory / simpage.PAGE_NAME)
+                return page.devices[0].process_used_bytes[process.pid]
+
+            assert counted() >= 2 * CONTEXT + (32 << 20)
+            assert wait_until(lambda: counted() == fake.used_bytes(), 2), (counted(), fake.used_bytes())
+
+
+def asked(system: OwnSystem, *words: str) -> Any:
+    command = [sys.executable, "-m", "vgpud.cli.main", *words, "-o", "json"]
+    return json.loads(
+        subprocess.run(command, env=system.env, cwd=system.folder, capture_output=True, check=True).stdout
+    )
+
+
+def test_the_fault_is_told_and_the_slice_is_free_again(make_system: Callable[..., OwnSystem], programs: Path) -> None:
+    """Through the daemon: its event of the XID, the slice's memory, and a neighbour that runs all the time."""
+    system = make_system({"memory_bytes": "8G", "context_bytes": str(CONTEXT)})
+    system.vgpu("slice", "create", "faulty", "--gpus", "0.5", "--mem", "2G")
+    neighbour = system.run(
+        "beside", ("--gpus", "0.5", "--mem", "2G"), [str(programs / "saturate"), "100", "60"], talk=True
+    )
+    wait_for("the neighbour", lambda: any(neighbour.lines()))
+    assert neighbour.process.stdin
+    neighbour.process.stdin.write(b"\n")
+    neighbour.process.stdin.flush()
+    for _ in range(2):
+        faulty = system.run("faulty", (), [str(programs / "sticky")], {"FAULT": "fault_700"})
+        wait_for("the program", lambda one=faulty: not one.running)
+        assert faulty.process.returncode == 0, faulty.err.read_text()
+        wait_for(
+            "its memory", lambda: asked(system, "slice", "show", "faulty")["slice"]["devices"][0]["mem_used_bytes"] == 0
+        )
+    neighbour.check()
+
+    def told() -> list[str]:
+        return [event["message"] for event in asked(system, "events")["events"] if "XID" in event["message"]]
+
+    wait_for("the event", lambda: told() != [])
+    assert told()[0].startswith("XID 31 on device 0")
+    system.vgpu("sim", "xid", "0", "79")
+    wait_for("the event", lambda: any(message.startswith("XID 79 on device 0") for message in told()))
+    neighbour.check()

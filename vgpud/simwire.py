@@ -1,0 +1,31 @@
+"""Asks the simulated devices' server for what tests need (struct sim_request of shim/simgpu/wire.h)."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from pathlib import Path
+
+from vgpud import simpage
+from vgpud.errors import DriverError
+
+#: magic, version, kind, device, context, reserved, bytes; the rest is of other kinds
+REQUEST = struct.Struct("=IIIIIIQ32x")
+#: magic, status (0 or -errno); the rest is of other kinds
+REPLY = struct.Struct("=Ii56x")
+XID = 13  # SIM_REQUEST_XID
+
+
+def tell_xid(folder: Path, device: int, xid: int) -> None:
+    """Has NVML on the simulated devices of this folder report a fault. Raises DriverError when the server refuses."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+        try:
+            link.connect(str(folder / simpage.SOCKET_NAME))
+            link.send(REQUEST.pack(simpage.MAGIC, simpage.VERSION, XID, device, 0, 0, xid))
+            answer = link.recv(REPLY.size)
+        except OSError as error:
+            raise DriverError(f"the simulated device in {folder} does not answer: {error}") from error
+    status = REPLY.unpack(answer)[1] if len(answer) == REPLY.size else -1
+    if status < 0:
+        raise DriverError(f"the simulated device in {folder} refuses XID {xid}: {os.strerror(-status)}")
