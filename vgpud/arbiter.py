@@ -90,6 +90,7 @@ class Arbiters:
         known = list(devices)
         self._memory_bytes = {d.uuid: d.memory_bytes for d in known}
         self._native: dict[str, Any] = {}
+        self._scratch = ffi.new("struct vg_process_stats *")
         self._usage: dict[tuple[int, str], _Usage] = {}
         self._index = {d.uuid: d.index for d in known}
         self._slices: dict[int, Slice] = {}
@@ -156,7 +157,8 @@ class Arbiters:
 
     def charge(self, serial: int, uuid: str, unattributed_bytes: int) -> None:
         """What a slice's programs have past the ledger counts as its own. Unknown: no effect."""
-        lib.vg_arbiter_slice_unattributed(self._native[uuid], serial, unattributed_bytes)
+        if native := self._native.get(uuid):
+            lib.vg_arbiter_slice_unattributed(native, serial, unattributed_bytes)
 
     def attach(
         self, serial: int, process_id: int, uuid: str, pages: tuple[Any, Any, Any], bell: int, held: int
@@ -213,6 +215,13 @@ class Arbiters:
             gate=_GATES.get(raw.gate, "") if raw.processes else "",
             regime=_REGIMES.get(raw.regime, ""),
         )
+
+    def used_bytes(self, process_id: int, uuid: str) -> int:
+        """What the ledger has of one process on one device; 0 when it is not there. Asked often, of many."""
+        native = self._native.get(uuid)
+        if native is None or lib.vg_arbiter_process_stats(native, process_id, self._scratch) < 0:
+            return 0
+        return int(self._scratch.mem_used_bytes)
 
     def process_stats(self, process_id: int, uuid: str) -> ProcessStats:
         """Counters of one process on one device; all zero when it is not there."""

@@ -83,7 +83,7 @@ class Daemon:
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
-        self._lookout = Lookout(self, devices, self._arbiters.process_stats)
+        self._lookout = Lookout(self, devices, self._arbiters)
         self.tracing = Tracing(self._arbiters)
         self._desk = ContainerDesk(self)
         self._guests = TenantDesk(self, self._arbiters, devices, self._desk)
@@ -133,10 +133,10 @@ class Daemon:
             self._metrics_server.shutdown()
             self._metrics_server.server_close()
         self._tenants.close_all()
+        await self._lookout.stop()
         self._arbiters.close()
         self._flush_events()
         self._store.close()
-        await self._lookout.stop()
 
     def _serve_metrics(self, host: str, port: int) -> None:
         try:
@@ -179,6 +179,9 @@ class Daemon:
         if made and made.share(device):
             self._arbiters.charge(made.serial, device, unattributed_bytes)
             self._wake()
+
+    def is_dead(self, process_id: int) -> bool:
+        return self._tenants.is_dead(process_id)
 
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""
@@ -401,13 +404,8 @@ class Daemon:
         made = self.state.slices[process.slice_name]
         uuids = [s.device_uuid for s in made.shares]
         now = {uuid: self._arbiters.process_stats(process.process_id, uuid) for uuid in uuids}
-        beyond = {u: size for u in uuids if (size := self._lookout.beyond.get((u, process.pid)))}
-        if beyond and process.process_id == min(
-            p.process_id for p in self.state.processes.values() if p.pid == process.pid
-        ):
-            # the driver counts a pid once, whatever lives it has here
-            now |= {u: replace(now[u], mem_unattributed_bytes=size) for u, size in beyond.items()}
-        return now
+        beyond = {u: size for u in uuids if (size := self._lookout.beyond.get((u, process.process_id)))}
+        return now | {u: replace(now[u], mem_unattributed_bytes=size) for u, size in beyond.items()}
 
     def attach_path(self, slice_name: str) -> str:
         return str(paths.attach_socket(self.config.runtime, slice_name))

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from vgpud import enforcing, peers
+from vgpud.arbiter import Arbiters
 from vgpud.core import events as ev
-from vgpud.core.enforce import EXCESS, Act
+from vgpud.core.enforce import EXCESS, LOG, Act
 from vgpud.core.faults import fault_entry
 from vgpud.core.model import Process, State
-from vgpud.core.observed import ProcessStats, Reading
-from vgpud.core.watch import Running, Strangers, Watch
+from vgpud.core.observed import Reading, Seen, SliceStats
+from vgpud.core.watch import Running, Strangers, Watch, attached_by_pid
 from vgpud.devices import Devices
 
 log = logging.getLogger("vgpud")
 
-#: how often the driver is asked what its devices do; core/watch.py reports who uses one past us after two of these
+#: how often the driver is asked what its devices do
 READ_S = 0.5
+#: with every second reading, who uses them
+LOOK_EVERY = 2
 
 
 class Host(Protocol):
@@ -36,25 +41,31 @@ class Host(Protocol):
     def note(self, entry: ev.Log) -> None: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None: ...
+    def is_dead(self, process_id: int) -> bool: ...
 
 
 class Lookout:
     """The readings of now, and what was found past the ledger."""
 
-    def __init__(self, host: Host, devices: Devices, ledger: Callable[[int, str], ProcessStats]) -> None:
+    def __init__(self, host: Host, devices: Devices, arbiters: Arbiters) -> None:
         self.readings: dict[str, Reading] = {}
-        self.beyond: dict[tuple[str, int], int] = {}  # by (device, pid): see watch.Findings
+        self.beyond: dict[tuple[str, int], int] = {}  # see watch.Findings
         self._host = host
         self._devices = devices
-        self._ledger = ledger
+        self._arbiters = arbiters
         self._watch = Watch()
         self._charged: dict[tuple[str, str], int] = {}
+        self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
         self._acting: set[tuple[str, int]] = set()  # (device, pid) that somebody is at; each thing is done once a time
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._read, name="nvml", daemon=True)
 
     def start(self) -> None:
+        if not self._devices.knows_pids:
+            text = "vgpud is not in the host's pid namespace, so the driver's pids mean nothing to it: programs that go"
+            text += " past their slices are neither seen, charged nor stopped; run it there (docker run --pid=host)"
+            self._host.note(ev.Log("device.unwatched", text))
         self._thread.start()
 
     async def stop(self) -> None:
@@ -65,51 +76,81 @@ class Lookout:
         if not self._thread.is_alive():
             self._devices.close()
 
-    def _attached(self) -> list[Process]:
-        return list(self._host.state.processes.values())
+    def _attached(self) -> dict[int, list[Process]]:
+        """By pid. One that has ended is kept while a child holds its socket, for the driver may then still list it."""
+        known = list(self._host.state.processes.values())
+        return attached_by_pid(
+            known, {p.process_id for p in known if self._host.is_dead(p.process_id) and peers.runs(p.pid)}
+        )
+
+    # ---- the ledger (watch.Ledger) ----
+
+    def of_life(self, process_id: int, device_uuid: str) -> int:
+        return self._arbiters.used_bytes(process_id, device_uuid)
+
+    def of_slice(self, slice_name: str, device_uuid: str) -> int:
+        made = self._host.state.slices.get(slice_name)
+        now = self._arbiters.slice_stats(made.serial, device_uuid) if made else SliceStats()
+        return now.mem_used_bytes - now.mem_unattributed_bytes
+
+    # ---- readings ----
 
     def _is_still(self, act: Act) -> bool:
         """Whether the driver lists it and it is attached, or is not, as when that was decided: it may have attached
         since, or another program have its pid."""
         if act.pid not in (self._devices.running(act.device_uuid) or ()):
             return False
-        slices = [p.slice_name for p in self._attached() if p.pid == act.pid and not p.holder]
-        return act.slice_name in slices if act.cause == EXCESS else not slices
+        lives = self._attached().get(act.pid, ())
+        if act.cause == EXCESS:
+            return any(life.slice_name == act.slice_name for life in lives)
+        return not lives and peers.start_time(act.pid) == act.started
 
     def _read(self) -> None:
         self._devices.watch_faults()
-        while True:
+        for turn in itertools.count():
             try:
-                self._read_once()
+                self._read_devices()
+                if turn % LOOK_EVERY == 0:
+                    self._read_processes()
             except Exception:  # who could make this end would be seen by nobody
                 log.exception("a reading of the devices failed; going on")
             if self._stopping.wait(READ_S):
                 return
 
-    def _read_once(self) -> None:
-        uuids = list(self._host.state.devices)
-        self.readings = {uuid: self._devices.read(uuid) for uuid in uuids}
-        running = {uuid: users for uuid in uuids if (users := self._devices.running(uuid)) is not None}
-        ours = {process.pid for process in self._attached() if not process.holder}
-        others = {pid for users in running.values() for pid in users} - ours
-        seen = {pid: enforcing.see(pid) for pid in others}
-        faults = self._devices.faults()
-        with contextlib.suppress(RuntimeError):  # the loop has ended before us
-            self._loop.call_soon_threadsafe(self._look, running, seen, faults)
+    def _read_devices(self) -> None:
+        self.readings = {uuid: self._devices.read(uuid) for uuid in self._host.state.devices}
+        if faults := self._devices.faults():
+            self._on_loop(self._note_faults, faults)
 
-    def _look(self, running: Running, seen: Strangers, faults: list[tuple[str, int]]) -> None:
-        state = self._host.state
+    def _read_processes(self) -> None:
+        running = {u: users for u in self._host.state.devices if (users := self._devices.running(u)) is not None}
+        strangers = {pid for users in running.values() for pid in users} - self._attached().keys()
+        self._seen = {pid: self._see(pid) for pid in strangers}
+        self._on_loop(self._look, running, self._seen)
+
+    def _see(self, pid: int) -> Seen:
+        """Who a stranger is. Where nothing may be done to it, that is read once; else whether it stands still, too."""
+        known = self._seen.get(pid)
+        if known is None or known.started != peers.start_time(pid):
+            return enforcing.see(pid)
+        return (
+            known if self._host.state.policy.on_stranger == LOG else replace(known, stopped=enforcing.is_stopped(pid))
+        )
+
+    def _on_loop(self, work: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended before us
+            self._loop.call_soon_threadsafe(work, *arguments)
+
+    def _note_faults(self, faults: Sequence[tuple[str, int]]) -> None:
         for uuid, xid in faults:
-            self._host.note_bounded(f"xid {uuid}", fault_entry(state, uuid, xid))
-        ledger: dict[str, dict[int, int]] = {uuid: {} for uuid in running}
-        for process in state.processes.values():
-            for uuid, of_device in ledger.items():
-                if process.pid in running[uuid]:
-                    used_bytes = self._ledger(process.process_id, uuid).mem_used_bytes
-                    of_device[process.pid] = of_device.get(process.pid, 0) + used_bytes
-        found = self._watch.look(state, running, ledger, seen)
+            self._host.note_bounded(f"xid {uuid}", fault_entry(self._host.state, uuid, xid))
+
+    def _look(self, running: Running, seen: Strangers) -> None:
+        if self._stopping.is_set():  # the arbiters may have ended
+            return
+        found = self._watch.look(self._host.state, running, self._attached(), self, seen)
         for entry in found.log:
-            self._host.note(entry)
+            self._host.note_bounded(entry.kind, entry)
         for key in {*self._charged, *found.charges}:
             if self._charged.get(key) != found.charges.get(key):
                 self._host.charge(*key, found.charges.get(key, 0))
@@ -126,13 +167,7 @@ class Lookout:
             done.add_done_callback(lambda _: self._acting.discard(key))
 
     def _carry_out(self, act: Act) -> None:
-        attached = {process.pid for process in self._attached()}
-        simulated = self._host.state.devices[act.device_uuid].simulated
-        if simulated or peers.sees_all_pids():
-            said = enforcing.carry_out(act, lambda: self._is_still(act), attached)
-        else:
-            said = f"pid {act.pid} is left alone: vgpud does not run in the host's pid namespace"
+        said = enforcing.carry_out(act, lambda: self._is_still(act), self._attached())
         if said and act.first:
-            entry = ev.Log(f"{act.cause}.{act.verb}", said, act.slice_name, act.device_uuid)
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._host.note, entry)
+            kind = f"{act.cause}.{act.verb}"
+            self._on_loop(self._host.note_bounded, kind, ev.Log(kind, said, act.slice_name, act.device_uuid))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pynvml
 
-from vgpud import simpage
+from vgpud import peers, simpage
 from vgpud.core.model import Device
 from vgpud.core.observed import Reading
 from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
@@ -84,6 +84,8 @@ class Devices:
         self._context_bytes = context_bytes
         self._handles: dict[str, Any] = {}
         self._faults: Any = None  # a set of events
+        #: whether the pids that NVML lists mean the same processes to us: the real driver's are the host's
+        self.knows_pids = bool(sim_dir) or peers.sees_all_pids()
         if sim_dir:
             os.environ["VGPU_SIM_DIR"] = sim_dir  # the simulated NVML reads it when it starts
         try:
@@ -189,25 +191,37 @@ class Devices:
         return any(pid in (self.running(uuid) or ()) for uuid in self._handles)
 
     def running(self, uuid: str) -> dict[int, int] | None:
-        """The pids that use the device and how many bytes (0 when NVML does not say); None when it lists none now."""
+        """The pids that use the device and how many bytes (0 when NVML does not say); None when it does not list them
+        now, or they mean nothing here. Who computes and draws is in two lists with the same memory."""
         handle = self._handles.get(uuid)
-        found = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
-        if found is None:
+        if not self.knows_pids or handle is None:
             return None
-        used: dict[int, int] = {}
-        for process in found:  # one that has opened the driver twice may be listed twice
-            used[int(process.pid)] = used.get(int(process.pid), 0) + int(process.usedGpuMemory or 0)
+        computing = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        if computing is None:
+            return None
+        used = _used_bytes(computing)
+        for more in (pynvml.nvmlDeviceGetGraphicsRunningProcesses, pynvml.nvmlDeviceGetMPSComputeRunningProcesses):
+            for pid, size in _used_bytes(_or_none(lambda ask=more: ask(handle)) or ()).items():
+                used[pid] = max(used.get(pid, 0), size)
         return used
 
     def close(self) -> None:
         _or_none(pynvml.nvmlShutdown)
 
 
+def _used_bytes(processes: Iterable[Any]) -> dict[int, int]:
+    """By pid; one that has opened the driver twice may be listed twice."""
+    used: dict[int, int] = {}
+    for process in processes:
+        used[process.pid] = used.get(process.pid, 0) + (process.usedGpuMemory or 0)
+    return used
+
+
 def _or_none(ask: Any) -> Any:
     """NVML's answer, or None: devices and driver versions differ in what they can say."""
     try:
         return ask()
-    except (pynvml.NVMLError, AttributeError):
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, AttributeError):
         return None
 
 

@@ -19,9 +19,12 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 def see(pid: int) -> Seen:
     """Who a process is; all unknown when it has ended."""
-    inside = cgroups.paths_of(pid)
-    stopped = peers.is_stopped(pid) or any(_is_frozen(path, pid) for path in inside)
-    return Seen(peers.program(pid), inside, peers.real_uid(pid), stopped)
+    return Seen(peers.program(pid), cgroups.paths_of(pid), peers.real_uid(pid), is_stopped(pid), peers.start_time(pid))
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still, by signals or with its cgroup."""
+    return peers.is_stopped(pid) or any(_is_frozen(path, pid) for path in cgroups.paths_of(pid))
 
 
 def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int]) -> str:

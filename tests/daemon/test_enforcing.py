@@ -117,11 +117,16 @@ def test_a_stranger_is_only_reported_by_default(
     assert not peers.is_stopped(pid) and started[-1].poll() is None
 
 
-def test_a_stranger_is_killed(node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]]) -> None:
+@pytest.mark.parametrize("stands_still", [False, True])
+def test_a_stranger_is_killed(
+    node: Node, device: SimulatedDevice, started: list[subprocess.Popen[str]], stands_still: bool
+) -> None:
     serve(node, device, on_stranger="kill")
     node.create()
     tenant = client.attach(node.socket())
     pid = past(device, started, GIB)
+    if stands_still:
+        os.kill(pid, signal.SIGSTOP)
     assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
     assert eventually(lambda: node.messages("stranger.kill"), "the event") == [f"pid {pid} ({comm()}) was killed"]
     assert len(node.processes()) == 1, "the tenant lives"
@@ -226,10 +231,9 @@ def test_a_containers_program_is_frozen_by_its_cgroup(
     assert (folder / "cgroup.freeze").read_text() == "1" and not peers.is_stopped(pid)
 
 
-def test_a_program_of_a_paused_container_is_left_alone(
+def test_a_program_of_a_paused_container_needs_no_freezing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: SimulatedDevice, started: list[subprocess.Popen[str]]
 ) -> None:
-    """After a restart of the daemon it could not have come back to its slice."""
     pid = past(device, started, GIB)
     folder = tmp_path / "docker" / ("0123456789abcdef" * 4)
     folder.mkdir(parents=True)
@@ -238,7 +242,7 @@ def test_a_program_of_a_paused_container_is_left_alone(
     monkeypatch.setattr(enforcing, "CGROUPS", tmp_path)
     real, cgroup = enforcing.cgroups.paths_of, f"/{folder.relative_to(tmp_path)}"
     monkeypatch.setattr(enforcing.cgroups, "paths_of", lambda who: (cgroup,) if who == pid else real(who))
-    act = Act(KILL, STRANGER, pid, "", "GPU-0", first=True)
+    act = Act(FREEZE, STRANGER, pid, "", "GPU-0", first=True)
     assert "is stopped: left alone" in enforcing.carry_out(act, lambda: True, ())
     (folder / "cgroup.events").write_text("populated 1\nfrozen 0\n")
-    assert "was killed" in enforcing.carry_out(act, lambda: True, ())
+    assert "was frozen" in enforcing.carry_out(act, lambda: True, ())

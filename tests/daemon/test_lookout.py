@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from vgpud import daemon_lookout
+from vgpud import daemon_lookout, peers
 from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
-from vgpud.core.observed import ProcessStats
 from vgpud.daemon_lookout import Lookout
 
-UUID, PID = "GPU-0", 100
+UUID, PID = "GPU-0", os.getpid()
+STARTED = peers.start_time(PID)
 
 
 def process(slice_name: str, *, holder: bool = False) -> Process:
     return Process(1, slice_name, PID, 0, "p", 0, resumed=False, holder=holder)
 
 
-async def lookout(processes: list[Process], running: dict[int, int] | None) -> Lookout:
-    host: Any = SimpleNamespace(state=State(processes=dict(enumerate(processes))))
-    devices: Any = SimpleNamespace(running=lambda _uuid: running)
-    return Lookout(host, devices, lambda _process, _device: ProcessStats())
+async def lookout(processes: list[Process], running: dict[int, int] | None, dead: bool = False) -> Lookout:
+    host: Any = SimpleNamespace(state=State(processes=dict(enumerate(processes))), is_dead=lambda _process: dead)
+    devices: Any = SimpleNamespace(running=lambda _uuid: running, knows_pids=True)
+    arbiters: Any = SimpleNamespace()
+    return Lookout(host, devices, arbiters)
 
 
-def is_still(cause: str, slice_name: str, processes: list[Process], running: dict[int, int] | None) -> bool:
-    made = asyncio.run(lookout(processes, running))
-    return made._is_still(Act(KILL, cause, PID, slice_name, UUID, first=True))
+def is_still(
+    cause: str,
+    slice_name: str,
+    processes: list[Process],
+    running: dict[int, int] | None,
+    *,
+    started: int = STARTED,
+    dead: bool = False,
+) -> bool:
+    made = asyncio.run(lookout(processes, running, dead))
+    return made._is_still(Act(KILL, cause, PID, slice_name, UUID, True, started))
 
 
 def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
@@ -39,6 +49,16 @@ def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
     assert not is_still(STRANGER, "", [process("a")], {PID: 1})
     assert not is_still(STRANGER, "", [], {PID + 1: 1})
     assert not is_still(STRANGER, "", [], None), "the driver does not say"
+
+
+def test_who_has_a_strangers_pid_is_another_one() -> None:
+    assert not is_still(STRANGER, "", [], {PID: 1}, started=STARTED - 1)
+
+
+def test_a_program_that_has_ended_has_no_pid_that_is_in_use() -> None:
+    """Its child holds its socket, and this process has its pid."""
+    assert not is_still(EXCESS, "a", [process("a")], {PID: 1}, dead=True)
+    assert is_still(STRANGER, "", [process("a")], {PID: 1}, dead=True)
 
 
 def test_who_has_the_pid_of_a_program_in_excess_is_of_another_slice() -> None:
@@ -52,13 +72,14 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
 
     async def read() -> None:
         made, asked = await lookout([], {}), threading.Semaphore(0)
-        made._devices = SimpleNamespace(watch_faults=lambda: None, close=lambda: None)  # type: ignore[assignment]
+        quiet: Any = SimpleNamespace(watch_faults=lambda: None, close=lambda: None, knows_pids=True)
+        made._devices = quiet
 
         def fail() -> None:
             asked.release()
             raise ValueError("x")
 
-        made._read_once = fail  # type: ignore[method-assign]
+        made._read_devices = fail  # type: ignore[method-assign]
         made.start()
         for _ in range(3):
             assert await asyncio.to_thread(asked.acquire, timeout=10)

@@ -26,18 +26,18 @@ class Act:
     slice_name: str  # of a stranger, that of its container; "": of none
     device_uuid: str
     first: bool
+    started: int = 0  # of a stranger, when it began (Seen): another one may have its pid by now
 
 
 def why_spared(act: Act, who: Seen) -> str:
     """Why nothing is done to this process after all, "" when it is to be done.
 
     A stranger that root runs on the host itself is a service (a display, a monitor): whoever starts those could stop
-    us as well. Root of a container is not root here. One that is stopped does nothing, and after a restart of the
-    daemon it could not have come back to its slice.
+    us as well. Root of a container is not root here. One that stands still needs no freezing.
     """
     if who.uid < 0:
         return "cannot be looked at from here"
-    if who.stopped:
+    if who.stopped and act.verb == FREEZE:
         return "is stopped"
     if act.cause == STRANGER and who.uid == 0 and not act.slice_name and not id_in(who.cgroups):
         return "is root's own, outside of any container"

@@ -102,6 +102,7 @@ class Seen:
     cgroups: tuple[str, ...]
     uid: int = -1  # the real one: of a setuid program its caller's; -1: it has ended, or cannot be seen from here
     stopped: bool = False  # by a signal, or with its cgroup
+    started: int = 0  # clock ticks since boot; 0: as for uid
 
 
 @dataclass(frozen=True, slots=True)

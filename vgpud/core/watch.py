@@ -7,161 +7,207 @@ their ledgers and what is to be done about whom.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from vgpud.core.containers import container_of, id_in
 from vgpud.core.enforce import EXCESS, LOG, STRANGER, Act
 from vgpud.core.events import Log
-from vgpud.core.model import State
+from vgpud.core.model import Process, State
 from vgpud.core.observed import Seen
 from vgpud.core.slices import short
 from vgpud.core.units import format_bytes
 
-#: readings in a row (one every READ_S) that must show a stranger: a program that is just ending is none
+#: looks in a row (one a second) that must show a stranger: a program that is just ending is none
 PATIENCE = 2
 #: the same for one that was there before us: after a restart of the daemon its programs need a moment to come back
-RETURN_PATIENCE = 4
-#: the same before anything is done to it
-RETURN_MERCY = 60
-#: the same for memory beyond the ledger: the two accounts are not read at one moment, and the least of all counts
-EXCESS_PATIENCE = 4
+RETURN_PATIENCE = 3
+#: looks at one that was there before us and ran, not stopped, before anything is done to it
+RETURN_MERCY = 30
+#: looks in a row that must show more than is charged for the charge to rise, or less for it to fall: the two accounts
+#: are not read at one moment
+EXCESS_PATIENCE = 3
 #: per process; the driver's figure also holds what an estimate of a context's cost may miss
 SLACK_BYTES = 128 << 20
 
-#: by device UUID: pid -> bytes, as the driver says or as the ledger has it
+#: by device UUID: pid -> bytes, as the driver says
 Running = Mapping[str, Mapping[int, int]]
+#: by pid: the lives of attached programs, the oldest first (one for each copy of the hook in it)
+Attached = Mapping[int, list[Process]]
 #: by pid: who it is, for those that are listed and not attached
 Strangers = Mapping[int, Seen]
 _NOBODY = Seen("?", ())
 
 
+class Ledger(Protocol):
+    """What has been charged, in bytes."""
+
+    def of_life(self, process_id: int, device_uuid: str) -> int: ...
+    def of_slice(self, slice_name: str, device_uuid: str) -> int: ...
+
+
 @dataclass(slots=True)
 class Findings:
-    """What a reading showed."""
+    """What a look showed."""
 
     log: list[Log] = field(default_factory=list)
     #: bytes beyond the ledger by (slice, device), all of them: who is not named has none
     charges: dict[tuple[str, str], int] = field(default_factory=dict)
-    #: the same by (device, pid), for attached programs
+    #: the same by (device, process_id), for attached programs: at the oldest life of each
     beyond: dict[tuple[str, int], int] = field(default_factory=dict)
     acts: list[Act] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Stranger:
+    """A process that is listed and not attached, on one device."""
+
+    who: Seen
+    returning: bool  # was there at the first look at the device
+    looks: int = 0
+    looks_awake: int = 0
+    slice_name: str | None = None  # of its container, "": of none; None: nothing was said of it yet
+
+
+@dataclass(slots=True)
+class _Excess:
+    """What the driver lately counted beyond the ledger of a program, nothing where it is within the slack."""
+
+    recent: deque[int] = field(default_factory=lambda: deque([0] * EXCESS_PATIENCE, EXCESS_PATIENCE))
+    charged_bytes: int = 0
+
+    def add(self, found_bytes: int) -> None:
+        self.recent.append(found_bytes if found_bytes > SLACK_BYTES else 0)
+        self.charged_bytes = max(min(self.recent), min(self.charged_bytes, max(self.recent)))
+
+
+def attached_by_pid(processes: Iterable[Process], lost: Collection[int] = ()) -> dict[int, list[Process]]:
+    """Without who only holds a slice, for it has no ledger; `lost`: process_ids whose pid is another's by now."""
+    found: dict[int, list[Process]] = {}
+    for process in processes:
+        if not process.holder and process.process_id not in lost:
+            found.setdefault(process.pid, []).append(process)
+    return found
+
+
 class Watch:
-    """Remembers what was reported already; look() is called with every reading of the driver."""
+    """Remembers what was reported already; look() is called with every reading of the driver's lists."""
 
     def __init__(self) -> None:
-        self._strangers: dict[tuple[str, int], int] = {}
-        self._were_there: dict[str, set[int]] = {}  # by device: since its first reading
-        self._beyond: dict[tuple[str, int], deque[int]] = {}
-        self._charged: dict[tuple[str, str], int] = {}
+        self._strangers: dict[str, dict[int, _Stranger]] = {}  # by device and pid
+        self._excess: dict[tuple[str, int], _Excess] = {}  # by device and process_id
+        self._last = Findings()
         self._past: set[tuple[str, str]] = set()
-        self._acted: set[tuple[str, int]] = set()
 
-    def look(self, state: State, running: Running, ledger: Running, seen: Strangers) -> Findings:
-        """`running`: without the devices that could not be read now. `ledger`: what each attached pid has been charged
-        with, all its lives together."""
+    def look(self, state: State, running: Running, attached: Attached, ledger: Ledger, seen: Strangers) -> Findings:
+        """`running`: without the devices that could not be read now, of which what was found last stays."""
         found = Findings()
-        self._look_for_strangers(state, running, seen, found)
-        self._compare(state, running, ledger, found)
-        self._look_for_excess(state, running, ledger, found)
-        self._acted = {(act.device_uuid, act.pid) for act in found.acts}
+        for uuid, users in running.items():
+            self._look_for_strangers(state, uuid, users, attached, seen, found)
+        self._compare(state, running, attached, ledger, found)
+        for key, size in self._last.charges.items():
+            if key[1] not in running and key[0] in state.slices:
+                found.charges[key] = size
+        for (name, uuid), size in sorted(found.charges.items()):
+            if (name, uuid) not in self._last.charges:
+                text = f"slice {name} uses {format_bytes(size)} past its ledger by the driver's account: charged to it"
+                found.log.append(Log("memory.unattributed", text, name, uuid))
+        self._look_for_excess(state, ledger, found)
+        self._last = found
         return found
 
     # ---- programs that are not attached ----
 
-    def _look_for_strangers(self, state: State, running: Running, seen: Strangers, found: Findings) -> None:
-        ours = {p.pid for p in state.processes.values() if not p.holder}  # to hold a slice is not to be in its ledger
-        listed = {(uuid, pid) for uuid, users in running.items() for pid in users if pid not in ours}
-        unread = {key: count for key, count in self._strangers.items() if key[0] not in running}
-        self._strangers = {key: self._strangers.get(key, 0) + 1 for key in listed}
-        for uuid, users in running.items():
-            self._were_there[uuid] = self._were_there.get(uuid, set(users)) & {pid for pid in users if pid not in ours}
-        for (uuid, pid), count in sorted(self._strangers.items()):
-            returning = pid in self._were_there[uuid]
-            patience = RETURN_PATIENCE if returning else PATIENCE
-            if count < patience:
+    def _look_for_strangers(
+        self, state: State, uuid: str, users: Mapping[int, int], attached: Attached, seen: Strangers, found: Findings
+    ) -> None:
+        before, now = self._strangers.get(uuid), {}
+        for pid in sorted(users):
+            if pid in attached:
                 continue
-            used_bytes, who = running[uuid][pid], seen.get(pid, _NOBODY)
-            entry = self._stranger(state, uuid, pid, used_bytes, who)
-            if count == patience:
-                found.log.append(entry)
-            self._charge(found, entry.slice_name, uuid, used_bytes)
-            if count >= (RETURN_MERCY if returning else patience):
-                self._act(found, state.policy.on_stranger, STRANGER, pid, entry.slice_name, uuid)
-        self._strangers |= unread
+            who = seen.get(pid, _NOBODY)
+            known = before.get(pid) if before else None
+            if known is None or who.started not in (0, known.who.started):  # 0: it has ended, and is listed still
+                known = _Stranger(who, returning=before is None)
+            elif who.started:
+                known.who = who
+            now[pid] = known
+            self._judge(state, uuid, pid, users[pid], known, found)
+        for pid, known in sorted((before or {}).items()):
+            if known.slice_name is not None and now.get(pid) is not known:
+                end = "has attached" if pid in attached else "is gone"
+                text = f"pid {pid} ({known.who.program}), which used the device without a slice, {end}"
+                found.log.append(Log("stranger.gone", text, known.slice_name, uuid))
+        self._strangers[uuid] = now
 
-    @staticmethod
-    def _stranger(state: State, uuid: str, pid: int, used_bytes: int, who: Seen) -> Log:
-        """Names the process and its container: a known one, or by the id in its cgroup's name."""
-        inside = container_of(state, who.cgroups)
-        container_id = inside.container_id if inside else id_in(who.cgroups)
-        where = f" in container {short(container_id)}" if container_id else ""
-        text = f"pid {pid} ({who.program}){where} uses {format_bytes(used_bytes)} and is attached to no slice"
-        return Log("device.stranger", text, inside.slice_name if inside else "", uuid)
+    def _judge(self, state: State, uuid: str, pid: int, used_bytes: int, one: _Stranger, found: Findings) -> None:
+        """Said, charged, dealt with, in this order as the looks go on."""
+        one.looks += 1
+        one.looks_awake += not one.who.stopped
+        if one.looks < (RETURN_PATIENCE if one.returning else PATIENCE):
+            return
+        inside = container_of(state, one.who.cgroups)
+        slice_name = inside.slice_name if inside else ""
+        if one.slice_name is None:
+            container_id = inside.container_id if inside else id_in(one.who.cgroups)
+            where = f" in container {short(container_id)}" if container_id else ""
+            text = f"pid {pid} ({one.who.program}){where} uses {format_bytes(used_bytes)} and is attached to no slice"
+            found.log.append(Log("device.stranger", text, slice_name, uuid))
+            one.slice_name = slice_name
+        self._charge(found, slice_name, uuid, used_bytes)
+        if not one.returning or one.looks_awake >= RETURN_MERCY:
+            self._act(found, state.policy.on_stranger, STRANGER, pid, slice_name, uuid, one.who.started)
 
     # ---- programs that are ----
 
-    @staticmethod
-    def _users(state: State, running: Running) -> Iterator[tuple[str, str, int]]:
-        """(slice, device, pid) of the attached programs that the driver lists, each once: a pid may have several lives
-        here (one for each copy of the hook in it), and the driver counts it once."""
-        for slice_name, pid in sorted({(p.slice_name, p.pid) for p in state.processes.values() if not p.holder}):
-            yield from ((slice_name, uuid, pid) for uuid, users in running.items() if pid in users)
-
-    def _compare(self, state: State, running: Running, ledger: Running, found: Findings) -> None:
-        """What the driver counts beyond the ledger is charged to the slice, all of it once it is beyond the slack."""
-        before, self._beyond = self._beyond, {}
-        for slice_name, uuid, pid in self._users(state, running):
-            recent = before.get((uuid, pid)) or deque(maxlen=EXCESS_PATIENCE)
-            recent.append(running[uuid][pid] - ledger.get(uuid, {}).get(pid, 0))
-            self._beyond[uuid, pid] = recent
-            if len(recent) == EXCESS_PATIENCE and min(recent) > SLACK_BYTES:
-                found.beyond[uuid, pid] = min(recent)
-                self._charge(found, slice_name, uuid, min(recent))
-        for (name, uuid), size in sorted(found.charges.items()):
-            if (name, uuid) not in self._charged:
-                text = f"slice {name} uses {format_bytes(size)} past its ledger by the driver's account: charged to it"
-                found.log.append(Log("memory.unattributed", text, name, uuid))
-        self._charged = found.charges
+    def _compare(self, state: State, running: Running, attached: Attached, ledger: Ledger, found: Findings) -> None:
+        """What the driver counts beyond the ledger is charged to the slice of the program's oldest life: the driver
+        counts a pid once, whatever lives it has here."""
+        before = self._excess
+        self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in state.processes}
+        for uuid, users in running.items():
+            for pid in users.keys() & attached.keys():
+                lives = attached[pid]
+                key = uuid, lives[0].process_id
+                size = users[pid] - sum(ledger.of_life(life.process_id, uuid) for life in lives)
+                if size <= SLACK_BYTES and key not in before:
+                    continue
+                excess = before.get(key) or _Excess()
+                excess.add(size)
+                if any(excess.recent):
+                    self._excess[key] = excess
+                self._charge(found, lives[0].slice_name, uuid, excess.charged_bytes)
+        found.beyond = {key: excess.charged_bytes for key, excess in self._excess.items() if excess.charged_bytes}
 
     @staticmethod
     def _charge(found: Findings, slice_name: str, uuid: str, size: int) -> None:
         if slice_name and size:
             found.charges[slice_name, uuid] = found.charges.get((slice_name, uuid), 0) + size
 
-    def _look_for_excess(self, state: State, running: Running, ledger: Running, found: Findings) -> None:
+    def _look_for_excess(self, state: State, ledger: Ledger, found: Findings) -> None:
         """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with.
 
         A limit that was lowered below what the ledger has makes no little more an offence: nothing is taken by force.
         """
-        in_ledger: dict[tuple[str, str], int] = {}
-        used = dict(found.charges)
-        users = list(self._users(state, running))
-        for name, uuid, pid in users:
-            key = name, uuid
-            used[key] = used.get(key, 0) + running[uuid][pid] - found.beyond.get((uuid, pid), 0)
-            in_ledger[key] = in_ledger.get(key, 0) + ledger.get(uuid, {}).get(pid, 0)
-        past = {
-            key
-            for key, size in found.charges.items()
-            if used[key] > (limit := self._limit(state, key)) and (in_ledger.get(key, 0) <= limit or size > limit)
-        }
-        for name, uuid in sorted(past - self._past):
-            text = f"slice {name} uses {format_bytes(used[name, uuid])} by the driver's account"
+        past: dict[tuple[str, str], int] = {}
+        for (name, uuid), size in sorted(found.charges.items()):
+            made = state.slices.get(name)
+            share = made.share(uuid) if made else None
+            limit = share.mem_max_bytes if share else 0
+            in_ledger = ledger.of_slice(name, uuid)
+            if in_ledger + size > limit and (in_ledger <= limit or size > limit):
+                past[name, uuid] = in_ledger + size
+        for name, uuid in sorted(past.keys() - self._past):
+            text = f"slice {name} uses {format_bytes(past[name, uuid])} by the driver's account"
             found.log.append(Log("memory.past_ledger", text, name, uuid))
-        self._past = past
-        for name, uuid, pid in users:
-            if (name, uuid) in past and (uuid, pid) in found.beyond:
-                self._act(found, state.policy.on_excess, EXCESS, pid, name, uuid)
+        self._past = set(past)
+        for uuid, process_id in sorted(found.beyond):
+            process = state.processes[process_id]
+            if (process.slice_name, uuid) in past:
+                self._act(found, state.policy.on_excess, EXCESS, process.pid, process.slice_name, uuid, 0)
 
-    @staticmethod
-    def _limit(state: State, key: tuple[str, str]) -> int:
-        made = state.slices.get(key[0])
-        share = made.share(key[1]) if made else None
-        return share.mem_max_bytes if share else 0
-
-    def _act(self, found: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str) -> None:
+    def _act(self, found: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str, started: int) -> None:
         if verb != LOG:
-            found.acts.append(Act(verb, cause, pid, slice_name, uuid, (uuid, pid) not in self._acted))
+            first = not any((act.device_uuid, act.pid) == (uuid, pid) for act in self._last.acts)
+            found.acts.append(Act(verb, cause, pid, slice_name, uuid, first, started))
