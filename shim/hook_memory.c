@@ -145,6 +145,7 @@ void vg_charge_forked_child(void) {
   vg_pool_forked_child();
   vg_graph_forked_child();
   vg_array_forked_child();
+  vg_handle_forked_child();
   vg_multicast_forked_child();
 }
 

@@ -58,9 +58,22 @@ void vg_sparse_gone(uint64_t array);                /* nothing is mapped into it
 void vg_sparse_forked_child(void);
 #define VG_ARRAY_DEFERRED UINT32_MAX /* count of an array's record: memory is mapped into all of it at once */
 void vg_graph_record_gone(const struct vg_record *record);
-void vg_handle_leave(CUmemGenericAllocationHandle handle);   /* a reference to physical memory less */
-void vg_multicast_gone(CUmemGenericAllocationHandle object); /* lets go what is bound, if it is such an object */
+/* References to physical memory. False: it is not known here. */
+bool vg_handle_enter(CUmemGenericAllocationHandle handle);
+void vg_handle_leave(CUmemGenericAllocationHandle handle);
+CUresult vg_handle_retain(CUmemGenericAllocationHandle *handle, void *addr); /* as the program's own calls */
+CUresult vg_handle_release(CUmemGenericAllocationHandle handle);
+void vg_handle_forked_child(void);
+void vg_multicast_gone(uint64_t object); /* lets go what is bound, if it is such an object */
 void vg_multicast_forked_child(void);
+/* What several handles stand for. bytes of device are charged to it when it is made; released with its last one. */
+struct vg_physical *vg_physical_new(struct vg_device *device, uint64_t bytes); /* with one reference, or NULL */
+void vg_physical_leave(struct vg_physical *physical);
+void vg_physical_exported(struct vg_physical *physical, int fd);
+/* A reference more to what this process has exported, or NULL for what others have. False: there is no room for it. */
+bool vg_physical_imported(int fd, struct vg_physical **ret_physical);
+struct vg_device *vg_physical_device(const struct vg_physical *physical);
+void vg_physical_forked_child(void);
 void vg_pool_forked_child(void);
 void vg_graph_forked_child(void);
 void vg_array_forked_child(void);

@@ -3,7 +3,7 @@
  * memory (hook_memory_vmm.c), which ends with its unbinding or with the object. The object itself takes no memory; it
  * has a record of 0 bytes, so that its handles and mappings are counted. Called by programs, any thread.
  *
- * An object of another process is known from the first binding on, as one handle. Memory of a pool is the pool's.
+ * Memory of a pool is the pool's.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 
 struct binding {
   struct binding *next;
-  CUmemGenericAllocationHandle object, memory;
+  uint64_t object; /* what its handles of this process have in common; of another's object the handle */
+  CUmemGenericAllocationHandle memory;
   struct vg_device *device;
   uint64_t offset;
 };
@@ -22,52 +23,49 @@ struct binding {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct binding *bindings;
 
-static void object_known(struct vg_record *fresh, CUmemGenericAllocationHandle object) {
+static uint64_t object_of(CUmemGenericAllocationHandle handle) {
   struct vg_record known;
-  if (vg_table_look(VG_RECORD_HANDLE, object, &known))
-    vg_record_free(fresh);
-  else
-    vg_table_put(fresh, object);
+  return vg_table_look(VG_RECORD_HANDLE, handle, &known) && known.other ? known.other : handle;
 }
 
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulticastObjectProp *prop) {
   struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, NULL, NULL);
-  if (!record) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = REAL(cuMulticastCreate)(mcHandle, prop);
-  if (result == CUDA_SUCCESS)
+  struct vg_physical *object = record ? vg_physical_new(NULL, 0) : NULL;
+  CUresult result = object ? REAL(cuMulticastCreate)(mcHandle, prop) : CUDA_ERROR_OUT_OF_MEMORY;
+  if (result == CUDA_SUCCESS) {
+    record->other = (uintptr_t)object;
     vg_table_put(record, *mcHandle);
-  else
-    vg_record_free(record);
+    return result;
+  }
+  if (object) vg_physical_leave(object);
+  vg_record_free(record);
   return result;
 }
 
-/* A binding under way: the memory has one more reference. False: nothing to be kept (or no memory for it). */
-static bool begin(struct binding **ret_binding, struct vg_record **ret_object, CUmemGenericAllocationHandle object,
-                  CUmemGenericAllocationHandle memory, uint64_t offset) {
-  struct vg_record known, *unused;
-  if (!vg_table_look(VG_RECORD_HANDLE, memory, &known)) return false;
-  *ret_binding = malloc(sizeof **ret_binding);
-  *ret_object = vg_record_new(VG_RECORD_HANDLE, NULL, NULL);
-  if (!*ret_binding || !*ret_object) {
-    free(*ret_binding);
-    vg_record_free(*ret_object);
-    return false;
+/* A binding under way: the memory has one more reference. NULL: nothing to be kept (or no memory for it). */
+static struct binding *begin(CUmemGenericAllocationHandle object, CUmemGenericAllocationHandle memory,
+                             uint64_t offset) {
+  struct vg_record known;
+  if (!vg_handle_enter(memory)) return NULL;
+  bool charged = vg_table_look(VG_RECORD_HANDLE, memory, &known) && known.device;
+  struct binding *binding = charged ? malloc(sizeof *binding) : NULL;
+  if (!binding) {
+    vg_handle_leave(memory);
+    return NULL;
   }
-  **ret_binding = (struct binding){NULL, object, memory, known.device, offset};
-  vg_table_add(VG_RECORD_HANDLE, memory, 1, &unused);
-  return true;
+  *binding = (struct binding){NULL, object_of(object), memory, known.device, offset};
+  return binding;
 }
 
-static CUresult settle(struct binding *binding, struct vg_record *object, CUresult result) {
+static CUresult settle(struct binding *binding, CUresult result) {
+  if (!binding) return result;
   if (result == CUDA_SUCCESS) {
-    object_known(object, binding->object);
     pthread_mutex_lock(&lock);
     binding->next = bindings;
     bindings = binding;
     pthread_mutex_unlock(&lock);
   } else {
     vg_handle_leave(binding->memory);
-    vg_record_free(object);
     free(binding);
   }
   return result;
@@ -76,28 +74,22 @@ static CUresult settle(struct binding *binding, struct vg_record *object, CUresu
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                             CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
                             unsigned long long flags) {
-  struct binding *binding;
-  struct vg_record *object;
-  bool kept = begin(&binding, &object, mcHandle, memHandle, mcOffset);
-  CUresult result = REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags);
-  return kept ? settle(binding, object, result) : result;
+  struct binding *binding = begin(mcHandle, memHandle, mcOffset);
+  return settle(binding, REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags));
 }
 
 CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size,
                              unsigned long long flags) {
-  struct binding *binding;
-  struct vg_record *object;
   CUmemGenericAllocationHandle memory;
-  bool mapped = VG_LOAD(&vg_session.ledger) &&
-                REAL(cuMemRetainAllocationHandle)(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS;
-  bool kept = mapped && begin(&binding, &object, mcHandle, memory, mcOffset);
-  CUresult result = REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags);
-  if (mapped) REAL(cuMemRelease)(memory);
-  return kept ? settle(binding, object, result) : result;
+  bool mapped = VG_LOAD(&vg_session.ledger) && vg_handle_retain(&memory, (void *)(uintptr_t)memptr) == CUDA_SUCCESS;
+  struct binding *binding = mapped ? begin(mcHandle, memory, mcOffset) : NULL;
+  CUresult result = settle(binding, REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags));
+  if (mapped) vg_handle_release(memory);
+  return result;
 }
 
 /* Takes out the first binding of an object, at that place of that device unless device is NULL. */
-static struct binding *take(CUmemGenericAllocationHandle object, const struct vg_device *device, uint64_t offset) {
+static struct binding *take(uint64_t object, const struct vg_device *device, uint64_t offset) {
   pthread_mutex_lock(&lock);
   struct binding **link = &bindings;
   while (*link && ((*link)->object != object || (device && ((*link)->device != device || (*link)->offset != offset))))
@@ -111,13 +103,13 @@ static struct binding *take(CUmemGenericAllocationHandle object, const struct vg
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size) {
   CUresult result = REAL(cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
   struct vg_device *device = vg_context_ordinal(dev);
-  struct binding *binding = result == CUDA_SUCCESS && device ? take(mcHandle, device, mcOffset) : NULL;
+  struct binding *binding = result == CUDA_SUCCESS && device ? take(object_of(mcHandle), device, mcOffset) : NULL;
   if (binding) vg_handle_leave(binding->memory);
   free(binding);
   return result;
 }
 
-void vg_multicast_gone(CUmemGenericAllocationHandle object) {
+void vg_multicast_gone(uint64_t object) {
   for (struct binding *binding; (binding = take(object, NULL, 0)); free(binding)) vg_handle_leave(binding->memory);
 }
 

@@ -1,7 +1,7 @@
 /*
  * hook_memory_sparse.c - memory that is mapped into sparse arrays and those with deferred mapping: such a mapping keeps
  * physical memory alive without its handle, so it counts as references (hook_memory_vmm.c) until it is undone or the
- * array ends. Called by programs, any thread. Imported memory is unknown here, its maker pays.
+ * array ends. Called by programs, any thread.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,9 +20,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sparse *arrays; /* that memory is mapped into */
 
 static void count_references(uint64_t handle, int delta) {
-  struct vg_record *unused;
   if (delta > 0)
-    vg_table_add(VG_RECORD_HANDLE, handle, 1, &unused);
+    vg_handle_enter(handle);
   else
     vg_handle_leave(handle);
 }
@@ -48,17 +47,28 @@ static void follow(const CUarrayMapInfo *info) {
   pthread_mutex_unlock(&lock);
 }
 
-static CUresult followed(const CUarrayMapInfo *list, unsigned int count, CUresult result) {
+/* While the driver maps them, another thread may release the handles. */
+static void hold(const CUarrayMapInfo *list, unsigned int count, int delta) {
+  for (unsigned int i = 0; list && i < count; i++)
+    if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) count_references(list[i].memHandle.memHandle, delta);
+}
+
+typedef CUresult map_call(CUarrayMapInfo *list, unsigned int count, CUstream stream);
+
+static CUresult map(map_call *call, CUarrayMapInfo *list, unsigned int count, CUstream stream) {
+  hold(list, count, 1);
+  CUresult result = call(list, count, stream);
   for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) follow(&list[i]);
+  hold(list, count, -1);
   return result;
 }
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
-  return followed(mapInfoList, count, REAL(cuMemMapArrayAsync)(mapInfoList, count, hStream));
+  return map(REAL(cuMemMapArrayAsync), mapInfoList, count, hStream);
 }
 
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream) {
-  return followed(mapInfoList, count, REAL(cuMemMapArrayAsync_ptsz)(mapInfoList, count, hStream));
+  return map(REAL(cuMemMapArrayAsync_ptsz), mapInfoList, count, hStream);
 }
 
 void vg_sparse_gone(uint64_t array) {

@@ -1,15 +1,59 @@
 /*
- * hook_memory_vmm.c - physical memory by handle: cuMemCreate, Release, RetainAllocationHandle, Map, Unmap. Called by
- * programs, any thread.
+ * hook_memory_vmm.c - physical memory by handle: cuMemCreate, Release, RetainAllocationHandle, Map, Unmap, and handles
+ * that go to other processes or come from them. Called by programs, any thread.
  *
  * Memory lives until its last handle is released and its last mapping is gone, so both count as references. Only memory
- * on a device is charged; imported handles are unknown here, their maker pays. Multicast objects have handles of this
- * kind, too (hook_memory_multicast.c). References go before the driver's call
- * and come back if it fails: once it has succeeded another thread may be given the same handle or address.
+ * on a device is charged; an imported handle has a record of 0 bytes, its maker pays (which may be this very process:
+ * hook_memory_export.c). Multicast objects have handles of this kind, too (hook_memory_multicast.c). References go
+ * before the driver's call and come back if it fails: once it has succeeded another thread may be given the same handle
+ * or address.
  */
+#include <pthread.h>
+
 #include "gen/real.h"
 #include "hook_memory.h"
 #include "memory.h"
+#include "prim.h"
+
+/* Which handle an address belongs to is known only once the driver has retained it: meanwhile nobody else, who share
+ * this lock, lets go of it. */
+static pthread_rwlock_t retaining = PTHREAD_RWLOCK_INITIALIZER;
+
+static struct vg_physical *physical_of(const struct vg_record *record) {
+  return (struct vg_physical *)(uintptr_t)record->other;
+}
+
+/* There is no room: but what the driver would not take at all is refused in its words. */
+static CUresult refused(size_t size, const CUmemAllocationProp *prop, unsigned long long flags) {
+  size_t granularity = 1;
+  CUresult result = CUDA_SUCCESS;
+  if (HAVE(cuMemGetAllocationGranularity))
+    result = REAL(cuMemGetAllocationGranularity)(&granularity, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+  if (result != CUDA_SUCCESS) return result;
+  return !size || size % granularity || flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* What can be exported may come back under another handle. */
+static struct vg_record *new_record(struct vg_device *device, uint64_t bytes, const CUmemAllocationProp *prop) {
+  struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, device, NULL);
+  if (!record) return NULL;
+  if (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE) {
+    record->bytes = bytes;
+  } else if (!(record->other = (uintptr_t)vg_physical_new(device, bytes))) {
+    vg_record_free(record);
+    return NULL;
+  }
+  return record;
+}
+
+/* The last reference is gone, at the driver as well. */
+static void handle_gone(struct vg_record *last) {
+  if (last->other)
+    vg_physical_leave(physical_of(last));
+  else if (!last->bytes)
+    vg_multicast_gone(last->key);
+  vg_charge_return(last);
+}
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                      unsigned long long flags) {
@@ -17,17 +61,16 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
   struct vg_device *device = on_device ? vg_context_ordinal(prop->location.id) : NULL;
   if (!device) return REAL(cuMemCreate)(handle, size, prop, flags);
   uint64_t bytes = vg_charge_round(size, vg_charge_granule(device));
-  struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, device, NULL);
-  if (!record || vg_memory_reserve(device, bytes)) {
-    vg_record_free(record);
+  if (vg_memory_reserve(device, bytes)) return refused(size, prop, flags);
+  struct vg_record *record = new_record(device, bytes, prop);
+  if (!record) {
+    vg_memory_release(device, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  record->bytes = bytes;
-  record->size = size;
   CUmemGenericAllocationHandle created = 0;
   CUresult result = REAL(cuMemCreate)(&created, size, prop, flags);
   if (result != CUDA_SUCCESS) {
-    vg_charge_return(record);
+    handle_gone(record);
     return result;
   }
   vg_table_put(record, created);
@@ -43,19 +86,17 @@ static struct vg_record *drop_reference(CUmemGenericAllocationHandle handle) {
 }
 
 static void take_reference_back(CUmemGenericAllocationHandle handle, struct vg_record *last) {
-  struct vg_record *unused;
   if (last) {
     last->count = 1;
     vg_table_put(last, handle);
   } else {
-    vg_table_add(VG_RECORD_HANDLE, handle, 1, &unused);
+    vg_handle_enter(handle);
   }
 }
 
-/* The last reference is gone, at the driver as well. */
-static void handle_gone(struct vg_record *last) {
-  if (!last->bytes) vg_multicast_gone(last->key);
-  vg_charge_return(last);
+bool vg_handle_enter(CUmemGenericAllocationHandle handle) {
+  struct vg_record *unused;
+  return vg_table_add(VG_RECORD_HANDLE, handle, 1, &unused) != 0;
 }
 
 void vg_handle_leave(CUmemGenericAllocationHandle handle) {
@@ -63,9 +104,11 @@ void vg_handle_leave(CUmemGenericAllocationHandle handle) {
   if (last) handle_gone(last);
 }
 
-CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+CUresult vg_handle_release(CUmemGenericAllocationHandle handle) {
+  pthread_rwlock_rdlock(&retaining);
   struct vg_record *last = drop_reference(handle);
   CUresult result = REAL(cuMemRelease)(handle);
+  pthread_rwlock_unlock(&retaining);
   if (result != CUDA_SUCCESS)
     take_reference_back(handle, last);
   else if (last)
@@ -73,21 +116,30 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
   return result;
 }
 
-CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
+  return vg_handle_release(handle);
+}
+
+CUresult vg_handle_retain(CUmemGenericAllocationHandle *handle, void *addr) {
+  pthread_rwlock_wrlock(&retaining);
   CUresult result = REAL(cuMemRetainAllocationHandle)(handle, addr);
-  struct vg_record *unused;
-  if (result == CUDA_SUCCESS) vg_table_add(VG_RECORD_HANDLE, *handle, 1, &unused);
+  if (result == CUDA_SUCCESS) vg_handle_enter(*handle);
+  pthread_rwlock_unlock(&retaining);
   return result;
+}
+
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr) {
+  return vg_handle_retain(handle, addr);
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
-  struct vg_record *mapping = vg_record_new(VG_RECORD_MAPPING, NULL, NULL), *unused;
+  struct vg_record *mapping = vg_record_new(VG_RECORD_MAPPING, NULL, NULL);
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
   mapping->size = size;
   mapping->other = handle;
   /* Before the call: another thread may release the handle once it is mapped. */
-  bool known = vg_table_add(VG_RECORD_HANDLE, handle, 1, &unused) != 0;
+  bool known = vg_handle_enter(handle);
   CUresult result = REAL(cuMemMap)(ptr, size, offset, handle, flags);
   if (known && result == CUDA_SUCCESS) {
     vg_table_put(mapping, ptr);
@@ -107,7 +159,7 @@ static void take_range(struct unmapped *range, CUdeviceptr ptr, size_t size) {
   *range = (struct unmapped){0};
   for (uint64_t done = 0; done < size;) {
     struct vg_record *mapping = vg_table_take(VG_RECORD_MAPPING, ptr + done);
-    if (!mapping || !mapping->size) return; /* imported memory, or the driver will refuse the range */
+    if (!mapping || !mapping->size) return; /* memory of the host, or the driver will refuse the range */
     done += mapping->size;
     mapping->next = range->mappings;
     range->mappings = mapping;
@@ -133,12 +185,12 @@ static void put_range_back(struct unmapped *range) {
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   struct unmapped range;
+  pthread_rwlock_rdlock(&retaining);
   take_range(&range, ptr, size);
   CUresult result = REAL(cuMemUnmap)(ptr, size);
-  if (result != CUDA_SUCCESS) {
-    put_range_back(&range);
-    return result;
-  }
+  if (result != CUDA_SUCCESS) put_range_back(&range);
+  pthread_rwlock_unlock(&retaining);
+  if (result != CUDA_SUCCESS) return result;
   for (struct vg_record *mapping = range.mappings, *next; mapping; mapping = next) {
     next = mapping->next;
     vg_record_free(mapping);
@@ -148,4 +200,46 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
     handle_gone(handle);
   }
   return result;
+}
+
+/* ---- handles for other processes, and from them ---- */
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType, unsigned long long flags) {
+  struct vg_record known;
+  CUresult result = REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
+  bool by_descriptor = handleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (result != CUDA_SUCCESS || !by_descriptor || !vg_handle_enter(handle)) return result;
+  if (vg_table_look(VG_RECORD_HANDLE, handle, &known) && known.other)
+    vg_physical_exported(physical_of(&known), *(const int *)shareableHandle);
+  vg_handle_leave(handle);
+  return result;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                        CUmemAllocationHandleType shHandleType) {
+  if (!handle || !VG_LOAD(&vg_session.ledger))
+    return REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+  struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, NULL, NULL);
+  struct vg_physical *own = NULL;
+  bool by_descriptor = shHandleType == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!record || (by_descriptor && !vg_physical_imported((int)(intptr_t)osHandle, &own))) {
+    vg_record_free(record);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (own) {
+    record->other = (uintptr_t)own;
+    record->device = vg_physical_device(own);
+  }
+  CUresult result = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+  bool fresh = result == CUDA_SUCCESS && vg_table_add_or_put(record, *handle) == 1;
+  if (fresh) return result;
+  if (own) vg_physical_leave(own); /* it failed, or the driver has one handle for all */
+  vg_record_free(record);
+  return result;
+}
+
+void vg_handle_forked_child(void) {
+  pthread_rwlock_init(&retaining, NULL);
+  vg_physical_forked_child();
 }

@@ -35,6 +35,13 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (ADDRESS,),
     ),
     "test_ledger": (("shim/memory.c", "shim/helper_bell.c", *ARBITER), (ADDRESS, THREAD)),
+    "test_ledger_handles": (
+        (
+            *(f"shim/hook_memory_{n}.c" for n in ("export", "multicast", "sparse", "vmm")),
+            *(f"shim/{n}.c" for n in ("array_boxes", "memory_table", "prim")),
+        ),
+        (ADDRESS, THREAD),
+    ),
     "test_runtime": (
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),

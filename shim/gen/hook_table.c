@@ -1025,7 +1025,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuMemDiscardAndPrefetchBatchAsync_ptsz */
   VG_HOOK_PASS, /* cuMemDiscardBatchAsync */
   VG_HOOK_PASS, /* cuMemDiscardBatchAsync_ptsz */
-  VG_HOOK_PASS, /* cuMemExportToShareableHandle */
+  VG_HOOK_MEMORY, /* cuMemExportToShareableHandle */
   VG_HOOK_MEMORY, /* cuMemFree */
   VG_HOOK_MEMORY, /* cuMemFreeAsync */
   VG_HOOK_MEMORY, /* cuMemFreeAsync_ptsz */
@@ -1048,7 +1048,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuMemHostRegister */
   VG_HOOK_PASS, /* cuMemHostRegister_v2 */
   VG_HOOK_PASS, /* cuMemHostUnregister */
-  VG_HOOK_PASS, /* cuMemImportFromShareableHandle */
+  VG_HOOK_MEMORY, /* cuMemImportFromShareableHandle */
   VG_HOOK_MEMORY, /* cuMemMap */
   VG_HOOK_MEMORY, /* cuMemMapArrayAsync */
   VG_HOOK_MEMORY, /* cuMemMapArrayAsync_ptsz */

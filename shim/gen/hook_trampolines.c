@@ -1019,7 +1019,7 @@ CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
 CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t count, unsigned long long flags, CUstream hStream) {
   return REAL(cuMemDiscardBatchAsync_ptsz)(dptrs, sizes, count, flags, hStream);
 }
-CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
+__attribute__((weak)) CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType, unsigned long long flags) {
   return REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
 }
 __attribute__((weak)) CUresult cuMemFree(CUdeviceptr_v1 dptr) {
@@ -1088,7 +1088,7 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags) {
 CUresult cuMemHostUnregister(void *p) {
   return REAL(cuMemHostUnregister)(p);
 }
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType) {
+__attribute__((weak)) CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle, CUmemAllocationHandleType shHandleType) {
   return REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
 }
 __attribute__((weak)) CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import threading
 
@@ -13,11 +14,13 @@ from ledger_tenant import (
     MIB,
     OUT_OF_MEMORY,
     UNTOUCHED,
+    AllocationProp,
     Cuda,
     Location,
     PoolProps,
     charged_and_taken,
     graph_exec,
+    reserve,
     u64,
 )
 
@@ -146,6 +149,45 @@ def trim_beside_a_capture(cuda: Cuda) -> Steps:
     done.set()
     other.join()
     return [("alloc", code, *charged_and_taken(cuda)), ("capture", max(codes), 0, 0)]
+
+
+def own_import(cuda: Cuda) -> Steps:
+    """What a program exports and imports itself is charged once, until the last of its handles and mappings is gone."""
+    steps: Steps = []
+    size = ctypes.c_size_t(64 * MIB)
+
+    def step(name: str, code: int) -> int:
+        steps.append((name, code, *charged_and_taken(cuda)))
+        return cuda.out.value
+
+    def export(handle: int) -> int:
+        fd = ctypes.c_int(-1)
+        step("export", cuda.call("cuMemExportToShareableHandle", ctypes.byref(fd), u64(handle), 1, u64(0)))
+        return fd.value
+
+    def imported(fd: int) -> int:
+        return step("import", cuda.make("cuMemImportFromShareableHandle", ctypes.c_void_p(fd), 1))
+
+    prop = AllocationProp(type=1, handle_types=1, location=Location(DEVICE_LOCATION, 0))
+    for order in ("maker first", "import first"):
+        maker = step("create", cuda.make("cuMemCreate", size, ctypes.byref(prop), u64(0)))
+        first, second = export(maker), export(maker)
+        again, other = imported(first), imported(second)
+        os.close(second)
+        step("release", cuda.call("cuMemRelease", u64(maker if order == "maker first" else again)))
+        step("release", cuda.call("cuMemRelease", u64(other)))
+        left = again if order == "maker first" else maker
+        at = u64(reserve(cuda, size.value))
+        step("map", cuda.call("cuMemMap", at, size, ctypes.c_size_t(0), u64(left), u64(0)))
+        step("release", cuda.call("cuMemRelease", u64(left)))
+        step("create another", cuda.make("cuMemCreate", size, ctypes.byref(prop), u64(0)))
+        step("release", cuda.call("cuMemRelease", u64(cuda.out.value)))
+        step("unmap", cuda.call("cuMemUnmap", at, size))
+        # The descriptor alone keeps it on the device, and no ledger has it, until it is imported again.
+        last = imported(first)
+        os.close(first)
+        step("release", cuda.call("cuMemRelease", u64(last)))
+    return [one for one in steps if one[0] != "unmap"]
 
 
 def main() -> None:

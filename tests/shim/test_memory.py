@@ -278,6 +278,7 @@ def test_green_contexts_hold_the_primary_one_and_own_no_memory(shim: Path, tmp_p
         "managed_pools",
         "ended_pool",
         "trim_beside_a_capture",
+        "own_import",
     ],
 )
 def test_the_ledger_does_not_lose_count(shim: Path, tmp_path: Path, way: str) -> None:
