@@ -6,7 +6,7 @@ NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name buil
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing conformance qualify clean
+.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing conformance clients-gpu qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -48,6 +48,9 @@ gen-check: $(VENV)/.dev
 
 conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device, KEEP=1 keeps the result)
 	@$(PY) -m tests.conformance $(if $(REAL),--confirm) $(if $(KEEP),--results benchmarks/results)
+
+clients-gpu: $(VENV)/.demo $(NATIVE) ## PyTorch, CuPy, JAX, Triton on a real device: in a slice as without (PYTHON=... has them, KEEP=1 keeps the result)
+	@$(PY) -m tests.clients.gpu $(if $(PYTHON),--python $(PYTHON)) $(if $(KEEP),--results benchmarks/results)
 
 bench: $(VENV)/.test $(NATIVE) ## all benchmarks on the simulated device, as JSON in benchmarks/results (BENCH="share launch")
 	@$(PY) -m benchmarks $(BENCH)
