@@ -34,7 +34,7 @@ from vgpud.errors import ConfigError, StoreBusyError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.flushing import Flushing
 from vgpud.snapshot import take_snapshot
-from vgpud.store import BUSY_S, Store
+from vgpud.store import BUSY_S, Store, saved_ones
 from vgpud.tenants import SHARED, Tenants
 from vgpud.tenants_wire import ABI_VERSION
 from vgpud.tracing import Tracing
@@ -302,7 +302,7 @@ class Daemon:
         try:
             self._save(commands)
         except StoreBusyError:
-            self._unsaved += commands
+            self._unsaved += saved_ones(commands)
         except StoreError as error:
             log.error("%s", error)
         self._execute(commands)
@@ -383,6 +383,7 @@ class Daemon:
             nvml=self._devices.nvml,
             runtime_socket=str(paths.runtime_socket(self.config.runtime)),
             cdi_dir=self._files.directory,
+            unwatched=not self._devices.knows_pids,
         )
 
     def why_no_cdi(self) -> str:

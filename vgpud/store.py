@@ -68,6 +68,11 @@ def _parse(text: str | None) -> Slice | None:
     return Slice(spec=Spec(**spec), shares=shares, **body)
 
 
+def saved_ones(commands: Iterable[Command]) -> list[_Saved]:
+    """Those of them that concern the store."""
+    return [c for c in commands if isinstance(c, _Saved)]
+
+
 def _outlive(commands: Iterable[_Saved]) -> bool:
     """Whether a crash of the machine may not take these back: containers end with it, and so do their own slices."""
     return not any(isinstance(c, SaveContainer | ForgetContainer) for c in commands)
@@ -150,7 +155,7 @@ class Store:
 
     def apply(self, commands: Iterable[Command], requests_max: int = 4096) -> None:
         """Writes the commands that concern the store in one transaction; nothing when there are none."""
-        mine = [c for c in commands if isinstance(c, _Saved)]
+        mine = saved_ones(commands)
         if mine:
             self._guard("write", lambda: self._transaction(lambda: self._write(mine, requests_max)))
             self.unflushed |= _outlive(mine)

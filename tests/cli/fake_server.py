@@ -57,6 +57,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.processes: list[pb.Process] = []
         self.events: list[pb.Event] = []
         self.requests: list[Any] = []
+        self.unwatched = False
         self.slow_s = 0.0
         self.mode = "coast"
         self.born_with = 0  # processes that a new slice has at once
@@ -115,6 +116,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
             simulated=self.simulated,
             abi_version=ABI_VERSION,
             mode=self.mode,
+            unwatched=self.unwatched,
             runtime_dir=str(self.runtime),
         )
         node.started_at.FromSeconds(CREATED_S)

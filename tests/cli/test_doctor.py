@@ -58,6 +58,13 @@ def test_the_simulated_devices_server_is_tried(daemon: Any) -> None:
         assert by_check(checks.daemon(look(daemon)))["sim"].level == "ok"
 
 
+def test_a_daemon_that_cannot_see_who_goes_past_it(daemon: Any) -> None:
+    assert "pids" not in by_check(checks.daemon(look(daemon)))
+    daemon.unwatched = True
+    found = by_check(checks.daemon(look(daemon)))["pids"]
+    assert found.level == "warn" and "--pid=host" in found.mend
+
+
 def test_a_slice_without_its_socket_is_found(vgpu: Any, daemon: Any) -> None:
     vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
     found = by_check(checks.daemon(look(daemon)))["attach-socket"]

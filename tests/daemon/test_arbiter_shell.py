@@ -79,6 +79,15 @@ def test_trace_tells_what_a_tenant_did(arbiters: Arbiters, tenant: Tenant) -> No
     assert all(0 <= time.monotonic_ns() - e.time_ns < 60e9 for e in events)
 
 
+def test_what_comes_after_the_end_has_no_effect(arbiters: Arbiters) -> None:
+    """A look at the devices may still be under way when the daemon ends."""
+    arbiters.charge(SERIAL, UUID, 5)
+    assert arbiters.slice_stats(SERIAL, UUID).mem_unattributed_bytes == 5
+    arbiters.close()
+    arbiters.charge(SERIAL, UUID, 6)
+    assert arbiters.used_bytes(PROCESS, UUID) == 0
+
+
 def test_trace_that_is_off_is_empty(arbiters: Arbiters, tenant: Tenant) -> None:
     tenant.says(contexts=1, waiting=1, launches=1)
     wait_for(lambda: arbiters.slice_stats(SERIAL, UUID).launches == 1)

@@ -13,6 +13,7 @@ import pytest
 from vgpud import daemon_lookout, peers
 from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
+from vgpud.core.watch import Findings
 from vgpud.daemon_lookout import Lookout
 
 UUID, PID = "GPU-0", os.getpid()
@@ -86,6 +87,30 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
         await made.stop()
 
     asyncio.run(read())
+
+
+def test_pids_that_mean_nothing_are_said() -> None:
+    async def said(knows_pids: bool) -> list[str]:
+        made, kinds = await lookout([], {}), []
+        made._devices.knows_pids = knows_pids
+        made._host.note = lambda entry: kinds.append(entry.kind)  # type: ignore[method-assign]
+        made._thread = threading.Thread(target=list)
+        made.start()
+        return kinds
+
+    assert (asyncio.run(said(True)), asyncio.run(said(False))) == ([], ["device.unwatched"])
+
+
+def test_nothing_is_looked_at_after_the_end() -> None:
+    async def look() -> None:
+        made, looks = await lookout([], {}), []
+        made._watch.look = lambda *_: looks.append(1) or Findings()  # type: ignore[method-assign, func-returns-value]
+        made._look({}, {})
+        made._stopping.set()
+        made._look({}, {})
+        assert looks == [1]
+
+    asyncio.run(look())
 
 
 def test_what_takes_long_is_not_begun_again() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
+import pynvml
 import pytest
 
-from vgpud import config, paths, simpage
+from vgpud import config, paths, peers, simpage
 from vgpud.core.events import ForgetSlice, SaveRequest, SaveSlice
 from vgpud.core.model import Remembered, Share, Slice, Spec
 from vgpud.core.observed import Entry
-from vgpud.devices import mps_pid, sim_context_bytes
+from vgpud.devices import Devices, mps_pid, sim_context_bytes
 from vgpud.errors import ConfigError, DeniedError, DriverError
 from vgpud.eventlog import NOISY_PER_S, EventLog
 from vgpud.store import Store
@@ -73,6 +75,37 @@ def test_event_log_bounds_noise_per_slice_and_second() -> None:
     assert [log.too_noisy("a", 5) for _ in range(NOISY_PER_S + 2)] == [False] * NOISY_PER_S + [True] * 2
     assert not log.too_noisy("b", 5)
     assert not log.too_noisy("a", 5 + 1_000_000_000)
+
+
+@pytest.fixture
+def devices(fake_driver: Path) -> Devices:
+    made = Devices(str(fake_driver), str(fake_driver))
+    made.inventory()
+    return made
+
+
+def test_who_draws_or_goes_by_mps_uses_a_device_as_well(devices: Devices, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does several has the same memory in each list; two entries of one list are two parts of it."""
+    lists = {"Compute": [(1, 5), (1, 2), (2, None)], "Graphics": [(1, 7), (3, 9)], "MPSCompute": [(4, 1)]}
+    for kind, rows in lists.items():
+        listed = [SimpleNamespace(pid=pid, usedGpuMemory=size) for pid, size in rows]
+        monkeypatch.setattr(pynvml, f"nvmlDeviceGet{kind}RunningProcesses", lambda _device, listed=listed: listed)
+    (uuid,) = [device.uuid for device in devices.inventory()]
+    assert devices.running(uuid) == {1: 7, 2: 0, 3: 9, 4: 1}
+
+
+def test_pids_of_another_namespace_say_nothing(fake_driver: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a pid namespace of our own the driver's pids are others' here; a simulated device's are ours."""
+    monkeypatch.setenv("FAKE_LISTED", str(listed := fake_driver.with_name("pids")))
+    listed.write_text(str(os.getpid()))
+    monkeypatch.setattr(peers, "sees_all_pids", lambda: False)
+    made = Devices(str(fake_driver), str(fake_driver))
+    (device,) = made.inventory()
+    assert not made.knows_pids and made.running(device.uuid) is None and not made.lists(os.getpid())
+    monkeypatch.setattr(peers, "sees_all_pids", lambda: True)
+    made = Devices(str(fake_driver), str(fake_driver))
+    made.inventory()
+    assert made.lists(os.getpid())
 
 
 def test_every_default_is_a_valid_configuration(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ import sqlite3
 import struct
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
@@ -18,9 +20,11 @@ import pytest
 
 from vgpud import store as stores
 from vgpud._shim import ffi
+from vgpud.core import events as ev
 from vgpud.core.events import SaveSlice
-from vgpud.core.model import Share, Slice, Spec
+from vgpud.core.model import Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry
+from vgpud.daemon import Daemon
 from vgpud.errors import StoreBusyError, StoreError
 from vgpud.flushing import Flushing
 from vgpud.store import Store
@@ -165,6 +169,23 @@ def test_a_held_database_is_said_at_once_and_nothing_is_written(tmp_path: Path) 
             store.apply([SaveSlice(slice_of("a"))])
     assert not store.unflushed
     assert store.load(1).slices == ()
+
+
+def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
+    """Programs come and go for as long as it is held."""
+
+    def busy(_commands: object) -> None:
+        raise StoreBusyError("held")
+
+    made = replace(slice_of("a"), ephemeral=True)
+    held: Any = SimpleNamespace(state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list)
+    for number in range(10):
+        Daemon.run(held, ev.ProcessAttached(Process(number, "a", 1, 0, "p", 0, False), (), ()))
+    for number in range(9):
+        Daemon.run(held, ev.ProcessGone(number))
+    assert held._unsaved == []
+    Daemon.run(held, ev.ProcessGone(9))
+    assert held._unsaved == [ev.ForgetSlice(made.uid)], "the slice ends with its last program"
 
 
 def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,6 +119,9 @@ def daemon(look: Look) -> Iterator[Finding]:
     look.device_uuids, look.device_indices = tuple(d.uuid for d in devices), tuple(d.index for d in devices)
     yield Finding("daemon", "ok", f"{target} answers: vgpud {node.version} on {node.name}, mode {node.mode}")
     yield from _versions(node)
+    if node.unwatched:
+        text = "vgpud is not in the host's pid namespace: programs that go past their slices are not seen"
+        yield Finding("pids", "warn", text, "run vgpud in the host's pid namespace (docker run --pid=host)")
     if not devices:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
