@@ -21,15 +21,20 @@ SIM_PUBLIC CUresult cuMemAlloc_v2(CUdeviceptr *ret_pointer, size_t bytes) {
   return sim_memory_alloc(context, bytes, ret_pointer);
 }
 
+size_t sim_pitch(size_t width_bytes, size_t height, unsigned element_bytes) {
+  if (width_bytes == 0 || height == 0) return 0;
+  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) return 0;
+  size_t pitch = (width_bytes + PITCH_ALIGN_BYTES - 1) / PITCH_ALIGN_BYTES * PITCH_ALIGN_BYTES;
+  return pitch < width_bytes || height > SIZE_MAX / pitch ? 0 : pitch;
+}
+
 SIM_PUBLIC CUresult cuMemAllocPitch_v2(CUdeviceptr *ret_pointer, size_t *ret_pitch, size_t width_bytes, size_t height,
                                        unsigned element_bytes) {
   struct sim_context *context;
   CUresult result = enter_unsafe(&context);
   if (result != CUDA_SUCCESS) return result;
-  if (!ret_pointer || !ret_pitch || width_bytes == 0 || height == 0) return CUDA_ERROR_INVALID_VALUE;
-  if (element_bytes != 4 && element_bytes != 8 && element_bytes != 16) return CUDA_ERROR_INVALID_VALUE;
-  size_t pitch = (width_bytes + PITCH_ALIGN_BYTES - 1) / PITCH_ALIGN_BYTES * PITCH_ALIGN_BYTES;
-  if (pitch < width_bytes || height > SIZE_MAX / pitch) return CUDA_ERROR_INVALID_VALUE;
+  size_t pitch = sim_pitch(width_bytes, height, element_bytes);
+  if (!ret_pointer || !ret_pitch || pitch == 0) return CUDA_ERROR_INVALID_VALUE;
   result = sim_memory_alloc(context, pitch * height, ret_pointer);
   if (result == CUDA_SUCCESS) *ret_pitch = pitch;
   return result;

@@ -79,6 +79,7 @@ static CUresult context_make(CUdevice ordinal, unsigned flags, bool primary, str
   context->server_id = id;
   context->flags = flags;
   context->primary = primary;
+  context->users = 1;
   context->id = sim_next_id();
   limits_fill(context);
   sim_stream_init(&context->legacy, context, slot);
@@ -193,6 +194,27 @@ SIM_PUBLIC CUresult cuCtxDestroy_v2(CUcontext handle) {
 
 SIM_PUBLIC CUresult cuCtxDestroy(CUcontext handle) {
   return cuCtxDestroy_v2(handle);
+}
+
+/* ---- an old way to share a created context: whoever detaches last ends it ---- */
+
+SIM_PUBLIC CUresult cuCtxAttach(CUcontext *ret_handle, unsigned flags) {
+  struct sim_context *context;
+  CUresult result = sim_enter(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_handle || flags) return CUDA_ERROR_INVALID_VALUE;
+  if (context->primary) return CUDA_ERROR_INVALID_CONTEXT; /* green ones as well */
+  __atomic_add_fetch(&context->users, 1, __ATOMIC_RELAXED);
+  *ret_handle = (CUcontext)context;
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuCtxDetach(CUcontext handle) {
+  struct sim_context *context;
+  CUresult result = sim_enter(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if ((CUcontext)context != handle || context->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  return __atomic_sub_fetch(&context->users, 1, __ATOMIC_ACQ_REL) == 0 ? cuCtxDestroy_v2(handle) : CUDA_SUCCESS;
 }
 
 /* ---- the primary context ---- */

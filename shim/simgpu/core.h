@@ -95,7 +95,8 @@ void *sim_map_bytes(uint64_t bytes); /* lazily backed, zeroed, 2 MiB aligned; NU
 void sim_unmap_bytes(void *map, uint64_t bytes);
 
 uint64_t sim_round_up(uint64_t bytes, uint64_t step);
-CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map); /* charged at the server, then mapped */
+size_t sim_pitch(size_t width_bytes, size_t height, unsigned element_bytes); /* alloc.c; 0: not valid, or too much */
+CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map);        /* charged at the server, then mapped */
 
 /* The end of what sim_map_charged() made; where others share it (share.c), what it costs goes to them. */
 void sim_unmap_charged(int device, void *map, uint64_t bytes);

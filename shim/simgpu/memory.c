@@ -22,6 +22,25 @@ uint64_t sim_round_up(uint64_t bytes, uint64_t step) {
   return (bytes + step - 1) / step * step;
 }
 
+#define LOW_FIRST 0x20000000u /* what lies below: programs that cannot be moved, and their heap */
+
+/* Below 4 GiB; NULL: no room there. */
+static char *reserve_low(uint64_t bytes) {
+  static uint64_t next = LOW_FIRST; /* under the lock: where the last one was found */
+  char *found = NULL;
+  pthread_mutex_lock(&lock);
+  for (int round = 0; round < 2 && !found; round++) {
+    for (; !found && next + bytes <= UINT32_MAX; next += SIM_GRANULE_BYTES) {
+      char *map = mmap((void *)next, bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+      if (map == (char *)next) found = map;
+    }
+    if (!found) next = LOW_FIRST;
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
 char *sim_reserve_bytes(uint64_t bytes, int protection) {
   if (bytes > UINT64_MAX / 2) return NULL;
   size_t size = bytes + SIM_GRANULE_BYTES;
@@ -134,15 +153,19 @@ void sim_memory_refund(int device, uint64_t bytes) {
   sim_link_request(SIM_REQUEST_FREE, device, 0, bytes);
 }
 
-CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map) {
+static CUresult map_charged(int device, uint64_t bytes, bool low, char **ret_map) {
   CUresult result = sim_memory_charge(device, bytes);
   if (result != CUDA_SUCCESS) return result;
-  char *map = sim_reserve_bytes(bytes, PROT_NONE);
+  char *map = low ? reserve_low(bytes) : sim_reserve_bytes(bytes, PROT_NONE);
   *ret_map = map;
   if (map && sim_arena_place(sim_arena_fd(), (uintptr_t)map, map, bytes, PROT_READ | PROT_WRITE)) return CUDA_SUCCESS;
   if (map) sim_unmap_bytes(map, bytes);
   sim_memory_refund(device, bytes);
   return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map) {
+  return map_charged(device, bytes, false, ret_map);
 }
 
 /* What is shared stays where it is until its last holder has let go: then this address is never used again. */
@@ -155,18 +178,24 @@ void sim_unmap_charged(int device, void *map, uint64_t bytes) {
 
 /* ---- allocating ---- */
 
-static bool is_small(uint64_t bytes) {
-  return bytes < SIM_GRANULE_BYTES;
+static bool is_small(const struct sim_allocation *allocation) {
+  return allocation->bytes < SIM_GRANULE_BYTES && !allocation->low;
 }
 
-static CUresult allocate(struct sim_context *context, uint64_t bytes, bool managed, CUdeviceptr *ret_pointer) {
+static CUresult allocate(struct sim_context *context, uint64_t bytes, bool managed, bool low,
+                         CUdeviceptr *ret_pointer) {
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (bytes > UINT64_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
-  struct sim_allocation allocation = {
-      .bytes = bytes, .context = context, .device = context->device, .kind = CU_MEMORYTYPE_DEVICE, .managed = managed};
+  struct sim_allocation allocation = {.bytes = bytes,
+                                      .context = context,
+                                      .device = context->device,
+                                      .kind = CU_MEMORYTYPE_DEVICE,
+                                      .managed = managed,
+                                      .low = low};
   char *map = NULL;
-  CUresult result = is_small(bytes) ? sim_small_alloc(context, context->device, bytes, &allocation.base)
-                                    : sim_map_charged(context->device, sim_round_up(bytes, SIM_GRANULE_BYTES), &map);
+  CUresult result = is_small(&allocation)
+                        ? sim_small_alloc(context, context->device, bytes, &allocation.base)
+                        : map_charged(context->device, sim_round_up(bytes, SIM_GRANULE_BYTES), low, &map);
   if (result != CUDA_SUCCESS) return result;
   if (map) allocation.base = (CUdeviceptr)map;
   if (!sim_memory_add(&allocation)) {
@@ -177,11 +206,15 @@ static CUresult allocate(struct sim_context *context, uint64_t bytes, bool manag
 }
 
 CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer) {
-  return allocate(context, bytes, false, ret_pointer);
+  return allocate(context, bytes, false, false, ret_pointer);
 }
 
 CUresult sim_memory_alloc_managed(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer) {
-  return allocate(context, bytes, true, ret_pointer);
+  return allocate(context, bytes, true, false, ret_pointer);
+}
+
+CUresult sim_memory_alloc_low(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer) {
+  return allocate(context, bytes, false, true, ret_pointer);
 }
 
 static void give_back(const struct sim_allocation *allocation) {
@@ -189,7 +222,7 @@ static void give_back(const struct sim_allocation *allocation) {
     sim_external_unmap(allocation->external);
     return;
   }
-  if (is_small(allocation->bytes)) {
+  if (is_small(allocation)) {
     sim_small_free(allocation->base, allocation->bytes, true);
     return;
   }

@@ -70,6 +70,7 @@ struct sim_context {
   uint32_t server_id;       /* its number at the server, unique in this process */
   unsigned flags;
   bool primary;
+  uint32_t users;                  /* cuCtxAttach counts them, of one that was created */
   unsigned sm_count, sm_alignment; /* of a green one: its part of the SMs */
   uint64_t id;                     /* cuCtxGetId */
   struct sim_stream legacy;        /* handles 0 and CU_STREAM_LEGACY */
@@ -185,10 +186,12 @@ struct sim_allocation {
   bool imported;     /* another process's: not to be freed */
   CUmemoryPool pool; /* it came from this pool, else NULL */
 
+  bool low;                          /* below 4 GiB, in granules of its own (first.c) */
   struct sim_external_map *external; /* of another interface's memory (external.c), else NULL */
 };
 CUresult sim_memory_alloc(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
 CUresult sim_memory_alloc_managed(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
+CUresult sim_memory_alloc_low(struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
 CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer);
 /* Device memory that is not host-backed (module images, stacks): charged and given back only. */
 CUresult sim_memory_charge(int device, uint64_t bytes);

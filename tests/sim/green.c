@@ -45,6 +45,31 @@ static size_t free_bytes(CUcontext context) {
   return left;
 }
 
+static size_t used_bytes(void) {
+  size_t left, total;
+  CHECK(cuMemGetInfo_v2(&left, &total));
+  return total - left;
+}
+
+/* Beside contexts of the program's own: the first takes what a context takes, which its end gives back. */
+static void what_it_costs(CUdevResourceDesc descriptor) {
+  CUcontext one, two;
+  CUgreenCtx green, other;
+  CHECK(cuCtxCreate_v2(&one, 0, 0));
+  size_t with_one = used_bytes();
+  CHECK(cuCtxCreate_v2(&two, 0, 0));
+  size_t each = used_bytes() - with_one;
+  CHECK(cuGreenCtxCreate(&green, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  TRUE(each > 0 && used_bytes() == with_one + 2 * each);
+  CHECK(cuGreenCtxCreate(&other, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+  CHECK(cuGreenCtxDestroy(green));
+  TRUE(used_bytes() == with_one + 2 * each);
+  CHECK(cuGreenCtxDestroy(other));
+  TRUE(used_bytes() == with_one + each);
+  CHECK(cuCtxDestroy_v2(two));
+  CHECK(cuCtxDestroy_v2(one));
+}
+
 static int primary_lives(void) {
   unsigned flags;
   int active;
@@ -101,6 +126,7 @@ int main(void) {
   unsigned long long id, other_id;
   CHECK(cuInit(0));
   CUdevResourceDesc descriptor = parts();
+  what_it_costs(descriptor);
   EXPECT(CUDA_ERROR_INVALID_VALUE, cuGreenCtxCreate(&green, descriptor, 0, 0));
   CHECK(cuGreenCtxCreate(&green, descriptor, 0, CU_GREEN_CTX_DEFAULT_STREAM));
   TRUE(primary_lives());

@@ -151,6 +151,66 @@ static CUresult launch_cooperative(CUfunction f, const unsigned grid[3], const u
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel, false)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel_ptsz, true)
 
+/* ---- one cooperative launch on several devices ---- */
+
+#define MULTI_MAX 16
+#define SHAPE_BYTES (7 * sizeof(unsigned)) /* grid, block, shared memory: one after the other */
+#define MULTI_FLAGS                                                                                                    \
+  (CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC | CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC)
+
+/* The same kernel, of the same shape, each in a made stream of another device. */
+static CUresult check_multi(const CUDA_LAUNCH_PARAMS *list, unsigned count, struct sim_stream **ret_streams) {
+  uint64_t devices = 0;
+  for (unsigned i = 0; i < count; i++) {
+    const CUDA_LAUNCH_PARAMS *one = &list[i];
+    const struct sim_function *function = sim_function_find(one->function);
+    CUresult result = sim_stream_find(one->hStream, false, &ret_streams[i]);
+    if (result != CUDA_SUCCESS) return result;
+    if (function == NULL) return CUDA_ERROR_INVALID_HANDLE;
+    uint64_t device = 1ull << ret_streams[i]->context->ordinal;
+    if (ret_streams[i]->builtin || devices & device) return CUDA_ERROR_INVALID_VALUE;
+    devices |= device;
+    if (strcmp(function->kernel.name, sim_function_find(list->function)->kernel.name) != 0 ||
+        memcmp(&one->gridDimX, &list->gridDimX, SHAPE_BYTES) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Each stream goes on when all have come here. */
+static CUresult join(struct sim_stream *const *streams, unsigned count) {
+  struct sim_point points[MULTI_MAX];
+  CUresult result = CUDA_SUCCESS;
+  for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) result = sim_submit_marker(streams[i], &points[i]);
+  for (unsigned i = 0; i < count * count && result == CUDA_SUCCESS; i++)
+    if (i / count != i % count) result = sim_submit_wait(streams[i / count], points[i % count]);
+  return result;
+}
+
+SIM_PUBLIC CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *list, unsigned count, unsigned flags) {
+  struct sim_context *context;
+  struct sim_stream *streams[MULTI_MAX];
+  CUresult result = sim_enter(&context);
+  if (result != CUDA_SUCCESS) return result;
+  if (list == NULL || count == 0 || count > MULTI_MAX || (flags & ~(unsigned)MULTI_FLAGS) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  result = check_multi(list, count, streams);
+  for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)
+    if (streams[i]->capture != NULL) result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (result == CUDA_SUCCESS && (flags & CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_PRE_LAUNCH_SYNC) == 0)
+    result = join(streams, count);
+  for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) {
+    const CUDA_LAUNCH_PARAMS *one = &list[i];
+    SHAPE(grid, one->gridDimX, one->gridDimY, one->gridDimZ);
+    SHAPE(block, one->blockDimX, one->blockDimY, one->blockDimZ);
+    result =
+        launch_cooperative(one->function, grid, block, one->sharedMemBytes, one->hStream, false, one->kernelParams);
+  }
+  if (result == CUDA_SUCCESS && (flags & CUDA_COOPERATIVE_LAUNCH_MULTI_DEVICE_NO_POST_LAUNCH_SYNC) == 0)
+    result = join(streams, count);
+  return result;
+}
+
 /* Events that the launch itself records: when it ends, as nothing here starts before the work before it has ended. */
 static CUresult record_attributes(const CUlaunchConfig *config, bool per_thread) {
   for (unsigned i = 0; i < config->numAttrs; i++) {

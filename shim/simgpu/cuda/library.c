@@ -166,6 +166,14 @@ SIM_PUBLIC CUresult cuLibraryGetManaged(CUdeviceptr *ret_pointer, size_t *ret_by
   return library_find(handle) == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_ERROR_NOT_FOUND; /* no image has any */
 }
 
+/* No image of the simulated device has one. */
+SIM_PUBLIC CUresult cuLibraryGetUnifiedFunction(void **ret_function, CUlibrary handle, const char *name) {
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  if (library_find(handle) == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  return ret_function == NULL || name == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+}
+
 SIM_PUBLIC CUresult cuKernelGetFunction(CUfunction *ret_function, CUkernel handle) {
   struct sim_context *context;
   CUresult result = sim_enter(&context);

@@ -144,3 +144,18 @@ SIM_PUBLIC CUresult cuLinkDestroy(CUlinkState handle) {
   sim_slab_put(&links, link);
   return CUDA_SUCCESS;
 }
+
+/* The first interface differs in its headers alone. */
+SIM_PUBLIC CUresult cuLinkCreate(unsigned count, CUjit_option *options, void **values, CUlinkState *ret_link) {
+  return cuLinkCreate_v2(count, options, values, ret_link);
+}
+
+SIM_PUBLIC CUresult cuLinkAddData(CUlinkState handle, CUjitInputType type, void *data, size_t bytes, const char *name,
+                                  unsigned count, CUjit_option *options, void **values) {
+  return cuLinkAddData_v2(handle, type, data, bytes, name, count, options, values);
+}
+
+SIM_PUBLIC CUresult cuLinkAddFile(CUlinkState handle, CUjitInputType type, const char *path, unsigned count,
+                                  CUjit_option *options, void **values) {
+  return cuLinkAddFile_v2(handle, type, path, count, options, values);
+}

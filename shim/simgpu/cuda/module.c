@@ -93,6 +93,7 @@ void sim_function_free_list(struct sim_function **list) {
   while (*list != NULL) {
     struct sim_function *function = *list;
     *list = function->next;
+    free(function->first);
     sim_slab_put(&functions, function);
   }
 }

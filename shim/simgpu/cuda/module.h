@@ -61,6 +61,8 @@ struct sim_function {
   const struct sim_model_rule *rule;
   struct sim_settings own_settings;
   struct sim_settings *settings; /* own_settings, or those of the CUkernel that it was made from */
+
+  struct sim_first_launch *first; /* malloc'ed; NULL: not used in the first interface (launch_first.c) */
 };
 
 struct sim_launch {
