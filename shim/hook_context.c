@@ -21,48 +21,55 @@ static CUresult end(struct vg_device *device, CUresult result, const CUcontext *
   return result;
 }
 
-#define CREATE(kind, ordinal, created, call)                                                                           \
+/* There is no room: but arguments that the driver would not take at all are refused as such. */
+static CUresult refused(const CUcontext *created, unsigned int flags) {
+  return created && !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+}
+
+#define CREATE(kind, ordinal, created, flags, call)                                                                    \
   struct vg_device *device;                                                                                            \
-  if (!begin(ordinal, kind, &device)) return CUDA_ERROR_OUT_OF_MEMORY;                                                 \
+  if (!begin(ordinal, kind, &device)) return refused(created, flags);                                                  \
   return end(device, call, created, kind)
 
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) {
-  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate)(pctx, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, flags, REAL(cuCtxCreate)(pctx, flags, dev));
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
-  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate_v2)(pctx, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, flags, REAL(cuCtxCreate_v2)(pctx, flags, dev));
 }
 
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams, unsigned int flags,
                         CUdevice dev) {
-  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, flags, REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev));
 }
 
 CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams, unsigned int flags, CUdevice dev) {
-  CREATE(VG_CONTEXT_OWN, dev, pctx, REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev));
+  CREATE(VG_CONTEXT_OWN, dev, pctx, flags, REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev));
 }
 
 CUresult cuGLCtxCreate(CUcontext *pCtx, unsigned int Flags, CUdevice ordinal) {
-  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuGLCtxCreate)(pCtx, Flags, ordinal));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, Flags, REAL(cuGLCtxCreate)(pCtx, Flags, ordinal));
 }
 
 CUresult cuGLCtxCreate_v2(CUcontext *pCtx, unsigned int Flags, CUdevice ordinal) {
-  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuGLCtxCreate_v2)(pCtx, Flags, ordinal));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, Flags, REAL(cuGLCtxCreate_v2)(pCtx, Flags, ordinal));
 }
 
 CUresult cuVDPAUCtxCreate(CUcontext *pCtx, unsigned int flags, CUdevice ordinal, VdpDevice vdpDevice,
                           VdpGetProcAddress *vdpGetProcAddress) {
-  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuVDPAUCtxCreate)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, flags,
+         REAL(cuVDPAUCtxCreate)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
 }
 
 CUresult cuVDPAUCtxCreate_v2(CUcontext *pCtx, unsigned int flags, CUdevice ordinal, VdpDevice vdpDevice,
                              VdpGetProcAddress *vdpGetProcAddress) {
-  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, REAL(cuVDPAUCtxCreate_v2)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
+  CREATE(VG_CONTEXT_OWN, ordinal, pCtx, flags,
+         REAL(cuVDPAUCtxCreate_v2)(pCtx, flags, ordinal, vdpDevice, vdpGetProcAddress));
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
-  CREATE(VG_CONTEXT_PRIMARY, dev, pctx, REAL(cuDevicePrimaryCtxRetain)(pctx, dev));
+  CREATE(VG_CONTEXT_PRIMARY, dev, pctx, 0, REAL(cuDevicePrimaryCtxRetain)(pctx, dev));
 }
 
 /* ---- destruction ---- */
@@ -98,10 +105,16 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return destroy(ctx, REAL(cuCtxDestroy_v2));
 }
 
-/* A context of cuCtxCreate counts who uses it, when the program asks so: an old way to share one. */
+/* A context of cuCtxCreate counts who uses it, when the program asks so: an old way to share one. It is the current one
+ * that is attached to; counted first, since another thread may detach from it as soon as the driver has counted. */
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
+  struct vg_device *device;
+  CUcontext context = NULL;
+  if (!vg_session.ledger || REAL(cuCtxGetCurrent)(&context) != CUDA_SUCCESS || !context)
+    return REAL(cuCtxAttach)(pctx, flags);
+  vg_context_attached(context);
   CUresult result = REAL(cuCtxAttach)(pctx, flags);
-  if (result == CUDA_SUCCESS && pctx) vg_context_attached(*pctx);
+  if (result != CUDA_SUCCESS && retire(context, false, &device)) finish(device, context, false);
   return result;
 }
 
@@ -154,9 +167,12 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 
 /* ---- green contexts: a part of a device's SMs inside this process ---- */
 
+/* What is not found is not accounted: a failure is not taken at its word. */
 static CUcontext of_green(CUgreenCtx green) {
   CUcontext context = NULL;
-  return REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS ? context : NULL;
+  bool found = REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS ||
+               REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS;
+  return found ? context : NULL;
 }
 
 /* Only the driver knows its handle. */
@@ -167,14 +183,22 @@ static CUcontext primary_of(CUdevice dev) {
   return context;
 }
 
-/* It retains the primary context: that is what it costs. */
+/* It retains the primary context: that is what it costs. One that cannot be accounted is taken back. */
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
   struct vg_device *device;
+  CUgreenCtx made = NULL;
+  if (!phCtx || !vg_context_ordinal(dev)) return REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
   if (!begin(dev, VG_CONTEXT_PRIMARY, &device)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
-  CUcontext context = device && result == CUDA_SUCCESS ? of_green(*phCtx) : NULL, primary = NULL;
-  if (context) primary = primary_of(dev);
-  if (context) vg_context_green(device, context);
+  CUresult result = REAL(cuGreenCtxCreate)(&made, desc, dev, flags);
+  CUcontext context = result == CUDA_SUCCESS ? of_green(made) : NULL;
+  CUcontext primary = context ? primary_of(dev) : NULL;
+  if (primary) {
+    vg_context_green(device, context);
+    *phCtx = made;
+  } else if (result == CUDA_SUCCESS) {
+    REAL(cuGreenCtxDestroy)(made);
+    result = CUDA_ERROR_OUT_OF_MEMORY;
+  }
   return end(device, result, &primary, VG_CONTEXT_PRIMARY);
 }
 

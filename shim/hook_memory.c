@@ -161,6 +161,15 @@ void vg_charge_context_gone(struct vg_device *device, CUcontext context) {
 
 /* ---- the hooks ---- */
 
+/* There is no room: but arguments that the driver would not take at all are refused as such. */
+static CUresult refused(bool valid) {
+  return valid ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool is_element(unsigned int bytes) { /* of a pitched allocation */
+  return bytes == 4 || bytes == 8 || bytes == 16;
+}
+
 /* After the driver's call: commits, or undoes. *out is written on success only. */
 static CUresult settle(struct vg_charge *charge, CUresult result, CUdeviceptr address, uint64_t bytes,
                        CUdeviceptr *out) {
@@ -188,7 +197,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
   struct vg_charge charge;
   if (!dptr) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
-  if (!vg_charge_begin(&charge, bytesize)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!vg_charge_begin(&charge, bytesize)) return refused(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST);
   if (!charge.device) return REAL(cuMemAllocManaged)(dptr, bytesize, flags);
   CUdeviceptr address = 0;
   CUresult result = REAL(cuMemAllocManaged)(&address, bytesize, flags);
@@ -217,7 +226,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
                             unsigned int ElementSizeBytes) {
   struct vg_charge charge;
   if (!dptr || !pPitch) return REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-  if (!vg_charge_begin(&charge, pitched_bytes(WidthInBytes, Height))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!vg_charge_begin(&charge, pitched_bytes(WidthInBytes, Height))) return refused(is_element(ElementSizeBytes));
   if (!charge.device) return REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
   CUdeviceptr address = 0;
   size_t pitch = 0;
@@ -274,7 +283,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
                          unsigned int ElementSizeBytes) {
   struct vg_charge charge;
   if (!dptr || !pPitch) return REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-  if (!vg_charge_begin(&charge, pitched_bytes(WidthInBytes, Height))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!vg_charge_begin(&charge, pitched_bytes(WidthInBytes, Height))) return refused(is_element(ElementSizeBytes));
   if (!charge.device) return REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
   CUdeviceptr_v1 address = 0;
   unsigned int pitch = 0;

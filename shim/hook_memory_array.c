@@ -164,7 +164,7 @@ static CUresult end(struct making *making, CUresult result, uint64_t handle) {
 
 #define CREATE(descriptor, levels, call)                                                                               \
   struct making making;                                                                                                \
-  if (!begin(descriptor, levels, &making)) return CUDA_ERROR_OUT_OF_MEMORY;                                            \
+  if (!begin(pHandle ? (descriptor) : NULL, levels, &making)) return CUDA_ERROR_OUT_OF_MEMORY;                         \
   CUresult result = call;                                                                                              \
   return end(&making, result, result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*pHandle : 0)
 

@@ -260,11 +260,18 @@ static CUresult settle(struct order *order, CUresult result, CUdeviceptr address
   return result;
 }
 
+/* There is no room: but a stream that is none is refused as such. */
+static CUresult refused(const struct order *order) {
+  CUstreamCaptureStatus status;
+  CUresult result = order->status(order->stream, &status);
+  return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
+}
+
 static CUresult allocate(struct order order, CUdeviceptr *dptr, size_t bytes, alloc_call *call) {
   struct vg_device *device = dptr ? stream_device(order.stream) : NULL;
   order.handle = device ? current_pool(device) : NULL;
   if (!order.handle) return call(dptr, bytes, order.stream);
-  if (!begin(&order, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(&order, device, bytes)) return refused(&order);
   if (!order.device) return call(dptr, bytes, order.stream);
   CUdeviceptr address = 0;
   CUresult result = call(&address, bytes, order.stream);
@@ -274,7 +281,7 @@ static CUresult allocate(struct order order, CUdeviceptr *dptr, size_t bytes, al
 static CUresult allocate_from(struct order order, CUdeviceptr *dptr, size_t bytes, pool_call *call) {
   if (ended(order.handle)) return CUDA_ERROR_INVALID_VALUE;
   struct vg_device *device = dptr && order.handle ? pool_device(order.handle) : NULL;
-  if (!begin(&order, device, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!begin(&order, device, bytes)) return refused(&order);
   if (!order.device) return call(dptr, bytes, order.handle, order.stream);
   CUdeviceptr address = 0;
   CUresult result = call(&address, bytes, order.handle, order.stream);

@@ -15,6 +15,7 @@ from ledger_tenant import (
     OUT_OF_MEMORY,
     UNTOUCHED,
     AllocationProp,
+    ArrayDescriptor,
     Cuda,
     Location,
     PoolProps,
@@ -25,6 +26,7 @@ from ledger_tenant import (
 )
 
 MANAGED = 2
+INVALID_HANDLE = 400
 CAPTURE_GLOBAL = 0
 Steps = list[tuple[str, int, int, int]]
 
@@ -188,6 +190,49 @@ def own_import(cuda: Cuda) -> Steps:
         os.close(first)
         step("release", cuda.call("cuMemRelease", u64(last)))
     return [one for one in steps if one[0] != "unmap"]
+
+
+def arguments_first(cuda: Cuda) -> Steps:
+    """Where nothing is left, arguments that the driver would not take are refused as such, and nothing else is."""
+    assert cuda.make("cuMemAllocAsync", ctypes.c_size_t(2 * MIB), None) == 0
+    assert cuda.alloc(cuda.info()[0]) == 0
+    size, pitch = ctypes.c_size_t(64 * MIB), ctypes.byref(ctypes.c_size_t())
+    prop, bad_prop = (AllocationProp(type=kind, location=Location(DEVICE_LOCATION, 0)) for kind in (1, 77))
+    good, bad = ctypes.byref(prop), ctypes.byref(bad_prop)
+    array = ctypes.byref(ArrayDescriptor(8192, 8192, 0x20, 1))
+    no_stream = ctypes.c_void_p(0x10)
+    calls: list[tuple[int, int]] = [
+        (OUT_OF_MEMORY, cuda.make("cuMemAllocManaged", size, 1)),
+        (INVALID_VALUE, cuda.make("cuMemAllocManaged", size, 8)),
+        (OUT_OF_MEMORY, cuda.make("cuMemAllocPitch_v2", pitch, size, ctypes.c_size_t(4), 4)),
+        (INVALID_VALUE, cuda.make("cuMemAllocPitch_v2", pitch, size, ctypes.c_size_t(4), 5)),
+        (OUT_OF_MEMORY, cuda.make("cuMemCreate", size, good, u64(0))),
+        (INVALID_VALUE, cuda.make("cuMemCreate", ctypes.c_size_t(3 * MIB), good, u64(0))),
+        (INVALID_VALUE, cuda.make("cuMemCreate", size, good, u64(1))),
+        (INVALID_VALUE, cuda.make("cuMemCreate", size, bad, u64(0))),
+        (OUT_OF_MEMORY, cuda.make("cuMemAllocAsync", size, None)),
+        (INVALID_HANDLE, cuda.make("cuMemAllocAsync", size, no_stream)),
+        (OUT_OF_MEMORY, cuda.make("cuArrayCreate_v2", array)),
+        (INVALID_VALUE, cuda.call("cuArrayCreate_v2", None, array)),
+        (OUT_OF_MEMORY, cuda.make("cuCtxCreate_v2", 0, 0)),
+        (INVALID_VALUE, cuda.make("cuCtxCreate_v2", 0x10000, 0)),
+        (INVALID_VALUE, cuda.call("cuCtxCreate_v2", None, 0, 0)),
+    ]
+    return [(str(number), code - expected, *charged_and_taken(cuda)) for number, (expected, code) in enumerate(calls)]
+
+
+def green_unknown(cuda: Cuda) -> Steps:
+    """A green context that the driver makes and then does not tell of is taken back, and what is made next is known."""
+    resource, descriptor, made = ctypes.create_string_buffer(144), ctypes.c_void_p(), ctypes.c_void_p()
+    assert cuda.call("cuDevicePrimaryCtxRelease_v2", 0) == 0
+    assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
+    assert cuda.call("cuDeviceGetDevResource", 0, resource, 1) == 0
+    assert cuda.call("cuDevResourceGenerateDesc", ctypes.byref(descriptor), resource, 1) == 0
+    steps = []
+    for expected in (OUT_OF_MEMORY, 0):
+        code = cuda.call("cuGreenCtxCreate", ctypes.byref(made), descriptor, 0, 1)
+        steps.append(("create", code - expected, *charged_and_taken(cuda)))
+    return steps
 
 
 def main() -> None:

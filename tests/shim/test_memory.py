@@ -238,7 +238,9 @@ def test_many_processes_allocate_at_once(start: Start, daemon: FakeDaemon) -> No
     assert daemon.used_bytes() == 3 * CONTEXT + sum(got)
 
 
-def _on_the_simulated_device(shim: Path, directory: Path, *command: str) -> list[tuple[str, int, int, int]]:
+def _on_the_simulated_device(
+    shim: Path, directory: Path, *command: str, **more: str
+) -> list[tuple[str, int, int, int]]:
     """What a tenant there says of each step: its name, the code, what is charged, what is used."""
     with sim.SimulatedDevice(directory / "sim", {"devices": 1}) as device:
         environment = {**device.environment(), "VGPU_DRIVER": str(device.lib_dir / "libcuda.so.1")}
@@ -246,7 +248,7 @@ def _on_the_simulated_device(shim: Path, directory: Path, *command: str) -> list
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=environment, capture_output=True, check=True)
         devices = [FakeDevice(asked.stdout, 4 * LIMIT, 512 * MIB)]
         with FakeDaemon(directory / "attach.sock", devices) as fake:
-            environment |= {"LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path)}
+            environment |= {"LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path), **more}
             done = subprocess.run(
                 [sys.executable, *command], env=environment, capture_output=True, text=True, check=True
             )
@@ -279,10 +281,21 @@ def test_green_contexts_hold_the_primary_one_and_own_no_memory(shim: Path, tmp_p
         "ended_pool",
         "trim_beside_a_capture",
         "own_import",
+        "arguments_first",
     ],
 )
 def test_the_ledger_does_not_lose_count(shim: Path, tmp_path: Path, way: str) -> None:
     tenant = str(TENANT.with_name("escape_tenant.py"))
     for name, code, charged, used in _on_the_simulated_device(shim, tmp_path, tenant, way):
+        assert code == 0, name
+        assert charged == used, name
+
+
+def test_a_green_context_that_cannot_be_looked_up_leaves_nothing(shim: Path, tmp_path: Path) -> None:
+    tenant = str(TENANT.with_name("escape_tenant.py"))
+    fail = "cuCtxFromGreenCtx:1=999,cuCtxFromGreenCtx:2=999"
+    for name, code, charged, used in _on_the_simulated_device(
+        shim, tmp_path, tenant, "green_unknown", VGPU_SIM_FAIL=fail
+    ):
         assert code == 0, name
         assert charged == used, name
