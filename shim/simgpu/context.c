@@ -31,7 +31,10 @@ CUresult sim_enter(struct sim_context **ret_context) {
   if (VG_UNLIKELY(result != CUDA_SUCCESS)) return result;
   struct sim_context *context = sim_current;
   if (VG_UNLIKELY(!context)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (VG_UNLIKELY(context->object.magic != SIM_CONTEXT_MAGIC)) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  if (VG_UNLIKELY(context->object.magic != SIM_CONTEXT_MAGIC)) {
+    if (SIM_STRICT) sim_strict_tell("context", context, "current after its end");
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   *ret_context = context->home;
   return sim_context_state(context);
 }

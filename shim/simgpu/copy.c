@@ -35,6 +35,8 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (copy->bytes == 0) return CUDA_SUCCESS;
+  if (SIM_STRICT && (!sim_strict_range(copy->to, copy->bytes) || !sim_strict_range(copy->from, copy->bytes)))
+    return CUDA_ERROR_INVALID_VALUE;
   if (!side_valid(copy->to, copy->bytes, copy->to_side) || !side_valid(copy->from, copy->bytes, copy->from_side))
     return CUDA_ERROR_INVALID_VALUE;
   if (VG_UNLIKELY(stream->capture)) {

@@ -52,6 +52,7 @@ static CUresult side_of(const struct end *end, const CUDA_MEMCPY3D *copy, struct
   base += end->x + end->y * pitch + end->z * pitch * height;
   struct sim_allocation allocation;
   size_t extent = (copy->Depth - 1) * pitch * height + (copy->Height - 1) * pitch + copy->WidthInBytes;
+  if (SIM_STRICT && !sim_strict_range((CUdeviceptr)base, extent)) return CUDA_ERROR_INVALID_VALUE;
   if (end->type == CU_MEMORYTYPE_DEVICE && !sim_memory_covers((CUdeviceptr)base, extent, &allocation))
     return CUDA_ERROR_INVALID_VALUE;
   bool on_device = sim_memory_find((CUdeviceptr)base, &allocation) && allocation.kind == CU_MEMORYTYPE_DEVICE;

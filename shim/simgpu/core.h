@@ -13,6 +13,8 @@
 #define SIM_EVENT_MAGIC 0x45564e54u
 #define SIM_POOL_MAGIC 0x504f4f4cu
 
+extern struct sim_slab *sim_slabs; /* slab.c: all that hold something */
+
 /* ---- link.c ---- */
 
 struct sim_link {
@@ -86,6 +88,7 @@ struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation);
 bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation);
 /* Whether [address, address + bytes) lies within one allocation (or registered host memory). */
 bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocation *ret_allocation);
+void sim_memory_each(void (*use)(void *, const struct sim_allocation *), void *argument);
 bool sim_pool_free(CUdeviceptr pointer);                          /* false: not from a pool */
 void sim_pool_take_back(const struct sim_allocation *allocation); /* already out of the list */
 void sim_pools_trim(struct sim_context *context);        /* at synchronisations: down to the release threshold */
@@ -162,6 +165,11 @@ CUresult sim_small_alloc(const void *owner, int device, uint64_t bytes, CUdevice
 void sim_small_free(CUdeviceptr pointer, uint64_t bytes, bool give_back); /* the granule, when it is empty now */
 uint64_t sim_small_bytes(const void *owner);                              /* of all its granules */
 void sim_small_trim(const void *owner, uint64_t most_bytes); /* gives empty granules back, so many bytes at most */
+
+/* ---- strict.c ---- */
+
+void sim_strict_freed(const struct sim_allocation *allocation); /* it was taken out of the list */
+void sim_strict_free_refused(CUdeviceptr pointer);              /* tells what is wrong with it */
 
 /* ---- agent.c ---- */
 

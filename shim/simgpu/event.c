@@ -69,7 +69,10 @@ static CUresult record(CUevent handle, CUstream stream_handle, unsigned flags, b
   struct sim_event *event = sim_event_find(handle);
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
   if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  if (event->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (event->context != stream->context) {
+    if (SIM_STRICT) sim_strict_tell("event", event, "of another context than the stream");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   event->capture = NULL;
   if (VG_UNLIKELY(stream->capture)) return sim_capture_record(stream, event);
   result = sim_capture_implicit(stream);

@@ -5,6 +5,7 @@
 #include "fault.h"
 #include "gen/simgpu_entries.h"
 #include "names.h"
+#include "strict.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +84,9 @@ static void look(void) {
   count_path = getenv("VGPU_SIM_COUNT_CALLS");
   if (setting && *setting) read_requests(setting);
   if (count_path && *count_path) atexit(write_counts);
-  VG_STORE(&sim_faults, (setting && *setting) || (count_path && *count_path));
+  const char *strict = getenv("VGPU_SIM_STRICT");
+  if (strict) sim_strict_begin(strict);
+  VG_STORE(&sim_faults, (setting && *setting) || (count_path && *count_path) || sim_strict);
 }
 
 /* Where a program is told what its kernels have done. */
@@ -94,6 +97,7 @@ static bool tells_faults(const char *entry) {
 
 int sim_fault(enum vg_entry entry) {
   pthread_once(&looked, look);
+  sim_strict_call = vg_sim_entry_points[entry].name;
   __atomic_fetch_add(&calls[entry], 1, __ATOMIC_RELAXED);
   int code = SIM_NO_FAULT;
   for (int i = 0; i < request_count; i++) {

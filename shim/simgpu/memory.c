@@ -113,6 +113,7 @@ bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation) 
     list_count--;
   }
   pthread_mutex_unlock(&lock);
+  if (SIM_STRICT && found) sim_strict_freed(ret_allocation);
   return found;
 }
 
@@ -140,6 +141,12 @@ bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocatio
   }
   pthread_mutex_unlock(&lock);
   return inside;
+}
+
+void sim_memory_each(void (*use)(void *, const struct sim_allocation *), void *argument) {
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < list_count; i++) use(argument, &list[i]);
+  pthread_mutex_unlock(&lock);
 }
 
 /* ---- what the server is charged ---- */
@@ -234,8 +241,10 @@ CUresult sim_memory_free(struct sim_context *context, CUdeviceptr pointer) {
   struct sim_allocation allocation;
   if (sim_graph_memory_free(pointer)) return CUDA_SUCCESS;
   if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer || allocation.kind != CU_MEMORYTYPE_DEVICE ||
-      allocation.mapped || allocation.imported)
+      allocation.mapped || allocation.imported) {
+    if (SIM_STRICT) sim_strict_free_refused(pointer);
     return CUDA_ERROR_INVALID_VALUE;
+  }
   sim_context_wait(allocation.context ? allocation.context : context);
   if (!sim_memory_remove(pointer, &allocation)) return CUDA_ERROR_INVALID_VALUE; /* another thread was faster */
   give_back(&allocation);

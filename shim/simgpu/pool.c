@@ -27,7 +27,6 @@ struct place {
 struct sim_pool {
   struct sim_object object;
   struct place place;
-  bool is_default;
   bool ended; /* destroyed, but something of it is still in use */
   CUmemPoolProps props;
   struct block *kept;
@@ -88,7 +87,7 @@ static struct sim_pool *pool_make(struct place place) {
 static struct sim_pool *default_of(struct place place) {
   pthread_mutex_lock(&lock);
   struct sim_pool **pool = &defaults[place.managed][place.index];
-  if (!*pool && (*pool = pool_make(place))) (*pool)->is_default = true;
+  if (!*pool && (*pool = pool_make(place))) (*pool)->object.inner = true;
   pthread_mutex_unlock(&lock);
   return *pool;
 }
@@ -246,7 +245,10 @@ static CUresult free_async(CUdeviceptr pointer, CUstream handle, bool is_per_thr
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (stream->capture) return sim_capture_free(stream, pointer);
-  if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer) return CUDA_ERROR_INVALID_VALUE;
+  if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer) {
+    if (SIM_STRICT) sim_strict_free_refused(pointer);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   if (allocation.pool) return sim_pool_free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return sim_memory_free(stream->context, pointer); /* from cuMemAlloc: legal, and waits as cuMemFree does */
 }
@@ -344,7 +346,7 @@ SIM_PUBLIC CUresult cuMemPoolDestroy(CUmemoryPool handle) {
   if (result == CUDA_SUCCESS) result = sim_capture_unsafe(); /* memory may go back to the device */
   if (result != CUDA_SUCCESS) return result;
   struct sim_pool *pool = find(handle);
-  if (!pool || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  if (!pool || pool->object.inner) return CUDA_ERROR_INVALID_VALUE;
   sim_pool_unshare(&pool->sharing);
   pthread_mutex_lock(&lock);
   trim(pool, 0);

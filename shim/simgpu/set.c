@@ -10,7 +10,11 @@ CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set) {
   if (set->width == 0 || set->height == 0) return CUDA_SUCCESS;
   size_t row = set->width * set->elementSize, pitch = set->height > 1 ? set->pitch : row;
   if (set->dst % set->elementSize || pitch < row) return CUDA_ERROR_INVALID_VALUE;
-  if (!sim_memory_covers(set->dst, pitch * (set->height - 1) + row, &allocation)) return CUDA_ERROR_INVALID_VALUE;
+  size_t extent = pitch * (set->height - 1) + row;
+  if (!sim_memory_covers(set->dst, extent, &allocation)) {
+    if (SIM_STRICT) sim_strict_range(set->dst, extent);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   for (size_t y = 0; y < set->height; y++) {
     char *base = (char *)set->dst + y * pitch;
     if (set->elementSize == 1) memset(base, (int)set->value, set->width);

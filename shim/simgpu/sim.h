@@ -12,6 +12,7 @@
 
 #include "gen/cuda_abi.h"
 #include "prim.h"
+#include "strict.h"
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -27,17 +28,21 @@ struct sim_slab {
   uint32_t used;      /* objects ever handed out */
   uint32_t free_head; /* index + 1 of the first free object, 0 = none */
   uint32_t lock;
+  const char *type;      /* as written: "sizeof(struct sim_stream)" */
+  struct sim_slab *next; /* of all that hold something */
 };
-#define SIM_SLAB(bytes, count) {NULL, (bytes), (count), 0, 0, 0}
+#define SIM_SLAB(bytes, count) {NULL, (bytes), (count), 0, 0, 0, #bytes, NULL}
 /* Every slab object starts with this. magic names the type and is 0 while the object is free. */
 struct sim_object {
   uint32_t magic;
   uint32_t next_free;
+  bool inner; /* a default stream or pool, a graph within another: not the program's to destroy */
 };
 void *sim_slab_get(struct sim_slab *slab, uint32_t magic); /* zeroed object, or NULL: none left */
 void sim_slab_put(struct sim_slab *slab, void *object);
 /* The object behind a handle, or NULL when the handle is not a live object of that slab. */
 void *sim_slab_find(const struct sim_slab *slab, const void *handle, uint32_t magic);
+void *sim_slab_live(const struct sim_slab *slab, const void *handle, uint32_t magic); /* of ours, which may be stale */
 uint32_t sim_slab_index(const struct sim_slab *slab, const void *object);
 
 /* A point in a stream: everything submitted to it up to and including seq. seq 0 = nothing, always done. */
@@ -55,7 +60,6 @@ struct sim_stream {
   struct sim_stream *next;   /* of the context */
   unsigned flags;            /* CU_STREAM_NON_BLOCKING or 0 */
   int priority;
-  bool builtin;            /* the legacy or a per-thread default stream: cannot be destroyed */
   uint64_t id;             /* cuStreamGetId */
   uint64_t legacy_seen;    /* the legacy stream's seq that this (blocking) stream already waits for */
   uint64_t seen_by_legacy; /* this stream's seq that the legacy stream already waits for */

@@ -45,7 +45,7 @@ void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uin
   stream->slot = slot;
   stream->context = context->home;
   stream->green = context->home == context ? NULL : context;
-  stream->builtin = stream == &context->legacy;
+  stream->object.inner = stream == &context->legacy;
   stream->id = sim_next_id();
   sim_point_wait(sim_stream_point(stream)); /* of the slot's former stream */
   sim_stream_open(stream);
@@ -79,8 +79,8 @@ static void stream_free(struct sim_stream *stream) {
 
 /* Out of its context's list, if the context is still there (else its streams are freed already). */
 static void thread_stream_end(struct thread_stream *ended) {
-  struct sim_stream *stream = sim_slab_find(&streams, ended->stream, SIM_STREAM_MAGIC);
-  bool mine = stream && stream->builtin && stream->context->id == ended->context_id;
+  struct sim_stream *stream = sim_slab_live(&streams, ended->stream, SIM_STREAM_MAGIC);
+  bool mine = stream && stream->object.inner && stream->context->id == ended->context_id;
   ended->context_id = 0;
   if (!mine) return;
   sim_lock();
@@ -116,7 +116,7 @@ static CUresult per_thread(struct sim_context *context, struct sim_stream **ret_
   if (result != CUDA_SUCCESS) return result;
   pthread_once(&thread_key_once, thread_key_make);
   pthread_setspecific(thread_key, thread_streams);
-  place->stream->builtin = true;
+  place->stream->object.inner = true;
   place->context_id = context->id;
   *ret_stream = place->stream;
   return CUDA_SUCCESS;
@@ -173,7 +173,7 @@ SIM_PUBLIC CUresult cuStreamDestroy_v2(CUstream handle) {
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
   struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
-  if (!stream || stream->builtin) return CUDA_ERROR_INVALID_HANDLE;
+  if (!stream || stream->object.inner) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->orphan) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   result = sim_context_state(stream->context);
   if (result != CUDA_SUCCESS) return result;
@@ -223,7 +223,7 @@ static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags
 
 /* The default streams are shared with the primary context: they are of the green one that is current. */
 static struct sim_context *green_of_stream(const struct sim_stream *stream) {
-  if (!stream->builtin) return stream->green;
+  if (!stream->object.inner) return stream->green;
   return sim_current->home == sim_current ? NULL : sim_current;
 }
 

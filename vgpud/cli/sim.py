@@ -174,7 +174,17 @@ def _show(settings: Settings, folder: Path) -> None:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
 def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
-    """Run COMMAND on the simulated devices as on real ones: no slice, no hook, no daemon."""
+    """Run COMMAND on the simulated devices as on real ones: no slice, no hook, no daemon.
+
+    \b
+    Environment that the simulated driver reads, in a slice, too:
+      VGPU_SIM_FAIL=NAME:N=CODE[,...]  the N-th call (*: each) of NAME answers CODE; an error that contexts keep
+                                       (700, 719 ...) stays when a launch or a wait answers it
+      VGPU_SIM_COUNT_CALLS=FILE        how often each entry point was called, at exit
+      VGPU_SIM_STRICT=1                uses after the end, handles of other contexts and leaks, on standard error;
+                                       =fail: the program then ends with 1
+      VGPU_SIM_KERNELS=FILE            what kernels cost, and which of them compute or fault
+    """
     if not command:
         raise click.UsageError("say what to run: for example vgpu sim run -- python program.py")
     _require(folder)

@@ -43,7 +43,7 @@ static CUresult work_child(struct sim_node *node, const void *graph) {
   struct sim_graph *copy;
   CUresult result = sim_graph_copy((struct sim_graph *)graph, &copy);
   if (result != CUDA_SUCCESS) return result;
-  copy->owned = true;
+  copy->object.inner = true;
   node->child = copy;
   return CUDA_SUCCESS;
 }

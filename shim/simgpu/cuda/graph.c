@@ -153,7 +153,7 @@ CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from) 
     CUresult result = sim_graph_copy(from->child, &child);
     if (result != CUDA_SUCCESS) return result;
     sim_node_drop_work(node);
-    child->owned = true;
+    child->object.inner = true;
     node->child = child;
     return CUDA_SUCCESS;
   }
@@ -217,7 +217,7 @@ SIM_PUBLIC CUresult cuGraphDestroy(CUgraph handle) {
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
   struct sim_graph *graph = sim_graph_find(handle);
-  if (graph == NULL || graph->owned) return CUDA_ERROR_INVALID_VALUE;
+  if (graph == NULL || graph->object.inner) return CUDA_ERROR_INVALID_VALUE;
   sim_graph_free(graph);
   return CUDA_SUCCESS;
 }

@@ -70,7 +70,6 @@ struct sim_graph {
   struct sim_graph *original; /* of a clone */
   struct sim_held *held;
   struct sim_condition *conditions; /* handles that were made for it */
-  bool owned;                       /* by a child node or an executable: not the program's to destroy */
 };
 
 struct sim_exec {

@@ -101,7 +101,7 @@ CUresult sim_node_set_conditional(struct sim_node *node, CUDA_CONDITIONAL_NODE_P
   for (; node->conditional.size < params->size; node->conditional.size++) {
     struct sim_graph *body = sim_graph_make();
     if (body == NULL) return CUDA_ERROR_OUT_OF_MEMORY; /* the node is dropped with what it has */
-    body->owned = true;
+    body->object.inner = true;
     bodies[node->conditional.size] = body;
   }
   params->phGraph_out = (CUgraph *)bodies;
@@ -115,7 +115,7 @@ CUresult sim_node_copy_conditional(struct sim_node *node, const struct sim_node 
   for (; size < from->conditional.size && result == CUDA_SUCCESS; size++) {
     result = sim_graph_copy(from->conditional.bodies[size], &bodies[size]);
     if (result != CUDA_SUCCESS) break;
-    bodies[size]->owned = true;
+    bodies[size]->object.inner = true;
   }
   if (result != CUDA_SUCCESS) {
     while (size > 0) sim_graph_free(bodies[--size]);

@@ -58,7 +58,7 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph handle, CUDA_GRAPH_IN
     if (result == CUDA_SUCCESS) free(order);
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
   }
-  copy->owned = true;
+  copy->object.inner = true;
   exec->graph = copy;
   exec->order = order;
   exec->flags = params->flags & ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* as documented */

@@ -97,7 +97,7 @@ static CUresult set_child(struct sim_node *node, CUgraph handle) {
   CUresult result = sim_graph_copy(graph, &copy);
   if (result != CUDA_SUCCESS) return result;
   sim_node_drop_work(node);
-  copy->owned = true;
+  copy->object.inner = true;
   node->child = copy;
   return CUDA_SUCCESS;
 }

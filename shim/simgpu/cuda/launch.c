@@ -73,12 +73,14 @@ uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_co
 /* Device, managed and registered host memory may be used by a kernel. */
 static bool range_usable(uint64_t address, uint64_t bytes) {
   struct sim_allocation allocation;
+  if (SIM_STRICT && !sim_strict_range(address, bytes)) return false;
   if (!sim_memory_find(address, &allocation)) return false;
   return bytes <= allocation.bytes && address - allocation.base <= allocation.bytes - bytes;
 }
 
 CUresult sim_launch_compute(const struct sim_launch *launch) {
   const struct sim_function *function = launch->function;
+  if (SIM_STRICT && launch->params != NULL) sim_strict_words(launch->params, launch->param_bytes);
   if (function->rule->fault != CUDA_SUCCESS) return function->rule->fault;
   if (function->rule->host == NULL || launch->params == NULL) return CUDA_SUCCESS;
   int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);
@@ -88,7 +90,10 @@ CUresult sim_launch_compute(const struct sim_launch *launch) {
 
 static CUresult submit(struct sim_stream *stream, const struct sim_launch *launch) {
   const struct sim_function *function = launch->function;
-  if (function->module != NULL && function->module->context != stream->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (function->module != NULL && function->module->context != stream->context) {
+    if (SIM_STRICT) sim_strict_tell("function", function, "of another context than the stream");
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
   if (stream->capture != NULL) return sim_capture_kernel(stream, launch);
   CUresult result = sim_capture_implicit(stream);
   if (result != CUDA_SUCCESS) return result;
@@ -168,7 +173,7 @@ static CUresult check_multi(const CUDA_LAUNCH_PARAMS *list, unsigned count, stru
     if (result != CUDA_SUCCESS) return result;
     if (function == NULL) return CUDA_ERROR_INVALID_HANDLE;
     uint64_t device = 1ull << ret_streams[i]->context->ordinal;
-    if (ret_streams[i]->builtin || devices & device) return CUDA_ERROR_INVALID_VALUE;
+    if (ret_streams[i]->object.inner || devices & device) return CUDA_ERROR_INVALID_VALUE;
     devices |= device;
     if (strcmp(function->kernel.name, sim_function_find(list->function)->kernel.name) != 0 ||
         memcmp(&one->gridDimX, &list->gridDimX, SHAPE_BYTES) != 0)
