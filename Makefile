@@ -61,8 +61,8 @@ bench-containers: $(VENV)/.test $(NATIVE) ## as root: what sharing costs CIFAR c
 bench-sharing: $(VENV)/.test $(NATIVE) ## how well a device is shared, without a hook and with (BENCH="W1 W4", "--full")
 	@$(PY) -m benchmarks.sharing $(BENCH)
 
-qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes)
-	@$(PY) -m benchmarks.qualify
+qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes; PYTHON=..., RESUME=1, SIM=1)
+	@$(PY) -m benchmarks.qualify $(if $(SIM),--sim) $(if $(RESUME),--resume) $(if $(PYTHON),--python $(PYTHON))
 
 clean: ## everything that make made
 	rm -rf $(VENV) build dist *.egg-info vgpud/lib vgpud/_shim.c vgpud/_shim.abi3.so .mypy_cache .ruff_cache .pytest_cache

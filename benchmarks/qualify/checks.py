@@ -21,7 +21,8 @@ SHARE_TOLERANCE_PP = 5.0
 TRAINERS = ("torch", "cupy", "tinygrad")
 TRAIN_STEPS = 30
 MEASURE_S = 6.0
-MISSING = 3  # exit code of a trainer whose package is not there
+MISSING = 3  # exit code of a program for which something is not there
+CHECKPOINT_MIB, CHECKPOINT_MIB_SIMULATED = 8192, 512
 
 
 @dataclass
@@ -101,6 +102,23 @@ def gate_c(own: OwnSystem) -> Found:
     found = Found({"alone_kernels_per_s": alone, "held_kernels_per_s": held, "share": held / alone, "wanted": FRACTION})
     if abs(held / alone - FRACTION) * 100 > SHARE_TOLERANCE_PP:
         found.problems.append(f"a slice of {FRACTION} got {held / alone:.3f} of the device")
+    return found
+
+
+def checkpoint(own: OwnSystem) -> Found:
+    """How fast the driver moves a process without a slice off the device and back."""
+    mib = CHECKPOINT_MIB_SIMULATED if own.simulated else CHECKPOINT_MIB
+    command = [str(harness.build("qualify/checkpoint.c")), str(mib)]
+    done = subprocess.run(command, env=unhooked(own), capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == MISSING:
+        return Found(skipped=done.stdout.strip().splitlines()[-1])
+    if done.returncode:
+        return Found(problems=[f"code {done.returncode}: {done.stderr.strip().splitlines()[-1]}"])
+    found = Found(json.loads(done.stdout.splitlines()[-1]))
+    if not found.figures["intact"]:
+        found.problems.append("the memory of the process is not what it was")
+    if found.figures["freed_bytes"] < found.figures["bytes"]:
+        found.problems.append(f"only {found.figures['freed_bytes']} bytes left the device")
     return found
 
 
@@ -186,13 +204,3 @@ def has_device() -> str:
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, env=dict(os.environ), check=False
     )
     return done.stderr.strip() if done.returncode else ""
-
-
-def timed(check: Any, *arguments: Any) -> tuple[Found, float]:
-    """Runs a check; an exception is a problem of that check, not the end of all. Returns also its seconds."""
-    begin = time.monotonic()
-    try:
-        found = check(*arguments)
-    except Exception as error:
-        found = Found(problems=[f"{type(error).__name__}: {error}"])
-    return found, time.monotonic() - begin

@@ -114,8 +114,9 @@ class Matrix:
     def __init__(self, own: OwnSystem, python: str, env: Mapping[str, str] | None = None) -> None:
         self.own, self.python = own, python
         self.env = {**SAME_EACH_TIME, **(env or {})}
-        own.vgpu("slice", "create", SLICE, "--gpus", str(SLICE_OF))
         with own.client() as client:
+            if SLICE not in {item.name for item in client.slices()}:
+                own.vgpu("slice", "create", SLICE, "--gpus", str(SLICE_OF))
             self.device_bytes = client.devices()[0].memory_total_bytes
         self.slice_bytes = int(self._slice().mem_max_bytes)
 
