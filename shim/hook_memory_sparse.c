@@ -57,9 +57,11 @@ typedef CUresult map_call(CUarrayMapInfo *list, unsigned int count, CUstream str
 
 static CUresult map(map_call *call, CUarrayMapInfo *list, unsigned int count, CUstream stream) {
   hold(list, count, 1);
+  vg_handles_begin_end(); /* of what is unmapped */
   CUresult result = call(list, count, stream);
   for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) follow(&list[i]);
   hold(list, count, -1);
+  vg_handles_done();
   return result;
 }
 

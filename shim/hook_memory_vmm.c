@@ -19,6 +19,22 @@
  * this lock, lets go of it. */
 static pthread_rwlock_t retaining = PTHREAD_RWLOCK_INITIALIZER;
 
+/* Bindings and arrays let go of memory after the driver's call that ends them: meanwhile nobody is given a handle,
+ * which may be the same again. Who makes handles shares this lock. */
+static pthread_rwlock_t ending = PTHREAD_RWLOCK_INITIALIZER;
+
+void vg_handles_begin_end(void) {
+  pthread_rwlock_wrlock(&ending);
+}
+
+void vg_handles_begin_make(void) {
+  pthread_rwlock_rdlock(&ending);
+}
+
+void vg_handles_done(void) {
+  pthread_rwlock_unlock(&ending);
+}
+
 static struct vg_physical *physical_of(const struct vg_record *record) {
   return (struct vg_physical *)(uintptr_t)record->other;
 }
@@ -68,13 +84,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUmemGenericAllocationHandle created = 0;
+  vg_handles_begin_make();
   CUresult result = REAL(cuMemCreate)(&created, size, prop, flags);
-  if (result != CUDA_SUCCESS) {
+  if (result == CUDA_SUCCESS) vg_table_put(record, created);
+  vg_handles_done();
+  if (result == CUDA_SUCCESS)
+    *handle = created;
+  else
     handle_gone(record);
-    return result;
-  }
-  vg_table_put(record, created);
-  *handle = created;
   return result;
 }
 
@@ -104,15 +121,23 @@ void vg_handle_leave(CUmemGenericAllocationHandle handle) {
   if (last) handle_gone(last);
 }
 
+/* Of a multicast object, which ends bindings. */
+static bool ends_bindings(const struct vg_record *last) {
+  return last && !last->bytes && !last->device;
+}
+
 CUresult vg_handle_release(CUmemGenericAllocationHandle handle) {
   pthread_rwlock_rdlock(&retaining);
   struct vg_record *last = drop_reference(handle);
+  bool bound = ends_bindings(last);
+  if (bound) vg_handles_begin_end();
   CUresult result = REAL(cuMemRelease)(handle);
   pthread_rwlock_unlock(&retaining);
   if (result != CUDA_SUCCESS)
     take_reference_back(handle, last);
   else if (last)
     handle_gone(last);
+  if (bound) vg_handles_done();
   return result;
 }
 
@@ -183,22 +208,29 @@ static void put_range_back(struct unmapped *range) {
   }
 }
 
-CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
-  struct unmapped range;
-  pthread_rwlock_rdlock(&retaining);
-  take_range(&range, ptr, size);
-  CUresult result = REAL(cuMemUnmap)(ptr, size);
-  if (result != CUDA_SUCCESS) put_range_back(&range);
-  pthread_rwlock_unlock(&retaining);
-  if (result != CUDA_SUCCESS) return result;
-  for (struct vg_record *mapping = range.mappings, *next; mapping; mapping = next) {
+static void range_gone(const struct unmapped *range) {
+  for (struct vg_record *mapping = range->mappings, *next; mapping; mapping = next) {
     next = mapping->next;
     vg_record_free(mapping);
   }
-  for (struct vg_record *handle = range.handles, *next; handle; handle = next) {
+  for (struct vg_record *handle = range->handles, *next; handle; handle = next) {
     next = handle->next;
     handle_gone(handle);
   }
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
+  struct unmapped range;
+  bool bound = false;
+  pthread_rwlock_rdlock(&retaining);
+  take_range(&range, ptr, size);
+  for (struct vg_record *handle = range.handles; handle; handle = handle->next) bound |= ends_bindings(handle);
+  if (bound) vg_handles_begin_end();
+  CUresult result = REAL(cuMemUnmap)(ptr, size);
+  if (result != CUDA_SUCCESS) put_range_back(&range);
+  pthread_rwlock_unlock(&retaining);
+  if (result == CUDA_SUCCESS) range_gone(&range);
+  if (bound) vg_handles_done();
   return result;
 }
 
@@ -231,8 +263,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     record->other = (uintptr_t)own;
     record->device = vg_physical_device(own);
   }
+  vg_handles_begin_make();
   CUresult result = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
   bool fresh = result == CUDA_SUCCESS && vg_table_add_or_put(record, *handle) == 1;
+  vg_handles_done();
   if (fresh) return result;
   if (own) vg_physical_leave(own); /* it failed, or the driver has one handle for all */
   vg_record_free(record);
@@ -241,5 +275,6 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
 
 void vg_handle_forked_child(void) {
   pthread_rwlock_init(&retaining, NULL);
+  pthread_rwlock_init(&ending, NULL);
   vg_physical_forked_child();
 }
