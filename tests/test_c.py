@@ -50,6 +50,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/{n}.c" for n in ("ml/slice", "link_wire", "visible", "log", "prim")),
         (ADDRESS, THREAD),
     ),
+    "test_ml_sessions": (("shim/ml/hook_process.c", "shim/ml/hook_sessions.c"), (ADDRESS,)),
     "test_table": (("shim/memory_table.c",), (ADDRESS, THREAD)),
     "test_wire": (("shim/link_wire.c", "shim/prim.c"), (ADDRESS,)),
 }

@@ -8,13 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ml/processes.h"
 #include "ml/resolve_ml.h"
-#include "ml/slice.h"
 
 #define PROCESSES_MAX 1024 /* of a device, all tenants together */
 
-/* The caller's pid for one that the real library told; 0: it is none of the slice's. */
-static unsigned own_pid(const struct vg_attach_usage *usage, unsigned told) {
+unsigned vg_ml_own_pid(const struct vg_attach_usage *usage, unsigned told) {
   unsigned found = 0;
   for (uint32_t i = 0; i < usage->process_count; i++) {
     const struct vg_usage_process *process = &usage->processes[i];
@@ -42,9 +41,8 @@ static unsigned list(nvmlDevice_t device, nvmlProcessInfo_t *ret_infos) {
   return found;
 }
 
-/* What the caller is told of so many processes in so much room. */
-static nvmlReturn_t fitted(unsigned found, unsigned *count, const void *ret_infos) {
-  unsigned room = ret_infos == NULL ? 0 : *count;
+nvmlReturn_t vg_ml_fitted(unsigned found, unsigned *count, const void *ret_entries) {
+  unsigned room = ret_entries == NULL ? 0 : *count;
   *count = found;
   return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
@@ -68,7 +66,7 @@ static nvmlReturn_t own_processes(const char *name, bool are_listed, nvmlDevice_
   unsigned number = are_listed ? list(device, found) : 0;
   for (unsigned i = 0; ret_infos != NULL && i < number && i < *count; i++)
     memcpy((char *)ret_infos + i * entry_bytes, &found[i], entry_bytes);
-  return fitted(number, count, ret_infos);
+  return vg_ml_fitted(number, count, ret_infos);
 }
 
 #define LIST_ML_HOOK(name, entry_type, are_listed)                                                                     \
@@ -100,7 +98,7 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t devic
                                                      .usedGpuMemory = found[i].usedGpuMemory,
                                                      .gpuInstanceId = NVML_NO_INSTANCE,
                                                      .computeInstanceId = NVML_NO_INSTANCE};
-  return fitted(number, &details->numProcArrayEntries, details->procArray);
+  return vg_ml_fitted(number, &details->numProcArrayEntries, details->procArray);
 }
 
 /* Shares of the device become shares of what the slice may have of it. */
@@ -117,7 +115,7 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
   nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetProcessUtilization, device, all, &found, last_seen_us);
   vg_ml_usage(&usage);
   for (unsigned i = 0; result == NVML_SUCCESS && i < found; i++) {
-    all[i].pid = own_pid(&usage, all[i].pid);
+    all[i].pid = vg_ml_own_pid(&usage, all[i].pid);
     if (all[i].pid == 0) continue;
     all[i].smUtil = vg_ml_percent(all[i].smUtil, &own);
     all[i].memUtil = vg_ml_percent(all[i].memUtil, &own);
@@ -130,49 +128,11 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     *count = 0;
     return NVML_ERROR_NOT_FOUND;
   }
-  return fitted(kept, count, ret_samples);
+  return vg_ml_fitted(kept, count, ret_samples);
 }
 
 /* The newer form of the same. It carries every process, so a slice is told to use the older one, which is filtered. */
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, void *info) {
   if (vg_ml_in_slice()) return NVML_ERROR_NOT_SUPPORTED;
   return VG_ML_REAL(nvmlDeviceGetProcessesUtilizationInfo, device, info);
-}
-
-VG_ML_HOOK nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned *count, unsigned *ret_pids) {
-  if (!vg_ml_in_slice() || count == NULL) return VG_ML_REAL(nvmlDeviceGetAccountingPids, device, count, ret_pids);
-  struct vg_attach_usage usage;
-  unsigned pids[PROCESSES_MAX], found = PROCESSES_MAX, kept = 0;
-  nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetAccountingPids, device, &found, pids);
-  if (result != NVML_SUCCESS) return result;
-  vg_ml_usage(&usage);
-  for (unsigned i = 0; i < found; i++) {
-    unsigned pid = own_pid(&usage, pids[i]);
-    if (pid == 0) continue;
-    if (ret_pids != NULL && kept < *count) ret_pids[kept] = pid;
-    kept++;
-  }
-  return fitted(kept, count, ret_pids);
-}
-
-/* The real library is asked for the pid that it knows. */
-VG_ML_HOOK nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid,
-                                                     nvmlAccountingStats_t *ret_stats) {
-  struct vg_ml_device own;
-  if (!vg_ml_in_slice() || !vg_ml_find(device, &own))
-    return VG_ML_REAL(nvmlDeviceGetAccountingStats, device, pid, ret_stats);
-  struct vg_attach_usage usage;
-  nvmlReturn_t result = NVML_ERROR_NOT_FOUND;
-  vg_ml_usage(&usage);
-  for (uint32_t i = 0; i < usage.process_count; i++) {
-    if ((unsigned)usage.processes[i].pid != pid) continue;
-    result = VG_ML_REAL(nvmlDeviceGetAccountingStats, device, (unsigned)usage.processes[i].host_pid, ret_stats);
-    if (result == NVML_ERROR_NOT_FOUND) result = VG_ML_REAL(nvmlDeviceGetAccountingStats, device, pid, ret_stats);
-    break;
-  }
-  if (result == NVML_SUCCESS) {
-    ret_stats->gpuUtilization = vg_ml_percent(ret_stats->gpuUtilization, &own);
-    ret_stats->memoryUtilization = vg_ml_percent(ret_stats->memoryUtilization, &own);
-  }
-  return result;
 }

@@ -106,6 +106,32 @@ typedef struct {
 } nvmlAccountingStats_t;
 
 typedef struct {
+  unsigned pid, isRunning;
+  unsigned gpuUtilization, memoryUtilization; /* percent, or all ones: not known */
+  unsigned long long maxMemoryUsage;          /* bytes */
+  unsigned sampleCount;
+  unsigned long long sumGpuUtil, sumFbUtil; /* percent, over the samples */
+  unsigned long long time, startTime;       /* ms, us since 1970 */
+} nvmlAccountingStats_v2_t;
+
+typedef struct {
+  unsigned sessionId, pid, vgpuInstance, codecType;
+  unsigned hResolution, vResolution;
+  unsigned averageFps, averageLatency; /* us */
+} nvmlEncoderSessionInfo_t;
+
+typedef struct {
+  unsigned sessionId, pid, vgpuInstance, displayOrdinal;
+  unsigned sessionType, sessionFlags;
+  unsigned hMaxResolution, vMaxResolution, hResolution, vResolution;
+  unsigned averageFPS, averageLatency; /* us */
+} nvmlFBCSessionInfo_t;
+
+typedef struct {
+  unsigned sessionsCount, averageFPS, averageLatency; /* us */
+} nvmlFBCStats_t;
+
+typedef struct {
   nvmlDevice_t device;
   unsigned long long eventType, eventData;
   unsigned gpuInstanceId, computeInstanceId;

@@ -1,0 +1,194 @@
+/*
+ * test_ml_sessions.c - accounting and sessions at the encoders as a slice is told of them: its own processes alone, by
+ * its own pids, however many others there are, and as many as come while it asks.
+ */
+#include <string.h>
+
+#include "check.h"
+#include "ml/processes.h"
+#include "ml/resolve_ml.h"
+
+#define OTHERS 3000u
+#define OWN_HOST 5000u /* the host's pid of the slice's process; it calls itself 5 */
+#define OWN 5u
+
+nvmlReturn_t nvmlDeviceGetAccountingPids(nvmlDevice_t device, unsigned *count, unsigned *ret_pids);
+nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned pid, nvmlAccountingStats_t *ret_stats);
+nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *stats);
+nvmlReturn_t nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned *count, nvmlEncoderSessionInfo_t *ret_sessions);
+nvmlReturn_t nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned *count, nvmlFBCSessionInfo_t *ret_sessions);
+nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned *count, unsigned *fps, unsigned *latency_us);
+nvmlReturn_t nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *ret_stats);
+
+/* ---- the slice: one process with two sessions, half of the device ---- */
+
+static bool in_slice = true;
+
+bool vg_ml_in_slice(void) {
+  return in_slice;
+}
+bool vg_ml_usage(struct vg_attach_usage *ret_usage) {
+  *ret_usage = (struct vg_attach_usage){.process_count = 1};
+  ret_usage->processes[0].pid = OWN;
+  ret_usage->processes[0].host_pid = OWN_HOST;
+  return true;
+}
+bool vg_ml_find(nvmlDevice_t handle, struct vg_ml_device *ret_device) {
+  (void)handle;
+  *ret_device = (struct vg_ml_device){.numbers.max_milli = 500};
+  return true;
+}
+unsigned vg_ml_percent(double of_device, const struct vg_ml_device *own) {
+  return (unsigned)(of_device * 1000 / own->numbers.max_milli);
+}
+
+/* ---- the real NVML: OTHERS entries and two of the slice's; one more of the others with each question ---- */
+
+static unsigned asked;
+
+static unsigned pid_of(unsigned entry) {
+  return entry == 7 || entry == OTHERS ? OWN_HOST : 100000 + entry;
+}
+
+static unsigned length(void) {
+  return OTHERS + 2 + asked++;
+}
+
+static nvmlReturn_t accounting_pids(nvmlDevice_t device, unsigned *count, unsigned *ret_pids) {
+  (void)device;
+  unsigned room = *count;
+  *count = length();
+  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  for (unsigned i = 0; i < *count; i++) ret_pids[i] = pid_of(i);
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t encoder_sessions(nvmlDevice_t device, unsigned *count, nvmlEncoderSessionInfo_t *ret_sessions) {
+  (void)device;
+  unsigned room = *count;
+  *count = length();
+  if (room == 0) return NVML_SUCCESS;
+  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  for (unsigned i = 0; i < *count; i++)
+    ret_sessions[i] = (nvmlEncoderSessionInfo_t){.sessionId = i, .pid = pid_of(i), .averageFps = 10 + (i == 7) * 20};
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t capture_sessions(nvmlDevice_t device, unsigned *count, nvmlFBCSessionInfo_t *ret_sessions) {
+  (void)device;
+  unsigned room = *count;
+  *count = length();
+  if (room == 0) return NVML_SUCCESS;
+  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  for (unsigned i = 0; i < *count; i++)
+    ret_sessions[i] = (nvmlFBCSessionInfo_t){.sessionId = i, .pid = pid_of(i), .averageLatency = 4};
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t encoder_stats(nvmlDevice_t device, unsigned *count, unsigned *fps, unsigned *latency_us) {
+  (void)device;
+  *count = *fps = *latency_us = 999;
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t capture_stats(nvmlDevice_t device, nvmlFBCStats_t *ret_stats) {
+  (void)device;
+  *ret_stats = (nvmlFBCStats_t){999, 999, 999};
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t stats(nvmlDevice_t device, unsigned pid, nvmlAccountingStats_t *ret_stats) {
+  (void)device;
+  if (pid != OWN_HOST && pid < 100000) return NVML_ERROR_NOT_FOUND;
+  *ret_stats = (nvmlAccountingStats_t){.gpuUtilization = 30, .memoryUtilization = 20};
+  return NVML_SUCCESS;
+}
+
+static nvmlReturn_t stats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *told) {
+  (void)device;
+  if (told->pid != OWN_HOST && told->pid < 100000) return NVML_ERROR_NOT_FOUND;
+  told->gpuUtilization = 30;
+  told->sumGpuUtil = 300;
+  return NVML_SUCCESS;
+}
+
+void *vg_ml_symbol(const char *name) {
+  static const struct {
+    const char *name;
+    void *function;
+  } real[] = {{"nvmlDeviceGetAccountingPids", (void *)accounting_pids},
+              {"nvmlDeviceGetAccountingStats", (void *)stats},
+              {"nvmlDeviceGetAccountingStats_v2", (void *)stats_v2},
+              {"nvmlDeviceGetEncoderSessions", (void *)encoder_sessions},
+              {"nvmlDeviceGetFBCSessions", (void *)capture_sessions},
+              {"nvmlDeviceGetEncoderStats", (void *)encoder_stats},
+              {"nvmlDeviceGetFBCStats", (void *)capture_stats}};
+  for (size_t i = 0; i < sizeof real / sizeof real[0]; i++)
+    if (strcmp(real[i].name, name) == 0) return real[i].function;
+  return NULL;
+}
+nvmlReturn_t vg_ml_missing(void) {
+  return NVML_ERROR_FUNCTION_NOT_FOUND;
+}
+
+/* ---- tests ---- */
+
+static void test_accounting_pids(void) {
+  unsigned pids[4] = {0}, count = 0;
+  CHECK(nvmlDeviceGetAccountingPids(NULL, &count, NULL) == NVML_ERROR_INSUFFICIENT_SIZE && count == 2);
+  count = 1;
+  CHECK(nvmlDeviceGetAccountingPids(NULL, &count, pids) == NVML_ERROR_INSUFFICIENT_SIZE && count == 2);
+  count = 4;
+  CHECK(nvmlDeviceGetAccountingPids(NULL, &count, pids) == NVML_SUCCESS && count == 2);
+  CHECK(pids[0] == OWN && pids[1] == OWN && pids[2] == 0);
+}
+
+static void test_accounting_of_a_process(void) {
+  nvmlAccountingStats_t told;
+  CHECK(nvmlDeviceGetAccountingStats(NULL, OWN, &told) == NVML_SUCCESS);
+  CHECK(told.gpuUtilization == 60 && told.memoryUtilization == 40);
+  CHECK(nvmlDeviceGetAccountingStats(NULL, OWN_HOST, &told) == NVML_ERROR_NOT_FOUND);
+  CHECK(nvmlDeviceGetAccountingStats(NULL, 100000, &told) == NVML_ERROR_NOT_FOUND);
+  nvmlAccountingStats_v2_t newer = {.pid = OWN};
+  CHECK(nvmlDeviceGetAccountingStats_v2(NULL, &newer) == NVML_SUCCESS);
+  CHECK(newer.pid == OWN && newer.gpuUtilization == 60 && newer.sumGpuUtil == 600);
+  newer.pid = 100000;
+  CHECK(nvmlDeviceGetAccountingStats_v2(NULL, &newer) == NVML_ERROR_NOT_FOUND && newer.pid == 100000);
+}
+
+static void test_sessions(void) {
+  nvmlEncoderSessionInfo_t encoding[4];
+  nvmlFBCSessionInfo_t capturing[4];
+  unsigned count = 0;
+  CHECK(nvmlDeviceGetEncoderSessions(NULL, &count, NULL) == NVML_SUCCESS && count == 2);
+  CHECK(nvmlDeviceGetEncoderSessions(NULL, &count, encoding) == NVML_SUCCESS && count == 2);
+  CHECK(encoding[0].pid == OWN && encoding[0].sessionId == 7);
+  CHECK(encoding[1].pid == OWN && encoding[1].sessionId == OTHERS);
+  count = 1;
+  CHECK(nvmlDeviceGetFBCSessions(NULL, &count, capturing) == NVML_ERROR_INSUFFICIENT_SIZE && count == 2);
+  CHECK(nvmlDeviceGetFBCSessions(NULL, &count, capturing) == NVML_SUCCESS && capturing[1].sessionId == OTHERS);
+}
+
+static void test_means(void) {
+  unsigned count, fps, latency_us;
+  nvmlFBCStats_t told;
+  CHECK(nvmlDeviceGetEncoderStats(NULL, &count, &fps, &latency_us) == NVML_SUCCESS);
+  CHECK(count == 2 && fps == 20 && latency_us == 0);
+  CHECK(nvmlDeviceGetFBCStats(NULL, &told) == NVML_SUCCESS);
+  CHECK(told.sessionsCount == 2 && told.averageFPS == 0 && told.averageLatency == 4);
+}
+
+static void test_without_a_slice(void) {
+  unsigned count = 0;
+  in_slice = false;
+  CHECK(nvmlDeviceGetEncoderSessions(NULL, &count, NULL) == NVML_SUCCESS && count > OTHERS);
+}
+
+int main(void) {
+  RUN(test_accounting_pids);
+  RUN(test_accounting_of_a_process);
+  RUN(test_sessions);
+  RUN(test_means);
+  RUN(test_without_a_slice);
+  return 0;
+}
