@@ -382,7 +382,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     return; /* neither estimates nor markers */
   }
   ticket->work = work;
-  if (vg_work_timing_due(ticket->estimate)) begin_timing(ticket, line);
+  if (vg_estimate_timing_due(ticket->estimate)) begin_timing(ticket, line);
 }
 
 /* A launch has been counted where another thread has waited for all that was there before. */

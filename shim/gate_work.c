@@ -1,5 +1,5 @@
-/* gate_work.c - see gate_work.h. Estimates are kept per function and grid class, calibrated by timing a launch now and
- * then with a pair of events; markers are recorded every eighth of the bound. */
+/* gate_work.c - see gate_work.h. Estimates are kept per function and grid class; markers are recorded every eighth of
+ * the bound. */
 #include "gate_work.h"
 
 #include <stdlib.h>
@@ -8,12 +8,6 @@
 #include "gen/real.h"
 #include "prim.h"
 
-#define FIRST_GUESS_NS 500000 /* high: a few launches of what is not known yet must not fill the device for seconds */
-#define CALIBRATE_FIRST 2     /* one launch in so many is timed until there are some samples */
-#define CALIBRATE_EVERY 256
-#define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: what a timing costs is nothing to them */
-#define SAMPLES_FIRST 4
-#define SAMPLE_SLACK_NS 10000
 #define AHEAD_NS 40000 /* work ahead of a launch that is timed, so that the host's part is not timed, too */
 #define POSTPONED_MOST 16
 #define STALE_FACTOR 4
@@ -22,47 +16,6 @@
 #define STALE_BEGUN_NS (30 * VG_NS_PER_S)
 
 /* ---- estimates ---- */
-
-/* What the first of their kinds have turned out to take lately, in the whole process: the next one may be like them. */
-static uint64_t strangers_ns;
-
-static void note_stranger(uint64_t sample_ns) {
-  uint64_t before_ns = VG_LOAD_RELAXED(&strangers_ns);
-  VG_STORE_RELAXED(&strangers_ns, sample_ns > before_ns ? sample_ns : before_ns - (before_ns - sample_ns) / 8);
-}
-
-uint64_t vg_work_guess(void) {
-  uint64_t guess_ns = VG_LOAD_RELAXED(&strangers_ns);
-  return guess_ns > FIRST_GUESS_NS ? guess_ns : FIRST_GUESS_NS;
-}
-
-/* A pair of events measures more than the launch when others had the device in between, or when this thread lost its
- * processor: such samples are too long, by a multiple of a short kernel and by about the others' share of a long one.
- * So a low one of the last samples says how long the launch takes, and the mean of those near it is the estimate. It
- * bears more than half of the samples being too long, and follows a real change once most of the samples are new. */
-uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
-  if (!estimate->count) note_stranger(sample_ns);
-  estimate->samples_ns[estimate->count % VG_WORK_SAMPLES] = sample_ns;
-  VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
-  uint32_t count = estimate->count < VG_WORK_SAMPLES ? estimate->count : VG_WORK_SAMPLES;
-  uint64_t sorted_ns[VG_WORK_SAMPLES], sum_ns = 0, near = 0;
-  for (uint32_t i = 0; i < count; i++) {
-    uint32_t place = i;
-    for (; place && sorted_ns[place - 1] > estimate->samples_ns[i]; place--) sorted_ns[place] = sorted_ns[place - 1];
-    sorted_ns[place] = estimate->samples_ns[i];
-  }
-  uint64_t low_ns = sorted_ns[(count - 1) * 3 / 8], limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
-  for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
-  VG_STORE_RELAXED(&estimate->cost_ns, sum_ns / near + 1); /* launching threads look at it without the lock */
-  return sample_ns <= limit_ns ? sample_ns : estimate->cost_ns;
-}
-
-/* How many launches until the next one is timed? */
-uint32_t vg_work_next_timing(const struct vg_estimate *estimate) {
-  if (estimate->count < SAMPLES_FIRST) return CALIBRATE_FIRST;
-  uint64_t every = CALIBRATE_EVERY_NS / estimate->cost_ns;
-  return every < 1 ? 1 : every < CALIBRATE_EVERY ? (uint32_t)every : CALIBRATE_EVERY;
-}
 
 static uint32_t grid_class_of(uint64_t threads) {
   return 63 - (uint32_t)__builtin_clzll(threads | 1);
@@ -164,7 +117,8 @@ static CUresult record(CUevent event, const struct vg_stream *stream) {
 
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
   if (stream->programmatic) return NULL;
-  if (stream->cost_ns < AHEAD_NS && estimate->count >= SAMPLES_FIRST && estimate->postponed < POSTPONED_MOST) {
+  if (stream->cost_ns < AHEAD_NS && estimate->count >= VG_ESTIMATE_SAMPLES_FIRST &&
+      estimate->postponed < POSTPONED_MOST) {
     estimate->postponed++;
     estimate->countdown = 1;
     return NULL;
@@ -185,7 +139,7 @@ static uint64_t calibrate(const struct vg_marker *marker) {
   drop_event(marker->timing_begin);
   drop_event(marker->event);
   bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
-  return known ? vg_work_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
+  return known ? vg_estimate_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
 }
 
 static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
@@ -200,7 +154,7 @@ static void retire(struct vg_work *work, struct vg_stream *stream, const struct 
   if (marker->timing_begin) {
     work->done_ns += calibrate(marker);
   } else {
-    work->done_ns += vg_work_cost(marker->estimate);
+    work->done_ns += vg_estimate_cost(marker->estimate);
     give_event(work, stream, marker->event);
   }
   take_cost(work, stream, marker->cost_ns);
@@ -216,7 +170,7 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
 /* What is not known and has not been seen to end takes at least as long as it has taken so far, and so do those of its
  * kind behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
-  if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_work_cost(estimate)) return;
+  if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
   estimate->cost_ns = now_ns - stream->moved_ns;
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];

@@ -8,27 +8,13 @@
 #define VG_GATE_WORK_H
 #include "context.h"
 #include "gate.h"
+#include "gate_estimate.h"
 #include "gate_lock.h"
 
 #define VG_WORK_STREAMS 32
 #define VG_WORK_MARKERS 32
 #define VG_WORK_ESTIMATES 1024
-#define VG_WORK_SAMPLES 8
 #define VG_WORK_MARK_EVERY 32
-
-/* Does a kernel wait for kernels on other devices? */
-enum vg_collective { VG_COLLECTIVE_UNKNOWN, VG_COLLECTIVE_NOT, VG_COLLECTIVE };
-
-struct vg_estimate {
-  const void *function;
-  uint32_t grid_class;                  /* log2 of the threads launched */
-  uint32_t countdown;                   /* launches until the next one is timed; 0: one is being timed */
-  uint32_t postponed;                   /* timings put off since the stream was empty */
-  uint32_t count;                       /* samples taken so far */
-  enum vg_collective collective;        /* looked up for gangs only */
-  uint64_t cost_ns;                     /* 0: not known yet */
-  uint64_t samples_ns[VG_WORK_SAMPLES]; /* the last ones */
-};
 
 struct vg_marker {
   CUevent event;
@@ -77,11 +63,6 @@ struct vg_work {
 struct vg_work *vg_work_new(void); /* NULL: no memory */
 /* Called by the work's own thread without the lock: nobody else adds estimates. */
 struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads);
-static inline bool vg_work_timing_due(struct vg_estimate *estimate) {
-  return estimate->countdown && --estimate->countdown == 0;
-}
-/* A launch has been timed. Returns what that launch counts for. */
-uint64_t vg_work_sample(struct vg_estimate *estimate, uint64_t sample_ns);
 
 struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner);
 
@@ -103,12 +84,6 @@ static inline struct vg_stream *vg_work_stream(struct vg_work *work, CUstream ha
 
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
-uint64_t vg_work_guess(void);                                     /* what the first launch of its kind counts for */
-uint32_t vg_work_next_timing(const struct vg_estimate *estimate); /* how many launches until the next one is timed? */
-
-static inline uint64_t vg_work_cost(const struct vg_estimate *estimate) {
-  return VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_work_guess();
-}
 
 /* Read without the lock by those who only want to know roughly. */
 static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_ns) {
@@ -127,8 +102,8 @@ bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_esti
  * is behind every launch: markers are all there is to see it complete by. True: one was recorded. */
 static inline bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
                                     CUevent timing_begin, uint64_t bound_ns, bool captures) {
-  uint64_t cost_ns = vg_work_cost(estimate);
-  if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_work_next_timing(estimate);
+  uint64_t cost_ns = vg_estimate_cost(estimate);
+  if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_estimate_next_timing(estimate);
   vg_work_add_cost(work, stream, cost_ns);
   stream->unmarked_ns += cost_ns;
   stream->unmarked_count++;

@@ -16,7 +16,7 @@ ADDRESS = "address,undefined"
 THREAD = "thread"
 
 ARBITER = (*sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim").glob("arbiter*.c")), "shim/prim.c")
-GATE_PARTS = ("", "_gang", "_lock", "_probe", "_report", "_service", "_sync", "_total", "_work")
+GATE_PARTS = ("", "_estimate", "_gang", "_lock", "_probe", "_report", "_service", "_sync", "_total", "_work")
 GATE = (*(f"shim/gate{part}.c" for part in GATE_PARTS), "shim/helper_bell.c")
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -25,6 +25,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
+    "test_gate_estimate": (("shim/gate_estimate.c",), (ADDRESS,)),
     "test_gate_gang": ((*GATE, "shim/prim.c"), (ADDRESS,)),
     "test_gate_lock": (("shim/gate_lock.c", "shim/prim.c"), (ADDRESS, THREAD)),
     "test_gate_report": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),

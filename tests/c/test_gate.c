@@ -377,58 +377,11 @@ static void refused_launches_are_not_outstanding(void) {
   end(arbiter);
 }
 
-static struct vg_estimate estimate_of(const uint64_t *samples_ns, int count) {
-  struct vg_estimate estimate = {.countdown = 1};
-  for (int i = 0; i < count; i++) vg_work_sample(&estimate, samples_ns[i]);
-  return estimate;
-}
-
-static bool is_about(uint64_t value_ns, uint64_t expected_ns) {
-  return value_ns > expected_ns - expected_ns / 20 && value_ns < expected_ns + expected_ns / 20;
-}
-
-/* A timing that straddles others' time slices is too long by a millisecond or more. */
-static void time_slices_of_others_do_not_count(void) {
-  struct check_random random = {.state = 7};
-  static const uint64_t costs_ns[] = {20000, 200000, 2000000};
-  for (int kind = 0; kind < 3; kind++) {
-    struct vg_estimate estimate = {.countdown = 1};
-    int off = 0;
-    for (int i = 0; i < 1000; i++) {
-      uint64_t sample_ns = costs_ns[kind] + check_below(&random, costs_ns[kind] / 50);
-      bool straddles = check_below(&random, 10) < 4;
-      if (straddles) sample_ns += VG_NS_PER_MS * (1 + check_below(&random, 3));
-      uint64_t counts_ns = vg_work_sample(&estimate, sample_ns);
-      off += !is_about(estimate.cost_ns, costs_ns[kind]) || !is_about(counts_ns, costs_ns[kind]);
-    }
-    printf("  %d of 1000 off\n", off);
-    CHECK(off < 100);
-  }
-  static const uint64_t bad_start[] = {1200000, 200000, 200000};
-  CHECK(is_about(estimate_of(bad_start, 3).cost_ns, 200000));
-  CHECK(vg_work_sample(&(struct vg_estimate){.countdown = 1}, 777) == 777); /* the first is all that is known */
-}
-
-static void costs_that_vary_or_change_are_followed(void) {
-  struct check_random random = {.state = 11};
-  struct vg_estimate estimate = {.countdown = 1};
-  uint64_t sum_ns = 0;
-  for (int i = 0; i < 1000; i++) { /* within a quarter: all of them count, so that what is done adds up */
-    vg_work_sample(&estimate, 1000000 + check_below(&random, 250000));
-    sum_ns += estimate.cost_ns;
-  }
-  CHECK(is_about(sum_ns / 1000, 1125000));
-  for (int i = 0; i < VG_WORK_SAMPLES; i++) vg_work_sample(&estimate, 4000000);
-  CHECK(estimate.cost_ns == 4000001);
-  for (int i = 0; i < VG_WORK_SAMPLES / 2; i++) vg_work_sample(&estimate, 100000);
-  CHECK(estimate.cost_ns == 100001); /* down at once, or nearly */
-}
-
 static uint32_t launches_until_timed(struct vg_work *work, struct vg_estimate *estimate, uint64_t ahead_ns) {
   struct vg_stream *stream = vg_work_stream(work, fake_stream(1), false, NULL);
   for (uint32_t count = 1;; count++) {
     stream->cost_ns = ahead_ns;
-    CUevent begin = vg_work_timing_due(estimate) ? vg_work_time_begin(stream, estimate) : NULL;
+    CUevent begin = vg_estimate_timing_due(estimate) ? vg_work_time_begin(stream, estimate) : NULL;
     if (begin) {
       vg_work_refused(estimate, begin);
       return count;
@@ -450,7 +403,7 @@ static void what_is_timed_and_when(void) {
   } kinds[] = {{20000, 256}, {1000000, 9}, {50000000, 1}};
   for (int i = 0; i < 3; i++) {
     struct vg_estimate *estimate = vg_work_estimate(work, &function_of_thread[0], 1024 << i);
-    for (int k = 0; k < 4; k++) vg_work_sample(estimate, kinds[i].cost_ns);
+    for (int k = 0; k < 4; k++) vg_estimate_sample(estimate, kinds[i].cost_ns);
     estimate->countdown = 0;
     vg_work_launched(work, stream, estimate, NULL, VG_NS_PER_S, false);
     CHECK(estimate->countdown == kinds[i].every);
@@ -467,8 +420,6 @@ static void what_is_timed_and_when(void) {
 }
 
 int main(void) {
-  RUN(time_slices_of_others_do_not_count);
-  RUN(costs_that_vary_or_change_are_followed);
   RUN(what_is_timed_and_when);
   RUN(refused_launches_are_not_outstanding);
   RUN(a_launch_under_way_is_not_idleness);
