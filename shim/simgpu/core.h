@@ -79,6 +79,12 @@ void sim_events_destroy(struct sim_context *context);
 uint64_t sim_next_id(void);
 extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
 
+/* ---- managed.c, copy_batch.c: what all batches check ---- */
+
+bool sim_runs_valid(const size_t *runs, size_t run_count, size_t count); /* runs begin at 0, and rise, below count */
+bool sim_copy_attributes_valid(CUmemcpySrcAccessOrder order, unsigned flags);
+CUresult sim_batch_stream(CUstream handle, bool is_per_thread, struct sim_stream **ret_stream); /* not the legacy one */
+
 /* ---- memory.c, pool.c ---- */
 
 void sim_memory_destroy(struct sim_context *context);

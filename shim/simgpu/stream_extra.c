@@ -1,5 +1,5 @@
 /*
- * stream_extra.c - the rarer things about streams: attributes, callbacks of the old form, attached managed memory.
+ * stream_extra.c - the rarer things about streams: attributes, callbacks of the old form.
  */
 #include "core.h"
 #include <stdlib.h>
@@ -95,56 +95,4 @@ SIM_PUBLIC CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback functi
 SIM_PUBLIC CUresult cuStreamAddCallback_ptsz(CUstream stream, CUstreamCallback function, void *argument,
                                              unsigned flags) {
   return add_callback(stream, function, argument, flags, true);
-}
-
-/* ---- managed memory: it is always where it is needed ---- */
-
-static CUresult managed(CUdeviceptr address, uint64_t bytes) {
-  struct sim_allocation allocation;
-  if (!sim_memory_covers(address, bytes ? bytes : 1, &allocation) || !allocation.managed)
-    return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_SUCCESS;
-}
-
-static CUresult in_stream(CUstream handle, CUdeviceptr address, uint64_t bytes, bool is_per_thread) {
-  struct sim_stream *stream;
-  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
-  return result == CUDA_SUCCESS ? managed(address, bytes) : result;
-}
-
-SIM_PUBLIC CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t bytes, unsigned flags) {
-  (void)flags;
-  return in_stream(stream, address, bytes, false);
-}
-SIM_PUBLIC CUresult cuStreamAttachMemAsync_ptsz(CUstream stream, CUdeviceptr address, size_t bytes, unsigned flags) {
-  (void)flags;
-  return in_stream(stream, address, bytes, true);
-}
-SIM_PUBLIC CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
-  (void)device;
-  return in_stream(stream, address, bytes, false);
-}
-SIM_PUBLIC CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t bytes, CUdevice device, CUstream stream) {
-  (void)device;
-  return in_stream(stream, address, bytes, true);
-}
-SIM_PUBLIC CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned flags,
-                                          CUstream stream) {
-  (void)location;
-  return flags ? CUDA_ERROR_INVALID_VALUE : in_stream(stream, address, bytes, false);
-}
-SIM_PUBLIC CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t bytes, CUmemLocation location,
-                                               unsigned flags, CUstream stream) {
-  (void)location;
-  return flags ? CUDA_ERROR_INVALID_VALUE : in_stream(stream, address, bytes, true);
-}
-SIM_PUBLIC CUresult cuMemAdvise(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUdevice device) {
-  struct sim_context *context;
-  CUresult result = sim_enter(&context);
-  (void)advice, (void)device;
-  return result == CUDA_SUCCESS ? managed(address, bytes) : result;
-}
-SIM_PUBLIC CUresult cuMemAdvise_v2(CUdeviceptr address, size_t bytes, CUmem_advise advice, CUmemLocation location) {
-  (void)location;
-  return cuMemAdvise(address, bytes, advice, 0);
 }

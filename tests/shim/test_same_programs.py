@@ -19,7 +19,19 @@ CONTEXT = 64 * MIB
 UUIDS = [b"SIMULATED-GPU\0\0" + bytes([index]) for index in range(2)]
 
 
-PROGRAMS = ["arrays", "captures", "copies", "external", "first", "graphs", "green", "memory", "order", "states"]
+PROGRAMS = [
+    "arrays",
+    "batches",
+    "captures",
+    "copies",
+    "external",
+    "first",
+    "graphs",
+    "green",
+    "memory",
+    "order",
+    "states",
+]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -37,7 +37,9 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sim"
 
 
-@pytest.mark.parametrize("name", ["memory", "order", "copies", "arrays", "states", "green", "external", "first"])
+@pytest.mark.parametrize(
+    "name", ["memory", "order", "copies", "arrays", "states", "green", "external", "first", "batches"]
+)
 def test_programs(device: MakeDevice, program: MakeProgram, sanitized: Path, name: str) -> None:
     made = device(sanitized, devices=2, memory_bytes="1G", context_bytes="64M")
     assert run(program(name), made) == "ok\n"
