@@ -30,11 +30,21 @@ static void batch_refused(void) {
   char out[8] = "abc";
   begin_batch();
   CUdeviceptr there = block, here = (CUdeviceptr)out;
-  CUmemcpyAttributes attributes = {.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM};
-  size_t bytes = 8, first = 0;
-  CODE("legacy_stream", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, &attributes, &first, 1, NULL));
+  CUmemcpyAttributes attributes[2] = {{.srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_STREAM}};
+  size_t bytes = 8, firsts[2] = {0, 0}, later = 1;
+  attributes[1] = attributes[0];
+  CODE("legacy_stream", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, attributes, firsts, 1, NULL));
+  CODE("no_attributes", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, attributes, firsts, 0, stream));
+  CODE("more_than_copies", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, attributes, firsts, 2, stream));
+  CODE("first_not_0", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, attributes, &later, 1, stream));
+  attributes[0].srcAccessOrder = CU_MEMCPY_SRC_ACCESS_ORDER_INVALID;
+  CODE("order", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, attributes, firsts, 1, stream));
   here = 0;
-  CODE("from_nowhere", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, &attributes, &first, 1, stream));
+  CODE("from_nowhere", cuMemcpyBatchAsync_v2(&there, &here, &bytes, 1, &attributes[1], firsts, 1, stream));
+  NEED(cuStreamSynchronize(stream));
+  char in[4] = "";
+  NEED(cuMemcpyDtoH_v2(in, block, sizeof in));
+  fact("untouched", in[0] == 0);
 }
 
 static CUstreamBatchMemOpParams set_word(CUdeviceptr address, cuuint32_t value) {
