@@ -147,6 +147,7 @@ void vg_charge_forked_child(void) {
   vg_array_forked_child();
   vg_handle_forked_child();
   vg_multicast_forked_child();
+  vg_limit_forked_child();
 }
 
 void vg_charge_context_gone(struct vg_device *device, CUcontext context) {

@@ -79,6 +79,7 @@ bool vg_physical_imported(int fd, struct vg_physical **ret_physical);
 struct vg_device *vg_physical_device(const struct vg_physical *physical);
 void vg_physical_forked_child(void);
 void vg_pool_forked_child(void);
+void vg_limit_forked_child(void);
 void vg_graph_forked_child(void);
 void vg_array_forked_child(void);
 

@@ -19,6 +19,7 @@ enum vg_record_kind {
   VG_RECORD_POOL,    /* key: CUmemoryPool */
   VG_RECORD_GRAPH,   /* key: CUgraphExec; other: how many of its kernels are collectives */
   VG_RECORD_CAPTURE, /* key: CUstream that captures */
+  VG_RECORD_LIMIT,   /* key: context + CUlimit; size: what is a part of the context's cost */
 };
 
 struct vg_record {

@@ -733,7 +733,7 @@ const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {
   VG_HOOK_PASS, /* cuCtxSetCacheConfig */
   VG_HOOK_CUSTOM, /* cuCtxSetCurrent */
   VG_HOOK_PASS, /* cuCtxSetFlags */
-  VG_HOOK_PASS, /* cuCtxSetLimit */
+  VG_HOOK_MEMORY, /* cuCtxSetLimit */
   VG_HOOK_PASS, /* cuCtxSetSharedMemConfig */
   VG_HOOK_SYNC, /* cuCtxSynchronize */
   VG_HOOK_PASS, /* cuCtxSynchronize_v2 */

@@ -164,7 +164,7 @@ __attribute__((weak)) CUresult cuCtxSetCurrent(CUcontext ctx) {
 CUresult cuCtxSetFlags(unsigned int flags) {
   return REAL(cuCtxSetFlags)(flags);
 }
-CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+__attribute__((weak)) CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   return REAL(cuCtxSetLimit)(limit, value);
 }
 CUresult cuCtxSetSharedMemConfig(CUsharedconfig config) {

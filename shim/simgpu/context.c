@@ -54,15 +54,6 @@ static void server_id_give(uint32_t id) {
   sim_unlock();
 }
 
-static void limits_fill(struct sim_context *context) {
-  context->limits[CU_LIMIT_STACK_SIZE] = 1024;
-  context->limits[CU_LIMIT_PRINTF_FIFO_SIZE] = 7u << 20;
-  context->limits[CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20;
-  context->limits[CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2;
-  context->limits[CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048;
-  context->limits[CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64;
-}
-
 static CUresult context_make(CUdevice ordinal, unsigned flags, bool primary, struct sim_context **ret_context) {
   struct sim_device *device = sim_device(ordinal);
   uint32_t id = server_id_take(), slot = sim_slot_take(), join = sim_slot_take();
@@ -84,7 +75,7 @@ static CUresult context_make(CUdevice ordinal, unsigned flags, bool primary, str
   context->primary = primary;
   context->users = 1;
   context->id = sim_next_id();
-  limits_fill(context);
+  sim_limits_fill(context);
   sim_stream_init(&context->legacy, context, slot);
   sim_stream_init(&context->join, context, join);
   sim_lock();
@@ -125,6 +116,7 @@ static void context_destroy(struct sim_context *context) {
   sim_events_destroy(context);
   sim_streams_destroy(context);
   sim_memory_destroy(context);
+  sim_limits_end(context);
   for (struct sim_context *green; (green = green_of(context)) != NULL;) green_end(green);
   list_remove(context);
   sim_lock();

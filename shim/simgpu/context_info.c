@@ -1,8 +1,11 @@
 /*
  * context_info.c - what a context says of itself and which knobs it has. Limits and cache settings are kept and
- * answered; they change no time.
+ * answered; they change no time. The stacks of all threads that a device can hold, the heap of device code and the
+ * buffer of its output are device memory, taken as soon as they are asked for: those of the usual sizes are a part of
+ * what the context costs, and larger ones take the difference.
  */
 #include "core.h"
+#include <pthread.h>
 #include <string.h>
 
 SIM_PUBLIC CUresult cuCtxGetDevice(CUdevice *ret_device) {
@@ -85,11 +88,57 @@ SIM_PUBLIC CUresult cuCtxGetLimit(size_t *ret_value, CUlimit limit) {
   return CUDA_SUCCESS;
 }
 
+static const size_t usual[] = {[CU_LIMIT_STACK_SIZE] = 1024,
+                               [CU_LIMIT_PRINTF_FIFO_SIZE] = 7u << 20,
+                               [CU_LIMIT_MALLOC_HEAP_SIZE] = 8u << 20,
+                               [CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH] = 2,
+                               [CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT] = 2048,
+                               [CU_LIMIT_MAX_L2_FETCH_GRANULARITY] = 64};
+static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void sim_limits_fill(struct sim_context *context) {
+  memcpy(context->limits, usual, sizeof usual);
+}
+
+/* UINT64_MAX: more than can be said. */
+static uint64_t limit_bytes(const struct sim_context *context, CUlimit limit, uint64_t value) {
+  int threads = 1;
+  uint64_t bytes;
+  if ((unsigned)limit > CU_LIMIT_MALLOC_HEAP_SIZE) return 0;
+  if (limit == CU_LIMIT_STACK_SIZE)
+    cuDeviceGetAttribute(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, context->ordinal);
+  if (limit == CU_LIMIT_STACK_SIZE) threads *= sim_device(context->ordinal)->sm_count;
+  if (__builtin_mul_overflow(value, (uint64_t)threads, &bytes) || bytes > UINT64_MAX / 2) return UINT64_MAX;
+  return sim_round_up(bytes, SIM_GRANULE_BYTES);
+}
+
+static uint64_t beyond_usual(const struct sim_context *context, CUlimit limit) {
+  if ((unsigned)limit > CU_LIMIT_MALLOC_HEAP_SIZE) return 0;
+  uint64_t bytes = limit_bytes(context, limit, context->limits[limit]);
+  uint64_t included = limit_bytes(context, limit, usual[limit]);
+  return bytes > included ? bytes - included : 0;
+}
+
 SIM_PUBLIC CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   struct sim_context *context;
   CUresult result = limit_check(limit, &context);
-  if (result == CUDA_SUCCESS) context->limits[limit] = value;
+  if (result != CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&limits_lock);
+  size_t before = context->limits[limit];
+  uint64_t taken = beyond_usual(context, limit);
+  context->limits[limit] = value;
+  uint64_t needed = beyond_usual(context, limit);
+  if (needed > taken) result = sim_memory_charge(context->device, needed - taken);
+  if (needed < taken) sim_memory_refund(context->device, taken - needed);
+  if (result != CUDA_SUCCESS) context->limits[limit] = before;
+  pthread_mutex_unlock(&limits_lock);
   return result;
+}
+
+void sim_limits_end(const struct sim_context *context) {
+  uint64_t taken = 0;
+  for (CUlimit limit = 0; limit <= CU_LIMIT_MALLOC_HEAP_SIZE; limit++) taken += beyond_usual(context, limit);
+  if (taken) sim_memory_refund(context->device, taken);
 }
 
 SIM_PUBLIC CUresult cuCtxGetCacheConfig(CUfunc_cache *ret_config) {

@@ -88,7 +88,9 @@ CUresult sim_batch_stream(CUstream handle, bool is_per_thread, struct sim_stream
 /* ---- memory.c, pool.c ---- */
 
 void sim_memory_destroy(struct sim_context *context);
-void sim_arrays_destroy(struct sim_context *context); /* array.c */
+void sim_limits_fill(struct sim_context *context);      /* context_info.c: the usual ones, a part of what it costs */
+void sim_limits_end(const struct sim_context *context); /* gives back what larger ones took */
+void sim_arrays_destroy(struct sim_context *context);   /* array.c */
 struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation);
 /* Takes the allocation that begins there out of the list. */
 bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation);

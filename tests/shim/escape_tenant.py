@@ -27,6 +27,7 @@ from ledger_tenant import (
 
 MANAGED = 2
 INVALID_HANDLE = 400
+UNSUPPORTED_LIMIT = 215
 CAPTURE_GLOBAL = 0
 Steps = list[tuple[str, int, int, int]]
 
@@ -232,6 +233,31 @@ def green_unknown(cuda: Cuda) -> Steps:
     for expected in (OUT_OF_MEMORY, 0):
         code = cuda.call("cuGreenCtxCreate", ctypes.byref(made), descriptor, 0, 1)
         steps.append(("create", code - expected, *charged_and_taken(cuda)))
+    return steps
+
+
+def limits(cuda: Cuda) -> Steps:
+    """Stacks, heap and output buffer of device code: beyond what a context has anyway they are charged."""
+    steps: Steps = []
+    stack, fifo, heap = 0, 1, 2
+
+    def limit(which: int, size: int, expected: int = 0) -> None:
+        code = cuda.call("cuCtxSetLimit", which, ctypes.c_size_t(size))
+        steps.append((f"limit {which} to {size}", code - expected, *charged_and_taken(cuda)))
+
+    assert cuda.make("cuCtxCreate_v2", 0, 0) == 0
+    own = u64(cuda.out.value)
+    before = charged_and_taken(cuda)[0]
+    for which, size in ((heap, 100 * MIB), (fifo, 64 * MIB), (stack, 4096), (heap, 30 * MIB), (stack, 512)):
+        limit(which, size)
+    assert charged_and_taken(cuda)[0] == before + (30 - 8 + 64 - 8) * MIB
+    limit(heap, 20480 * MIB, OUT_OF_MEMORY)
+    limit(stack, 1 << 60, OUT_OF_MEMORY)
+    limit(77, 1, UNSUPPORTED_LIMIT)
+    steps.append(("destroy", cuda.call("cuCtxDestroy_v2", own), *charged_and_taken(cuda)))
+    limit(heap, 100 * MIB)
+    limit(heap, 1 * MIB)
+    limit(heap, 50 * MIB)
     return steps
 
 
