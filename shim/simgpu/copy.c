@@ -139,45 +139,46 @@ SIM_PUBLIC CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr to, CUcontext to_context,
   return peer(to, to_context, from, from_context, bytes, stream, true);
 }
 
-/* Each copy has attributes: the first of them begin with the first copy, the others behind the ones before. They say
- * how far the source may be read early: here every source is read at once. */
-static bool attributes_valid(const CUmemcpyAttributes *attributes, const size_t *firsts, size_t attribute_count,
-                             size_t count) {
-  if (!attributes || !firsts || attribute_count == 0 || attribute_count > count || firsts[0] != 0) return false;
-  for (size_t i = 0; i < attribute_count; i++) {
-    unsigned order = (unsigned)attributes[i].srcAccessOrder;
-    if (order < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM || order > CU_MEMCPY_SRC_ACCESS_ORDER_ANY) return false;
-    if (i > 0 && (firsts[i] <= firsts[i - 1] || firsts[i] >= count)) return false;
-  }
-  return true;
-}
+struct batch {
+  const CUdeviceptr *to, *from;
+  const size_t *bytes;
+  size_t count;
+  const CUmemcpyAttributes *attributes; /* attributes[i] from copy runs[i] on */
+  const size_t *runs;
+  size_t run_count;
+};
 
-static CUresult batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *bytes, size_t count, bool described,
-                      size_t *ret_failed, CUstream handle, bool is_per_thread) {
-  CUresult result = sim_ready();
+/* Attributes say how far the source may be read early: here every source is read at once. */
+static CUresult run_batch(const struct batch *batch, size_t *ret_failed, CUstream handle, bool is_per_thread) {
+  struct sim_stream *stream;
+  CUresult result = sim_batch_stream(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (!to || !from || !bytes || count == 0 || !described) return CUDA_ERROR_INVALID_VALUE;
-  if (handle == NULL || handle == CU_STREAM_LEGACY) return CUDA_ERROR_INVALID_VALUE; /* as the driver says */
-  for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-    result = linear(handle, is_per_thread, LINEAR(to[i], from[i], bytes[i], SIDE_ANY, SIDE_ANY), false);
+  if (!batch->to || !batch->from || !batch->bytes || !batch->attributes ||
+      !sim_runs_valid(batch->runs, batch->run_count, batch->count))
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < batch->run_count; i++)
+    if (!sim_copy_attributes_valid(batch->attributes[i].srcAccessOrder, batch->attributes[i].flags))
+      return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < batch->count && result == CUDA_SUCCESS; i++) {
+    result =
+        linear(handle, is_per_thread, LINEAR(batch->to[i], batch->from[i], batch->bytes[i], SIDE_ANY, SIDE_ANY), false);
     if (result != CUDA_SUCCESS && ret_failed) *ret_failed = i;
   }
   return result;
 }
 
-#define BATCH(name, is_per_thread)                                                                                     \
-  SIM_PUBLIC CUresult name##_v2##is_per_thread(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,        \
-                                               CUmemcpyAttributes *attributes, size_t *firsts, size_t attribute_count, \
-                                               CUstream stream) {                                                      \
-    return batch(to, from, bytes, count, attributes_valid(attributes, firsts, attribute_count, count), NULL, stream,   \
-                 sizeof #is_per_thread > 1);                                                                           \
+#define BATCH(suffix, is_per_thread)                                                                                   \
+  SIM_PUBLIC CUresult cuMemcpyBatchAsync_v2##suffix(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,   \
+                                                    CUmemcpyAttributes *attributes, size_t *runs, size_t run_count,    \
+                                                    CUstream stream) {                                                 \
+    return run_batch(&(struct batch){to, from, bytes, count, attributes, runs, run_count}, NULL, stream,               \
+                     is_per_thread);                                                                                   \
   }                                                                                                                    \
-  SIM_PUBLIC CUresult name##is_per_thread(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,             \
-                                          CUmemcpyAttributes *attributes, size_t *firsts, size_t attribute_count,      \
-                                          size_t *ret_failed, CUstream stream) {                                       \
-    return batch(to, from, bytes, count, attributes_valid(attributes, firsts, attribute_count, count), ret_failed,     \
-                 stream, sizeof #is_per_thread > 1);                                                                   \
+  SIM_PUBLIC CUresult cuMemcpyBatchAsync##suffix(CUdeviceptr *to, CUdeviceptr *from, size_t *bytes, size_t count,      \
+                                                 CUmemcpyAttributes *attributes, size_t *runs, size_t run_count,       \
+                                                 size_t *ret_failed, CUstream stream) {                                \
+    return run_batch(&(struct batch){to, from, bytes, count, attributes, runs, run_count}, ret_failed, stream,         \
+                     is_per_thread);                                                                                   \
   }
-
-BATCH(cuMemcpyBatchAsync, )
-BATCH(cuMemcpyBatchAsync, _ptsz)
+BATCH(, false)
+BATCH(_ptsz, true)
