@@ -150,7 +150,7 @@ class Lookout:
             return
         found = self._watch.look(self._host.state, running, self._attached(), self, seen)
         for entry in found.log:
-            self._host.note_bounded(entry.kind, entry)
+            self._host.note(entry)
         for key in {*self._charged, *found.charges}:
             if self._charged.get(key) != found.charges.get(key):
                 self._host.charge(*key, found.charges.get(key, 0))

@@ -9,10 +9,12 @@ from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, Sta
 from vgpud.core.observed import Seen
 from vgpud.core.watch import (
     EXCESS_PATIENCE,
+    GONE,
     PATIENCE,
     RETURN_MERCY,
     RETURN_PATIENCE,
     SLACK_BYTES,
+    TOLD_MAX,
     Findings,
     Running,
     Strangers,
@@ -105,6 +107,16 @@ def test_one_that_was_there_before_the_daemon_may_come_back() -> None:
     assert kinds(watch, {"GPU-0": {200: GIB}}, 10) == ["device.stranger"]
     assert kinds(watch, {"GPU-0": {}}, 1) == ["stranger.gone"]
     assert kinds(watch, {"GPU-0": {200: GIB}}, PATIENCE) == ["device.stranger"], "another life of that pid"
+
+
+def test_a_flood_of_strangers_is_told_in_portions() -> None:
+    """Those that are still there, each once; of those that have gone as many as fit into one look."""
+    watch, many = awake(), {"GPU-0": {1000 + n: GIB for n in range(2 * TOLD_MAX + 3)}}
+    assert last(watch, node(), many, PATIENCE - 1, {}, {}).log == []
+    told = [look(watch, node(), many, {}, {}).log for _ in range(5)]
+    assert [len(log) for log in told] == [TOLD_MAX, TOLD_MAX, 3, 0, 0]
+    assert len({entry.message for log in told for entry in log}) == 2 * TOLD_MAX + 3
+    assert kinds(watch, {"GPU-0": {}}, 2) == [GONE] * TOLD_MAX
 
 
 def test_one_that_only_passes_by_is_not_reported() -> None:

@@ -28,8 +28,13 @@ RETURN_MERCY = 30
 #: looks in a row that must show more than is charged for the charge to rise, or less for it to fall: the two accounts
 #: are not read at one moment
 EXCESS_PATIENCE = 3
+#: that are told to have come in one look, and to have gone; others that have come are told with the next ones
+TOLD_MAX = 10
 #: per process; the driver's figure also holds what an estimate of a context's cost may miss
 SLACK_BYTES = 128 << 20
+
+#: kinds of events
+CAME, GONE = "device.stranger", "stranger.gone"
 
 #: by device UUID: pid -> bytes, as the driver says
 Running = Mapping[str, Mapping[int, int]]
@@ -99,6 +104,7 @@ class Watch:
         self._excess: dict[tuple[str, int], _Excess] = {}  # by device and process_id
         self._last = Findings()
         self._past: set[tuple[str, str]] = set()
+        self._acted: set[tuple[str, int]] = set()
 
     def look(self, state: State, running: Running, attached: Attached, ledger: Ledger, seen: Strangers) -> Findings:
         """`running`: without the devices that could not be read now, of which what was found last stays."""
@@ -114,6 +120,7 @@ class Watch:
                 text = f"slice {name} uses {format_bytes(size)} past its ledger by the driver's account: charged to it"
                 found.log.append(Log("memory.unattributed", text, name, uuid))
         self._look_for_excess(state, ledger, found)
+        self._acted = {(act.device_uuid, act.pid) for act in found.acts}
         self._last = found
         return found
 
@@ -135,11 +142,15 @@ class Watch:
             now[pid] = known
             self._judge(state, uuid, pid, users[pid], known, found)
         for pid, known in sorted((before or {}).items()):
-            if known.slice_name is not None and now.get(pid) is not known:
+            if known.slice_name is not None and now.get(pid) is not known and not self._is_flood(found, GONE):
                 end = "has attached" if pid in attached else "is gone"
                 text = f"pid {pid} ({known.who.program}), which used the device without a slice, {end}"
-                found.log.append(Log("stranger.gone", text, known.slice_name, uuid))
+                found.log.append(Log(GONE, text, known.slice_name, uuid))
         self._strangers[uuid] = now
+
+    @staticmethod
+    def _is_flood(found: Findings, kind: str) -> bool:
+        return sum(entry.kind == kind for entry in found.log) >= TOLD_MAX
 
     def _judge(self, state: State, uuid: str, pid: int, used_bytes: int, one: _Stranger, found: Findings) -> None:
         """Said, charged, dealt with, in this order as the looks go on."""
@@ -149,11 +160,11 @@ class Watch:
             return
         inside = container_of(state, one.who.cgroups)
         slice_name = inside.slice_name if inside else ""
-        if one.slice_name is None:
+        if one.slice_name is None and not self._is_flood(found, CAME):
             container_id = inside.container_id if inside else id_in(one.who.cgroups)
             where = f" in container {short(container_id)}" if container_id else ""
             text = f"pid {pid} ({one.who.program}){where} uses {format_bytes(used_bytes)} and is attached to no slice"
-            found.log.append(Log("device.stranger", text, slice_name, uuid))
+            found.log.append(Log(CAME, text, slice_name, uuid))
             one.slice_name = slice_name
         self._charge(found, slice_name, uuid, used_bytes)
         if not one.returning or one.looks_awake >= RETURN_MERCY:
@@ -209,5 +220,4 @@ class Watch:
 
     def _act(self, found: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str, started: int) -> None:
         if verb != LOG:
-            first = not any((act.device_uuid, act.pid) == (uuid, pid) for act in self._last.acts)
-            found.acts.append(Act(verb, cause, pid, slice_name, uuid, first, started))
+            found.acts.append(Act(verb, cause, pid, slice_name, uuid, (uuid, pid) not in self._acted, started))
