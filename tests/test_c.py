@@ -25,10 +25,13 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
+    "test_gate_bound": ((*GATE, "shim/prim.c"), (ADDRESS,)),
     "test_gate_estimate": (("shim/gate_estimate.c",), (ADDRESS,)),
     "test_gate_gang": ((*GATE, "shim/prim.c"), (ADDRESS,)),
+    "test_gate_helper": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
     "test_gate_lock": (("shim/gate_lock.c", "shim/prim.c"), (ADDRESS, THREAD)),
     "test_gate_report": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_sync": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
     "test_hook_capture": ((*GATE, "shim/hook_capture.c", "shim/memory_table.c", "shim/prim.c"), (ADDRESS,)),
     "test_hook_graph": ((*GATE, "shim/hook_graph.c", "shim/memory_table.c", "shim/prim.c"), (ADDRESS,)),
     "test_image": (

@@ -1,0 +1,113 @@
+/*
+ * test_gate_bound.c - how much is outstanding at most, whatever a program launches.
+ */
+#include "fake_pages.h"
+
+static uint64_t queued_ns(CUstream stream) {
+  uint64_t end_ns = fake_end_of(stream), now_ns = vg_prim_now_ns();
+  return end_ns > now_ns ? end_ns - now_ns : 0;
+}
+
+/* As a graph of 50 ms is: nothing is known of the first one, and the next waits for it. */
+static void long_work_is_bounded(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  uint64_t cost_ns = 50 * VG_NS_PER_MS, first_ns = 0, later_ns = 0;
+  for (int i = 0; i < 20; i++) {
+    launch(cost_ns);
+    uint64_t *most_ns = i < 10 ? &first_ns : &later_ns;
+    if (queued_ns(fake_stream(1)) > *most_ns) *most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms at first, then %.0f ms\n", (double)first_ns / 1e6, (double)later_ns / 1e6);
+  CHECK(first_ns <= 2 * cost_ns);
+  CHECK(later_ns <= 3 * cost_ns);
+  synchronize(fake_stream(1));
+  CHECK(report()->done_ns > 19 * cost_ns && report()->done_ns < 21 * cost_ns);
+  end();
+}
+
+/* Each of them is the first of its kind, as of one who wants to be taken for unknown. */
+static void long_strangers_are_bounded(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  uint64_t cost_ns = 100 * VG_NS_PER_MS, most_ns = 0;
+  launch_into(fake_stream(1), &functions[0], cost_ns);
+  synchronize(fake_stream(1));
+  for (int i = 1; i < 8; i++) {
+    launch_into(fake_stream(1), &functions[i], cost_ns);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.0f ms\n", (double)most_ns / 1e6);
+  CHECK(most_ns <= 3 * cost_ns);
+  synchronize(fake_stream(1));
+  CHECK(report()->done_ns > 7 * cost_ns && report()->done_ns < 9 * cost_ns);
+  end();
+}
+
+static bool is_stale(CUstream handle) {
+  pthread_mutex_lock(&device()->gate->mutex);
+  vg_gate_reap(device(), vg_prim_now_ns());
+  const struct vg_stream *stream = device()->gate->works->streams;
+  while (stream->handle != handle) stream++;
+  pthread_mutex_unlock(&device()->gate->mutex);
+  return stream->stale;
+}
+
+/* What is queued behind something that nobody has counted does not count after a while. What is seen to run does,
+ * however long: else whatever comes behind a kernel of seconds is not bounded. */
+static void who_runs_for_long_is_not_taken_for_stuck(void) {
+  begin(0);
+  fake_launch(fake_stream(2), 3 * VG_NS_PER_S);
+  launch_into(fake_stream(1), &functions[0], 3 * VG_NS_PER_S);
+  launch_into(fake_stream(2), &functions[1], LAUNCH_NS);
+  for (uint64_t end_ns = fake_end_of(fake_stream(2)) - VG_NS_PER_S / 2; !is_stale(fake_stream(2));) {
+    CHECK(vg_prim_now_ns() < end_ns);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + 10 * VG_NS_PER_MS);
+  }
+  CHECK(!is_stale(fake_stream(1)) && vg_gate_outstanding(device()) > VG_NS_PER_S / 2);
+  end();
+}
+
+/* More than there is room for in the books, as of a program that makes a stream for each request. */
+static void many_streams_are_bounded(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  for (uintptr_t i = 1; i <= VG_WORK_STREAMS; i++) launch_into(fake_stream(i), &functions[0], LAUNCH_NS / 10);
+  uint64_t most_ns = 0;
+  for (uintptr_t i = 0; i < 500; i++) {
+    CUstream stream = fake_stream(VG_WORK_STREAMS + 1 + i % VG_WORK_STREAMS);
+    launch_into(stream, &functions[0], LAUNCH_NS);
+    if (queued_ns(stream) > most_ns) most_ns = queued_ns(stream);
+  }
+  printf("  queued %.1f ms in each of %d\n", (double)most_ns / 1e6, FAKE_STREAMS);
+  CHECK(most_ns <= 6 * VG_NS_PER_MS);
+  for (uintptr_t i = 0; i < FAKE_STREAMS; i++) vg_prim_sleep_until_ns(fake_end_of(fake_stream(i)));
+  VG_STORE(&control.watch, VG_WATCH_USAGE);
+  CHECK(serve_until_idle());
+  end();
+}
+
+static void the_bound_holds_beside_a_capture(void) {
+  begin(0);
+  VG_STORE(&control.bound_ns, 2 * VG_NS_PER_MS);
+  fake_capture_begin(fake_stream(7));
+  uint64_t most_ns = 0;
+  for (int i = 0; i < 300; i++) {
+    launch(LAUNCH_NS);
+    if (queued_ns(fake_stream(1)) > most_ns) most_ns = queued_ns(fake_stream(1));
+  }
+  printf("  queued %.1f ms\n", (double)most_ns / 1e6);
+  CHECK(most_ns <= 6 * VG_NS_PER_MS);
+  fake_capture_end(fake_stream(7));
+  synchronize(fake_stream(1));
+  end();
+}
+
+int main(void) {
+  RUN(long_work_is_bounded);
+  RUN(long_strangers_are_bounded);
+  RUN(who_runs_for_long_is_not_taken_for_stuck);
+  RUN(many_streams_are_bounded);
+  RUN(the_bound_holds_beside_a_capture);
+  return 0;
+}

@@ -1,0 +1,211 @@
+/*
+ * test_gate_helper.c - the helper's rounds: seeing that nothing is outstanding, resting, being woken, draining.
+ */
+#include <unistd.h>
+
+#include "fake_pages.h"
+#include "helper_bell.h"
+
+static void a_program_that_never_waits_becomes_idle(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  for (int i = 0; i < 20; i++) launch(LAUNCH_NS);
+  CHECK(rang());
+  CHECK(serve_until_idle() && rang());
+  CHECK(report()->busy_ns >= 20 * LAUNCH_NS && !report()->busy_since_ns && !report()->active_since_ns);
+  CHECK(report()->done_ns > 0);
+  /* Nobody wants to know: the helper has nothing to do, and leaves the work where it is. */
+  VG_STORE(&control.watch, 0);
+  launch(LAUNCH_NS);
+  vg_prim_sleep_until_ns(fake_end_of(fake_stream(1)));
+  uint64_t now_ns = vg_prim_now_ns();
+  CHECK(vg_gate_service(now_ns) >= now_ns + 50 * VG_NS_PER_MS && report()->outstanding == 1);
+  end();
+}
+
+static void an_idle_helper_rests(void) {
+  begin(VG_WATCH_USAGE);
+  launch(LAUNCH_NS);
+  CHECK(serve_until_idle());
+  uint64_t now_ns = vg_prim_now_ns();
+  CHECK(vg_gate_service(now_ns) != UINT64_MAX);               /* for a moment it looks often */
+  CHECK(vg_gate_service(now_ns + VG_NS_PER_S) == UINT64_MAX); /* then it waits to be woken */
+  CHECK(device()->gate->helper_rests);
+  rang();
+  launch(LAUNCH_NS);
+  CHECK(!device()->gate->helper_rests && rang()); /* the arbiter looks seldom, too */
+  CHECK(vg_gate_service(vg_prim_now_ns()) != UINT64_MAX);
+  end();
+}
+
+/* Of a slice with many processes most do nothing: when one of their helpers looks around and answers what the gate says
+ * at that moment, it goes on resting, and does not come back for the next word, and the one after that. */
+static void an_idle_helper_answers_and_rests_on(void) {
+  begin(VG_WATCH_USAGE);
+  uint64_t now_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  control.neighbour_waits = VG_NEIGHBOUR_WAITS;
+  for (int i = 0; i < 4; i++, now_ns += VG_NS_PER_MS) {
+    set_gate(i % 2 ? VG_GATE_COUNT : VG_GATE_CLOSED);
+    CHECK(vg_gate_service(now_ns) == UINT64_MAX && device()->gate->helper_rests);
+    CHECK(i % 2 || report()->drained_word == control.gate);
+  }
+  end();
+}
+
+static uint32_t on_its_way; /* 1: a launch stands in the driver; 2: it may end */
+
+static void *launch_refused(void *unused) {
+  struct vg_ticket ticket;
+  vg_gate_enter(&ticket, fake_stream(2), false, &functions[1], 1024);
+  VG_STORE(&on_its_way, 1);
+  while (VG_LOAD(&on_its_way) != 2) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS / 10);
+  vg_gate_leave(&ticket, CUDA_ERROR_INVALID_VALUE);
+  return unused;
+}
+
+/* While a launch is on its way nothing can be given up, and should the driver refuse it nobody is told that it has
+ * ended: the helper goes on looking, or a neighbour would wait for one that has nothing to run. */
+static void a_helper_does_not_rest_before_it_has_given_up(void) {
+  begin(VG_WATCH_USAGE);
+  control.neighbour_waits = VG_NEIGHBOUR_WAITS;
+  on_its_way = 0;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, launch_refused, NULL) == 0);
+  while (VG_LOAD(&on_its_way) != 1) sleep_ns(VG_NS_PER_MS / 10);
+  launch(LAUNCH_NS);
+  synchronize(fake_stream(1));
+  CHECK(!report()->outstanding && report()->given_up_word != control.gate);
+  uint64_t later_ns = vg_prim_now_ns() + VG_NS_PER_S;
+  CHECK(vg_gate_service(later_ns) != UINT64_MAX && !device()->gate->helper_rests);
+  VG_STORE(&on_its_way, 2);
+  pthread_join(thread, NULL);
+  CHECK(vg_gate_service(later_ns) == UINT64_MAX && report()->given_up_word == control.gate);
+  end();
+}
+
+static void *rest(void *woken) {
+  uint64_t deadline_ns = vg_prim_now_ns() + 20 * VG_NS_PER_S;
+  vg_helper_sleep(&header.bell, header.bell, deadline_ns);
+  VG_STORE((bool *)woken, vg_prim_now_ns() < deadline_ns);
+  return NULL;
+}
+
+static void *launch_once(void *unused) {
+  launch(LAUNCH_NS);
+  return unused;
+}
+
+static bool begun(void) {
+  struct vg_gate_state *gate = device()->gate;
+  pthread_mutex_lock(&gate->mutex);
+  bool is = gate->busy.since_ns || gate->waiters;
+  pthread_mutex_unlock(&gate->mutex);
+  return is;
+}
+
+/* The helper looks whether the daemon is there: seldom while nothing happens, but never after the fact. */
+static void a_resting_helper_is_woken_by_whatever_begins(void) {
+  for (int kind = 0; kind < 3; kind++) {
+    begin(0);
+    pthread_t helper, launcher;
+    bool woken = false;
+    uint64_t later_ns = vg_prim_now_ns(), limit_ns = later_ns + 5 * VG_NS_PER_S;
+    if (kind == 0) set_gate(VG_GATE_SOLO);
+    if (kind == 1) set_gate(VG_GATE_CLOSED);
+    vg_helper_awake();
+    do { /* a closed gate is drained first */
+      CHECK(vg_prim_now_ns() < limit_ns);
+      later_ns += VG_NS_PER_S;
+    } while (vg_gate_service(later_ns) != UINT64_MAX || !device()->gate->helper_rests);
+    CHECK(pthread_create(&helper, NULL, rest, &woken) == 0);
+    CHECK(pthread_create(&launcher, NULL, launch_once, NULL) == 0);
+    pthread_join(helper, NULL);
+    CHECK(woken);
+    while (kind != 0 && !begun()) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS); /* is woken just before */
+    /* and does not rest while a thread waits, work is outstanding, or any may be, at a gate that counts nothing */
+    CHECK(vg_gate_service(later_ns) <= later_ns + 50 * VG_NS_PER_MS);
+    if (kind == 1) set_gate(VG_GATE_COUNT);
+    pthread_join(launcher, NULL);
+    end();
+  }
+}
+
+/* Between its last look and its sleep the helper may lose its processor. */
+static void a_wake_up_just_before_the_sleep_is_not_lost(void) {
+  begin(VG_WATCH_USAGE);
+  vg_helper_awake();
+  CHECK(vg_gate_service(vg_prim_now_ns() + VG_NS_PER_S) == UINT64_MAX && device()->gate->helper_rests);
+  launch(LAUNCH_NS);
+  bool woken = false;
+  rest(&woken);
+  CHECK(woken);
+  end();
+}
+
+static void nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell(void) {
+  begin(VG_WATCH_USAGE | VG_WATCH_EDGES);
+  CHECK(vg_gate_service(vg_prim_now_ns() + VG_NS_PER_S) == UINT64_MAX);
+  int file = vg_prim_memfd("stranger", false), number = device()->doorbell_fd;
+  CHECK(dup2(file, number) == number);
+  launch(LAUNCH_NS);
+  CHECK(lseek(file, 0, SEEK_END) == 0 && device()->doorbell_fd == -1);
+  vg_prim_close(file);
+  vg_prim_close(number);
+  end();
+}
+
+static void idleness_is_seen_beside_a_capture(void) {
+  begin(VG_WATCH_USAGE);
+  for (int i = 0; i < 9; i++) launch(LAUNCH_NS); /* the last one before the capture has no marker */
+  fake_capture_begin(fake_stream(7));
+  uint64_t end_ns = fake_end_of(fake_stream(1));
+  CHECK(serve_until_idle() && vg_prim_now_ns() >= end_ns);
+  for (int i = 0; i < 20; i++) launch(LAUNCH_NS);
+  end_ns = fake_end_of(fake_stream(1));
+  CHECK(serve_until_idle() && vg_prim_now_ns() >= end_ns);
+  fake_capture_end(fake_stream(7));
+  end();
+}
+
+/* The helper's rounds until the closed word is reported as drained. */
+static void serve_until_drained(void) {
+  uint64_t limit_ns = vg_prim_now_ns() + 20 * VG_NS_PER_S;
+  while (VG_LOAD(&report()->drained_word) != control.gate) {
+    CHECK(vg_prim_now_ns() < limit_ns);
+    uint64_t due_ns = vg_gate_service(vg_prim_now_ns()), most_ns = vg_prim_now_ns() + VG_NS_PER_MS;
+    vg_prim_sleep_until_ns(due_ns < most_ns ? due_ns : most_ns);
+  }
+}
+
+/* Before, during and after its drain a capture begins; at a gate that counts, and after one that did not. */
+static void a_drain_ends_beside_a_capture(void) {
+  for (int kind = 0; kind < 4; kind++) {
+    begin(0);
+    bool solo = kind == 3;
+    if (solo) set_gate(VG_GATE_SOLO);
+    for (int i = 0; i < 10; i++) launch(LAUNCH_NS);
+    if (kind == 0 || solo) fake_capture_begin(fake_stream(7));
+    for (int i = 0; i < 10; i++) launch(LAUNCH_NS);
+    if (kind == 1) fake_capture_begin(fake_stream(7));
+    uint64_t end_ns = fake_end_of(fake_stream(1));
+    set_gate(VG_GATE_CLOSED);
+    vg_gate_service(vg_prim_now_ns());
+    if (kind == 2) fake_capture_begin(fake_stream(7));
+    serve_until_drained();
+    CHECK(VG_LOAD(&report()->drained_ns) + 10 * VG_NS_PER_US >= end_ns && !report()->outstanding);
+    fake_capture_end(fake_stream(7));
+    end();
+  }
+}
+
+int main(void) {
+  RUN(a_program_that_never_waits_becomes_idle);
+  RUN(an_idle_helper_rests);
+  RUN(an_idle_helper_answers_and_rests_on);
+  RUN(a_helper_does_not_rest_before_it_has_given_up);
+  RUN(a_resting_helper_is_woken_by_whatever_begins);
+  RUN(a_wake_up_just_before_the_sleep_is_not_lost);
+  RUN(nothing_is_written_into_the_file_that_took_a_resting_ones_doorbell);
+  RUN(idleness_is_seen_beside_a_capture);
+  RUN(a_drain_ends_beside_a_capture);
+  return 0;
+}
