@@ -32,14 +32,14 @@ CONTEXT_BYTES = 64 << 20
 SETTLE_S = 5.0
 #: the ledger asks the driver whether an allocation fits into what is taken already, and undoes it if it did not
 UNDONE_S = 0.1
-SOURCES = ("tenants/ledger.c", "tenants/ledger_families.c")
+SOURCES = ("families", "handles", "graphs", "contexts", "shared")
 
 
 def build() -> Path:
     """Compiles the stress program; it is linked to libcuda.so.1 as a user's would be."""
-    second = str(harness.ROOT / "benchmarks" / SOURCES[1])
-    flags = ["-iquote", str(harness.ROOT / "shim"), second, str(paths.sim_lib_dir() / "libcuda.so.1")]
-    return harness.build(SOURCES[0], *flags)
+    others = [str(harness.ROOT / f"benchmarks/tenants/ledger_{name}.c") for name in SOURCES]
+    flags = ["-iquote", str(harness.ROOT / "shim"), *others, str(paths.sim_lib_dir() / "libcuda.so.1")]
+    return harness.build("tenants/ledger.c", *flags)
 
 
 @dataclass
@@ -75,6 +75,8 @@ class Found:
     operations: int = 0
     refused: int = 0
     unsupported: int = 0
+    opened: int = 0
+    resets: int = 0
     quiet_points: int = 0
     kills: int = 0
     samples: int = 0
@@ -111,7 +113,8 @@ class Stress:
     def _new(self, slice_name: str) -> Tenant:
         self.seed += 1
         words = [self.program, str(THREADS), str(self.seed), *self.families]
-        return Tenant(slice_name, self.own.run(slice_name, (), words, talk=True))
+        shelf = {"LEDGER_SHELF": str(self.own.folder / f"shelf-{slice_name}")}
+        return Tenant(slice_name, self.own.run(slice_name, (), words, shelf, talk=True))
 
     # ---- what the device counts ----
 
@@ -170,9 +173,8 @@ class Stress:
         self._compare()
 
     def _count(self, tenant: Tenant) -> None:
-        self.found.operations += tenant.quiet["operations"]
-        self.found.refused += tenant.quiet["refused"]
-        self.found.unsupported += tenant.quiet["unsupported"]
+        for name in ("operations", "refused", "unsupported", "opened", "resets"):
+            setattr(self.found, name, getattr(self.found, name) + tenant.quiet[name])
 
     def _kill(self, victim: Tenant) -> None:
         time.sleep(self.random.random() * 0.05)

@@ -41,7 +41,7 @@ struct need {
   struct vg_device *gang; /* NULL: collectives are not counted; else the device of kernels that name none */
   struct range *ranges;   /* of its allocation nodes */
   size_t range_count;
-  bool failed; /* no memory to work it out */
+  bool failed; /* it could not be worked out */
   uint64_t bytes[VG_DEVICES_MAX];
   uint32_t collectives[VG_DEVICES_MAX];
 };
@@ -49,6 +49,12 @@ struct need {
 /* ---- what a graph needs ---- */
 
 static void add_graph(struct need *need, CUgraph graph, int depth);
+
+/* What the driver does not say is not taken for nothing; a graph that is not valid it refuses itself. */
+static bool told(struct need *need, CUresult result) {
+  need->failed |= result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_INVALID_HANDLE;
+  return result == CUDA_SUCCESS;
+}
 
 static void add_kernel(struct need *need, CUgraphNode node) {
   CUDA_KERNEL_NODE_PARAMS parameters = {0}; /* begins with what older drivers tell */
@@ -63,7 +69,7 @@ static void add_kernel(struct need *need, CUgraphNode node) {
 
 static void add_allocation(struct need *need, CUgraphNode node) {
   CUDA_MEM_ALLOC_NODE_PARAMS parameters;
-  if (REAL(cuGraphMemAllocNodeGetParams)(node, &parameters) != CUDA_SUCCESS) return;
+  if (!told(need, REAL(cuGraphMemAllocNodeGetParams)(node, &parameters))) return;
   if (parameters.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
   struct vg_device *device = vg_context_ordinal(parameters.poolProps.location.id);
   if (!device) return;
@@ -81,10 +87,10 @@ static void add_allocation(struct need *need, CUgraphNode node) {
 
 static void add_node(struct need *need, CUgraphNode node, int depth) {
   CUgraphNodeType type;
-  if (REAL(cuGraphNodeGetType)(node, &type) != CUDA_SUCCESS) return;
+  if (!told(need, REAL(cuGraphNodeGetType)(node, &type))) return;
   if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
     CUgraph child;
-    if (REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == CUDA_SUCCESS) add_graph(need, child, depth + 1);
+    if (told(need, REAL(cuGraphChildGraphNodeGetGraph)(node, &child))) add_graph(need, child, depth + 1);
   }
   if (type == CU_GRAPH_NODE_TYPE_KERNEL && need->gang) add_kernel(need, node);
   if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) add_allocation(need, node);
@@ -92,10 +98,13 @@ static void add_node(struct need *need, CUgraphNode node, int depth) {
 
 static void add_graph(struct need *need, CUgraph graph, int depth) {
   size_t count = 0;
-  if (depth > DEPTH_MAX || REAL(cuGraphGetNodes)(graph, NULL, &count) != CUDA_SUCCESS || !count) return;
+  if (depth > DEPTH_MAX || !told(need, REAL(cuGraphGetNodes)(graph, NULL, &count)) || !count) return;
   CUgraphNode *nodes = malloc(count * sizeof *nodes);
-  if (!nodes) return;
-  if (REAL(cuGraphGetNodes)(graph, nodes, &count) == CUDA_SUCCESS)
+  if (!nodes) {
+    need->failed = true;
+    return;
+  }
+  if (told(need, REAL(cuGraphGetNodes)(graph, nodes, &count)))
     for (size_t i = 0; i < count; i++) add_node(need, nodes[i], depth);
   free(nodes);
 }

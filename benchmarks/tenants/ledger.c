@@ -3,9 +3,10 @@
  *
  *   ledger THREADS SEED [FAMILY...]
  *                               each line on stdin, a number, has every thread do so many operations; then all meet,
- *                               everything is synchronised, and a line is printed: what was done, what is shown
- *   ledger once                 one object of every family, made and dropped in turn, whatever a call answers; a line;
- *                               waits for the end of stdin
+ *                               the primary context is reset at times, everything is synchronised, and a line is
+ *                               printed: what was done, what is shown. LEDGER_SHELF names the file of what is shared.
+ *   ledger once                 one object of every family, made and dropped in turn, whatever a call answers, beside
+ *                               a child that shares; a reset; a line; waits for the end of stdin
  *   ledger large BYTES          an object of so many bytes of every family: a line, family -> how many of its calls
  *                               were refused as out of memory
  */
@@ -16,16 +17,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define THREADS_MAX 16
 #define MIB (1ull << 20)
+#define RESET_EVERY 4 /* quiet points, on average */
 
 bool forgiving;
 static struct worker workers[THREADS_MAX];
 static unsigned threads;
+static pid_t peer;          /* of "once": the child that shares */
 static char **wanted_names; /* of families; none: all of them */
 static uint64_t round_operations;
+static unsigned resets; /* of the primary context: who sees a new one enters again */
 static pthread_barrier_t begin_barrier, end_barrier;
 
 /* What one worker leaves for another to drop: memory is often freed by another thread than the one that took it. */
@@ -120,17 +125,15 @@ static void operate(struct worker *worker) {
     make(worker, object, draw_family(worker));
 }
 
-static void drop_passing(struct worker *worker, struct object *objects, unsigned count) {
-  for (unsigned i = 0; i < count; i++)
-    if (objects[i].family && objects[i].family->passing) drop(worker, &objects[i]);
-}
-
+/* Again after each reset; a pool is the device's, and stays. */
 static void enter(struct worker *worker) {
   CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
   cuuint64_t threshold = 8 * MIB;
+  worker->resets = resets;
   MUST(cuDevicePrimaryCtxRetain(&worker->context, 0));
   MUST(cuCtxSetCurrent(worker->context));
   for (int i = 0; i < STREAMS; i++) MUST(cuStreamCreate(&worker->streams[i], i ? CU_STREAM_NON_BLOCKING : 0));
+  if (worker->pool) return;
   if (!MAY(cuMemPoolCreate(&worker->pool, &props))) worker->pool = NULL;
   if (worker->pool) (void)MAY(cuMemPoolSetAttribute(worker->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
 }
@@ -140,30 +143,56 @@ static void *work(void *argument) {
   enter(worker);
   for (;;) {
     pthread_barrier_wait(&begin_barrier);
+    if (worker->resets != resets) enter(worker);
     for (uint64_t left = round_operations; left; left--) operate(worker);
     for (int i = 0; i < OBJECTS_MAX; i++) /* who comes after a kill is to find room for his context */
       if (worker->objects[i].family && draw(worker, 4)) drop(worker, &worker->objects[i]);
-    drop_passing(worker, worker->objects, OBJECTS_MAX);
     for (int i = 0; i < STREAMS; i++) MUST(cuStreamSynchronize(worker->streams[i]));
     pthread_barrier_wait(&end_barrier);
   }
   return NULL;
 }
 
+/* What ends with the context is left to it; the rest goes before. */
+static void drop_before_reset(struct worker *worker, struct object *objects, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (objects[i].family && !objects[i].family->of_primary) drop(worker, &objects[i]);
+    objects[i].family = NULL;
+  }
+}
+
+/* While no other thread does anything. Others may take what becomes free, so that the new context waits for room. */
+static void reset_primary(struct worker *worker) {
+  MUST(cuDevicePrimaryCtxReset_v2(0));
+  resets++;
+  while (!MAY(cuDevicePrimaryCtxRetain(&worker->context, 0))) usleep(1000);
+  MUST(cuCtxSetCurrent(worker->context));
+}
+
+static void sometimes_reset(struct worker *worker) {
+  if (draw(worker, RESET_EVERY)) return;
+  for (unsigned i = 0; i < threads; i++) drop_before_reset(worker, workers[i].objects, OBJECTS_MAX);
+  drop_before_reset(worker, mailbox, sizeof mailbox / sizeof mailbox[0]);
+  reset_primary(worker);
+}
+
 static void quiet(void) {
   size_t free_bytes = 0, total_bytes = 0;
-  uint64_t operations = 0, refused = 0, unsupported = 0, objects = 0;
+  uint64_t operations = 0, refused = 0, unsupported = 0, opened = 0, objects = 0;
   MUST(cuCtxSynchronize());
-  MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes)); /* and the ledger looks at the pools once more */
+  for (int looks = 0; looks < 2; looks++) /* and the ledger looks at the pools, again where the driver did not say */
+    MUST(cuMemGetInfo_v2(&free_bytes, &total_bytes));
   for (unsigned i = 0; i < threads; i++) {
     operations += workers[i].operations;
     refused += workers[i].refused;
     unsupported += workers[i].unsupported;
+    opened += workers[i].opened;
     for (int j = 0; j < OBJECTS_MAX; j++) objects += workers[i].objects[j].family != NULL;
   }
   printf("{\"event\": \"quiet\", \"pid\": %d, \"operations\": %" PRIu64 ", \"refused\": %" PRIu64
-         ", \"unsupported\": %" PRIu64 ", \"objects\": %" PRIu64 ", \"free_bytes\": %zu, \"total_bytes\": %zu}\n",
-         getpid(), operations, refused, unsupported, objects, free_bytes, total_bytes);
+         ", \"unsupported\": %" PRIu64 ", \"opened\": %" PRIu64 ", \"resets\": %u, \"objects\": %" PRIu64
+         ", \"free_bytes\": %zu, \"total_bytes\": %zu, \"peer\": %d}\n",
+         getpid(), operations, refused, unsupported, opened, resets, objects, free_bytes, total_bytes, (int)peer);
   fflush(stdout);
 }
 
@@ -191,26 +220,69 @@ static int stress(uint64_t seed) {
     round_operations = strtoull(line, NULL, 10);
     pthread_barrier_wait(&begin_barrier);
     pthread_barrier_wait(&end_barrier);
-    drop_passing(worker, mailbox, sizeof mailbox / sizeof mailbox[0]);
+    sometimes_reset(worker);
     quiet();
   }
   _exit(0); /* the threads stand at the barrier */
 }
 
+/* ---- once ---- */
+
+static void one_of_each(struct worker *worker, struct object *objects) {
+  for (unsigned i = 0; i < family_count; i++) make(worker, &objects[i], &families[i]);
+}
+
+static void drop_each_other(struct worker *worker, struct object *objects, unsigned first) {
+  for (unsigned i = first; i < family_count; i += 2)
+    if (objects[i].family) drop(worker, &objects[i]);
+}
+
+/* The child: offers what can be shared, until the parent says a word; drops some, answers, and ends with the parent. */
+static void share(struct worker *worker, int words) {
+  const char *counts = getenv("VGPU_SIM_COUNT_CALLS"); /* a file of its own */
+  char path[256], word = 'w';
+  snprintf(path, sizeof path, "%s.peer", counts ? counts : "");
+  if (counts) setenv("VGPU_SIM_COUNT_CALLS", path, 1);
+  MUST(cuInit(0));
+  enter(worker);
+  for (unsigned i = 0; i < family_count; i++)
+    if (strncmp(families[i].name, "shared", 6) == 0) make(worker, &worker->objects[i], &families[i]);
+  while (write(words, &word, 1) == 1 && read(words, &word, 1) == 1) drop_each_other(worker, worker->objects, 0);
+  exit(0);
+}
+
+static void start_peer(struct worker *worker, int *ret_words) {
+  int ends[2];
+  char word;
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) || (peer = fork()) < 0) exit(1);
+  *ret_words = ends[peer == 0];
+  close(ends[peer != 0]);
+  if (peer == 0) share(worker, *ret_words);
+  if (read(*ret_words, &word, 1) != 1) exit(1);
+}
+
 static int once(void) {
+  static struct object objects[3][64];
   struct worker *worker = &workers[0];
+  int words;
+  char word = 'w';
   forgiving = true;
   threads = 1;
   begin(worker, 0, 1);
+  start_peer(worker, &words);
   MUST(cuInit(0));
   enter(worker);
   for (unsigned pass = 0; pass < 3; pass++) {
-    struct object *objects = &worker->objects[pass * family_count];
-    for (unsigned i = 0; i < family_count; i++) make(worker, &objects[i], &families[i]);
-    for (unsigned i = pass % 2; i < family_count && pass < 2; i += 2)
-      if (objects[i].family) drop(worker, &objects[i]);
+    one_of_each(worker, objects[pass]);
+    if (pass < 2) drop_each_other(worker, objects[pass], pass);
   }
-  drop_passing(worker, worker->objects, OBJECTS_MAX);
+  if (write(words, &word, 1) != 1 || read(words, &word, 1) != 1) return 1;
+  for (unsigned pass = 0; pass < 2; pass++) drop_before_reset(worker, objects[pass], family_count);
+  drop_before_reset(worker, objects[2], family_count);
+  reset_primary(worker);
+  enter(worker);
+  one_of_each(worker, objects[0]);
+  drop_each_other(worker, objects[0], 1);
   for (int i = 0; i < STREAMS; i++) MUST(cuStreamSynchronize(worker->streams[i]));
   quiet();
   return getchar() != EOF;
@@ -223,6 +295,7 @@ static int large(uint64_t bytes) {
   enter(worker);
   printf("{\"event\": \"large\"");
   for (unsigned i = 0; i < family_count; i++) {
+    if (families[i].takes_no_memory) continue;
     struct object object = {.bytes = bytes};
     uint64_t before = worker->refused;
     if (families[i].make(worker, &object)) families[i].drop(worker, &object);
@@ -233,6 +306,7 @@ static int large(uint64_t bytes) {
 }
 
 int main(int count, char **words) {
+  shelf_open(getenv("LEDGER_SHELF"));
   if (count == 2 && strcmp(words[1], "once") == 0) return once();
   if (count == 3 && strcmp(words[1], "large") == 0) return large(strtoull(words[2], NULL, 10));
   if (count < 3) return 2;

@@ -2,12 +2,6 @@
 #include "ledger.h"
 #include <stdlib.h>
 
-#define GRANULE (2ull << 20)
-
-static CUstream stream_of(struct worker *worker) {
-  return worker->streams[draw(worker, STREAMS)];
-}
-
 /* ---- by address ---- */
 
 static bool make_plain(struct worker *worker, struct object *object) {
@@ -71,60 +65,6 @@ static void drop_pool(struct worker *worker, struct object *object) {
   MUST(cuMemPoolDestroy(pool));
 }
 
-/* ---- by handle ---- */
-
-static const CUmemAllocationProp physical = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                             .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-
-/* parts: handle (0: released already), address, size, whether it is mapped twice */
-static bool make_mapped(struct worker *worker, struct object *object) {
-  size_t size = (object->bytes + GRANULE - 1) / GRANULE * GRANULE;
-  CUmemGenericAllocationHandle handle, again;
-  CUdeviceptr address;
-  if (!MAY(cuMemCreate(&handle, size, &physical, 0))) return false;
-  object->parts[3] = draw(worker, 2);
-  if (!MAY(cuMemAddressReserve(&address, 2 * size, 0, 0, 0))) {
-    MUST(cuMemRelease(handle));
-    return false;
-  }
-  bool mapped = MAY(cuMemMap(address, size, 0, handle, 0));
-  if (mapped && object->parts[3]) object->parts[3] = MAY(cuMemMap(address + size, size, 0, handle, 0));
-  if (!mapped) {
-    MUST(cuMemRelease(handle));
-    MUST(cuMemAddressFree(address, 2 * size));
-    return false;
-  }
-  if (draw(worker, 2) && MAY(cuMemRetainAllocationHandle(&again, (void *)address))) MUST(cuMemRelease(again));
-  if (draw(worker, 2)) { /* the mapping alone keeps it */
-    MUST(cuMemRelease(handle));
-    handle = 0;
-  }
-  object->parts[0] = handle;
-  object->parts[1] = address;
-  object->parts[2] = size;
-  return true;
-}
-
-static void drop_mapped(struct worker *worker, struct object *object) {
-  uint64_t handle = object->parts[0], address = object->parts[1], size = object->parts[2];
-  if (handle && draw(worker, 2)) {
-    MUST(cuMemRelease(handle));
-    handle = 0;
-  }
-  MUST(cuMemUnmap(address, object->parts[3] ? 2 * size : size));
-  MUST(cuMemAddressFree(address, 2 * size));
-  if (handle) MUST(cuMemRelease(handle));
-}
-
-static bool make_unmapped(struct worker *worker, struct object *object) {
-  return MAY(cuMemCreate(&object->parts[0], (object->bytes + GRANULE - 1) / GRANULE * GRANULE, &physical, 0));
-}
-
-static void drop_unmapped(struct worker *worker, struct object *object) {
-  (void)worker;
-  MUST(cuMemRelease(object->parts[0]));
-}
-
 /* ---- arrays ---- */
 
 static CUDA_ARRAY3D_DESCRIPTOR array_of(struct worker *worker, uint64_t bytes) {
@@ -161,52 +101,6 @@ static void drop_mipmapped(struct worker *worker, struct object *object) {
   MUST(cuMipmappedArrayDestroy((CUmipmappedArray)object->parts[0]));
 }
 
-/* ---- graphs ---- */
-
-static bool add_nodes(struct worker *worker, CUgraph graph, uint64_t bytes) {
-  CUDA_MEM_ALLOC_NODE_PARAMS params = {
-      .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
-      .bytesize = bytes};
-  CUgraphNode taken, freed;
-  return MAY(cuGraphAddMemAllocNode(&taken, graph, NULL, 0, &params)) &&
-         MAY(cuGraphAddMemFreeNode(&freed, graph, &taken, 1, params.dptr));
-}
-
-static bool make_graph(struct worker *worker, struct object *object) {
-  CUgraph graph;
-  CUgraphExec exec;
-  if (!MAY(cuGraphCreate(&graph, 0))) return false;
-  bool made = add_nodes(worker, graph, object->bytes) && MAY(cuGraphInstantiateWithFlags(&exec, graph, 0));
-  MUST(cuGraphDestroy(graph));
-  if (!made) return false;
-  object->parts[0] = (uintptr_t)exec;
-  uint64_t launches = object->bytes >= LARGE_BYTES ? 1 : draw(worker, 3);
-  for (uint64_t left = launches; left; left--) (void)MAY(cuGraphLaunch(exec, stream_of(worker)));
-  return true;
-}
-
-static void drop_graph(struct worker *worker, struct object *object) {
-  MUST(cuGraphExecDestroy((CUgraphExec)object->parts[0]));
-  if (!draw(worker, 4)) (void)MAY(cuDeviceGraphMemTrim(0));
-}
-
-/* ---- contexts ---- */
-
-/* A context of its own with memory in it, which its end gives back. */
-static bool make_context(struct worker *worker, struct object *object) {
-  CUcontext popped;
-  CUdeviceptr left_behind;
-  if (!MAY(cuCtxCreate_v2((CUcontext *)&object->parts[0], 0, 0))) return false;
-  for (uint64_t left = draw(worker, 4); left; left--) (void)MAY(cuMemAlloc_v2(&left_behind, draw_bytes(worker)));
-  MUST(cuCtxPopCurrent_v2(&popped));
-  return true;
-}
-
-static void drop_context(struct worker *worker, struct object *object) {
-  (void)worker;
-  MUST(cuCtxDestroy_v2((CUcontext)object->parts[0]));
-}
-
 /* ---- what takes no device memory ---- */
 
 static bool make_host(struct worker *worker, struct object *object) {
@@ -218,19 +112,32 @@ static void drop_host(struct worker *worker, struct object *object) {
   MUST(cuMemFreeHost((void *)object->parts[0]));
 }
 
+static void drop_nothing(struct worker *worker, struct object *object) {
+  (void)worker, (void)object;
+}
+
 const struct family families[] = {
-    {"plain", 10, false, make_plain, drop_either_way},
-    {"pitched", 3, false, make_pitched, drop_either_way},
-    {"managed", 3, false, make_managed, drop_by_address},
-    {"async", 8, false, make_async, drop_either_way},
-    {"from_pool", 6, false, make_from_pool, drop_either_way},
-    {"pool", 2, false, make_pool, drop_pool},
-    {"mapped", 4, false, make_mapped, drop_mapped},
-    {"unmapped", 2, false, make_unmapped, drop_unmapped},
-    {"array", 3, true, make_array, drop_array},
-    {"mipmapped", 2, true, make_mipmapped, drop_mipmapped},
-    {"graph", 2, true, make_graph, drop_graph},
-    {"context", 1, false, make_context, drop_context},
-    {"host", 1, false, make_host, drop_host},
+    {"plain", 10, true, false, make_plain, drop_either_way},
+    {"pitched", 3, true, false, make_pitched, drop_either_way},
+    {"managed", 3, true, false, make_managed, drop_by_address},
+    {"async", 8, false, false, make_async, drop_either_way},
+    {"from_pool", 6, false, false, make_from_pool, drop_either_way},
+    {"pool", 2, false, false, make_pool, drop_pool},
+    {"mapped", 4, false, false, make_mapped, drop_mapped},
+    {"unmapped", 2, false, false, make_unmapped, drop_unmapped},
+    {"bound", 1, false, false, make_bound, drop_bound},
+    {"array", 3, true, false, make_array, drop_array},
+    {"mipmapped", 2, true, false, make_mipmapped, drop_mipmapped},
+    {"sparse", 1, true, false, make_sparse, drop_sparse},
+    {"graph", 2, false, false, make_graph, drop_graph},
+    {"captured", 1, false, false, make_captured, drop_captured},
+    {"context", 1, false, true, make_context, drop_context},
+    {"green", 1, false, false, make_green, drop_green},
+    {"shared_memory", 2, false, false, make_shared_memory, drop_shared_memory},
+    {"shared_physical", 2, false, false, make_shared_physical, drop_shared_physical},
+    {"shared_pool", 1, false, false, make_shared_pool, drop_shared_pool},
+    {"shared_event", 1, false, true, make_shared_event, drop_shared_event},
+    {"opened", 4, false, true, make_opened, drop_nothing},
+    {"host", 1, true, true, make_host, drop_host},
 };
 const unsigned family_count = sizeof families / sizeof families[0];

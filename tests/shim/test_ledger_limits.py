@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import ledger
+from vgpud import simpage
 from vgpud.cli.own_system import OwnSystem, last_line, wait_for
 
 LOWERED = 256 << 20
@@ -28,8 +29,10 @@ def test_a_limit_below_what_is_used_takes_nothing_and_gives_no_more(make_system:
     part = system.run("held", (), [str(ledger.build()), "once"], talk=True)
     tenant = ledger.Tenant("held", part)
     wait_for("the tenant", tenant.is_quiet)
-    used = tenant.quiet["total_bytes"] - tenant.quiet["free_bytes"]
+    counted = simpage.read(system.sim_dir / simpage.PAGE_NAME).devices[0].process_used_bytes
+    used = counted[tenant.quiet["pid"]] + counted[tenant.quiet["peer"]]
     assert used > LOWERED
+    wait_for("the account", lambda: bool(shown(system)["mem_used_bytes"] == used))
     assert shown(system)["mem_over_limit_bytes"] == 0
     system.vgpu("slice", "set", "held", "--mem", str(LOWERED))
     wait_for("the new limit", lambda: shown(system)["mem_over_limit_bytes"] == used - LOWERED)
