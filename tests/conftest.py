@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import vgpud.cli.client  # noqa: F401  before any test imports grpc: it tells grpc how to behave around forks
 from vgpud.cli.own_system import OwnSystem
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,17 +16,19 @@ from vgpud.cli.options import Settings
 from vgpud.cli.target import parse_target, probe
 from vgpud.errors import ExitCode
 
-# grpc's own log lines would mix with ours; the variable must not reach the programs that `vgpu run` starts
-_quiet = "GRPC_VERBOSITY" not in os.environ
-if _quiet:
-    os.environ["GRPC_VERBOSITY"] = "NONE"
+# What grpc reads of the environment when it is imported: its own log lines would mix with ours, and what it does before
+# a fork deadlocks with a channel that is being closed (grpc issue 37259), while we fork only to exec. None of it must
+# reach the programs that `vgpu run` starts.
+_wanted = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
+_set = {name: value for name, value in _wanted.items() if name not in os.environ}
+os.environ.update(_set)
 import grpc  # noqa: E402
 
 from vgpud.v1 import vgpud_pb2 as pb  # noqa: E402
 from vgpud.v1 import vgpud_pb2_grpc as stubs  # noqa: E402
 
-if _quiet:
-    del os.environ["GRPC_VERBOSITY"]
+for _name in _set:
+    del os.environ[_name]
 
 T = TypeVar("T")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -111,7 +110,6 @@ class _Demo:
     def __init__(self, work: Path, *, simulated: bool, seconds: float, output: Path) -> None:
         from rich.console import Console
 
-        os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # we fork only to exec
         self.work = work
         self.simulated = simulated
         self.seconds = seconds
