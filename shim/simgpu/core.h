@@ -36,6 +36,11 @@ void sim_link_wake(void); /* the server is to look at the ring again */
 void sim_link_kick(void);
 void sim_link_check(void); /* sets gone when the server has ended */
 
+/* ---- init.c, checkpoint.c ---- */
+
+CUresult sim_started(void); /* as sim_ready(), but never blocks */
+void sim_locked_wait(void); /* until the process is not locked any more */
+
 /* ---- device.c ---- */
 
 void sim_devices_find(void); /* applies CUDA_VISIBLE_DEVICES */

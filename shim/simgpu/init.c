@@ -21,8 +21,14 @@ void sim_unlock(void) {
   pthread_mutex_unlock(&object_lock);
 }
 
-CUresult sim_ready(void) {
+CUresult sim_started(void) {
   return VG_LIKELY(VG_LOAD_RELAXED(VG_LOAD(&alive))) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult sim_ready(void) {
+  CUresult result = sim_started();
+  if (VG_LIKELY(result == CUDA_SUCCESS) && VG_UNLIKELY(VG_LOAD_RELAXED(&sim_link.done->locked))) sim_locked_wait();
+  return result;
 }
 
 static CUresult initialise(void) {

@@ -98,6 +98,7 @@ struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation) {
     *place = *allocation;
     place->id = ++next_id;
     list_count++;
+    if (place->managed) sim_link.ring->managed++;
   }
   pthread_mutex_unlock(&lock);
   return place;
@@ -109,6 +110,7 @@ bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation) 
   bool found = index > 0 && list[index - 1].base == base;
   if (found) {
     *ret_allocation = list[index - 1];
+    if (ret_allocation->managed) sim_link.ring->managed--;
     memmove(&list[index - 1], &list[index], (list_count - index) * sizeof *list);
     list_count--;
   }

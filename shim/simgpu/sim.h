@@ -103,7 +103,9 @@ struct sim_event {
 /* ---- entering: what every entry point does first ---- */
 
 extern __thread struct sim_context *sim_current; /* do not use before sim_enter() said CUDA_SUCCESS */
-CUresult sim_ready(void); /* cuInit was called here: CUDA_SUCCESS, NOT_INITIALIZED (also in a forked child) */
+/* cuInit was called here: CUDA_SUCCESS, NOT_INITIALIZED (also in a forked child). Blocks while the process is locked.
+ */
+CUresult sim_ready(void);
 /* ... and the thread has a live context: else INVALID_CONTEXT. Of a green one the answer is its home. */
 CUresult sim_enter(struct sim_context **ret_context);
 struct sim_context *sim_context_find(CUcontext handle); /* NULL: not a live context; handle NULL = current */

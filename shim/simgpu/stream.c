@@ -94,7 +94,7 @@ static void thread_stream_end(struct thread_stream *ended) {
 
 static void thread_end(void *unused) {
   (void)unused;
-  if (sim_ready() != CUDA_SUCCESS) return; /* a forked child */
+  if (sim_started() != CUDA_SUCCESS) return; /* a forked child */
   for (int i = 0; i < THREAD_STREAMS; i++)
     if (thread_streams[i].context_id) thread_stream_end(&thread_streams[i]);
 }

@@ -156,7 +156,7 @@ static void tell_slab(const struct sim_slab *slab) {
 
 __attribute__((destructor)) static void at_exit(void) {
   struct left families[FAMILIES] = {0};
-  if (!sim_strict || sim_ready() != CUDA_SUCCESS) return;
+  if (!sim_strict || sim_started() != CUDA_SUCCESS) return;
   sim_memory_each(add_allocation, families);
   for (int i = 0; i < FAMILIES; i++) tell_left(family_names[i], &families[i]);
   for (const struct sim_slab *slab = sim_slabs; slab; slab = slab->next) tell_slab(slab);

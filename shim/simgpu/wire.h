@@ -52,7 +52,8 @@ struct sim_command {
 struct sim_ring {
   uint64_t head;    /* commands ever written */
   uint32_t waiters; /* threads that wait for the bell */
-  uint8_t reserved[4096 - 12];
+  uint32_t managed; /* allocations of managed memory: with these a process is not checkpointed */
+  uint8_t reserved[4096 - 16];
   struct sim_command commands[SIM_RING_COMMANDS];
 };
 
@@ -74,7 +75,8 @@ struct sim_completions {
   uint64_t tail;   /* commands ever taken from the ring */
   uint32_t bell;   /* futex: bumped whenever something of this process was decided */
   uint32_t asleep; /* odd: the server does not look at the ring until it gets SIM_REQUEST_WAKE; grows */
-  uint8_t reserved[4096 - 16];
+  uint32_t locked; /* futex: not 0 while calls of the process are to block (cuCheckpointProcessLock) */
+  uint8_t reserved[4096 - 20];
   struct sim_event_state events[SIM_EVENTS_MAX];
   struct sim_stream_state streams[SIM_STREAMS_MAX];
 };
@@ -153,6 +155,11 @@ enum sim_request_kind {
   SIM_REQUEST_SHARE_TICKET,    /* the reply carries a descriptor that holds key until all copies of it are closed */
   SIM_REQUEST_FAULT, /* a kernel of context has faulted with CUresult `bytes`: its work is dropped, an XID told */
   SIM_REQUEST_XID,   /* tells XID `bytes` of device; needs no HELLO */
+  SIM_REQUEST_CHECKPOINT_STATE, /* of process `context`, a pid, as in the next four; the reply's bytes say it */
+  SIM_REQUEST_CHECKPOINT_LOCK,  /* -EAGAIN: it has work, ask again; its calls block from the first time on */
+  SIM_REQUEST_CHECKPOINT_SAVE,  /* its device memory is free; the reply's bytes say how much it was */
+  SIM_REQUEST_CHECKPOINT_RESTORE,
+  SIM_REQUEST_CHECKPOINT_UNLOCK, /* also ends one's own LOCK that does not come to its end */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };

@@ -52,6 +52,20 @@ def test_kernels_that_fault(device: MakeDevice, program: MakeProgram, sanitized:
     assert made.finish() == (0, "")
 
 
+def test_processes_that_are_moved_off(
+    device: MakeDevice, start: Callable[..., Running], program: MakeProgram, sanitized: Path
+) -> None:
+    made = device(sanitized)
+    target = start(made, "checkpoint_target", "self")
+    assert target.line() == {"same": 1}
+    for words in (["lock", "save", "restore", "unlock"], ["lock", "save"]):
+        command = [str(program("checkpoint")), str(target.process.pid), *words]
+        subprocess.run(command, env=made.environment(), stdout=subprocess.DEVNULL, check=True)
+    target.process.kill()
+    target.process.wait()
+    assert made.finish() == (0, "")
+
+
 def test_death_and_garbage(
     device: MakeDevice, start: Callable[..., Running], program: MakeProgram, sanitized: Path
 ) -> None:

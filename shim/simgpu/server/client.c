@@ -34,6 +34,7 @@ int client_accept(int listener) {
   }
   process->socket = fd;
   process->pid = peer.pid;
+  process->uid = peer.uid;
   process->group = getpgid(peer.pid);
   process->pidfd = (int)syscall(SYS_pidfd_open, peer.pid, 0); /* without it the socket's end has to do */
   process->next = server.processes;
@@ -112,7 +113,12 @@ static void greet(struct process *process, const struct sim_request *request) {
   if (completions >= 0) close(completions);
 }
 
+/* Of a call that was under way when its process was saved: its part of what is restored. */
 static int charge(struct process *process, struct device *device, uint64_t bytes) {
+  if (process->checkpoint == CHECKPOINT_SAVED) {
+    process->parked_bytes[device->index] += bytes;
+    return 0;
+  }
   if (bytes > device->memory_bytes - device->used_bytes) return -ENOMEM;
   device->used_bytes += bytes;
   process->used_bytes[device->index] += bytes;
@@ -121,6 +127,10 @@ static int charge(struct process *process, struct device *device, uint64_t bytes
 }
 
 static int refund(struct process *process, struct device *device, uint64_t bytes) {
+  if (process->checkpoint == CHECKPOINT_SAVED && bytes <= process->parked_bytes[device->index]) {
+    process->parked_bytes[device->index] -= bytes;
+    return 0;
+  }
   if (bytes > process->used_bytes[device->index]) return -EINVAL;
   device->used_bytes -= bytes;
   process->used_bytes[device->index] -= bytes;
@@ -202,6 +212,15 @@ static bool handle_share(struct process *process, const struct sim_request *requ
   return true;
 }
 
+static bool handle_checkpoint(struct process *process, const struct sim_request *request) {
+  if (request->kind < SIM_REQUEST_CHECKPOINT_STATE || request->kind > SIM_REQUEST_CHECKPOINT_UNLOCK) return false;
+  struct sim_reply reply = {0};
+  reply.status = checkpoint_request(process, request, &reply.bytes);
+  report_page();
+  answer_with(process, &reply, NULL, 0);
+  return true;
+}
+
 /* One request, and the descriptor that came with it or -1. */
 static ssize_t receive(const struct process *process, struct sim_request *ret_request, int *ret_fd) {
   struct iovec part = {.iov_base = ret_request, .iov_len = sizeof *ret_request};
@@ -245,7 +264,7 @@ void client_request(struct process *process) {
     }
     bool is_share = handle_share(process, &request, fd);
     if (fd >= 0) close(fd);
-    if (is_share) continue;
+    if (is_share || handle_checkpoint(process, &request)) continue;
     struct device *device = &server.devices[request.device];
     int status = handle(process, &request, device);
     report_page(); /* before the answer: who reads the page after it sees the change */
@@ -275,6 +294,7 @@ void client_died(struct process *process) {
     process->contexts[i] = NULL;
   }
   share_process_died(process);
+  checkpoint_process_died(process);
   for (uint32_t i = 0; i < server.config.device_count; i++) refund(process, &server.devices[i], process->used_bytes[i]);
   close(process->socket);
   if (process->pidfd >= 0) close(process->pidfd);

@@ -126,7 +126,8 @@ void report_round(uint64_t now_ns, bool everything) {
 static void page_processes(struct sim_page_device *shown, const struct device *device) {
   uint32_t count = 0;
   for (struct process *process = server.processes; process; process = process->next) {
-    uint32_t contexts = process->dead ? 0 : process->context_count[device->index];
+    uint32_t contexts =
+        process->dead || process->checkpoint == CHECKPOINT_SAVED ? 0 : process->context_count[device->index];
     process->shown[device->index] = NULL;
     if (contexts == 0 || count == SIM_PROCESSES_MAX) continue;
     struct sim_page_process *entry = &shown->processes[count++];

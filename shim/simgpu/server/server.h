@@ -1,8 +1,8 @@
 /*
  * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
  * the simulation up to now plus a small look-ahead. main.c: loop and sockets; client.c: processes, requests, death;
- * queue.c: streams; fault.c: kernels that fault; engine.c: SMs and copy engines; meet.c: kernels that run only
- * together; report.c: busy log and state page; config.c: configuration.
+ * queue.c: streams; fault.c: kernels that fault; checkpoint.c: processes that are moved off; engine.c: SMs and copy
+ * engines; meet.c: kernels that run only together; report.c: busy log and state page; config.c: configuration.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -134,11 +134,15 @@ struct device {
   bool crowd_changed; /* with all of its processes: who there is, and what it has */
 };
 
+/* As CUprocessState has them. */
+enum checkpoint { CHECKPOINT_RUNNING, CHECKPOINT_LOCKED, CHECKPOINT_SAVED };
+
 struct process {
   struct process *next;
   int socket;
   int pidfd;
   pid_t pid;
+  uid_t uid;
   pid_t group;         /* its process group: whose kernels may meet */
   struct arena *arena; /* what its device memory is made of, once it shares some; else NULL */
   bool greeted;
@@ -155,6 +159,9 @@ struct process {
   struct stream *streams[SIM_STREAMS_MAX];
   struct context *contexts[SIM_CONTEXTS_MAX];
   uint64_t used_bytes[SIM_DEVICES_MAX];
+  enum checkpoint checkpoint;
+  struct process *locker;                 /* is about to lock it, once its work is done; else NULL */
+  uint64_t parked_bytes[SIM_DEVICES_MAX]; /* used_bytes before it was saved, and again when it is restored */
   uint64_t busy_ns[SIM_DEVICES_MAX];
   uint32_t context_count[SIM_DEVICES_MAX];
   struct sim_page_process *shown[SIM_DEVICES_MAX]; /* its entry in the state page; NULL: it has none */
@@ -186,12 +193,17 @@ void client_reap(void);
 int fault_context(struct process *process, uint32_t id, uint64_t code); /* code: the CUresult of a kernel's fault */
 int fault_tell(const struct device *device, uint64_t xid);
 
+/* checkpoint.c: 0 or -errno */
+int checkpoint_request(struct process *caller, const struct sim_request *request, uint64_t *ret_bytes);
+void checkpoint_process_died(const struct process *caller);
+
 /* share.c: 0 (share_close: 1 for the last hold) or -errno; descriptors stay share.c's, but for a ticket's */
 int share_arena(struct process *process, int fd);
 int share_make(struct process *process, struct device *device, const struct sim_request *request, uint64_t *ret_key);
 int share_open(struct process *process, const struct sim_request *request, struct sim_reply *ret_reply, int *ret_fd);
 int share_close(struct process *process, uint64_t key);
 int share_ticket(struct process *process, uint64_t key, int *ret_fd);
+bool share_is_party(const struct process *process); /* it holds or has made something of several processes */
 void share_tickets_look(void);
 void share_process_died(struct process *process); /* before its memory is given back */
 

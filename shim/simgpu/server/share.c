@@ -188,6 +188,15 @@ void share_process_died(struct process *process) {
   process->arena = NULL;
 }
 
+bool share_is_party(const struct process *process) {
+  for (const struct shared *shared = all; shared; shared = shared->next) {
+    if (shared->arena == process->arena) return true;
+    for (const struct holder *holder = shared->holders; holder; holder = holder->next)
+      if (holder->process == process) return true;
+  }
+  return false;
+}
+
 /* ---- tickets ---- */
 
 int share_ticket(struct process *process, uint64_t key, int *ret_fd) {

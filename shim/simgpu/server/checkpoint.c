@@ -1,0 +1,97 @@
+/*
+ * checkpoint.c - processes that are stopped and moved off their devices (cuCheckpointProcess*): locked, their calls
+ * block; checkpointed, what they had of device memory is free, and parked_bytes remember it; restored, they have it
+ * again. Contents need no moving: they lie in the process's arena, in host memory. Called by client.c.
+ */
+#include "server.h"
+#include <errno.h>
+
+static void calls_block(struct process *target, bool block) {
+  VG_STORE(&target->completions->locked, block);
+  if (!block) vg_prim_futex_wake(&target->completions->locked, 1 << 30);
+}
+
+/* Somebody else's processes are nobody's business. */
+static struct process *target_of(const struct process *caller, uint32_t pid) {
+  for (struct process *process = server.processes; process; process = process->next)
+    if (process->greeted && !process->dead && (uint32_t)process->pid == pid)
+      return caller->uid == 0 || caller->uid == process->uid ? process : NULL;
+  return NULL;
+}
+
+static int lock(struct process *caller, struct process *target) {
+  if (target->checkpoint != CHECKPOINT_RUNNING || (target->locker && target->locker != caller)) return -EALREADY;
+  target->locker = caller;
+  calls_block(target, true);
+  queue_wake(target);
+  queue_take(target);
+  if (target->dead) return -ESRCH;
+  if (target->queued) return -EAGAIN;
+  target->locker = NULL;
+  target->checkpoint = CHECKPOINT_LOCKED;
+  return 0;
+}
+
+static int unlock(const struct process *caller, struct process *target) {
+  bool is_ours = target->locker && target->locker == caller;
+  if (target->checkpoint != CHECKPOINT_LOCKED && !is_ours) return -EALREADY;
+  target->locker = NULL;
+  target->checkpoint = CHECKPOINT_RUNNING;
+  calls_block(target, false);
+  return 0;
+}
+
+static void changed(struct device *device) {
+  device->changed = device->crowd_changed = true;
+}
+
+static int save(struct process *target, uint64_t *ret_bytes) {
+  if (target->checkpoint != CHECKPOINT_LOCKED) return -EALREADY;
+  if (VG_LOAD(&target->ring->managed) || share_is_party(target)) return -EOPNOTSUPP;
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    *ret_bytes += target->parked_bytes[i] = target->used_bytes[i];
+    server.devices[i].used_bytes -= target->used_bytes[i];
+    target->used_bytes[i] = 0;
+    changed(&server.devices[i]);
+  }
+  target->checkpoint = CHECKPOINT_SAVED;
+  return 0;
+}
+
+static int restore(struct process *target, uint64_t *ret_bytes) {
+  if (target->checkpoint != CHECKPOINT_SAVED) return -EALREADY;
+  for (uint32_t i = 0; i < server.config.device_count; i++)
+    if (target->parked_bytes[i] > server.devices[i].memory_bytes - server.devices[i].used_bytes) return -ENOMEM;
+  for (uint32_t i = 0; i < server.config.device_count; i++) {
+    *ret_bytes += target->used_bytes[i] = target->parked_bytes[i];
+    server.devices[i].used_bytes += target->used_bytes[i];
+    target->parked_bytes[i] = 0;
+    changed(&server.devices[i]);
+  }
+  target->checkpoint = CHECKPOINT_LOCKED;
+  return 0;
+}
+
+int checkpoint_request(struct process *caller, const struct sim_request *request, uint64_t *ret_bytes) {
+  struct process *target = target_of(caller, request->context);
+  *ret_bytes = 0;
+  if (!target) return -ESRCH;
+  switch (request->kind) {
+  case SIM_REQUEST_CHECKPOINT_STATE:
+    *ret_bytes = target->checkpoint;
+    return 0;
+  case SIM_REQUEST_CHECKPOINT_LOCK:
+    return lock(caller, target);
+  case SIM_REQUEST_CHECKPOINT_SAVE:
+    return save(target, ret_bytes);
+  case SIM_REQUEST_CHECKPOINT_RESTORE:
+    return restore(target, ret_bytes);
+  default:
+    return unlock(caller, target);
+  }
+}
+
+void checkpoint_process_died(const struct process *caller) {
+  for (struct process *process = server.processes; process; process = process->next)
+    if (!process->dead && process->locker == caller) unlock(caller, process);
+}
