@@ -180,8 +180,8 @@ class Daemon:
             self._arbiters.charge(made.serial, device, unattributed_bytes)
             self._wake()
 
-    def is_dead(self, process_id: int) -> bool:
-        return self._tenants.is_dead(process_id)
+    def dead(self) -> list[int]:
+        return self._tenants.dead()
 
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""

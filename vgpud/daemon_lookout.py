@@ -41,7 +41,7 @@ class Host(Protocol):
     def note(self, entry: ev.Log) -> None: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None: ...
-    def is_dead(self, process_id: int) -> bool: ...
+    def dead(self) -> list[int]: ...
 
 
 class Lookout:
@@ -78,10 +78,10 @@ class Lookout:
 
     def _attached(self) -> dict[int, list[Process]]:
         """By pid. One that has ended is kept while a child holds its socket, for the driver may then still list it."""
-        known = list(self._host.state.processes.values())
-        return attached_by_pid(
-            known, {p.process_id for p in known if self._host.is_dead(p.process_id) and peers.runs(p.pid)}
-        )
+        known = self._host.state.processes
+        dead = [process for process_id in self._host.dead() if (process := known.get(process_id))]
+        lost = {process.process_id for process in dead if peers.runs(process.pid)}
+        return attached_by_pid(list(known.values()), lost)
 
     # ---- the ledger (watch.Ledger) ----
 

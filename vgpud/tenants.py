@@ -375,10 +375,9 @@ class Tenants:
         if peer.at_end and (peer.dead or peer.holder):
             self._backend.ended(peer.process_id)
 
-    def is_dead(self, process_id: int) -> bool:
-        """Whether a process that is kept, since a child holds its socket, has ended itself. From any thread."""
-        peer = self._peers.get(process_id)
-        return peer is not None and peer.dead
+    def dead(self) -> list[int]:
+        """The process_ids of those who have ended and are kept, since a child holds their socket. From any thread."""
+        return [peer.process_id for peer in list(self._peers.values()) if peer.dead]
 
     def drop(self, process_id: int) -> None:
         """Takes a process from the arbiters and closes its connection; its pages are freed. Unknown: no effect."""

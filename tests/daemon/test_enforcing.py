@@ -129,6 +129,7 @@ def test_a_stranger_is_killed(
         os.kill(pid, signal.SIGSTOP)
     assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
     assert eventually(lambda: node.messages("stranger.kill"), "the event") == [f"pid {pid} ({comm()}) was killed"]
+    assert eventually(lambda: node.messages("stranger.gone"), "its end")[0].startswith(f"pid {pid} ")
     assert len(node.processes()) == 1, "the tenant lives"
     tenant.close()
 

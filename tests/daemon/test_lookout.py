@@ -25,7 +25,8 @@ def process(slice_name: str, *, holder: bool = False) -> Process:
 
 
 async def lookout(processes: list[Process], running: dict[int, int] | None, dead: bool = False) -> Lookout:
-    host: Any = SimpleNamespace(state=State(processes=dict(enumerate(processes))), is_dead=lambda _process: dead)
+    known = {p.process_id: p for p in processes}
+    host: Any = SimpleNamespace(state=State(processes=known), dead=lambda: list(known) if dead else [])
     devices: Any = SimpleNamespace(running=lambda _uuid: running, knows_pids=True)
     arbiters: Any = SimpleNamespace()
     return Lookout(host, devices, arbiters)
