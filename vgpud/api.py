@@ -297,7 +297,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
         names: dict[int, str] = {}
 
         def devices() -> set[str]:
-            """None when the slice is gone; one that nobody uses may move."""
+            """Those of the slice, none when it is gone; one that nobody uses may move."""
             now = self.backend.state.slices.get(request.name)
             return {share.device_uuid for share in now.shares} if now and made and now.uid == made.uid else set()
 

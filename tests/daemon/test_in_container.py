@@ -9,6 +9,9 @@ import pytest
 
 from vgpud import in_container, paths
 from vgpud.errors import ConfigError
+from vgpud.v1 import vgpud_pb2 as pb
+
+from .conftest import Node
 
 HOST = {"pid": 4026531836, "cgroup": 4026531835, "user": 4026531837, "mnt": 1}
 OWN = {"pid": 4026532001, "cgroup": 4026532002, "user": 4026532003, "mnt": 2}
@@ -108,3 +111,29 @@ def test_hooks_are_the_hosts_files(tmp_path: Path) -> None:
     assert paths.front(tmp_path) == installed
     for here in (Path("/"), tmp_path / "not to be looked at"):
         assert paths.front(here) == (installed if installed.exists() else paths.lib_dir() / "vgpu-runtime")
+
+
+#: vgpud in a pid namespace of its own; ends with the one that started it, and as it ends
+OWN_PIDS = """
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None)
+assert libc.unshare(0x20000000) == 0
+pid = os.fork()
+if pid:
+    signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+libc.prctl(1, signal.SIGKILL)
+from vgpud.serve import main
+main()
+"""
+
+
+@pytest.mark.root
+def test_in_a_pid_namespace_of_its_own_the_daemon_says_that_it_sees_nobody(node: Node) -> None:
+    """What the driver lists are other processes' pids there."""
+    for program, unwatched in ((node.program, False), (["-c", OWN_PIDS], True)):
+        node.program = program
+        node.start()
+        assert node.nodes.GetNode(pb.GetNodeRequest()).node.unwatched == unwatched
+        assert ("device.unwatched" in node.kinds()) == unwatched
+        assert node.stop() == 0
