@@ -133,6 +133,7 @@ static void enter(struct worker *worker) {
   MUST(cuDevicePrimaryCtxRetain(&worker->context, 0));
   MUST(cuCtxSetCurrent(worker->context));
   for (int i = 0; i < STREAMS; i++) MUST(cuStreamCreate(&worker->streams[i], i ? CU_STREAM_NON_BLOCKING : 0));
+  MUST(cuStreamCreate(&worker->capturing, CU_STREAM_NON_BLOCKING));
   if (worker->pool) return;
   if (!MAY(cuMemPoolCreate(&worker->pool, &props))) worker->pool = NULL;
   if (worker->pool) (void)MAY(cuMemPoolSetAttribute(worker->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));

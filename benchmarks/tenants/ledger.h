@@ -25,6 +25,7 @@ struct worker {
   uint64_t random;
   CUcontext context; /* the primary one */
   CUstream streams[STREAMS];
+  CUstream capturing; /* for nothing else: others free in the streams */
   CUmemoryPool pool;
   uint64_t operations, refused, unsupported, opened;
   unsigned next_offer; /* of the shelf, to be looked at */

@@ -29,7 +29,7 @@ bool make_graph(struct worker *worker, struct object *object) {
 }
 
 bool make_captured(struct worker *worker, struct object *object) {
-  CUstream stream = worker->streams[1];
+  CUstream stream = worker->capturing;
   CUdeviceptr pointer;
   CUgraph graph = NULL;
   if (!MAY(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))) return false;
