@@ -1,5 +1,5 @@
 """Prints, as JSON, what nvidia-ml-py, nvitop and gpustat say of the first device while this program uses it, and what
-CUDA says of its memory. With `--work` it keeps the device busy for two seconds before.
+CUDA says of its memory. With `--work` it keeps the device busy before, until NVML says so, 20 seconds at most.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import pynvml
 from nvml_view import use_memory
 
 
-def work() -> None:
-    """Two seconds of short kernels."""
+def work(handle) -> None:
+    """Short kernels, as many as the device takes, until it is told to be busy: how soon depends on the machine."""
     from cuda.bindings import driver
 
     text = b".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry spin()\n{\n ret;\n}\n\0"
     module = driver.cuModuleLoadData(text)[1]
     code, kernel = driver.cuModuleGetFunction(module, b"spin")
     assert int(code) == 0
-    end = time.monotonic() + 2
-    while time.monotonic() < end:
+    end = time.monotonic() + 20
+    while time.monotonic() < end and pynvml.nvmlDeviceGetUtilizationRates(handle).gpu < 75:
         for _ in range(200):
             assert int(driver.cuLaunchKernel(kernel, 132 * 64, 1, 1, 1024, 1, 1, 0, 0, 0, 0)[0]) == 0
     assert int(driver.cuCtxSynchronize()[0]) == 0
@@ -51,7 +51,7 @@ def main() -> None:
     handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     wait_until_counted(handle)
     if "--work" in sys.argv:
-        work()
+        work(handle)
     rates = pynvml.nvmlDeviceGetUtilizationRates(handle)
     samples = pynvml.nvmlDeviceGetProcessUtilization(handle, 0) if "--work" in sys.argv else []
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
