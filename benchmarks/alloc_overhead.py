@@ -1,17 +1,32 @@
-"""What cuMemAlloc + cuMemFree cost through the hook's ledger, over the direct calls, for three sizes."""
+"""What cuMemAlloc + cuMemFree cost through the hook's ledger, over the direct calls, and how many system calls, for
+three sizes.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, overhead, results
+from vgpud.cli.own_system import OwnSystem, wait_for
 
 GOAL_NS = 300.0
 CALLS = 1000
 SIZES = (256, 2 << 20, 64 << 20)
+
+
+def system_calls(own: OwnSystem, stub: Path, size: int) -> int:
+    """How many the hook makes in CALLS pairs of calls. Raises PartError when it cannot be counted."""
+    program = str(harness.build("tenants/alloc_syscalls.c"))
+    command = ["env", f"VGPU_DRIVER={stub}", program, str(CALLS), str(size)]
+    part = own.run("counted", overhead.STATES["solo"], command)
+    wait_for("the count of system calls", lambda: not part.running)
+    if part.process.returncode:
+        part.check()
+    return int(json.loads(part.out.read_text())["system_calls"])
 
 
 def main() -> int:
@@ -38,6 +53,11 @@ def main() -> int:
                 figures[name] = statistics.median(run["difference_ns"] for run in runs)
                 label = f"alloc+free of {size} bytes, {threads} thread(s), ns over direct"
                 good &= harness.verdict(label, figures[name], f"<= {GOAL_NS:g}", figures[name] <= GOAL_NS)
+            name = f"{size}_bytes_system_calls"
+            figures[name] = system_calls(own, stub, size)
+            good &= harness.verdict(
+                f"alloc+free of {size} bytes, system calls in {CALLS}", figures[name], "0", figures[name] == 0
+            )
         device = own.device_name()
     parameters = {
         "pairs": overhead.PAIRS,
@@ -50,7 +70,7 @@ def main() -> int:
         simulated=True,
         device=device,
         parameters=parameters,
-        goals={"difference_ns": GOAL_NS},
+        goals={"difference_ns": GOAL_NS, "system_calls": 0},
         figures=figures,
         raw=raw,
         folder=args.results,
