@@ -9,8 +9,9 @@
  *
  * For a gang (gate_gang.c) the collectives among a graph's kernels are counted at the same time, and anew when the
  * whole graph is updated. Not seen: that a single node gets another kernel, or is disabled; what the bodies of
- * conditional nodes hold, for which the driver has no question; graphs that were instantiated before their slice was a
- * gang.
+ * conditional nodes hold, for which the driver has no question, and which run as often as the device decides; graphs
+ * that were instantiated before their slice was a gang. A question that the driver does not answer is answered with its
+ * error to the program: a graph is not instantiated as if the node were not there.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,8 +21,6 @@
 #include "hook_memory.h"
 #include "memory.h"
 #include "prim.h"
-
-#define DEPTH_MAX 16 /* of child graphs in child graphs */
 
 static struct {
   pthread_mutex_t lock;
@@ -41,72 +40,72 @@ struct need {
   struct vg_device *gang; /* NULL: collectives are not counted; else the device of kernels that name none */
   struct range *ranges;   /* of its allocation nodes */
   size_t range_count;
-  bool failed; /* it could not be worked out */
+  CUgraph *graphs; /* that are still to be looked at */
+  size_t graph_count;
   uint64_t bytes[VG_DEVICES_MAX];
   uint32_t collectives[VG_DEVICES_MAX];
 };
 
 /* ---- what a graph needs ---- */
 
-static void add_graph(struct need *need, CUgraph graph, int depth);
-
-/* What the driver does not say is not taken for nothing; a graph that is not valid it refuses itself. */
-static bool told(struct need *need, CUresult result) {
-  need->failed |= result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE && result != CUDA_ERROR_INVALID_HANDLE;
-  return result == CUDA_SUCCESS;
-}
-
-static void add_kernel(struct need *need, CUgraphNode node) {
+static CUresult add_kernel(struct need *need, CUgraphNode node) {
   CUDA_KERNEL_NODE_PARAMS parameters = {0}; /* begins with what older drivers tell */
-  if (REAL(cuGraphKernelNodeGetParams_v2)(node, &parameters) != CUDA_SUCCESS &&
-      REAL(cuGraphKernelNodeGetParams)(node, (CUDA_KERNEL_NODE_PARAMS_v1 *)&parameters) != CUDA_SUCCESS)
-    return;
+  CUresult result = REAL(cuGraphKernelNodeGetParams_v2)(node, &parameters);
+  if (result != CUDA_SUCCESS)
+    result = REAL(cuGraphKernelNodeGetParams)(node, (CUDA_KERNEL_NODE_PARAMS_v1 *)&parameters);
   const void *function = parameters.func ? (const void *)parameters.func : (const void *)parameters.kern;
-  if (!function || !vg_gate_gang_is_collective(function)) return;
+  if (result != CUDA_SUCCESS || !function || !vg_gate_gang_is_collective(function)) return result;
   const struct vg_device *device = parameters.ctx ? vg_context_device_of(parameters.ctx) : NULL;
   need->collectives[(device ? device : need->gang) - vg_session.devices]++;
+  return CUDA_SUCCESS;
 }
 
-static void add_allocation(struct need *need, CUgraphNode node) {
+static CUresult add_allocation(struct need *need, CUgraphNode node) {
   CUDA_MEM_ALLOC_NODE_PARAMS parameters;
-  if (!told(need, REAL(cuGraphMemAllocNodeGetParams)(node, &parameters))) return;
-  if (parameters.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return;
+  CUresult result = REAL(cuGraphMemAllocNodeGetParams)(node, &parameters);
+  if (result != CUDA_SUCCESS || parameters.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return result;
   struct vg_device *device = vg_context_ordinal(parameters.poolProps.location.id);
-  if (!device) return;
+  if (!device) return CUDA_SUCCESS;
   uint64_t granule = vg_charge_granule(device), begin = parameters.dptr / granule * granule, end;
   if (__builtin_add_overflow(parameters.dptr, parameters.bytesize, &end)) end = UINT64_MAX;
   struct range *more = realloc(need->ranges, (need->range_count + 1) * sizeof *more);
-  if (!more) {
-    need->failed = true;
-    return;
-  }
+  if (!more) return CUDA_ERROR_OUT_OF_MEMORY;
   need->ranges = more;
   more[need->range_count++] =
       (struct range){(uint32_t)(device - vg_session.devices), begin, vg_charge_round(end, granule)};
+  return CUDA_SUCCESS;
 }
 
-static void add_node(struct need *need, CUgraphNode node, int depth) {
+static CUresult add_child(struct need *need, CUgraphNode node) {
+  CUgraph child;
+  CUresult result = REAL(cuGraphChildGraphNodeGetGraph)(node, &child);
+  if (result != CUDA_SUCCESS) return result;
+  CUgraph *more = realloc(need->graphs, (need->graph_count + 1) * sizeof(CUgraph));
+  if (!more) return CUDA_ERROR_OUT_OF_MEMORY;
+  need->graphs = more;
+  more[need->graph_count++] = child;
+  return CUDA_SUCCESS;
+}
+
+static CUresult add_node(struct need *need, CUgraphNode node) {
   CUgraphNodeType type;
-  if (!told(need, REAL(cuGraphNodeGetType)(node, &type))) return;
-  if (type == CU_GRAPH_NODE_TYPE_GRAPH) {
-    CUgraph child;
-    if (told(need, REAL(cuGraphChildGraphNodeGetGraph)(node, &child))) add_graph(need, child, depth + 1);
-  }
-  if (type == CU_GRAPH_NODE_TYPE_KERNEL && need->gang) add_kernel(need, node);
-  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) add_allocation(need, node);
+  CUresult result = REAL(cuGraphNodeGetType)(node, &type);
+  if (result != CUDA_SUCCESS) return result;
+  if (type == CU_GRAPH_NODE_TYPE_GRAPH) return add_child(need, node);
+  if (type == CU_GRAPH_NODE_TYPE_KERNEL && need->gang) return add_kernel(need, node);
+  return type == CU_GRAPH_NODE_TYPE_MEM_ALLOC ? add_allocation(need, node) : CUDA_SUCCESS;
 }
 
-static void add_graph(struct need *need, CUgraph graph, int depth) {
+static CUresult add_graph(struct need *need, CUgraph graph) {
   size_t count = 0;
-  if (depth > DEPTH_MAX || !told(need, REAL(cuGraphGetNodes)(graph, NULL, &count)) || !count) return;
+  CUresult result = REAL(cuGraphGetNodes)(graph, NULL, &count);
+  if (result != CUDA_SUCCESS || !count) return result;
   CUgraphNode *nodes = malloc(count * sizeof *nodes);
-  if (!nodes) {
-    need->failed = true;
-    return;
-  }
-  if (told(need, REAL(cuGraphGetNodes)(graph, nodes, &count)))
-    for (size_t i = 0; i < count; i++) add_node(need, nodes[i], depth);
+  if (!nodes) return CUDA_ERROR_OUT_OF_MEMORY;
+  result = REAL(cuGraphGetNodes)(graph, nodes, &count);
+  for (size_t i = 0; result == CUDA_SUCCESS && i < count; i++) result = add_node(need, nodes[i]);
   free(nodes);
+  return result;
 }
 
 static int by_place(const void *left, const void *right) {
@@ -126,15 +125,17 @@ static void add_up(struct need *need) {
     if (range->end > begin) need->bytes[range->device] += range->end - begin;
     if (range->end > end) end = range->end;
   }
-  free(need->ranges);
-  need->ranges = NULL;
 }
 
-static struct need need_of(CUgraph graph, struct vg_device *device) {
-  struct need need = {.gang = device && vg_gate_gang_counts(device) ? device : NULL};
-  add_graph(&need, graph, 0);
-  if (need.range_count) add_up(&need);
-  return need;
+static CUresult need_of(CUgraph graph, struct vg_device *device, struct need *ret_need) {
+  *ret_need = (struct need){.gang = device && vg_gate_gang_counts(device) ? device : NULL};
+  CUresult result = add_graph(ret_need, graph);
+  while (result == CUDA_SUCCESS && ret_need->graph_count)
+    result = add_graph(ret_need, ret_need->graphs[--ret_need->graph_count]);
+  free(ret_need->graphs);
+  if (result == CUDA_SUCCESS && ret_need->range_count) add_up(ret_need);
+  free(ret_need->ranges);
+  return result;
 }
 
 /* ---- the account of a device ---- */
@@ -225,25 +226,27 @@ static void drop(struct records *records) {
     if (records->of[i]) vg_charge_return(records->of[i]);
 }
 
-static bool begin(CUgraph graph, struct records *records) {
+static CUresult begin(CUgraph graph, struct records *records) {
   *records = (struct records){0};
   CUcontext context; /* graphs need none to be made */
   struct vg_device *device = vg_context_current(&context);
-  if (!VG_LOAD(&vg_session.ledger)) return true;
-  struct need need = need_of(graph, device);
-  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+  if (!VG_LOAD(&vg_session.ledger)) return CUDA_SUCCESS;
+  struct need need;
+  CUresult result = need_of(graph, device, &need);
+  for (uint32_t i = 0; result == CUDA_SUCCESS && i < vg_session.device_count; i++) {
     if (!need.bytes[i] && !need.collectives[i]) continue;
     /* Of no context: it can be launched after the end of the one that it was made in. */
     struct vg_record *record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], NULL);
-    need.failed |= !record;
-    if (!record) break;
-    record->size = need.bytes[i];
-    record->other = need.collectives[i];
-    if (record->size) __atomic_add_fetch(&vg_graphs_with_memory, 1, __ATOMIC_RELAXED);
+    if (record) {
+      record->size = need.bytes[i];
+      record->other = need.collectives[i];
+      if (record->size) __atomic_add_fetch(&vg_graphs_with_memory, 1, __ATOMIC_RELAXED);
+    }
     records->of[i] = record;
+    if (!record) result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (need.failed) drop(records);
-  return !need.failed;
+  if (result != CUDA_SUCCESS) drop(records);
+  return result;
 }
 
 static CUresult end(struct records *records, CUresult result, const CUgraphExec *exec) {
@@ -258,7 +261,8 @@ static CUresult end(struct records *records, CUresult result, const CUgraphExec 
 
 #define INSTANTIATE(call)                                                                                              \
   struct records records;                                                                                              \
-  if (!begin(hGraph, &records)) return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+  CUresult refused = begin(hGraph, &records);                                                                          \
+  if (refused != CUDA_SUCCESS) return refused;                                                                         \
   return end(&records, call, phGraphExec)
 
 CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
@@ -282,12 +286,13 @@ typedef CUresult upload_call(CUgraphExec exec, CUstream stream);
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
                             instantiate_call *call, upload_call *upload) {
   struct records records;
-  if (!begin(graph, &records)) return CUDA_ERROR_OUT_OF_MEMORY;
+  CUresult result = begin(graph, &records);
+  if (result != CUDA_SUCCESS) return result;
   bool uploads = params && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) && VG_LOAD(&vg_graphs_with_memory);
   if (!uploads) return end(&records, call(exec, graph, params), exec);
   CUDA_GRAPH_INSTANTIATE_PARAMS plain = *params;
   plain.flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
-  CUresult result = end(&records, call(exec, graph, &plain), exec);
+  result = end(&records, call(exec, graph, &plain), exec);
   params->hErrNode_out = plain.hErrNode_out;
   params->result_out = plain.result_out;
   if (result == CUDA_SUCCESS) result = upload(*exec, params->hUploadStream);
@@ -371,12 +376,14 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
   return paid_upload(hGraphExec, hStream, REAL(cuGraphUpload_ptsz));
 }
 
-/* An update changes kernels, and cannot change allocations. Without memory it is as if the graph had no collectives. */
+/* An update changes kernels, and cannot change allocations. It has happened: what cannot be known now stays as it was.
+ */
 static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   CUcontext context;
   struct vg_device *device = result == CUDA_SUCCESS ? vg_context_current(&context) : NULL;
   if (!device || !vg_gate_gang_counts(device)) return result;
-  struct need need = need_of(graph, device);
+  struct need need;
+  if (need_of(graph, device, &need) != CUDA_SUCCESS) return result;
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     struct vg_record *record = vg_table_take(VG_RECORD_GRAPH, exec_key(exec, i));
     if (!record && need.collectives[i]) record = vg_record_new(VG_RECORD_GRAPH, &vg_session.devices[i], NULL);

@@ -212,8 +212,45 @@ static void nobody_else_pays_for_it(void) {
   CHECK(cuGraphExecDestroy(make(&graph)) == CUDA_SUCCESS);
 }
 
+static CUresult fake_failure(void) {
+  return CUDA_ERROR_UNKNOWN;
+}
+
+/* As if it had none would be a graph that nobody pays for: the program is told what we were told. */
+static void a_graph_that_cannot_be_asked_is_not_instantiated(void) {
+  static const enum vg_entry questions[] = {
+      VG_ENTRY_cuGraphGetNodes, VG_ENTRY_cuGraphNodeGetType, VG_ENTRY_cuGraphChildGraphNodeGetGraph,
+      VG_ENTRY_cuGraphKernelNodeGetParams_v2, VG_ENTRY_cuGraphMemAllocNodeGetParams};
+  struct CUgraph_st child = {{KERNEL("meet_5", FIRST), {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC}}, 2};
+  struct CUgraph_st graph = {{KERNEL("saxpy", FIRST), {.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = &child}}, 2};
+  struct CUgraph_st small = {{KERNEL("meet_1", FIRST)}, 1};
+  vg_real_slots[VG_ENTRY_cuGraphKernelNodeGetParams] = (void *)fake_failure;
+  for (size_t i = 0; i < sizeof questions / sizeof *questions; i++) {
+    void *answers = vg_real_slots[questions[i]];
+    CUgraphExecUpdateResultInfo info;
+    CUgraphExec exec, known = make(&small);
+    vg_real_slots[questions[i]] = (void *)fake_failure;
+    CHECK(cuGraphInstantiateWithFlags(&exec, &graph, 0) == CUDA_ERROR_UNKNOWN);
+    CHECK(cuGraphExecUpdate_v2(known, &graph, &info) == CUDA_SUCCESS);
+    expect(known, 1, 0); /* as before */
+    vg_real_slots[questions[i]] = answers;
+    CHECK(cuGraphExecDestroy(known) == CUDA_SUCCESS);
+  }
+}
+
+static void graphs_in_graphs_are_looked_at_however_deep(void) {
+  static struct CUgraph_st graphs[100] = {{{KERNEL("meet_1", FIRST)}, 1}};
+  for (int i = 1; i < 100; i++)
+    graphs[i] = (struct CUgraph_st){{{.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = &graphs[i - 1]}}, 1};
+  CUgraphExec exec = make(&graphs[99]);
+  expect(exec, 1, 0);
+  CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+}
+
 int main(void) {
   begin();
+  RUN(a_graph_that_cannot_be_asked_is_not_instantiated);
+  RUN(graphs_in_graphs_are_looked_at_however_deep);
   RUN(a_launch_counts_for_all_collectives_in_the_graph);
   RUN(older_drivers_do_not_say_on_which_device);
   RUN(an_update_counts_anew);
