@@ -49,6 +49,7 @@ static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
   slice->quiet = false;
   slice->overran = false;
   slice->drain_expected_ns = 0;
+  slice->late_ns -= slice->late_ns / 8;
   slice->close_ns = now_ns;
   slice->lease_end_ns = 0;
   if (gave_up || !slice->attached) {
@@ -93,6 +94,7 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     slice->last_active_ns = core->last_ns;
     slice->virtual_ns = core->floor_ns;
     slice->demand_ppm = VG_CORE_PPM;
+    slice->entitlement_ppm = vg_core_least_ppm(params);
     slice->bound_ns = core->params.open_bound_ns;
     open_gate(core, slice, core->last_ns);
     slice->stats.grants = 0;
@@ -130,10 +132,21 @@ static bool candidate(const struct vg_core *core, const struct vg_core_slice *sl
 
 /* ---- free or saturating ---- */
 
+/* A lag that no pause and no turn makes; others do not count when somebody enters the slot or leaves it. */
+static int64_t far(const struct vg_core *core, int64_t lag_ns, uint32_t entitlement_ppm) {
+  int64_t depth_ns = (int64_t)(core->params.guarantee_depth_ns * entitlement_ppm / VG_CORE_PPM);
+  return lag_ns > depth_ns || lag_ns < -depth_ns ? lag_ns : 0;
+}
+
+/* Far more or less than the others there have had is taken along. */
 static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
+  int64_t lag_ns = vg_core_lag(core, slice, vg_core_slot_mean(core));
+  slice->free_lag_ns = far(core, lag_ns, slice->entitlement_ppm);
+  core->slot_lag_ns = vg_core_within(core->slot_lag_ns - slice->free_lag_ns, VG_CORE_DEBT_MAX_NS);
+  core->slot_ppm -= slice->entitlement_ppm;
   slice->saturating = false;
-  slice->free_lag_ns = 0;
-  slice->provisional_ns = 0;
+  slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
+  slice->beside_slot = false;
   slice->done_seen_ns = slice->done_total_ns;
   slice->ran_ns = slice->told_ns = 0;
   slice->beyond_ns = 0;
@@ -147,11 +160,17 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
     const struct vg_core_slice *other = &core->slices[i];
     taken |= vg_core_in_slot(other) && (other->state == VG_CORE_OPEN || other->state == VG_CORE_DRAINING);
   }
+  int64_t lag_ns = far(core, slice->free_lag_ns, slice->entitlement_ppm), begin_ns = (int64_t)core->floor_ns;
+  if (core->slot_ppm) begin_ns += vg_core_due_time(far(core, core->slot_lag_ns, core->slot_ppm), core->slot_ppm);
+  begin_ns -= vg_core_due_time(lag_ns, slice->entitlement_ppm);
+  slice->virtual_ns = begin_ns > 0 ? (uint64_t)begin_ns : 0;
+  core->slot_lag_ns = vg_core_within(core->slot_lag_ns + lag_ns, VG_CORE_DEBT_MAX_NS);
+  core->slot_ppm += slice->entitlement_ppm;
+  slice->free_lag_ns = 0;
   slice->saturating = true;
   slice->first = slice->throttled = false;
   slice->ran_ns = slice->told_ns = 0;
   slice->beyond_ns = 0;
-  if (slice->virtual_ns < core->floor_ns) slice->virtual_ns = core->floor_ns;
   if (slice->state != VG_CORE_OPEN || !taken) return;
   close_gate(slice, now_ns);
   if (slice->state == VG_CORE_DRAINING) overlap(slice, now_ns);
@@ -224,6 +243,7 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
+    if (vg_core_drains(slice) && now_ns - slice->close_ns > slice->late_ns) slice->late_ns = now_ns - slice->close_ns;
     if (vg_core_drains(slice) && (slice->quiet || !slice->attached)) {
       if (vg_core_is_open(slice)) vg_core_set_word(slice, VG_GATE_CLOSED);
       slice->state = VG_CORE_SHUT;
@@ -384,14 +404,23 @@ static struct vg_core_slice *pick(struct vg_core *core) {
   return best;
 }
 
+/* A gang's devices stop at different places of its work, and wait for each other when it goes on: the rarer the better.
+ */
+static uint64_t quantum_of(const struct vg_core *core, const struct vg_core_slice *slice) {
+  return leads_beside_others(core, slice) ? 2 * core->params.quantum_ns : core->params.quantum_ns;
+}
+
 static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns, bool contended) {
-  /* A gang's devices stop at different places of its work, and wait for each other when it goes on: the rarer the
-   * better. */
-  uint64_t quantum_ns = leads_beside_others(core, slice) ? 2 * core->params.quantum_ns : core->params.quantum_ns;
-  slice->lease_end_ns = contended ? now_ns + quantum_ns : 0;
+  slice->lease_end_ns = contended ? now_ns + quantum_of(core, slice) : 0;
   if (!contended || vg_core_uncapped(slice) || slice->cap_ns >= (int64_t)core->params.quantum_ns) return;
   int64_t least_ns = (int64_t)core->params.quantum_min_ns;
   slice->lease_end_ns = now_ns + (uint64_t)(slice->cap_ns > least_ns ? slice->cap_ns : least_ns);
+}
+
+/* By more than a lease of its own makes: it was let in while the other one paused. */
+static bool is_a_lease_ahead(const struct vg_core *core, const struct vg_core_slice *slice,
+                             const struct vg_core_slice *of) {
+  return slice->virtual_ns > of->virtual_ns + quantum_of(core, slice) * VG_CORE_PPM / slice->entitlement_ppm;
 }
 
 /* The holder: its lease goes on, is extended, or ends. */
@@ -416,6 +445,8 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     set_lease(core, holder, now_ns, true);
     if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
   }
+  if (!next->limited && is_a_lease_ahead(core, holder, next))
+    holder->lease_end_ns = vg_core_earlier(holder->lease_end_ns, holder->grant_ns + core->params.quantum_ns / 4);
   bool preempted = next != holder && vg_core_follows(next);
   if (now_ns < holder->lease_end_ns && !preempted) return;
   if (next == holder)
@@ -430,10 +461,30 @@ static struct vg_core_slice *find_in_slot(struct vg_core *core, enum vg_core_sta
   return NULL;
 }
 
+/* Whose work cannot be taken back, and who has had more than his due, is not let in as soon as those pause who have had
+ * less: the more it is, the longer they may. */
+static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
+  int64_t mean_ns = vg_core_slot_mean(core), beyond_ns = -vg_core_lag(core, slice, mean_ns);
+  if (beyond_ns > (int64_t)slice->late_ns) beyond_ns = (int64_t)slice->late_ns;
+  beyond_ns -= (int64_t)(core->params.bound_ns + core->params.overrun_ns);
+  if (beyond_ns <= 0) return 0;
+  uint64_t until_ns = 0, patience_ns = vg_core_earlier((uint64_t)beyond_ns / 8, VG_CORE_IDLE_NS);
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *other = &core->slices[i];
+    if (vg_core_active(other) || !vg_core_lately_active(other, now_ns)) continue;
+    if (vg_core_lag(core, other, mean_ns) <= VG_CORE_SHORT_NS) continue;
+    if (other->last_active_ns + patience_ns > until_ns) until_ns = other->last_active_ns + patience_ns;
+  }
+  return until_ns;
+}
+
 static void grant(struct vg_core *core, uint64_t now_ns) {
+  core->put_off_ns = 0;
   if (core->vacated || find_in_slot(core, VG_CORE_OPEN) || find_in_slot(core, VG_CORE_DRAINING)) return;
   struct vg_core_slice *next = pick(core);
   if (!next) return;
+  core->put_off_ns = put_off_until(core, next, now_ns);
+  if (now_ns < core->put_off_ns) return;
   open_gate(core, next, now_ns);
   set_lease(core, next, now_ns, other_waits(core, next));
 }

@@ -61,7 +61,7 @@ struct vg_core_slice {
   bool gang_veto;           /* a gang's follower: it is to make room for others on its device */
   uint32_t entitlement_ppm; /* what it is due, in parts of a million of the device */
   uint32_t shown_ppm;       /* the same as people are to see it: alone on the device all of it */
-  int64_t lag_ns;           /* what it has had less than that; a saturating slice: less than the others in the slot */
+  int64_t lag_ns;           /* what it has had less than that */
   /* state */
   enum vg_core_state state;
   bool saturating;
@@ -78,6 +78,7 @@ struct vg_core_slice {
   uint64_t virtual_ns;
   uint64_t grant_ns;
   uint64_t close_ns;
+  uint64_t late_ns;   /* the longest that its work has outlasted its gate lately */
   uint64_t rescue_ns; /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
   uint64_t served;    /* order of grants, for ties */
   uint64_t last_active_ns;
@@ -122,6 +123,7 @@ struct vg_core {
   bool slot_occupied;      /* in the time that is being charged */
   int lately;              /* slices that have been active lately, as of last_ns */
   bool vacated;            /* the slot is kept empty for somebody who is short */
+  uint64_t put_off_ns;     /* it is empty until then, for whoever comes back by then; 0: for nobody */
 };
 
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);

@@ -26,7 +26,7 @@ static bool must_make_room(const struct vg_core *core, const struct vg_core_slic
 struct crowd { /* the slices on the device, counted */
   int attached, on_device, latency, lately, free_active, turns, takers, capped, ready;
   bool throttles, limited;
-  int64_t ahead_ns; /* of the slot's virtual time: the mean of those in it, by what they are due */
+  int64_t slot_mean_ns;
   /* free slices that are behind, lately active: the one furthest, how far, and how far the next one is */
   const struct vg_core_slice *last;
   int64_t last_ns, next_ns;
@@ -44,7 +44,7 @@ static void note_behind(struct crowd *crowd, const struct vg_core_slice *slice) 
 }
 
 static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
-  struct crowd crowd = {.throttles = core->vacated};
+  struct crowd crowd = {.throttles = core->vacated, .slot_mean_ns = vg_core_slot_mean(core)};
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
@@ -60,11 +60,8 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
     crowd.ready += vg_core_in_slot(slice) && vg_core_waits(slice) && vg_core_has_cap(core, slice);
     crowd.throttles |= active && slice->throttled;
     crowd.limited |= lately && slice->limited;
-    if (slice->saturating && slice->virtual_ns > core->floor_ns)
-      crowd.ahead_ns += (int64_t)(slice->virtual_ns - core->floor_ns) / 1000 * slice->entitlement_ppm / 1000;
     if (lately && !slice->saturating && slice->free_lag_ns > VG_CORE_SHORT_NS) note_behind(&crowd, slice);
   }
-  if (core->slot_ppm) crowd.ahead_ns = crowd.ahead_ns * VG_CORE_MILLI / core->slot_ppm * VG_CORE_MILLI;
   return crowd;
 }
 
@@ -117,11 +114,7 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   else if (!vg_core_uncapped(slice) || (crowded && vg_core_others_active(core, slice)))
     slice->bound_ns = vg_core_earlier(slice->bound_ns, core->params.bound_ns);
   if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
-  slice->lag_ns = slice->free_lag_ns;
-  if (slice->saturating) { /* what it has had less than the others in the slot, by what they are due */
-    int64_t ahead_ns = (int64_t)(slice->virtual_ns - core->floor_ns);
-    slice->lag_ns = (crowd->ahead_ns - ahead_ns) / VG_CORE_MILLI * slice->entitlement_ppm / VG_CORE_MILLI;
-  }
+  slice->lag_ns = vg_core_lag(core, slice, crowd->slot_mean_ns);
   slice->shown_ppm = slice->entitlement_ppm;
   if ((slice->word & VG_GATE_STATE_MASK) == VG_GATE_SOLO) slice->shown_ppm = VG_CORE_PPM; /* nobody measures there */
 }
@@ -145,6 +138,7 @@ static uint64_t next_deadline(const struct vg_core *core, const struct crowd *cr
     deadline_ns = now_ns + VG_CORE_TICK_NS;
   else if (crowd->lately && crowd->attached > 1)
     deadline_ns = core->window_ns + VG_CORE_WINDOW_NS;
+  if (core->put_off_ns > now_ns) deadline_ns = vg_core_earlier(deadline_ns, core->put_off_ns);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;

@@ -7,7 +7,6 @@
 #define STALLED_NS (100ull * VG_CORE_MS)
 #define STOPPED_NS (50ull * VG_CORE_MS) /* without notice for so long: it does not run */
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
-#define IDLE_NS (50ull * VG_CORE_MS) /* inactive for so long: what it does next is news */
 /* Completed work is told so seldom: it says nothing of who had the device in a short time. */
 #define SILENT_NS (10ull * VG_CORE_MS)
 #define TOLD_NS (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long */
@@ -28,23 +27,38 @@ static uint64_t min_u64(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-static int64_t within(int64_t ns, int64_t most_ns) {
-  return max_i64(-most_ns, min_i64(ns, most_ns));
-}
-
 static int64_t part(uint64_t ns, uint32_t ppm) {
   return (int64_t)(ns * ppm / VG_CORE_PPM);
 }
 
 bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns) {
   if (!slice->present || !slice->attached) return false;
-  return vg_core_active(slice) || (slice->last_active_ns && now_ns < slice->last_active_ns + IDLE_NS);
+  return vg_core_active(slice) || (slice->last_active_ns && now_ns < slice->last_active_ns + VG_CORE_IDLE_NS);
 }
 
 static void sum_slot(struct vg_core *core) {
   core->slot_ppm = 0;
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present && core->slices[i].saturating) core->slot_ppm += core->slices[i].entitlement_ppm;
+}
+
+int64_t vg_core_slot_mean(const struct vg_core *core) {
+  int64_t total_ns = 0;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!vg_core_in_slot(slice)) continue;
+    int64_t ahead_ns = (int64_t)(slice->virtual_ns - core->floor_ns);
+    total_ns += ahead_ns / VG_CORE_MILLI * slice->entitlement_ppm / VG_CORE_MILLI;
+  }
+  return core->slot_ppm ? total_ns * VG_CORE_MILLI / core->slot_ppm * VG_CORE_MILLI : 0;
+}
+
+int64_t vg_core_lag(const struct vg_core *core, const struct vg_core_slice *slice, int64_t slot_mean_ns) {
+  if (!slice->saturating) return slice->free_lag_ns;
+  int64_t ahead_ns = (int64_t)(slice->virtual_ns - core->floor_ns) - slot_mean_ns;
+  int64_t part_ns = core->slot_lag_ns * slice->entitlement_ppm / core->slot_ppm;
+  part_ns -= ahead_ns / VG_CORE_MILLI * slice->entitlement_ppm / VG_CORE_MILLI;
+  return vg_core_within(part_ns, VG_CORE_DEBT_MAX_NS);
 }
 
 void vg_core_count_lately(struct vg_core *core) {
@@ -173,12 +187,12 @@ static void remit(struct vg_core *core, const uint64_t *told_ns, uint64_t passed
     if (!slice->present || slice->saturating) continue;
     core->excess_ns += (int64_t)told_ns[i];
     int64_t part_ns = less_changes(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
-    slice->beyond_ns = within(slice->beyond_ns + (int64_t)told_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
+    slice->beyond_ns = vg_core_within(slice->beyond_ns + (int64_t)told_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
     beyond_ns += max_i64(0, slice->beyond_ns);
   }
   busy_ns = min_u64(passed_ns, busy_ns);
   core->excess_ns -= ran > 1 ? less_changes(busy_ns) : (int64_t)busy_ns;
-  core->excess_ns = within(core->excess_ns, UNEXPLAINED_MAX_NS);
+  core->excess_ns = vg_core_within(core->excess_ns, UNEXPLAINED_MAX_NS);
   int64_t remitted_ns = max_i64(0, min_i64(core->excess_ns, beyond_ns));
   core->excess_ns -= remitted_ns;
   if (!remitted_ns) return;
@@ -223,7 +237,7 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   /* Changes of context; and alone what lies between the end of work and its being noticed. */
   uint64_t nobodys_ns = busy_ns / (alone ? 8 : 16);
   int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - nobodys_ns) - (int64_t)told_ns;
-  core->unexplained_ns = within(left_ns, UNEXPLAINED_MAX_NS);
+  core->unexplained_ns = vg_core_within(left_ns, UNEXPLAINED_MAX_NS);
 }
 
 /* Completed work is what the tenant says. More than that is charged as far as nobody's work explains the time: up to
@@ -277,8 +291,8 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
   uint32_t contexts = 0;
   for (int i = 0; i < core->slice_count; i++)
     if (shares_device(&core->slices[i], now_ns)) contexts += core->slices[i].contexts ? core->slices[i].contexts : 1;
-  int64_t taken_ns = within(core->free_used_ns, (int64_t)passed_ns);
-  core->free_used_ns = within(core->free_used_ns - taken_ns, CARRIED_MAX_NS);
+  int64_t taken_ns = vg_core_within(core->free_used_ns, (int64_t)passed_ns);
+  core->free_used_ns = vg_core_within(core->free_used_ns - taken_ns, CARRIED_MAX_NS);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!shares_device(slice, now_ns)) continue;
@@ -321,11 +335,14 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   slice->cap_ns = min_i64(slice->cap_ns + vg_core_scaled(passed_ns, max_milli), deepest_ns);
   slice->guarantee_ns = min_i64(slice->guarantee_ns + vg_core_scaled(passed_ns, min_milli),
                                 vg_core_scaled(params->guarantee_depth_ns, min_milli));
+  if (slice->saturating && !slice->was_active) slice->virtual_ns += passed_ns; /* its due of then is not saved up */
   if (slice->saturating) return;
   /* A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more. */
   uint32_t ppm = slice->params.latency ? slice->entitlement_ppm * 101 / 100 : slice->entitlement_ppm;
-  slice->free_lag_ns =
-      min_i64(slice->free_lag_ns + part(passed_ns, ppm), part(params->guarantee_depth_ns, slice->entitlement_ppm));
+  deepest_ns = max_i64(part(params->guarantee_depth_ns, slice->entitlement_ppm), slice->free_lag_ns);
+  if (vg_core_active(slice)) /* what it lacks for others have had it, since their work could not be taken back */
+    deepest_ns = max_i64(deepest_ns, -core->slot_lag_ns);
+  slice->free_lag_ns = min_i64(slice->free_lag_ns + part(passed_ns, ppm), deepest_ns);
 }
 
 void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
@@ -355,7 +372,8 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
 void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
   bool active = vg_core_active(slice);
   if (active) {
-    if (!slice->last_active_ns || now_ns >= slice->last_active_ns + IDLE_NS) { /* what it did before says nothing now */
+    if (!slice->last_active_ns ||
+        now_ns >= slice->last_active_ns + VG_CORE_IDLE_NS) { /* what it did before says nothing now */
       slice->demand_ppm = VG_CORE_PPM;
       slice->work_ns = slice->idle_ns = slice->window_idle_ns = 0;
       slice->window_work_ns = 0;

@@ -22,9 +22,16 @@
 #define VG_CORE_SHORT_NS VG_CORE_MS
 #define VG_CORE_AHEAD_NS (4 * VG_CORE_MS)
 #define VG_CORE_FAR_NS (1ll << 62)
+/* Inactive for so long: what it does next is news. */
+#define VG_CORE_IDLE_NS (50ull * VG_CORE_MS)
 
 static inline bool vg_core_uncapped(const struct vg_core_slice *slice) {
   return slice->params.max_milli >= VG_CORE_MILLI;
+}
+
+/* What a slice that does nothing is due. */
+static inline uint32_t vg_core_least_ppm(const struct vg_slice_params *params) {
+  return params->min_milli ? params->min_milli * VG_CORE_MILLI : VG_CORE_MILLI;
 }
 
 static inline bool vg_core_active(const struct vg_core_slice *slice) {
@@ -83,6 +90,14 @@ static inline int64_t vg_core_slot_behind(const struct vg_core *core) {
   return vg_core_due_time(core->slot_lag_ns, core->slot_ppm ? core->slot_ppm : VG_CORE_MILLI);
 }
 
+static inline int64_t vg_core_within(int64_t ns, int64_t most_ns) {
+  return ns > most_ns ? most_ns : ns < -most_ns ? -most_ns : ns;
+}
+
+/* Of the virtual times in the slot beyond the floor, by what their owners are due. */
+int64_t vg_core_slot_mean(const struct vg_core *core);
+/* What a slice has had less than it was due; in the slot its part of what that has, and less than the others there. */
+int64_t vg_core_lag(const struct vg_core *core, const struct vg_core_slice *slice, int64_t slot_mean_ns);
 bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns);
 /* Other slices have been active lately. */
 static inline bool vg_core_others_active(const struct vg_core *core, const struct vg_core_slice *self) {

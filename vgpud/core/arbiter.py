@@ -20,12 +20,14 @@ from vgpud.core.arbiter_model import (
     BACK_NS,
     CLOSED,
     COUNT,
+    DEBT_MAX_NS,
     EPOCH_SHIFT,
     FAR_NS,
     FORECAST_MAX_NS,
     FREE_PPM,
     GANG_NONE,
     GANG_OPEN,
+    IDLE_NS,
     LATENCY_DEBT_NS,
     LOOK_LEAST_NS,
     MILLI,
@@ -50,8 +52,9 @@ from vgpud.core.arbiter_model import (
     due_time,
     parts,
     scaled,
+    truncated,
 )
-from vgpud.core.arbiter_share import Shares
+from vgpud.core.arbiter_share import Shares, within
 
 
 @dataclass
@@ -61,6 +64,7 @@ class Arbiter(Shares):
     window_ns: int = 0  # when the present window of demands began
     served: int = 0
     vacated: bool = False  # the slot is kept empty for somebody who is short
+    put_off_ns: int = 0  # it is empty until then, for whoever comes back by then; 0: for nobody
     regime: Regime = Regime.IDLE
 
     # ---- slices ----
@@ -76,6 +80,7 @@ class Arbiter(Shares):
         made.guarantee_ns = scaled(self.params.guarantee_depth_ns, params.min_milli)
         made.last_active_ns = self.last_ns
         made.virtual_ns = self.floor_ns
+        made.entitlement_ppm = max(1000, params.min_milli * MILLI)
         self._open(made, self.last_ns)
         made.grants = 0
         taken = {s.place for s in self.slices}
@@ -115,6 +120,7 @@ class Arbiter(Shares):
         s.quiet = False
         s.overran = False
         s.drain_expected_ns = 0
+        s.late_ns -= s.late_ns // 8
         s.close_ns = now_ns
         s.lease_end_ns = 0
         if gave_up or not s.attached:
@@ -139,10 +145,32 @@ class Arbiter(Shares):
             s.state = State.OVERLAP
             s.rescue_ns = now_ns + RESCUE_NS
 
+    def _slot_mean_ns(self) -> int:
+        """Of the virtual times in the slot beyond the floor, by what their owners are due."""
+        members = list(self._saturating())
+        total = sum(truncated(truncated(s.virtual_ns - self.floor_ns, 1000) * s.entitlement_ppm, 1000) for s in members)
+        return truncated(total * MILLI, max(1, sum(s.entitlement_ppm for s in members))) * MILLI
+
+    def _lag_of(self, s: Slice) -> int:
+        """What it has had less than it was due; in the slot its part of what that has, and less than others there."""
+        if not s.saturating:
+            return s.lag_ns
+        ahead_ns = s.virtual_ns - self.floor_ns - self._slot_mean_ns()
+        together_ppm = sum(o.entitlement_ppm for o in self._saturating())
+        own_ns = truncated(self.slot_lag_ns * s.entitlement_ppm, together_ppm)
+        return within(own_ns - truncated(truncated(ahead_ns, 1000) * s.entitlement_ppm, 1000), DEBT_MAX_NS)
+
+    def _far(self, lag_ns: int, entitlement_ppm: int) -> int:
+        """A lag that no pause and no turn makes; others do not count when somebody enters the slot or leaves it."""
+        return lag_ns if abs(lag_ns) > parts(self.params.guarantee_depth_ns, entitlement_ppm) else 0
+
     def _leave_slot(self, s: Slice) -> None:
+        """Far more or less than the others there have had is taken along."""
+        s.lag_ns = self._far(self._lag_of(s), s.entitlement_ppm)
+        self.slot_lag_ns = within(self.slot_lag_ns - s.lag_ns, DEBT_MAX_NS)
         s.saturating = False
-        s.lag_ns = 0
-        s.provisional_ns = 0
+        s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
+        s.beside_slot = False
         s.done_seen_ns = s.done_total_ns
         s.ran_ns = s.told_ns = 0
         s.beyond_ns = 0
@@ -151,11 +179,16 @@ class Arbiter(Shares):
 
     def _join_slot(self, s: Slice, now_ns: int) -> None:
         taken = any(o.state in (State.OPEN, State.DRAINING) for o in self._saturating())
+        lag_ns = self._far(s.lag_ns, s.entitlement_ppm)
+        together_ppm = sum(o.entitlement_ppm for o in self._saturating())
+        slot_ns = due_time(self._far(self.slot_lag_ns, together_ppm), together_ppm) if together_ppm else 0
+        s.virtual_ns = max(0, self.floor_ns + slot_ns - due_time(lag_ns, s.entitlement_ppm))
+        self.slot_lag_ns = within(self.slot_lag_ns + lag_ns, DEBT_MAX_NS)
+        s.lag_ns = 0
         s.saturating = True
         s.first = s.throttled = False
         s.ran_ns = s.told_ns = 0
         s.beyond_ns = 0
-        s.virtual_ns = max(s.virtual_ns, self.floor_ns)
         if s.state == State.OPEN and taken:
             self._close(s, now_ns)
             self._wait_no_longer(s, now_ns)
@@ -222,6 +255,8 @@ class Arbiter(Shares):
 
     def _note_drains(self, now_ns: int) -> None:
         for s in self.slices:
+            if s.state in (State.DRAINING, State.OVERLAP):
+                s.late_ns = max(s.late_ns, now_ns - s.close_ns)
             if s.state in (State.DRAINING, State.OVERLAP) and (s.quiet or not s.attached):
                 if s.is_open:
                     self._set_word(s, CLOSED)
@@ -316,10 +351,12 @@ class Arbiter(Shares):
         """Spins since a launch of its own stands at another device's gate, and pays for it: its turn never comes."""
         return s.leads and s.state == State.OVERLAP and self.last_ns >= s.close_ns + RESCUE_NS
 
+    def _quantum_of(self, s: Slice) -> int:
+        """A gang's devices stop at different places of its work and wait for each other when it goes on."""
+        return self.params.quantum_ns * (2 if self._leads_beside_others(s) else 1)
+
     def _set_lease(self, s: Slice, now_ns: int, contended: bool) -> None:
-        # A gang's devices stop at different places of its work and wait for each other when it goes on
-        quantum_ns = self.params.quantum_ns * (2 if self._leads_beside_others(s) else 1)
-        s.lease_end_ns = now_ns + quantum_ns if contended else 0
+        s.lease_end_ns = now_ns + self._quantum_of(s) if contended else 0
         if contended and not s.uncapped and s.cap_ns < self.params.quantum_ns:
             s.lease_end_ns = now_ns + max(s.cap_ns, self.params.quantum_min_ns)
 
@@ -368,6 +405,8 @@ class Arbiter(Shares):
             self._set_lease(holder, now_ns, True)
             if holder.grant_ns + self.params.quantum_ns <= now_ns:
                 holder.lease_end_ns = now_ns
+        if not chosen.limited and self._is_a_lease_ahead(holder, chosen):
+            holder.lease_end_ns = min(holder.lease_end_ns, holder.grant_ns + self.params.quantum_ns // 4)
         preempts = chosen.follows and chosen is not holder
         if now_ns < holder.lease_end_ns and not preempts:
             return
@@ -375,6 +414,20 @@ class Arbiter(Shares):
             self._set_lease(holder, now_ns, True)
         else:
             self._close(holder, now_ns)
+
+    def _is_a_lease_ahead(self, s: Slice, of: Slice) -> bool:
+        """By more than a lease of its own makes: it was let in while the other one paused."""
+        return s.virtual_ns > of.virtual_ns + self._quantum_of(s) * PPM // s.entitlement_ppm
+
+    def _put_off_until(self, s: Slice, now_ns: int) -> int:
+        """Whose work cannot be taken back, and who has had more than his due, is not let in as soon as those pause who
+        have had less: the more it is, the longer they may."""
+        beyond_ns = min(-self._lag_of(s), s.late_ns) - self.params.bound_ns - self.params.overrun_ns
+        if beyond_ns <= 0:
+            return 0
+        pausing = (o for o in self.slices if not o.active and self._lately_active(o, now_ns))
+        ends = (o.last_active_ns + min(beyond_ns // 8, IDLE_NS) for o in pausing if self._lag_of(o) > SHORT_NS)
+        return max(ends, default=0)
 
     def _must_make_room(self, s: Slice) -> bool:
         """A follower goes before everyone else. So that a gang that its leader lets go on and on starves nobody, the
@@ -386,10 +439,14 @@ class Arbiter(Shares):
         return self.vacated or any(o.virtual_ns + ahead_ns < s.virtual_ns for o in waiting)
 
     def _grant(self, now_ns: int) -> None:
+        self.put_off_ns = 0
         if self.vacated or any(s.state in (State.OPEN, State.DRAINING) for s in self._saturating()):
             return
         chosen = self._pick()
-        if chosen:
+        if chosen is None:
+            return
+        self.put_off_ns = self._put_off_until(chosen, now_ns)
+        if now_ns >= self.put_off_ns:
             self._open(chosen, now_ns)
             self._set_lease(chosen, now_ns, self._other_waits(chosen))
 
@@ -453,7 +510,7 @@ class Arbiter(Shares):
         return now_ns + (self._cap_needed(s) - s.cap_ns) * MILLI // s.params.max_milli + 1000
 
     def _deadline(self, now_ns: int) -> int:
-        found = [NEVER]
+        found = [self.put_off_ns if self.put_off_ns > now_ns else NEVER]
         lately = sum(self._lately_active(s, now_ns) for s in self.slices)
         attached = sum(s.attached for s in self.slices)
         free = any(s.active and not s.saturating for s in self.slices)

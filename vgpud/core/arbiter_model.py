@@ -140,6 +140,7 @@ class Slice:
     virtual_ns: int = 0
     grant_ns: int = 0
     close_ns: int = 0
+    late_ns: int = 0  # the longest that its work has outlasted its gate lately
     rescue_ns: int = 0
     overran: bool = False
     served: int = 0
@@ -208,6 +209,11 @@ def scaled(ns: int, milli: int) -> int:
 
 def parts(ns: int, ppm: int) -> int:
     return ns * ppm // PPM
+
+
+def truncated(dividend: int, divisor: int) -> int:
+    """A quotient rounded towards zero, as in C."""
+    return dividend // divisor if dividend >= 0 else -(-dividend // divisor)
 
 
 def due_time(lag_ns: int, entitlement_ppm: int) -> int:

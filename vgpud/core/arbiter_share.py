@@ -264,11 +264,15 @@ class Shares:
             s.cap_ns = min(s.cap_ns + scaled(passed_ns, s.params.max_milli), deepest_ns)
             depth_ns = scaled(self.params.guarantee_depth_ns, s.params.min_milli)
             s.guarantee_ns = min(s.guarantee_ns + scaled(passed_ns, s.params.min_milli), depth_ns)
+            if s.saturating and not s.was_active:  # what it was due meanwhile is not saved up
+                s.virtual_ns += passed_ns
             if not s.saturating:
                 deepest_ns = parts(self.params.guarantee_depth_ns, s.entitlement_ppm)
+                if s.active:  # what it lacks for others have had it, since their work could not be taken back
+                    deepest_ns = max(deepest_ns, -self.slot_lag_ns)
                 # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
                 ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
-                s.lag_ns = min(s.lag_ns + parts(passed_ns, ppm), deepest_ns)
+                s.lag_ns = min(s.lag_ns + parts(passed_ns, ppm), max(deepest_ns, s.lag_ns))
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
         deepest_ns = parts(self.params.guarantee_depth_ns, together_ppm)
         self.slot_lag_ns = min(self.slot_lag_ns + parts(passed_ns, together_ppm), deepest_ns)
