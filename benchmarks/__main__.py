@@ -12,6 +12,7 @@ NAMES = (
     "markers",
     "memory_exact",
     "ledger",
+    "start_together",
     "daemon_control",
     "daemon_restart",
     "container_lifecycle",
