@@ -66,13 +66,11 @@ def parse(text: str) -> Rows:
     return {name: facts for name, colon, facts in (line.partition(": ") for line in text.splitlines()) if colon}
 
 
-def run(own: OwnSystem, family: str, program: Path) -> tuple[Rows, Rows]:
-    """What the family says unhooked, and in a slice. Raises when a program as a whole fails."""
+def run(own: OwnSystem, family: str, program: Path, devices: int) -> tuple[Rows, Rows]:
+    """What the family says unhooked, and in a slice of all devices. Raises when a program as a whole fails."""
     env = unhooked(own)
     plain = subprocess.run([str(program)], env=env, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=True)
-    with own.client() as client:
-        devices = str(len(client.devices()))
-    part = own.run(f"conform-{family}", ["--gpus", devices, "--mem", SLICE_MEMORY], [str(program)])
+    part = own.run(f"conform-{family}", ["--gpus", str(devices), "--mem", SLICE_MEMORY], [str(program)])
     wait_for(f"{family} in a slice", lambda: not part.running, PROGRAM_SECONDS)
     if part.process.returncode:
         part.check()
@@ -111,8 +109,10 @@ def conform(own: OwnSystem, folder: Path) -> tuple[dict[str, Any], list[Differen
     differences: list[Difference] = []
     said: dict[str, Rows] = {}
     figures: dict[str, Any] = {"rows": 0, "skipped": 0, "documented": 0, "confirmed": 0}
+    with own.client() as client:
+        devices = len(client.devices())
     for family in FAMILIES:
-        plain, hooked = run(own, family, build(family, folder))
+        plain, hooked = run(own, family, build(family, folder), devices)
         wanted = expected(family)
         said[family] = plain
         differences += compare(family, "hook", plain, hooked)
