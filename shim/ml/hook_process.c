@@ -11,7 +11,8 @@
 #include "ml/processes.h"
 #include "ml/resolve_ml.h"
 
-#define PROCESSES_MAX 1024 /* of a device, all tenants together */
+#define SPARE_ENTRIES 16 /* more may come between the question how many there are and the one for them */
+#define TRIES_MAX 8
 
 unsigned vg_ml_own_pid(const struct vg_attach_usage *usage, unsigned told) {
   unsigned found = 0;
@@ -21,6 +22,26 @@ unsigned vg_ml_own_pid(const struct vg_attach_usage *usage, unsigned told) {
     if ((unsigned)process->pid == told) found = told;
   }
   return found;
+}
+
+nvmlReturn_t vg_ml_all(vg_ml_ask ask, const void *question, size_t entry_bytes, unsigned *ret_count,
+                       void **ret_entries) {
+  void *entries = NULL;
+  unsigned room = 0;
+  nvmlReturn_t result = NVML_ERROR_INSUFFICIENT_SIZE;
+  for (int tries = 0; tries < TRIES_MAX; tries++) {
+    *ret_count = room;
+    result = ask(question, ret_count, entries);
+    if (result == NVML_SUCCESS && *ret_count > room) result = NVML_ERROR_INSUFFICIENT_SIZE; /* it was only counted */
+    if (result != NVML_ERROR_INSUFFICIENT_SIZE) break;
+    room = *ret_count + SPARE_ENTRIES;
+    free(entries);
+    entries = calloc(room, entry_bytes);
+    if (entries == NULL) return NVML_ERROR_MEMORY;
+  }
+  *ret_entries = entries;
+  if (result != NVML_SUCCESS) free(entries);
+  return result;
 }
 
 /* The slice's processes on a device in the form that all versions can be made from; their number. */
@@ -101,6 +122,19 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t devic
   return vg_ml_fitted(number, &details->numProcArrayEntries, details->procArray);
 }
 
+struct samples {
+  nvmlDevice_t device;
+  unsigned long long last_seen_us;
+};
+
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *ret_samples,
+                                             unsigned *count, unsigned long long last_seen_us);
+
+static nvmlReturn_t ask_samples(const void *question, unsigned *count, void *ret_entries) {
+  const struct samples *samples = question;
+  return VG_ML_REAL(nvmlDeviceGetProcessUtilization, samples->device, ret_entries, count, samples->last_seen_us);
+}
+
 /* Shares of the device become shares of what the slice may have of it. */
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                         nvmlProcessUtilizationSample_t *ret_samples, unsigned *count,
@@ -109,12 +143,13 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
   if (!vg_ml_in_slice() || count == NULL || !vg_ml_find(device, &own))
     return VG_ML_REAL(nvmlDeviceGetProcessUtilization, device, ret_samples, count, last_seen_us);
   struct vg_attach_usage usage;
-  unsigned found = PROCESSES_MAX, kept = 0, room = ret_samples == NULL ? 0 : *count;
-  nvmlProcessUtilizationSample_t *all = calloc(PROCESSES_MAX, sizeof *all);
-  if (all == NULL) return NVML_ERROR_MEMORY;
-  nvmlReturn_t result = VG_ML_REAL(nvmlDeviceGetProcessUtilization, device, all, &found, last_seen_us);
+  struct samples samples = {device, last_seen_us};
+  nvmlProcessUtilizationSample_t *all;
+  unsigned found, kept = 0, room = ret_samples == NULL ? 0 : *count;
+  nvmlReturn_t result = vg_ml_all(ask_samples, &samples, sizeof *all, &found, (void **)&all);
+  if (result != NVML_SUCCESS) return result;
   vg_ml_usage(&usage);
-  for (unsigned i = 0; result == NVML_SUCCESS && i < found; i++) {
+  for (unsigned i = 0; i < found; i++) {
     all[i].pid = vg_ml_own_pid(&usage, all[i].pid);
     if (all[i].pid == 0) continue;
     all[i].smUtil = vg_ml_percent(all[i].smUtil, &own);
@@ -123,7 +158,6 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     kept++;
   }
   free(all);
-  if (result != NVML_SUCCESS) return result;
   if (kept == 0) {
     *count = 0;
     return NVML_ERROR_NOT_FOUND;

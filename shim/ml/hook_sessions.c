@@ -9,39 +9,24 @@
 #include "ml/processes.h"
 #include "ml/resolve_ml.h"
 
-#define SPARE_ENTRIES 16 /* more may come between the question how many there are and the one for them */
-#define TRIES_MAX 8
+struct list {
+  nvmlReturn_t (*real)(nvmlDevice_t device, unsigned *count, void *entries);
+  nvmlDevice_t device;
+};
 
-typedef nvmlReturn_t (*list_function)(nvmlDevice_t device, unsigned *count, void *entries);
-
-/* The real library's list, however long it is; free() it. Nothing to free where the result is not SUCCESS. */
-static nvmlReturn_t real_entries(list_function real, nvmlDevice_t device, size_t entry_bytes, unsigned *ret_count,
-                                 void **ret_entries) {
-  void *entries = NULL;
-  unsigned room = 0;
-  nvmlReturn_t result = NVML_ERROR_INSUFFICIENT_SIZE;
-  for (int tries = 0; tries < TRIES_MAX && result == NVML_ERROR_INSUFFICIENT_SIZE; tries++) {
-    *ret_count = room;
-    result = real(device, ret_count, entries);
-    if (result == NVML_SUCCESS && *ret_count > room) result = NVML_ERROR_INSUFFICIENT_SIZE; /* it was only counted */
-    if (result != NVML_ERROR_INSUFFICIENT_SIZE) break;
-    room = *ret_count + SPARE_ENTRIES;
-    free(entries);
-    entries = calloc(room, entry_bytes);
-    if (entries == NULL) result = NVML_ERROR_MEMORY;
-  }
-  *ret_entries = entries;
-  if (result != NVML_SUCCESS) free(entries);
-  return result;
+static nvmlReturn_t ask_list(const void *question, unsigned *count, void *ret_entries) {
+  const struct list *list = question;
+  return list->real(list->device, count, ret_entries);
 }
 
-/* The same with the slice's own entries alone; pid_offset: where in an entry its pid is. */
+/* The slice's own entries of a list of the real library; free() them. pid_offset: where in an entry its pid is. */
 static nvmlReturn_t own_entries(const char *name, nvmlDevice_t device, size_t entry_bytes, size_t pid_offset,
                                 unsigned *ret_count, void **ret_entries) {
   struct vg_attach_usage usage;
   unsigned found, kept = 0;
-  list_function real = (list_function)vg_ml_symbol(name);
-  nvmlReturn_t result = real == NULL ? vg_ml_missing() : real_entries(real, device, entry_bytes, &found, ret_entries);
+  void *real = vg_ml_symbol(name);
+  struct list list = {(__typeof__(list.real))real, device};
+  nvmlReturn_t result = real == NULL ? vg_ml_missing() : vg_ml_all(ask_list, &list, entry_bytes, &found, ret_entries);
   if (result != NVML_SUCCESS) return result;
   vg_ml_usage(&usage);
   for (unsigned i = 0; i < found; i++) {

@@ -1,6 +1,6 @@
 /*
- * test_ml_sessions.c - accounting and sessions at the encoders as a slice is told of them: its own processes alone, by
- * its own pids, however many others there are, and as many as come while it asks.
+ * test_ml_sessions.c - accounting, samples and sessions at the encoders as a slice is told of them: its own processes
+ * alone, by its own pids, however many others there are, and as many as come while it asks.
  */
 #include <string.h>
 
@@ -19,6 +19,8 @@ nvmlReturn_t nvmlDeviceGetEncoderSessions(nvmlDevice_t device, unsigned *count, 
 nvmlReturn_t nvmlDeviceGetFBCSessions(nvmlDevice_t device, unsigned *count, nvmlFBCSessionInfo_t *ret_sessions);
 nvmlReturn_t nvmlDeviceGetEncoderStats(nvmlDevice_t device, unsigned *count, unsigned *fps, unsigned *latency_us);
 nvmlReturn_t nvmlDeviceGetFBCStats(nvmlDevice_t device, nvmlFBCStats_t *ret_stats);
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *ret_samples,
+                                             unsigned *count, unsigned long long last_seen_us);
 
 /* ---- the slice: one process with two sessions, half of the device ---- */
 
@@ -112,6 +114,18 @@ static nvmlReturn_t stats_v2(nvmlDevice_t device, nvmlAccountingStats_v2_t *told
   return NVML_SUCCESS;
 }
 
+static nvmlReturn_t utilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *ret_samples, unsigned *count,
+                                unsigned long long last_seen_us) {
+  (void)device;
+  unsigned room = *count;
+  *count = length();
+  if (last_seen_us != 77) return NVML_ERROR_NOT_FOUND;
+  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  for (unsigned i = 0; i < *count; i++)
+    ret_samples[i] = (nvmlProcessUtilizationSample_t){.pid = pid_of(i), .timeStamp = i, .smUtil = 30};
+  return NVML_SUCCESS;
+}
+
 void *vg_ml_symbol(const char *name) {
   static const struct {
     const char *name;
@@ -122,7 +136,8 @@ void *vg_ml_symbol(const char *name) {
               {"nvmlDeviceGetEncoderSessions", (void *)encoder_sessions},
               {"nvmlDeviceGetFBCSessions", (void *)capture_sessions},
               {"nvmlDeviceGetEncoderStats", (void *)encoder_stats},
-              {"nvmlDeviceGetFBCStats", (void *)capture_stats}};
+              {"nvmlDeviceGetFBCStats", (void *)capture_stats},
+              {"nvmlDeviceGetProcessUtilization", (void *)utilization}};
   for (size_t i = 0; i < sizeof real / sizeof real[0]; i++)
     if (strcmp(real[i].name, name) == 0) return real[i].function;
   return NULL;
@@ -178,6 +193,14 @@ static void test_means(void) {
   CHECK(told.sessionsCount == 2 && told.averageFPS == 0 && told.averageLatency == 4);
 }
 
+static void test_samples(void) {
+  nvmlProcessUtilizationSample_t samples[2];
+  unsigned count = 2;
+  CHECK(nvmlDeviceGetProcessUtilization(NULL, samples, &count, 77) == NVML_SUCCESS && count == 2);
+  CHECK(samples[1].pid == OWN && samples[1].timeStamp == OTHERS && samples[1].smUtil == 60);
+  CHECK(nvmlDeviceGetProcessUtilization(NULL, samples, &count, 78) == NVML_ERROR_NOT_FOUND);
+}
+
 static void test_without_a_slice(void) {
   unsigned count = 0;
   in_slice = false;
@@ -189,6 +212,7 @@ int main(void) {
   RUN(test_accounting_of_a_process);
   RUN(test_sessions);
   RUN(test_means);
+  RUN(test_samples);
   RUN(test_without_a_slice);
   return 0;
 }
