@@ -38,6 +38,18 @@ static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned in
 
 typedef CUresult (*launch_jump)(IN_REGISTERS);
 
+/* A call in the place of the jump would lose what lies on the stack. Compilers jump where the prototypes agree and
+ * nothing is left to do, but only if they optimize; gcc can be told that it must from 15 on. Below that a test looks at
+ * what was built (tests/shim/test_library.py). */
+#ifndef __OPTIMIZE__
+#error "launches are passed on by jumps: to be compiled with -O2"
+#endif
+#if defined(__has_attribute) && __has_attribute(musttail)
+#define JUMP __attribute__((musttail)) return
+#else
+#define JUMP return
+#endif
+
 /* What the program calls only jumps, to the driver's function or to the gated launch: two functions in C, for the
  * second one saves registers, and two names for each, since a jump has another prototype. Tests with marked arguments
  * see that nothing of them is lost (tests/shim/test_arguments.py). */
@@ -57,7 +69,8 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   }                                                                                                                    \
   CUresult jump_##name(IN_REGISTERS) {                                                                                 \
     launch_jump jump = (launch_jump)(void *)REAL(name);                                                                \
-    return VG_LIKELY(vg_gate_surely_solo()) ? jump(REGISTERS) : jump_gated_##name(REGISTERS);                          \
+    if (VG_LIKELY(vg_gate_surely_solo())) JUMP jump(REGISTERS);                                                        \
+    JUMP jump_gated_##name(REGISTERS);                                                                                 \
   }
 
 LAUNCH(cuLaunchKernel, false, (LAUNCH_PARAMETERS, void **extra), (LAUNCH_ARGUMENTS, extra))

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import build_shim
 import cudaspec
 import pytest
 
@@ -52,6 +53,30 @@ def test_linked_as_fitting_and_safety_need(shim: Path) -> None:
     assert "libcuda.so.1" in dynamic and "BIND_NOW" in dynamic and "NODELETE" in dynamic and "SYMBOLIC" in dynamic
     assert "GNU_RELRO" in headers and "TEXTREL" not in dynamic
     assert not re.search(r"GNU_STACK.*RWE", headers)
+
+
+LAUNCHES = [f"cuLaunch{kind}Kernel{variant}" for kind in ("", "Cooperative") for variant in ("", "_ptsz")]
+
+
+def _only_jumps(built: Path, name: str) -> bool:
+    """A function that leaves the stack as it is and ends in jumps out of it alone."""
+    command = ["objdump", "-d", "--no-show-raw-insn", f"--disassemble={name}", built]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    lines = [line.split(":", 1)[1].split() for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
+    assert lines, f"{name} is not in {built}"
+    words = {line[0] for line in lines}
+    operands = " ".join(word for line in lines for word in line[1:])
+    stack = re.search(r"[re]?[sb]p\b|\b(x29|x30)\b", operands)
+    return not stack and not words & {"call", "callq", "push", "pop", "ret", "retq", "leave", "bl", "blr"}
+
+
+def test_launches_are_passed_on_by_jumps(shim: Path, tmp_path: Path) -> None:
+    """The hook knows the arguments in registers only; a compiler that calls instead of jumping would lose the rest."""
+    assert [name for name in LAUNCHES if not _only_jumps(shim, name)] == []
+    spoiled = tmp_path / "calls.o"
+    flags = [*build_shim.CFLAGS, "-fno-optimize-sibling-calls"]
+    subprocess.run(["gcc", *flags, "-c", "-o", spoiled, "cuda_hook.c"], cwd=ROOT, check=True)
+    assert [name for name in LAUNCHES if _only_jumps(spoiled, name)] == []
 
 
 @pytest.mark.parametrize("environment", [{}, {"LD_BIND_NOW": "1"}], ids=["lazy", "bind-now"])
