@@ -84,6 +84,8 @@ void sim_events_destroy(struct sim_context *context);
 uint64_t sim_next_id(void);
 extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
 
+void sim_log(const char *text); /* logs.c */
+
 /* ---- managed.c, copy_batch.c: what all batches check ---- */
 
 bool sim_runs_valid(const size_t *runs, size_t run_count, size_t count); /* runs begin at 0, and rise, below count */

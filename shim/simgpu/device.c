@@ -196,3 +196,30 @@ SIM_PUBLIC CUresult cuDeviceGetExecAffinitySupport(int *ret_supported, CUexecAff
   if (result == CUDA_SUCCESS) *ret_supported = 0; /* without MPS */
   return result;
 }
+
+/* The link between devices carries every operation on words, as the link to the host does those on integers. */
+static CUresult atomics(unsigned *ret_capabilities, const CUatomicOperation *operations, unsigned count, bool floats) {
+  if (!ret_capabilities || !operations || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; i++)
+    if ((unsigned)operations[i] >= CU_ATOMIC_OPERATION_MAX) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; i++)
+    ret_capabilities[i] =
+        operations[i] < CU_ATOMIC_OPERATION_FLOAT_ADD || floats
+            ? CU_ATOMIC_CAPABILITY_UNSIGNED | CU_ATOMIC_CAPABILITY_SCALAR_32 | CU_ATOMIC_CAPABILITY_SCALAR_64
+            : 0;
+  return CUDA_SUCCESS;
+}
+
+SIM_PUBLIC CUresult cuDeviceGetHostAtomicCapabilities(unsigned *ret_capabilities, const CUatomicOperation *operations,
+                                                      unsigned count, CUdevice ordinal) {
+  CUresult result = check(&ordinal, ordinal);
+  return result == CUDA_SUCCESS ? atomics(ret_capabilities, operations, count, false) : result;
+}
+
+SIM_PUBLIC CUresult cuDeviceGetP2PAtomicCapabilities(unsigned *ret_capabilities, const CUatomicOperation *operations,
+                                                     unsigned count, CUdevice source, CUdevice destination) {
+  CUresult result = check(&source, source);
+  if (result != CUDA_SUCCESS) return result;
+  if (!sim_device(destination) || source == destination) return CUDA_ERROR_INVALID_DEVICE;
+  return atomics(ret_capabilities, operations, count, true);
+}

@@ -5,6 +5,7 @@
  */
 #include "core.h"
 #include "fault.h"
+#include <stdio.h>
 
 bool sim_is_sticky(CUresult code) {
   switch ((int)code) {
@@ -32,6 +33,9 @@ void sim_context_fault(struct sim_context *context, CUresult code) {
   struct sim_context *home = context->home;
   /* The first fault is the one that is answered and reported. */
   if (!__atomic_compare_exchange_n(&home->sticky, &healthy, code, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+  char text[64];
+  snprintf(text, sizeof text, "a context has failed: error %d", (int)code);
+  sim_log(text);
   sim_link_request(SIM_REQUEST_FAULT, home->device, home->server_id, (uint64_t)code);
 }
 

@@ -195,3 +195,16 @@ SIM_PUBLIC CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC *ret_resource
   if (result == CUDA_SUCCESS) *ret_resource = view->resource;
   return result;
 }
+
+/* The device's limit is one of elements, whatever they are. */
+SIM_PUBLIC CUresult cuDeviceGetTexture1DLinearMaxWidth(size_t *ret_elements, CUarray_format format, unsigned channels,
+                                                       CUdevice ordinal) {
+  CUDA_ARRAY3D_DESCRIPTOR element = {.Width = 1, .Format = format, .NumChannels = channels};
+  struct sim_layout layout;
+  int width;
+  CUresult result = cuDeviceGetAttribute(&width, CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_LINEAR_WIDTH, ordinal);
+  if (result != CUDA_SUCCESS) return result;
+  if (!ret_elements || !sim_layout_of(&element, &layout)) return CUDA_ERROR_INVALID_VALUE;
+  *ret_elements = (size_t)width;
+  return CUDA_SUCCESS;
+}

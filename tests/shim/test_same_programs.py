@@ -30,6 +30,7 @@ PROGRAMS = [
     "green",
     "memory",
     "order",
+    "settings",
     "states",
 ]
 

@@ -31,7 +31,9 @@ def test_first_interface(device: MakeDevice, program: MakeProgram) -> None:
     assert run(program("first"), device(devices=2, memory_bytes="1G", context_bytes="64M")) == "ok\n"
 
 
-@pytest.mark.parametrize("name", ["order", "copies", "states", "graphs", "captures", "green", "external", "batches"])
+@pytest.mark.parametrize(
+    "name", ["order", "copies", "states", "graphs", "captures", "green", "external", "batches", "settings"]
+)
 def test_program(device: MakeDevice, program: MakeProgram, name: str) -> None:
     assert run(program(name), device()) == "ok\n"
 

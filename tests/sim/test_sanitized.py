@@ -38,7 +38,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["memory", "order", "copies", "arrays", "states", "green", "external", "first", "batches"]
+    "name", ["memory", "order", "copies", "arrays", "states", "green", "external", "first", "batches", "settings"]
 )
 def test_programs(device: MakeDevice, program: MakeProgram, sanitized: Path, name: str) -> None:
     made = device(sanitized, devices=2, memory_bytes="1G", context_bytes="64M")
