@@ -36,7 +36,8 @@ def strict(device: MakeDevice, program: MakeProgram) -> Strict:
         ("middle", "cuMemFree_v2: device memory 0x: freed from its middle"),
         (
             "beyond",
-            "cuMemcpyDtoH_v2: device memory 0x: 1048576 bytes from there go beyond the allocation of 1048576 bytes at 0x",
+            "cuMemcpyDtoH_v2: device memory 0x: "
+            "1048576 bytes from there go beyond the allocation of 1048576 bytes at 0x",
         ),
         ("stream", "cuStreamSynchronize: stream 0x: used after its end"),
         ("event", "cuEventQuery: event 0x: used after its end"),

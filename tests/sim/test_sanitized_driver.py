@@ -1,0 +1,67 @@
+"""The simulated driver itself under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import HERE, LIB, ROOT, MakeDevice
+
+#: program, its arguments, and its environment
+RUNS: list[tuple[list[str], dict[str, str]]] = [
+    (["sticky"], {"FAULT": "fault_700"}),
+    (["sticky"], {"VGPU_SIM_FAIL": "cuLaunchKernel:2=719"}),
+    (["strict", "clean"], {"VGPU_SIM_STRICT": "fail"}),
+    (["strict", "leak"], {"VGPU_SIM_STRICT": "1"}),
+    (["strict", "launch"], {"VGPU_SIM_STRICT": "1"}),
+    (["checkpoint_target", "self"], {}),
+    (["captures"], {}),
+]
+FOUND = ("WARNING: ThreadSanitizer", "ERROR: AddressSanitizer", "runtime error:")
+
+Build = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module", params=["address,undefined", "thread"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """The driver under one of them; makes programs that go with it."""
+    folder = tmp_path_factory.mktemp("driver")
+    flags = ["-O1", "-g", f"-fsanitize={request.param}", "-fno-omit-frame-pointer"]
+    sys.path.insert(0, str(ROOT / "shim"))
+    try:
+        import build_shim  # type: ignore[import-not-found, unused-ignore]
+    finally:
+        sys.path.pop(0)
+    try:
+        build_shim.build_target("sim/libcuda.so.1", folder, flags)
+    except subprocess.CalledProcessError:
+        pytest.skip("this compiler has no sanitizer libraries")
+    for name in ("vgpu-simd", "kernels.model"):
+        shutil.copy(LIB / name, folder / "sim" / name)
+
+    def make(name: str) -> Path:
+        path = folder / "sim" / name
+        if not path.exists():
+            source = [str(HERE / f"{name}.c"), f"-L{folder / 'sim'}", "-l:libcuda.so.1"]
+            command = ["gcc", *flags, "-pthread", "-iquote", str(ROOT / "shim"), "-o", str(path), *source]
+            subprocess.run(command, check=True)
+        return path
+
+    return make
+
+
+@pytest.mark.parametrize(("words", "environment"), RUNS, ids=lambda one: " ".join(one))
+def test_program(device: MakeDevice, built: Build, words: list[str], environment: dict[str, str]) -> None:
+    program = built(words[0])
+    made = device(program.parent)
+    env = {**made.environment(), "ASAN_OPTIONS": "detect_leaks=0", **environment}
+    done = subprocess.run(
+        [program, *words[1:]], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+    )
+    assert not any(word in done.stderr for word in FOUND), done.stderr
+    assert done.returncode == 0, done.stderr
