@@ -365,6 +365,7 @@ int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, st
         .launches = process->launches,
         .throttled_ns = process->waited_ns,
         .busy_ns = process->busy.counted_ns,
+        .mem_granted_bytes = process->memory.granted_bytes,
         .mem_held_bytes = process->memory.granted_bytes - process->memory.returned_bytes,
         .mem_used_bytes = process->memory.used_bytes,
         .mem_peak_bytes = process->peak_bytes,

@@ -95,6 +95,7 @@ struct vg_process_stats {
   uint64_t launches;
   uint64_t throttled_ns;
   uint64_t busy_ns;
+  uint64_t mem_granted_bytes; /* credit handed out since it attached, monotone; held is what of it was not returned */
   uint64_t mem_held_bytes;
   uint64_t mem_used_bytes;
   uint64_t mem_peak_bytes;

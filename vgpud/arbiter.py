@@ -15,7 +15,7 @@ from typing import Any
 import vgpud._shim as _shim
 from vgpud.core.gangs import Role, roles
 from vgpud.core.model import LATENCY, Device, Share, Slice
-from vgpud.core.observed import ProcessStats, SliceStats, TraceEvent
+from vgpud.core.observed import Credit, ProcessStats, SliceStats, TraceEvent
 
 ffi, lib = _shim.ffi, _shim.lib
 
@@ -216,12 +216,12 @@ class Arbiters:
             regime=_REGIMES.get(raw.regime, ""),
         )
 
-    def used_bytes(self, process_id: int, uuid: str) -> int:
-        """What the ledger has of one process on one device; 0 when it is not there. Asked often, of many."""
+    def credit(self, process_id: int, uuid: str) -> Credit:
+        """What of a device's memory a process may use now; none when it is not there. Asked often, of many."""
         native = self._native.get(uuid)
         if native is None or lib.vg_arbiter_process_stats(native, process_id, self._scratch) < 0:
-            return 0
-        return int(self._scratch.mem_used_bytes)
+            return Credit()
+        return Credit(self._scratch.mem_held_bytes, self._scratch.mem_granted_bytes)
 
     def process_stats(self, process_id: int, uuid: str) -> ProcessStats:
         """Counters of one process on one device; all zero when it is not there."""

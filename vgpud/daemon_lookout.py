@@ -21,7 +21,7 @@ from vgpud.core import events as ev
 from vgpud.core.enforce import EXCESS, LOG, Act
 from vgpud.core.faults import fault_entry
 from vgpud.core.model import Process, State
-from vgpud.core.observed import Reading, Seen, SliceStats
+from vgpud.core.observed import Credit, Reading, Seen, SliceStats
 from vgpud.core.watch import Running, Strangers, Watch, attached_by_pid
 from vgpud.devices import Devices
 
@@ -85,8 +85,8 @@ class Lookout:
 
     # ---- the ledger (watch.Ledger) ----
 
-    def of_life(self, process_id: int, device_uuid: str) -> int:
-        return self._arbiters.used_bytes(process_id, device_uuid)
+    def of_life(self, process_id: int, device_uuid: str) -> Credit:
+        return self._arbiters.credit(process_id, device_uuid)
 
     def of_slice(self, slice_name: str, device_uuid: str) -> int:
         made = self._host.state.slices.get(slice_name)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from vgpud.core.enforce import EXCESS, FREEZE, KILL, STRANGER, Act, freezer_of, why_spared
 from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
-from vgpud.core.observed import Seen
+from vgpud.core.observed import Credit, Seen
 from vgpud.core.watch import (
     EXCESS_PATIENCE,
     GONE,
@@ -35,8 +35,9 @@ class Charged:
             (oldest[pid], uuid): size for uuid, users in by_pid.items() for pid, size in users.items() if pid in oldest
         }
 
-    def of_life(self, process_id: int, device_uuid: str) -> int:
-        return sum(b for (p, uuid), b in self._bytes.items() if (p.process_id, uuid) == (process_id, device_uuid))
+    def of_life(self, process_id: int, device_uuid: str) -> Credit:
+        held = sum(b for (p, uuid), b in self._bytes.items() if (p.process_id, uuid) == (process_id, device_uuid))
+        return Credit(held, held)
 
     def of_slice(self, slice_name: str, device_uuid: str) -> int:
         return sum(b for (p, uuid), b in self._bytes.items() if (p.slice_name, uuid) == (slice_name, device_uuid))
@@ -217,6 +218,49 @@ def test_a_charge_follows_no_single_reading() -> None:
     assert charged(1, 1) == 1
     assert charged(0, 0) == 1
     assert charged(0) == 0
+
+
+class Churning(Charged):
+    """The ledger of a program that has taken and freed `size` bytes between any two looks, and has nothing at them."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(State(), {})
+        self._size, self._granted = size, 0
+
+    def of_life(self, process_id: int, device_uuid: str) -> Credit:
+        self._granted += self._size
+        return Credit(0, self._granted)
+
+
+def test_what_is_taken_and_freed_between_two_looks_is_in_the_ledger() -> None:
+    """The driver is asked at any moment; but beyond its limit nobody's ledger has let him."""
+    state = node()
+    attached = attached_by_pid(state.processes.values())
+
+    def charged(used: int, taken: int) -> int:
+        watch, ledger = Watch(), Churning(taken)
+        for _ in range(10):
+            found = watch.look(state, {"GPU-0": {100: used}}, attached, ledger, {})
+        return found.charges.get(("a", "GPU-0"), 0)
+
+    assert charged(GIB // 2, GIB // 2) == 0
+    assert charged(GIB, 20 * GIB) == 0
+    assert charged(3 * GIB, 20 * GIB) == 2 * GIB
+    assert charged(GIB, GIB // 2) == GIB // 2
+
+
+def test_who_is_in_two_slices_is_above_the_limit_of_one_by_what_it_has_there() -> None:
+    state = policed(on_excess="kill")
+    state.slices["b"] = replace(state.slices["a"], name="b")
+    state.processes[2] = Process(2, "b", 100, 0, "p", 0, False)
+    held = {1: Credit(GIB // 2, GIB // 2), 2: Credit(GIB, GIB)}
+    ledger = Charged(State(), {})
+    ledger.of_life = lambda process_id, _uuid: held[process_id]  # type: ignore[method-assign]
+    attached = attached_by_pid(state.processes.values())
+    for past, killed in ((GIB // 4, 0), (GIB, 1)):
+        watch, running = Watch(), {"GPU-0": {100: 3 * GIB // 2 + past}}
+        found = [watch.look(state, running, attached, ledger, {}) for _ in range(EXCESS_PATIENCE)][-1]
+        assert (found.charges, len(found.acts)) == ({("a", "GPU-0"): past}, killed)
 
 
 def test_two_lives_of_one_process_are_counted_once() -> None:

@@ -85,7 +85,7 @@ def test_what_comes_after_the_end_has_no_effect(arbiters: Arbiters) -> None:
     assert arbiters.slice_stats(SERIAL, UUID).mem_unattributed_bytes == 5
     arbiters.close()
     arbiters.charge(SERIAL, UUID, 6)
-    assert arbiters.used_bytes(PROCESS, UUID) == 0
+    assert arbiters.credit(PROCESS, UUID) == (0, 0)
 
 
 def test_trace_that_is_off_is_empty(arbiters: Arbiters, tenant: Tenant) -> None:

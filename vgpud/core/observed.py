@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 #: how a device is shared, from nobody there to turns by lease
 REGIMES = ("idle", "solo", "open", "throttled", "arbitrated")
@@ -43,6 +44,13 @@ class SliceStats:
     processes: int = 0
     gate: str = ""  # closed, count, solo; "" when nobody is attached
     regime: str = ""  # of the device: one of REGIMES
+
+
+class Credit(NamedTuple):
+    """What of a device's memory a process may use, used or not: how much it holds now, and has been given in all."""
+
+    held_bytes: int = 0
+    granted_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

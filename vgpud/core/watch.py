@@ -6,7 +6,7 @@ their ledgers and what is to be done about whom.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,7 +15,7 @@ from vgpud.core.containers import container_of, id_in
 from vgpud.core.enforce import EXCESS, LOG, STRANGER, Act
 from vgpud.core.events import Log
 from vgpud.core.model import Process, State
-from vgpud.core.observed import Seen
+from vgpud.core.observed import Credit, Seen
 from vgpud.core.slices import short
 from vgpud.core.units import format_bytes
 
@@ -46,9 +46,9 @@ _NOBODY = Seen("?", ())
 
 
 class Ledger(Protocol):
-    """What has been charged, in bytes."""
+    """What has been charged."""
 
-    def of_life(self, process_id: int, device_uuid: str) -> int: ...
+    def of_life(self, process_id: int, device_uuid: str) -> Credit: ...
     def of_slice(self, slice_name: str, device_uuid: str) -> int: ...
 
 
@@ -96,12 +96,19 @@ def attached_by_pid(processes: Iterable[Process], lost: Collection[int] = ()) ->
     return found
 
 
+def _limit(state: State, slice_name: str, uuid: str) -> int:
+    made = state.slices.get(slice_name)
+    share = made.share(uuid) if made else None
+    return share.mem_max_bytes if share else 0
+
+
 class Watch:
     """Remembers what was reported already; look() is called with every reading of the driver's lists."""
 
     def __init__(self) -> None:
         self._strangers: dict[str, dict[int, _Stranger]] = {}  # by device and pid
-        self._excess: dict[tuple[str, int], _Excess] = {}  # by device and process_id
+        self._credit: dict[tuple[str, int], Credit] = {}  # by device and process_id, as of the last look
+        self._excess: dict[tuple[str, int], _Excess] = {}
         self._last = Findings()
         self._past: set[tuple[str, str]] = set()
         self._acted: set[tuple[str, int]] = set()
@@ -111,7 +118,7 @@ class Watch:
         found = Findings()
         for uuid, users in running.items():
             self._look_for_strangers(state, uuid, users, attached, seen, found)
-        self._compare(state, running, attached, ledger, found)
+        used = self._compare(state, running, attached, ledger, found)
         for key, size in self._last.charges.items():
             if key[1] not in running and key[0] in state.slices:
                 found.charges[key] = size
@@ -119,7 +126,7 @@ class Watch:
             if (name, uuid) not in self._last.charges:
                 text = f"slice {name} uses {format_bytes(size)} past its ledger by the driver's account: charged to it"
                 found.log.append(Log("memory.unattributed", text, name, uuid))
-        self._look_for_excess(state, ledger, found)
+        self._look_for_excess(state, running, used, ledger, found)
         self._acted = {(act.device_uuid, act.pid) for act in found.acts}
         self._last = found
         return found
@@ -172,50 +179,75 @@ class Watch:
 
     # ---- programs that are ----
 
-    def _compare(self, state: State, running: Running, attached: Attached, ledger: Ledger, found: Findings) -> None:
+    def _compare(
+        self, state: State, running: Running, attached: Attached, ledger: Ledger, found: Findings
+    ) -> Counter[tuple[str, str]]:
         """What the driver counts beyond the ledger is charged to the slice of the program's oldest life: the driver
-        counts a pid once, whatever lives it has here."""
-        before = self._excess
+        counts a pid once, whatever lives it has here. Returns what the driver counts for each slice's programs, those
+        in its containers that are not attached among them: all that is charged so far."""
+        before, credit, used = self._excess, self._credit, Counter(found.charges)
         self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in state.processes}
+        self._credit = {k: c for k, c in credit.items() if k[0] not in running and k[1] in state.processes}
         for uuid, users in running.items():
             for pid in users.keys() & attached.keys():
-                lives = attached[pid]
-                key = uuid, lives[0].process_id
-                size = users[pid] - sum(ledger.of_life(life.process_id, uuid) for life in lives)
-                if size <= SLACK_BYTES and key not in before:
-                    continue
-                excess = before.get(key) or _Excess()
-                excess.add(size)
-                if any(excess.recent):
-                    self._excess[key] = excess
-                self._charge(found, lives[0].slice_name, uuid, excess.charged_bytes)
+                lives, slice_name = attached[pid], attached[pid][0].slice_name
+                may_use = elsewhere = 0
+                for life in lives:
+                    now, last = ledger.of_life(life.process_id, uuid), credit.get((uuid, life.process_id), Credit())
+                    self._credit[uuid, life.process_id] = now
+                    most = self._most(now, last, _limit(state, life.slice_name, uuid))
+                    may_use += most
+                    elsewhere += most if life.slice_name != slice_name else 0
+                used[slice_name, uuid] += max(0, users[pid] - elsewhere)
+                self._note_excess(uuid, lives[0], users[pid] - may_use, before, found)
         found.beyond = {key: excess.charged_bytes for key, excess in self._excess.items() if excess.charged_bytes}
+        return used
+
+    @staticmethod
+    def _most(now: Credit, last: Credit, limit_bytes: int) -> int:
+        """The most that a program may have had in its ledger at any moment since the last look: the driver was asked at
+        one of them, and a program may take and free memory a thousand times between two looks."""
+        given = now.granted_bytes - last.granted_bytes
+        return max(now.held_bytes, last.held_bytes, min(last.held_bytes + given, limit_bytes))
+
+    def _note_excess(
+        self, uuid: str, life: Process, size: int, before: Mapping[tuple[str, int], _Excess], found: Findings
+    ) -> None:
+        key = uuid, life.process_id
+        if size <= SLACK_BYTES and key not in before:
+            return
+        excess = before.get(key) or _Excess()
+        excess.add(size)
+        if any(excess.recent):
+            self._excess[key] = excess
+        self._charge(found, life.slice_name, uuid, excess.charged_bytes)
 
     @staticmethod
     def _charge(found: Findings, slice_name: str, uuid: str, size: int) -> None:
         if slice_name and size:
             found.charges[slice_name, uuid] = found.charges.get((slice_name, uuid), 0) + size
 
-    def _look_for_excess(self, state: State, ledger: Ledger, found: Findings) -> None:
+    def _look_for_excess(
+        self, state: State, running: Running, used: Counter[tuple[str, str]], ledger: Ledger, found: Findings
+    ) -> None:
         """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with.
 
         A limit that was lowered below what the ledger has makes no little more an offence: nothing is taken by force.
         """
-        past: dict[tuple[str, str], int] = {}
+        past = {key for key in self._past if key[1] not in running}
         for (name, uuid), size in sorted(found.charges.items()):
-            made = state.slices.get(name)
-            share = made.share(uuid) if made else None
-            limit = share.mem_max_bytes if share else 0
-            in_ledger = ledger.of_slice(name, uuid)
-            if in_ledger + size > limit and (in_ledger <= limit or size > limit):
-                past[name, uuid] = in_ledger + size
-        for name, uuid in sorted(past.keys() - self._past):
-            text = f"slice {name} uses {format_bytes(past[name, uuid])} by the driver's account"
-            found.log.append(Log("memory.past_ledger", text, name, uuid))
-        self._past = set(past)
+            limit, in_ledger = _limit(state, name, uuid), ledger.of_slice(name, uuid)
+            in_all = used[name, uuid]
+            if uuid not in running or in_all <= limit or (in_ledger > limit and size <= limit):
+                continue
+            past.add((name, uuid))
+            if (name, uuid) not in self._past:
+                text = f"slice {name} uses {format_bytes(in_all)} by the driver's account"
+                found.log.append(Log("memory.past_ledger", text, name, uuid))
+        self._past = past
         for uuid, process_id in sorted(found.beyond):
             process = state.processes[process_id]
-            if (process.slice_name, uuid) in past:
+            if uuid in running and (process.slice_name, uuid) in past:
                 self._act(found, state.policy.on_excess, EXCESS, process.pid, process.slice_name, uuid, 0)
 
     def _act(self, found: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str, started: int) -> None:
