@@ -349,10 +349,14 @@ static bool begin_busy(struct vg_device *device) {
   return accepted;
 }
 
+static bool is_solo(const struct vg_device *device) {
+  return (VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
+}
+
 /* A launch may go on under the word that is accepted. */
 static bool may_launch(struct vg_device *device) {
   if (VG_UNLIKELY(!is_accepted(device))) return false;
-  if ((VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO) return true; /* is not counted */
+  if (VG_UNLIKELY(is_solo(device))) return true; /* is not counted */
   return VG_LIKELY(VG_LOAD_RELAXED(&device->gate->busy.since_ns) != 0) || begin_busy(device);
 }
 
@@ -377,7 +381,7 @@ void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, c
     VG_STORE_RELAXED(&line->device, device);
     break;
   }
-  if ((VG_LOAD_RELAXED(&device->open_word) & VG_GATE_STATE_MASK) == VG_GATE_SOLO) {
+  if (VG_UNLIKELY(is_solo(device))) {
     VG_STORE_RELAXED(&device->gate->solo_dirty, true);
     return; /* neither estimates nor markers */
   }

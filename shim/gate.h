@@ -62,9 +62,13 @@ static inline bool vg_gate_surely_solo(void) {
   return VG_LIKELY(device != NULL) && vg_gate_solo_device(device);
 }
 
+/* What that has left open. */
+static inline bool vg_gate_solo_after_all(void) {
+  return VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_elsewhere();
+}
+
 static inline bool vg_gate_solo(void) {
-  const struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
-  return VG_LIKELY(device != NULL) ? vg_gate_solo_device(device) : vg_gate_solo_elsewhere();
+  return vg_gate_surely_solo() || vg_gate_solo_after_all();
 }
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads);
