@@ -1,7 +1,7 @@
 /*
- * gate_lock.h - the lock of what one thread has outstanding. Its own thread takes it for every launch and hardly ever
- * finds it taken, so both halves are inline, and letting go is a plain store: one locked instruction for both, where a
- * mutex has two and two calls. Zero is free.
+ * gate_lock.h - the lock of what one thread has outstanding, and of the ledger's parts. Launches and allocations take
+ * it and hardly ever find it taken, so both halves are inline, and letting go is a plain store: one locked instruction
+ * for both, where a mutex has two and two calls. Zero is free.
  *
  * Who lets go looks for waiters behind a store that may still be on its way, so that a waiter may be missed: it looks
  * again by itself soon after.

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gate_lock.h"
 #include "helper_bell.h"
 #include "link.h"
 #include "prim.h"
@@ -26,13 +27,13 @@
 #define SLACK_BYTES_MIN (64ull << 20)
 
 struct vg_memory_state {
-  pthread_mutex_t lock;
-  pthread_mutex_t ask_lock;
+  struct vg_lock lock; /* every request takes it twice; in one cache line with what it looks at */
   uint64_t used_bytes;
-  uint64_t peak_bytes;
-  uint64_t returned_bytes;
-  uint64_t coast_bytes;  /* while the daemon is gone: the ceiling; whatever its page says afterwards */
   uint64_t asking_bytes; /* set aside for the thread that asks the daemon */
+  uint64_t returned_bytes;
+  pthread_mutex_t ask_lock;
+  uint64_t peak_bytes;
+  uint64_t coast_bytes; /* while the daemon is gone: the ceiling; whatever its page says afterwards */
   uint64_t denied;
   uint64_t settle_ns; /* no further question for what is used already before then */
   uint32_t want_seq;
@@ -53,7 +54,7 @@ static uint64_t minus(uint64_t a, uint64_t b) {
 int vg_memory_attach(struct vg_device *device) {
   struct vg_memory_state *state = calloc(1, sizeof *state);
   if (!state) return -ENOMEM;
-  pthread_mutex_init(&state->lock, NULL);
+
   pthread_mutex_init(&state->ask_lock, NULL);
   device->memory = state;
   return 0;
@@ -161,51 +162,51 @@ static uint64_t extra_bytes(const struct vg_device *device, uint64_t used_bytes)
 /* One question to the daemon. Under ask_lock, without state->lock. Returns 0 when it is worth looking again. */
 static int ask(struct vg_device *device, uint64_t bytes, bool modest) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   const struct vg_control_device *control = device->control;
   uint64_t missing = minus(state->used_bytes + bytes, held_bytes(device));
   if (!control || vg_link_lost() || !missing) {
-    pthread_mutex_unlock(&state->lock);
+    vg_unlock(&state->lock);
     return missing && control ? -ENOMEM : 0;
   }
   if (!modest) missing += extra_bytes(device, state->used_bytes + bytes);
   uint32_t seq = post_want(device, missing);
   int doorbell_fd = device->doorbell_fd;
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
   vg_prim_eventfd_ring(doorbell_fd);
   return answered(device, control, seq) || VG_LOAD(&device->control) != control ? 0 : -ENOMEM;
 }
 
 static bool try_take_asked(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   bool fit = fits(device, state->used_bytes, bytes);
   if (fit) take(device, bytes);
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
   return fit;
 }
 
 static bool within_limit(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   uint64_t limit = vg_memory_limit_bytes(device);
   bool within = state->used_bytes <= limit && bytes <= limit - state->used_bytes;
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
   return within;
 }
 
 static void set_asking(struct vg_memory_state *state, uint64_t bytes) {
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   state->asking_bytes = bytes;
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
 }
 
 static void give_back_unused(struct vg_device *device) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   state->asking_bytes = 0;
   give_back(device, 0);
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
 }
 
 static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
@@ -221,10 +222,10 @@ static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
     if (ask(device, bytes, attempt > 0)) attempt = 2;
     done = try_take_asked(device, bytes);
   }
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   state->asking_bytes = 0;
   if (!done) count_denied(device);
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
   pthread_mutex_unlock(&state->ask_lock);
   return done ? 0 : -ENOMEM;
 }
@@ -233,72 +234,72 @@ static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
 
 int vg_memory_reserve(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   bool fit = fits(device, state->used_bytes + state->asking_bytes, bytes);
   if (fit) take(device, bytes);
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
   return VG_LIKELY(fit) ? 0 : reserve_slowly(device, bytes);
 }
 
 void vg_memory_release(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   state->used_bytes = minus(state->used_bytes, bytes);
   publish(device);
   bool pressed = device->control && VG_LOAD_RELAXED(&device->control->memory_pressure);
   bool ring = give_back(device, pressed ? 0 : slack_bytes(device));
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
   if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
 }
 
 void vg_memory_force(struct vg_device *device, uint64_t bytes) {
-  pthread_mutex_lock(&device->memory->lock);
+  vg_lock(&device->memory->lock);
   take(device, bytes);
-  pthread_mutex_unlock(&device->memory->lock);
+  vg_unlock(&device->memory->lock);
 }
 
 void vg_memory_info(struct vg_device *device, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes) {
   if (vg_memory_refresh) vg_memory_refresh(device);
-  pthread_mutex_lock(&device->memory->lock);
+  vg_lock(&device->memory->lock);
   uint64_t total = vg_memory_limit_bytes(device);
   uint64_t used = device->memory->used_bytes;
   if (device->control) used += VG_LOAD_RELAXED(&device->control->slice_used_bytes);
-  pthread_mutex_unlock(&device->memory->lock);
+  vg_unlock(&device->memory->lock);
   *ret_total_bytes = total;
   *ret_free_bytes = minus(total, used);
 }
 
 void vg_memory_contexts(struct vg_device *device, uint32_t contexts) {
-  pthread_mutex_lock(&device->memory->lock);
+  vg_lock(&device->memory->lock);
   device->memory->contexts = contexts;
   if (device->report) VG_STORE_RELAXED(&device->report->contexts, contexts);
-  pthread_mutex_unlock(&device->memory->lock);
+  vg_unlock(&device->memory->lock);
 }
 
 /* ---- link.c and the helper thread ---- */
 
 void vg_memory_lost(struct vg_device *device) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   uint64_t held = held_bytes(device);
   uint64_t coast = device->control ? VG_LOAD_RELAXED(&device->control->coast_bytes) : 0;
   state->coast_bytes = held > coast ? held : coast;
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
 }
 
 uint64_t vg_memory_held_bytes(struct vg_device *device) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   uint64_t held = device->control ? ceiling_bytes(device) : 0;
   if (state->used_bytes > held) held = state->used_bytes;
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
   return held;
 }
 
 void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *control,
                       struct vg_report_device *report) {
   struct vg_memory_state *state = device->memory;
-  pthread_mutex_lock(&state->lock);
+  vg_lock(&state->lock);
   state->returned_bytes = 0;
   state->want_seq = 0;
   VG_STORE(&report->returned_bytes, 0);
@@ -307,7 +308,7 @@ void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *
   VG_STORE(&device->report, report);
   VG_STORE(&device->control, control);
   publish(device);
-  pthread_mutex_unlock(&state->lock);
+  vg_unlock(&state->lock);
 }
 
 /* The arbiter runs. What is used beyond the credit (taken while it did not run, or before we were attached) is asked
@@ -330,10 +331,10 @@ uint64_t vg_memory_service(uint64_t now_ns) {
     if (!device->control) continue;
     bool pressed = VG_LOAD(&device->control->memory_pressure);
     if (pressed && vg_memory_refresh) vg_memory_refresh(device);
-    pthread_mutex_lock(&device->memory->lock);
+    vg_lock(&device->memory->lock);
     bool ring = settle(device, now_ns);
     if (pressed) ring |= give_back(device, 0);
-    pthread_mutex_unlock(&device->memory->lock);
+    vg_unlock(&device->memory->lock);
     if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
   }
   return UINT64_MAX; /* pressure comes with a bell */

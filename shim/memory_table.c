@@ -2,11 +2,10 @@
  */
 #include "memory_table.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "prim.h"
+#include "gate_lock.h"
 
 #define SHARDS 32
 #define BUCKETS_FIRST 64
@@ -14,11 +13,11 @@
 static struct vg_record *first_buckets[SHARDS][BUCKETS_FIRST]; /* so that a put cannot fail */
 
 static struct shard {
-  pthread_mutex_t lock;
+  struct vg_lock lock;
   struct vg_record **buckets;
   uint32_t bucket_count; /* a power of two; 0: none yet */
   uint32_t records;
-} __attribute__((aligned(64))) shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+} __attribute__((aligned(64))) shards[SHARDS];
 
 static uint64_t hash(enum vg_record_kind kind, uint64_t key) {
   uint64_t mixed = (key ^ ((uint64_t)kind << 60)) * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio */
@@ -27,17 +26,13 @@ static uint64_t hash(enum vg_record_kind kind, uint64_t key) {
 
 static struct shard *lock_shard(uint64_t hashed) {
   struct shard *shard = &shards[hashed >> 59];
-  pthread_mutex_lock(&shard->lock);
+  vg_lock(&shard->lock);
   return shard;
 }
 
 struct vg_record *vg_record_new(enum vg_record_kind kind, struct vg_device *device, CUcontext context) {
-  struct vg_record *record = calloc(1, sizeof *record);
-  if (!record) return NULL;
-  record->kind = kind;
-  record->device = device;
-  record->context = context;
-  record->count = 1;
+  struct vg_record *record = malloc(sizeof *record); /* which is several times as fast as calloc for something small */
+  if (record) *record = (struct vg_record){.kind = kind, .device = device, .context = context, .count = 1};
   return record;
 }
 
@@ -98,7 +93,7 @@ void vg_table_put(struct vg_record *record, uint64_t key) {
   uint64_t hashed = hash(record->kind, key);
   struct shard *shard = lock_shard(hashed);
   put_locked(shard, hashed, record);
-  pthread_mutex_unlock(&shard->lock);
+  vg_unlock(&shard->lock);
 }
 
 struct vg_record *vg_table_take(enum vg_record_kind kind, uint64_t key) {
@@ -106,7 +101,7 @@ struct vg_record *vg_table_take(enum vg_record_kind kind, uint64_t key) {
   struct shard *shard = lock_shard(hashed);
   struct vg_record **link = find_locked(shard, hashed, kind, key);
   struct vg_record *record = link ? unlink_locked(shard, link) : NULL;
-  pthread_mutex_unlock(&shard->lock);
+  vg_unlock(&shard->lock);
   return record;
 }
 
@@ -114,7 +109,7 @@ struct vg_record *vg_table_take_context(CUcontext context) {
   struct vg_record *taken = NULL;
   for (int s = 0; s < SHARDS; s++) {
     struct shard *shard = &shards[s];
-    pthread_mutex_lock(&shard->lock);
+    vg_lock(&shard->lock);
     for (uint32_t i = 0; i < shard->bucket_count; i++) {
       struct vg_record **link = &shard->buckets[i];
       while (*link) {
@@ -127,7 +122,7 @@ struct vg_record *vg_table_take_context(CUcontext context) {
         taken = record;
       }
     }
-    pthread_mutex_unlock(&shard->lock);
+    vg_unlock(&shard->lock);
   }
   return taken;
 }
@@ -138,7 +133,7 @@ uint32_t vg_table_add(enum vg_record_kind kind, uint64_t key, int delta, struct 
   struct vg_record **link = find_locked(shard, hashed, kind, key);
   uint32_t count = link ? (*link)->count += (uint32_t)delta : 0;
   *ret_record = link && count == 0 ? unlink_locked(shard, link) : NULL;
-  pthread_mutex_unlock(&shard->lock);
+  vg_unlock(&shard->lock);
   return count;
 }
 
@@ -151,7 +146,7 @@ uint32_t vg_table_add_or_put(struct vg_record *fresh, uint64_t key) {
     fresh->key = key;
     put_locked(shard, hashed, fresh);
   }
-  pthread_mutex_unlock(&shard->lock);
+  vg_unlock(&shard->lock);
   return count;
 }
 
@@ -160,12 +155,12 @@ bool vg_table_look(enum vg_record_kind kind, uint64_t key, struct vg_record *ret
   struct shard *shard = lock_shard(hashed);
   struct vg_record **link = find_locked(shard, hashed, kind, key);
   if (link) *ret_copy = **link;
-  pthread_mutex_unlock(&shard->lock);
+  vg_unlock(&shard->lock);
   return link != NULL;
 }
 
 void vg_table_forked_child(void) {
   /* The parent's records are left behind: their locks may be held by threads that do not exist here. */
-  for (int s = 0; s < SHARDS; s++) shards[s] = (struct shard){.lock = PTHREAD_MUTEX_INITIALIZER};
+  for (int s = 0; s < SHARDS; s++) shards[s] = (struct shard){0};
   memset(first_buckets, 0, sizeof first_buckets);
 }

@@ -38,11 +38,11 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),
         (ADDRESS,),
     ),
-    "test_ledger": (("shim/memory.c", "shim/helper_bell.c", *ARBITER), (ADDRESS, THREAD)),
+    "test_ledger": (("shim/memory.c", "shim/gate_lock.c", "shim/helper_bell.c", *ARBITER), (ADDRESS, THREAD)),
     "test_ledger_handles": (
         (
             *(f"shim/hook_memory_{n}.c" for n in ("export", "multicast", "sparse", "vmm")),
-            *(f"shim/{n}.c" for n in ("array_boxes", "memory_table", "prim")),
+            *(f"shim/{n}.c" for n in ("array_boxes", "gate_lock", "memory_table", "prim")),
         ),
         (ADDRESS, THREAD),
     ),
@@ -55,7 +55,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (ADDRESS, THREAD),
     ),
     "test_ml_sessions": (("shim/ml/hook_process.c", "shim/ml/hook_sessions.c"), (ADDRESS,)),
-    "test_table": (("shim/memory_table.c",), (ADDRESS, THREAD)),
+    "test_table": (("shim/memory_table.c", "shim/gate_lock.c", "shim/prim.c"), (ADDRESS, THREAD)),
     "test_wire": (("shim/link_wire.c", "shim/prim.c"), (ADDRESS,)),
 }
 CASES = [(name, sanitizer) for name, (_, sanitizers) in PROGRAMS.items() for sanitizer in sanitizers]
