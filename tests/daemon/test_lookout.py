@@ -15,6 +15,7 @@ from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
 from vgpud.core.watch import Findings
 from vgpud.daemon_lookout import Lookout
+from vgpud.tenants import Tenants
 
 UUID, PID = "GPU-0", os.getpid()
 STARTED = peers.start_time(PID)
@@ -55,6 +56,11 @@ def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
 
 def test_who_has_a_strangers_pid_is_another_one() -> None:
     assert not is_still(STRANGER, "", [], {PID: 1}, started=STARTED - 1)
+
+
+def test_who_has_ended_is_known() -> None:
+    made: Any = SimpleNamespace(_peers={n: SimpleNamespace(process_id=n, dead=n == 2) for n in (1, 2)})
+    assert Tenants.dead(made) == [2]
 
 
 def test_a_program_that_has_ended_has_no_pid_that_is_in_use() -> None:
