@@ -326,6 +326,12 @@ CUresult sim_green_make(CUdevice ordinal, unsigned sm_count, unsigned sm_alignme
   green->next = all;
   all = green;
   sim_unlock();
+  result = sim_stream_make(green, CU_STREAM_NON_BLOCKING, 0, &green->standard);
+  if (result != CUDA_SUCCESS) {
+    sim_green_destroy(green);
+    return result;
+  }
+  green->standard->object.inner = true;
   *ret_green = green;
   return CUDA_SUCCESS;
 }

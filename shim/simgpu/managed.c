@@ -195,7 +195,7 @@ static CUresult check_batch(const struct batch *batch, bool prefetches) {
 CUresult sim_batch_stream(CUstream handle, bool is_per_thread, struct sim_stream **ret_stream) {
   CUresult result = sim_stream_find(handle, is_per_thread, ret_stream);
   if (result != CUDA_SUCCESS) return result;
-  if (*ret_stream == &(*ret_stream)->context->legacy) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_stream_is_default(*ret_stream)) return CUDA_ERROR_INVALID_VALUE;
   return (*ret_stream)->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : CUDA_SUCCESS;
 }
 

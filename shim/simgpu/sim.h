@@ -76,6 +76,7 @@ struct sim_context {
   bool primary;
   uint32_t users;                  /* cuCtxAttach counts them, of one that was created */
   unsigned sm_count, sm_alignment; /* of a green one: its part of the SMs */
+  struct sim_stream *standard;     /* of a green one: its default stream; else NULL: legacy */
   uint64_t id;                     /* cuCtxGetId */
   struct sim_stream legacy;        /* handles 0 and CU_STREAM_LEGACY */
   struct sim_stream join;          /* core's own, for cuCtxRecordEvent: waits for all others */
@@ -88,6 +89,11 @@ struct sim_context {
   uint64_t peers; /* bit of a context's server_id: peer access to it is on */
   void *wide;     /* for cuda/: per-context data of theirs (modules ...); sim_wide_context_destroy() frees it */
 };
+
+/* Stream 0 of its context? */
+static inline bool sim_stream_is_default(const struct sim_stream *stream) {
+  return stream == (stream->green ? stream->green->standard : &stream->context->legacy);
+}
 
 struct sim_event {
   struct sim_object object;

@@ -80,7 +80,8 @@ static void stream_free(struct sim_stream *stream) {
 /* Out of its context's list, if the context is still there (else its streams are freed already). */
 static void thread_stream_end(struct thread_stream *ended) {
   struct sim_stream *stream = sim_slab_live(&streams, ended->stream, SIM_STREAM_MAGIC);
-  bool mine = stream && stream->object.inner && stream->context->id == ended->context_id;
+  const struct sim_context *owner = !stream || stream->orphan ? NULL : stream->green ? stream->green : stream->context;
+  bool mine = owner && stream->object.inner && owner->id == ended->context_id;
   ended->context_id = 0;
   if (!mine) return;
   sim_lock();
@@ -126,9 +127,9 @@ CUresult sim_stream_find(CUstream handle, bool is_per_thread, struct sim_stream 
   struct sim_context *context;
   CUresult result = sim_enter(&context);
   if (VG_UNLIKELY(result != CUDA_SUCCESS)) return result;
-  if (handle == CU_STREAM_PER_THREAD || (handle == NULL && is_per_thread)) return per_thread(context, ret_stream);
+  if (handle == CU_STREAM_PER_THREAD || (handle == NULL && is_per_thread)) return per_thread(sim_current, ret_stream);
   if (handle == NULL || handle == CU_STREAM_LEGACY) {
-    *ret_stream = &context->legacy;
+    *ret_stream = VG_UNLIKELY(sim_current->standard) ? sim_current->standard : &context->legacy;
     return CUDA_SUCCESS;
   }
   struct sim_stream *stream = sim_slab_find(&streams, handle, SIM_STREAM_MAGIC);
@@ -221,19 +222,12 @@ static CUresult wait_event(CUstream handle, CUevent event_handle, unsigned flags
   return result == CUDA_SUCCESS ? sim_submit_wait_event(stream, event) : result;
 }
 
-/* The default streams are shared with the primary context: they are of the green one that is current. */
-static struct sim_context *green_of_stream(const struct sim_stream *stream) {
-  if (!stream->object.inner) return stream->green;
-  return sim_current->home == sim_current ? NULL : sim_current;
-}
-
 static CUresult get_context(CUstream handle, CUcontext *ret_context, bool is_per_thread) {
   struct sim_stream *stream;
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_context) return CUDA_ERROR_INVALID_VALUE;
-  struct sim_context *green = green_of_stream(stream);
-  *ret_context = (CUcontext)(green ? green : stream->context);
+  *ret_context = (CUcontext)(stream->green ? stream->green : stream->context);
   return CUDA_SUCCESS;
 }
 
@@ -242,7 +236,7 @@ static CUresult get_green(CUstream handle, CUgreenCtx *ret_green, bool is_per_th
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_green) return CUDA_ERROR_INVALID_VALUE;
-  *ret_green = (CUgreenCtx)green_of_stream(stream);
+  *ret_green = (CUgreenCtx)stream->green;
   return CUDA_SUCCESS;
 }
 

@@ -104,6 +104,15 @@ static void streams(CUgreenCtx green, CUcontext as_context) {
   CHECK(cuCtxSetCurrent(as_context));
   CHECK(cuStreamGetGreenCtx(NULL, &of));
   TRUE(of == green);
+  for (int i = 0; i < 200; i++) launch(slow, NULL);
+  EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(NULL));
+  CHECK(cuCtxSetCurrent(primary));
+  CHECK(cuStreamQuery(NULL)); /* each has a default stream of its own */
+  CHECK(cuCtxSetCurrent(as_context));
+  EXPECT(CUDA_ERROR_NOT_READY, cuStreamQuery(CU_STREAM_LEGACY));
+  CHECK(cuStreamQuery(CU_STREAM_PER_THREAD));
+  EXPECT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, cuStreamBeginCapture_v2(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  CHECK(cuStreamSynchronize(NULL));
   CHECK(cuStreamCreate(&inside, CU_STREAM_NON_BLOCKING));
   CHECK(cuStreamGetCtx(inside, &context));
   TRUE(context == as_context);

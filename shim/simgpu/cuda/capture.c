@@ -59,7 +59,7 @@ static CUresult begin(CUstream handle, bool per_thread, struct sim_graph *graph,
   if (result == CUDA_SUCCESS) result = sim_stream_find(handle, per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  if (is_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (sim_stream_is_default(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (stream->capture != NULL) return CUDA_ERROR_ILLEGAL_STATE;
   struct sim_capture *capture = calloc(1, sizeof *capture);
   if (capture == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
