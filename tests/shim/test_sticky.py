@@ -22,6 +22,7 @@ ALL = [
     {"FAULT": "fault_700"},
     {"FAULT": "fault_710"},
     {"FAULT": "fault_719"},
+    {"FAULT": "fault_719", "CREATED": "1"},
     {"VGPU_SIM_FAIL": "cuLaunchKernel:2=719"},
 ]
 

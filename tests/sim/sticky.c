@@ -69,20 +69,40 @@ static void all_answer(int code, CUstream stream, CUevent event, CUdeviceptr poi
   CHECK(cuCtxPopCurrent_v2(NULL));
 }
 
+/* The primary context of the device, or with $CREATED one that is made. Current from then on. */
+static void begin_faulty(void) {
+  if (getenv("CREATED")) {
+    CHECK(cuCtxCreate_v2(&faulty, 0, 0));
+    return;
+  }
+  CHECK(cuDevicePrimaryCtxRetain(&faulty, 0));
+  CHECK(cuCtxPushCurrent_v2(faulty));
+}
+
+static void end_faulty(void) {
+  unsigned flags;
+  int active;
+  if (getenv("CREATED")) {
+    CHECK(cuCtxDestroy_v2(faulty));
+    return;
+  }
+  CHECK(cuDevicePrimaryCtxReset_v2(0));
+  CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active));
+  TRUE(!active);
+  CHECK(cuCtxPopCurrent_v2(NULL));
+}
+
 int main(int argc, char **argv) {
   const char *name = getenv("FAULT"), *hold = argc > 1 ? argv[1] : NULL;
   int code = name ? atoi(strchr(name, '_') + 1) : CUDA_ERROR_LAUNCH_FAILED, one = 1, ten = 10;
   CUstream stream, behind;
   CUevent event;
   CUdeviceptr pointer, value;
-  unsigned flags;
-  int active;
 
   healthy = begin();
   kernel = spin(100);
   size_t before = free_bytes();
-  CHECK(cuDevicePrimaryCtxRetain(&faulty, 0));
-  CHECK(cuCtxSetCurrent(faulty));
+  begin_faulty();
   CUfunction good = spin(10), bad = name ? function(name) : good;
   CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CHECK(cuStreamCreate(&behind, CU_STREAM_NON_BLOCKING));
@@ -104,23 +124,20 @@ int main(int argc, char **argv) {
     EXPECT(code, cuLaunchKernel(bad, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
   }
   all_answer(code, stream, event, pointer, good);
-  CHECK(cuDevicePrimaryCtxReset_v2(0)); /* waits: nothing keeps it */
+  end_faulty(); /* waits: nothing keeps it */
   TRUE(called <= 1);
   TRUE(called_with == code || (name && called_with == -1));
-  CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active));
-  TRUE(!active);
   TRUE(free_bytes() == before);
 
-  CHECK(cuDevicePrimaryCtxRetain(&faulty, 0));
-  CHECK(cuCtxSetCurrent(faulty));
+  begin_faulty();
   CHECK(cuMemAlloc_v2(&pointer, 64 << 20));
   launch(spin(10), NULL);
   CHECK(cuCtxSynchronize());
-  CHECK(cuDevicePrimaryCtxRelease_v2(0));
+  end_faulty();
   TRUE(free_bytes() == before);
+  begin_faulty();
   CHECK(cuCtxSetCurrent(healthy));
-  CHECK(cuDevicePrimaryCtxRetain(&faulty, 0));
-  CHECK(cuMemAlloc_v2(&pointer, 32 << 20)); /* in the healthy one, which is current again */
+  CHECK(cuMemAlloc_v2(&pointer, 32 << 20));
   puts("ok");
   fflush(stdout);
   if (hold) getchar(); /* until it was looked at */

@@ -13,6 +13,7 @@ from .conftest import MakeDevice, MakeProgram, run
         {"FAULT": "fault_700"},
         {"FAULT": "fault_710"},
         {"FAULT": "fault_719"},
+        {"FAULT": "fault_700", "CREATED": "1"},
         {"VGPU_SIM_FAIL": "cuLaunchKernel:2=719"},
     ],
 )
