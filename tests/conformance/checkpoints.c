@@ -52,6 +52,7 @@ static CUresult unlock(void) {
 static void begin_other(void) {
   with_other(other_holds_memory);
   NEED(cuInit(0));
+  say_go();
   hear_bytes(&other_pid, sizeof other_pid);
 }
 

@@ -57,7 +57,7 @@ static inline int hear_fd(void) {
   return fd;
 }
 
-/* Starts the other process, which runs other() and ends. */
+/* Makes the other process, which runs other() once it is told to go (say_go()), and ends. */
 static inline void with_other(void (*other)(void)) {
   int sockets[2], output[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) != 0 || pipe(output) != 0) _exit(1);
@@ -70,10 +70,18 @@ static inline void with_other(void (*other)(void)) {
     dup2(output[1], STDOUT_FILENO);
     snprintf(line, sizeof line, " other:");
     alarm(60);
+    settled = 1;
+    await_go();
     other();
     finish();
   }
   close(output[1]);
+}
+
+/* Our own context first, so that what the row before held is gone; then the other process goes. */
+static inline void begin_first(void) {
+  begin();
+  say_go();
 }
 
 /* What the other process has said, once it has ended. */

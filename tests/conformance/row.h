@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@ struct row {
 };
 
 static char line[4096];
+static size_t *most_free; /* of all rows: what was free with one context there, and a few MiB less */
+static int settled;       /* this row has waited for the one before it to be gone, or may not */
 
 static inline void fact(const char *name, long long value) {
   size_t used = strlen(line);
@@ -61,17 +64,6 @@ static inline void need_attribute(CUdevice_attribute attribute, const char *what
   if (!value) skip(what);
 }
 
-/* The primary context of device 0, current, and its first allocation made: a driver may take memory with it. */
-static inline void begin(void) {
-  CUcontext context;
-  CUdeviceptr first;
-  NEED(cuInit(0));
-  NEED(cuDevicePrimaryCtxRetain(&context, 0));
-  NEED(cuCtxSetCurrent(context));
-  NEED(cuMemAlloc_v2(&first, 1));
-  NEED(cuMemFree_v2(first));
-}
-
 static inline size_t total_bytes(void) {
   size_t free_now, total;
   NEED(cuMemGetInfo_v2(&free_now, &total));
@@ -82,6 +74,48 @@ static inline size_t free_bytes(void) {
   size_t free_now, total;
   NEED(cuMemGetInfo_v2(&free_now, &total));
   return free_now;
+}
+
+/* What is free once it stays so: what another process has taken may be seen a moment later. */
+static inline size_t steady_free_bytes(void) {
+  size_t now = free_bytes();
+  for (int same = 0; same < 10;) {
+    usleep(30000);
+    size_t then = now;
+    now = free_bytes();
+    same = now == then ? same + 1 : 0;
+  }
+  return now;
+}
+
+/* Is so much free, now or soon? What another process gives back may be seen a moment later. */
+static inline int comes_back(size_t wanted) {
+  for (int tries = 0; tries < 500 && free_bytes() < wanted; tries++) usleep(10000);
+  return free_bytes() >= wanted;
+}
+
+/*
+ * Sizes are compared once what the process of the row before held has been given back. It held a context at least, so
+ * a few MiB less, as a driver may keep them, are nothing of it.
+ */
+static inline void settle(void) {
+  if (settled) return;
+  settled = 1;
+  if (!comes_back(*most_free)) fact("of_the_row_before", (long long)(*most_free - free_bytes()));
+  size_t now = free_bytes() - 16 * MIB;
+  if (now > *most_free) *most_free = now;
+}
+
+/* The primary context of device 0, current, and its first allocation made: a driver may take memory with it. */
+static inline void begin(void) {
+  CUcontext context;
+  CUdeviceptr first;
+  NEED(cuInit(0));
+  NEED(cuDevicePrimaryCtxRetain(&context, 0));
+  NEED(cuCtxSetCurrent(context));
+  NEED(cuMemAlloc_v2(&first, 1));
+  NEED(cuMemFree_v2(first));
+  settle();
 }
 
 /* How many granules are taken that were free at `before`; negative: given back. */
@@ -109,6 +143,8 @@ static inline void open_gate(struct gate *gate) {
 
 /* Runs every row, or the one that is named. The parent makes no driver call: each row begins before cuInit. */
 static inline int run_rows(const struct row *rows, size_t count, int argc, char **argv) {
+  most_free = mmap(NULL, sizeof *most_free, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (most_free == MAP_FAILED) return 1;
   for (size_t i = 0; i < count; i++) {
     if (argc > 1 && strcmp(argv[1], rows[i].name) != 0) continue;
     pid_t child = fork();

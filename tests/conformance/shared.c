@@ -35,7 +35,7 @@ static void other_ipc_memory(void) {
   begin();
   say_go();
   hear_bytes(&handle, sizeof handle);
-  size_t before = free_bytes();
+  size_t before = steady_free_bytes();
   CODE("flags", cuIpcOpenMemHandle_v2(&block, handle, 0x10));
   CODE("open", cuIpcOpenMemHandle_v2(&block, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
   taken("opened", before);
@@ -51,9 +51,9 @@ static void ipc_memory(void) {
   CUdeviceptr block;
   with_other(other_ipc_memory);
   need_ipc();
-  begin();
+  begin_first();
   await_go();
-  size_t before = free_bytes();
+  size_t before = steady_free_bytes();
   NEED(cuMemAlloc_v2(&block, BYTES));
   NEED(cuMemcpyHtoD_v2(block, "abc", 4));
   NEED(cuCtxSynchronize());
@@ -62,7 +62,7 @@ static void ipc_memory(void) {
   hear_other();
   changed(block);
   CODE("free", cuMemFree_v2(block));
-  fact("freed", free_bytes() >= before);
+  fact("freed", comes_back(before));
 }
 
 static void ipc_refused(void) {
@@ -102,7 +102,7 @@ static void ipc_event(void) {
   CUstream stream;
   with_other(other_ipc_event);
   need_ipc();
-  begin();
+  begin_first();
   NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
   CODE("create", cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
   CODE("get", cuIpcGetEventHandle(&handle, event));
@@ -137,7 +137,7 @@ static void other_fd_memory(void) {
   begin();
   say_go();
   int fd = hear_fd();
-  size_t before = free_bytes();
+  size_t before = steady_free_bytes();
   CUdeviceptr base = import(fd, &handle);
   taken("mapped", before);
   change(base);
@@ -166,15 +166,15 @@ static void fd_memory(void) {
   CUmemGenericAllocationHandle handle;
   with_other(other_fd_memory);
   need_fds();
-  begin();
+  begin_first();
   await_go();
   CUdeviceptr base = share(&handle);
   hear_other();
   changed(base);
-  size_t before = free_bytes();
+  size_t before = steady_free_bytes();
   CODE("unmap", cuMemUnmap(base, BYTES));
   CODE("release", cuMemRelease(handle));
-  fact("freed", free_bytes() >= before + BYTES);
+  fact("freed", comes_back(before + BYTES));
 }
 
 static void other_fd_memory_outlives(void) {
@@ -192,7 +192,7 @@ static void fd_memory_outlives(void) {
   CUmemGenericAllocationHandle handle;
   with_other(other_fd_memory_outlives);
   need_fds();
-  begin();
+  begin_first();
   CUdeviceptr base = share(&handle);
   await_go();
   CODE("unmap", cuMemUnmap(base, BYTES));
@@ -223,7 +223,7 @@ static void other_fd_pool(void) {
   say_go();
   int fd = hear_fd();
   hear_bytes(&data, sizeof data);
-  size_t before = free_bytes();
+  size_t before = steady_free_bytes();
   CODE("import",
        cuMemPoolImportFromShareableHandle(&pool, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
   close(fd);
@@ -247,7 +247,7 @@ static void fd_pool(void) {
   int fd = -1;
   with_other(other_fd_pool);
   need_fds();
-  begin();
+  begin_first();
   await_go();
   CODE("create", cuMemPoolCreate(&pool, &props));
   NEED(cuMemAllocFromPoolAsync(&block, BYTES, pool, NULL));
