@@ -329,11 +329,21 @@ void vg_work_clear(struct vg_work *work) {
     if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i]);
 }
 
+/* Of a shared place: they may be of other contexts than the one that ends, whose own go with it. */
+static void drop_markers(struct vg_stream *stream) {
+  for (; stream->head != stream->tail; stream->head++) {
+    const struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
+    drop_event(marker->timing_begin);
+    drop_event(marker->event);
+  }
+}
+
 void vg_work_forget_context(struct vg_work *work, CUcontext context) {
   for (int i = 0; i < VG_WORK_STREAMS; i++) {
     struct vg_stream *stream = &work->streams[i];
     if (!stream->used || (stream->context != context && !stream->shared)) continue;
     set_stale(work, stream, false);
+    if (stream->shared) drop_markers(stream);
     work->done_ns += stream->cost_ns;
     take_cost(work, stream, stream->cost_ns);
     stream->used = false;

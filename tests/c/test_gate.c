@@ -419,8 +419,28 @@ static void what_is_timed_and_when(void) {
   free(work);
 }
 
+/* A place that streams of several contexts share ends with the first of these; events of the others would stay. */
+static void events_of_a_shared_place_end_with_it(void) {
+  struct vg_device *device = &vg_session.devices[0];
+  fake_driver_start(device);
+  struct vg_work *work = vg_work_new();
+  CHECK(work);
+  struct vg_estimate *estimate = vg_work_estimate(work, &function_of_thread[0], 1024);
+  uint64_t before = fake_events;
+  for (uintptr_t i = 1; i <= VG_WORK_STREAMS; i++)
+    vg_work_stream(work, fake_stream(i), false, NULL)->cost_ns = VG_NS_PER_MS;
+  struct vg_stream *shared = vg_work_stream(work, fake_stream(VG_WORK_STREAMS + 1), false, NULL);
+  CHECK(shared->shared);
+  CHECK(vg_work_mark(work, shared, estimate, NULL, VG_NS_PER_MS));
+  CHECK(fake_events == before + 1);
+  vg_work_forget_context(work, (CUcontext)(uintptr_t)0xc1); /* another one than the event's */
+  CHECK(fake_events == before);
+  free(work);
+}
+
 int main(void) {
   RUN(what_is_timed_and_when);
+  RUN(events_of_a_shared_place_end_with_it);
   RUN(refused_launches_are_not_outstanding);
   RUN(a_launch_under_way_is_not_idleness);
   RUN(kernels_longer_than_a_slot_coast);
