@@ -41,10 +41,6 @@ static int unlock(const struct process *caller, struct process *target) {
   return 0;
 }
 
-static void changed(struct device *device) {
-  device->changed = device->crowd_changed = true;
-}
-
 static int save(struct process *target, uint64_t *ret_bytes) {
   if (target->checkpoint != CHECKPOINT_LOCKED) return -EALREADY;
   if (VG_LOAD(&target->ring->managed) || share_is_party(target)) return -EOPNOTSUPP;
@@ -52,7 +48,7 @@ static int save(struct process *target, uint64_t *ret_bytes) {
     *ret_bytes += target->parked_bytes[i] = target->used_bytes[i];
     server.devices[i].used_bytes -= target->used_bytes[i];
     target->used_bytes[i] = 0;
-    changed(&server.devices[i]);
+    report_crowd(&server.devices[i]);
   }
   target->checkpoint = CHECKPOINT_SAVED;
   return 0;
@@ -66,7 +62,7 @@ static int restore(struct process *target, uint64_t *ret_bytes) {
     *ret_bytes += target->used_bytes[i] = target->parked_bytes[i];
     server.devices[i].used_bytes += target->used_bytes[i];
     target->parked_bytes[i] = 0;
-    changed(&server.devices[i]);
+    report_crowd(&server.devices[i]);
   }
   target->checkpoint = CHECKPOINT_LOCKED;
   return 0;

@@ -122,7 +122,7 @@ static int charge(struct process *process, struct device *device, uint64_t bytes
   if (bytes > device->memory_bytes - device->used_bytes) return -ENOMEM;
   device->used_bytes += bytes;
   process->used_bytes[device->index] += bytes;
-  device->changed = device->crowd_changed = true;
+  report_crowd(device);
   return 0;
 }
 
@@ -134,7 +134,7 @@ static int refund(struct process *process, struct device *device, uint64_t bytes
   if (bytes > process->used_bytes[device->index]) return -EINVAL;
   device->used_bytes -= bytes;
   process->used_bytes[device->index] -= bytes;
-  device->changed = device->crowd_changed = true;
+  report_crowd(device);
   return 0;
 }
 

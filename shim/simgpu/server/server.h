@@ -235,6 +235,9 @@ void meet_run(void);                    /* those of which all run */
 void meet_spin(uint64_t now_ns);        /* nothing else can be decided: those of which some do not run hold their SMs */
 
 /* report.c */
+static inline void report_crowd(struct device *device) { /* who is there, or what somebody has, has changed */
+  device->changed = device->crowd_changed = true;
+}
 int report_open(int directory);
 void report_busy(struct device *device, const struct context *context, uint64_t begin_ns, uint64_t end_ns);
 void report_round(uint64_t now_ns, bool everything); /* writes what is due */

@@ -87,16 +87,12 @@ static int hold(struct shared *shared, struct process *process) {
   return 0;
 }
 
-static void changed(struct device *device) {
-  device->changed = device->crowd_changed = true;
-}
-
 static void pay(struct shared *shared, struct process *payer) {
   if (!shared->wire.charged || shared->payer == payer) return;
   if (shared->payer) shared->payer->used_bytes[shared->device->index] -= shared->bytes;
   if (payer) payer->used_bytes[shared->device->index] += shared->bytes;
   shared->payer = payer;
-  changed(shared->device);
+  report_crowd(shared->device);
 }
 
 static void end(struct shared *shared) {
@@ -105,7 +101,7 @@ static void end(struct shared *shared) {
   *link = shared->next;
   pay(shared, NULL);
   if (shared->wire.charged) shared->device->used_bytes -= shared->bytes;
-  changed(shared->device);
+  report_crowd(shared->device);
   arena_leave(shared->arena);
   free(shared);
 }
