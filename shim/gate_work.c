@@ -17,17 +17,12 @@
 
 /* ---- estimates ---- */
 
-static uint32_t grid_class_of(uint64_t threads) {
-  return 63 - (uint32_t)__builtin_clzll(threads | 1);
-}
-
-struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads) {
-  uint32_t class = grid_class_of(threads);
+struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint32_t class) {
   uint64_t hash = ((uintptr_t)function >> 4) * 0x9E3779B97F4A7C15ull + class * 0xC2B2AE3D27D4EB4Full;
   struct vg_estimate *first = &work->estimates[(hash >> 40) % VG_WORK_ESTIMATES];
   for (int probe = 0; probe < 8; probe++) {
     struct vg_estimate *row = &work->estimates[((hash >> 40) + (uint64_t)probe) % VG_WORK_ESTIMATES];
-    if (row->function == function && row->grid_class == class) return row;
+    if (row->function == function && row->grid_class == class) return work->recent = row;
     if (!row->function) {
       first = row;
       break;
@@ -36,7 +31,7 @@ struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function,
   vg_lock(&work->lock); /* the one that it replaces may be that of a marker */
   *first = (struct vg_estimate){.function = function, .grid_class = class, .countdown = 1, .cost_ns = 0};
   vg_unlock(&work->lock);
-  return first;
+  return work->recent = first;
 }
 
 /* ---- streams and events ---- */

@@ -53,6 +53,7 @@ struct vg_work {
   uint64_t reported;             /* of them, in the report page */
   uint64_t last_launch_ns;       /* while coasting */
   struct vg_stream *last;        /* the stream of the last launch */
+  struct vg_estimate *recent;    /* that of the last launch; its thread's own */
   CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
   CUcontext pool_context;
   int pooled;
@@ -61,8 +62,15 @@ struct vg_work {
 };
 
 struct vg_work *vg_work_new(void); /* NULL: no memory */
+struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint32_t grid_class);
+
 /* Called by the work's own thread without the lock: nobody else adds estimates. */
-struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads);
+static inline struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads) {
+  uint32_t grid_class = 63 - (uint32_t)__builtin_clzll(threads | 1);
+  struct vg_estimate *recent = work->recent;
+  if (recent && recent->function == function && recent->grid_class == grid_class) return recent;
+  return vg_work_find_estimate(work, function, grid_class);
+}
 
 struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner);
 
