@@ -12,16 +12,22 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one limit is changed at a time; nobody else waits for it */
 
+/* What is not known is not charged: a failure is not taken at its word. */
+static uint64_t attribute(CUdevice_attribute name, CUdevice ordinal) {
+  int value = 0;
+  if (REAL(cuDeviceGetAttribute)(&value, name, ordinal) != CUDA_SUCCESS)
+    REAL(cuDeviceGetAttribute)(&value, name, ordinal);
+  return (uint64_t)value;
+}
+
 /* What a limit of this value takes; UINT64_MAX: more than can be said. */
 static uint64_t bytes_of(const struct vg_device *device, CUlimit limit, uint64_t value) {
-  int processors = 1, threads = 1;
-  uint64_t bytes;
+  uint64_t bytes, of_each = 1;
   CUdevice ordinal = vg_context_handle(device);
-  if (limit == CU_LIMIT_STACK_SIZE) {
-    REAL(cuDeviceGetAttribute)(&processors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal);
-    REAL(cuDeviceGetAttribute)(&threads, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
-  }
-  if (__builtin_mul_overflow(value, (uint64_t)processors * (uint64_t)threads, &bytes)) return UINT64_MAX;
+  if (limit == CU_LIMIT_STACK_SIZE)
+    of_each = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal) *
+              attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
+  if (__builtin_mul_overflow(value, of_each, &bytes)) return UINT64_MAX;
   return vg_charge_round(bytes, vg_charge_granule(device));
 }
 
