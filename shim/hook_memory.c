@@ -3,9 +3,12 @@
  *
  * The device hands out granules (2 MiB). A large allocation is charged by whole granules; small ones share chunks of a
  * granule, so the ledger counts the chunks that live small allocations touch: address / granule. Where the credit for a
- * chunk lacks a small allocation may still fit into an open one: the driver is asked, and it is undone if it did not.
+ * chunk lacks a small allocation may still fit into an open one (hook_memory_room.c): then the driver is asked, and it
+ * is undone if it did not.
  */
 #include "hook_memory.h"
+
+#include <pthread.h>
 
 #include "gate.h"
 #include "gen/real.h"
@@ -68,6 +71,20 @@ static bool commit_small(struct vg_charge *charge, CUdeviceptr address) {
 
 /* ---- reserve, commit, roll back ---- */
 
+static pthread_mutex_t blind_lock = PTHREAD_MUTEX_INITIALIZER; /* of one that has no credit, across its call */
+
+static bool finds_room(struct vg_charge *charge, CUcontext context, uint64_t bytes) {
+  pthread_mutex_lock(&blind_lock);
+  charge->blind = vg_room_by_address(charge->device, context, bytes);
+  if (!charge->blind) pthread_mutex_unlock(&blind_lock);
+  return charge->blind;
+}
+
+static void leave_blind(struct vg_charge *charge) {
+  if (charge->blind) pthread_mutex_unlock(&blind_lock);
+  charge->blind = false;
+}
+
 static bool prepare(struct vg_charge *charge, CUcontext context, bool small) {
   charge->record = vg_record_new(VG_RECORD_POINTER, charge->device, context);
   charge->chunk = small ? vg_record_new(VG_RECORD_CHUNK, charge->device, NULL) : NULL;
@@ -89,15 +106,16 @@ bool vg_charge_begin(struct vg_charge *charge, uint64_t bytes) {
   charge->reserved_bytes = vg_charge_round(bytes, vg_charge_granule(charge->device));
   if (vg_memory_reserve(charge->device, charge->reserved_bytes) == 0) return true;
   charge->reserved_bytes = 0;
-  charge->blind = small;
-  if (!small) vg_charge_cancel(charge);
-  return small;
+  if (small && finds_room(charge, context, bytes)) return true;
+  vg_charge_cancel(charge);
+  return false;
 }
 
 void vg_charge_cancel(struct vg_charge *charge) {
   if (charge->reserved_bytes) vg_memory_release(charge->device, charge->reserved_bytes);
   vg_record_free(charge->record);
   vg_record_free(charge->chunk);
+  leave_blind(charge);
 }
 
 bool vg_charge_commit(struct vg_charge *charge, CUdeviceptr address, uint64_t bytes) {
@@ -108,13 +126,13 @@ bool vg_charge_commit(struct vg_charge *charge, CUdeviceptr address, uint64_t by
   } else {
     charge->record->bytes = charge->reserved_bytes;
   }
-  if (!done) {
-    vg_record_free(charge->record);
-    return false;
-  }
   charge->record->size = bytes;
-  vg_table_put(charge->record, address);
-  return true;
+  if (done)
+    vg_table_put(charge->record, address);
+  else
+    vg_record_free(charge->record);
+  leave_blind(charge);
+  return done;
 }
 
 void vg_charge_return(struct vg_record *record) {
@@ -141,6 +159,7 @@ void vg_charge_refresh(struct vg_device *device) {
 }
 
 void vg_charge_forked_child(void) {
+  pthread_mutex_init(&blind_lock, NULL);
   vg_table_forked_child();
   vg_pool_forked_child();
   vg_graph_forked_child();
@@ -242,25 +261,35 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 }
 
 static CUresult freed(struct vg_record *record, CUresult result) {
+  bool pooled = record && record->kind == VG_RECORD_POOLED;
   if (record && result == CUDA_SUCCESS) vg_charge_return(record);
   if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);
+  if (pooled) __atomic_add_fetch(&vg_pool_frees_done, 1, __ATOMIC_SEQ_CST);
   return result;
+}
+
+/* Memory of pools is freed by the same calls. */
+static struct vg_record *take(CUdeviceptr address) {
+  struct vg_record *record = vg_table_take(VG_RECORD_POINTER, address);
+  if (!record && (record = vg_table_take(VG_RECORD_POOLED, address)))
+    __atomic_add_fetch(&vg_pool_frees_begun, 1, __ATOMIC_SEQ_CST);
+  return record;
 }
 
 /* The record goes first: once the driver has freed the address another thread may be given it. */
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
-  struct vg_record *record = vg_table_take(VG_RECORD_POINTER, dptr);
+  struct vg_record *record = take(dptr);
   return freed(record, REAL(cuMemFree_v2)(dptr));
 }
 
 /* Memory of cuMemAlloc freed in stream order goes back to the device a little later than to the ledger. */
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream) {
-  struct vg_record *record = vg_table_take(VG_RECORD_POINTER, dptr);
+  struct vg_record *record = take(dptr);
   return freed(record, REAL(cuMemFreeAsync)(dptr, hStream));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
-  struct vg_record *record = vg_table_take(VG_RECORD_POINTER, dptr);
+  struct vg_record *record = take(dptr);
   return freed(record, REAL(cuMemFreeAsync_ptsz)(dptr, hStream));
 }
 
@@ -303,6 +332,6 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr) {
-  struct vg_record *record = vg_table_take(VG_RECORD_POINTER, dptr);
+  struct vg_record *record = take(dptr);
   return freed(record, REAL(cuMemFree)(dptr));
 }

@@ -19,7 +19,7 @@ struct vg_charge {
   struct vg_record *record;
   struct vg_record *chunk; /* prepared for a small allocation that may open a chunk */
   uint64_t reserved_bytes;
-  bool blind; /* a small one without credit for a chunk: it must fit into a chunk that is open */
+  bool blind; /* a small one without credit for a chunk: it must fit into a chunk that is open; one at a time */
 };
 
 bool vg_charge_begin(struct vg_charge *charge, uint64_t bytes);
@@ -51,6 +51,10 @@ void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
 /* ---- among the hook_memory_*.c files and hook_graph.c ---- */
 /* The calling thread's capture mode: our own calls spoil no capture in mode RELAXED. False: it is as it was. */
 bool vg_exchange_mode(CUstreamCaptureMode *mode);
+/* Whether so much fits into what a context or a pool has taken of the device, as far as can be known. */
+bool vg_room_by_address(const struct vg_device *device, CUcontext context, uint64_t bytes);
+bool vg_room_in_pool(const struct vg_device *device, CUmemoryPool pool, uint64_t held_bytes, uint64_t bytes);
+extern uint32_t vg_pool_frees_begun, vg_pool_frees_done; /* of memory of pools */
 void vg_pool_refresh(struct vg_device *device);
 void vg_graph_refresh(struct vg_device *device);
 void vg_array_gone(const struct vg_record *record); /* what is not charged as such */

@@ -8,8 +8,8 @@
  * (hook_graph.c).
  *
  * Over the limit the pool gives back what it keeps, as it does on a full device. What then still lacks credit is asked
- * for blindly, since memory freed in stream order may serve it: one such allocation at a time, and undone if the pool
- * grew, so that no more than one is ever beyond the limit, for that moment.
+ * for blindly where the pool must have room for it (hook_memory_room.c), since memory freed in stream order may serve
+ * it: one such allocation at a time, and undone if the pool grew all the same.
  *
  * A pool of managed memory is charged in full, wherever its memory prefers to be: to the device of its location, else
  * to that of the context in which it was first asked for.
@@ -23,18 +23,22 @@
 #include "prim.h"
 
 #define POOLS_FIRST 16
+#define SHED_TRIES 8 /* what other threads free meanwhile is kept by the pool again */
 
 struct pool {
   CUmemoryPool handle; /* NULL: free row */
   struct vg_device *device;
   uint64_t charged_bytes;
-  uint64_t pot_bytes; /* reserved by allocations on their way */
+  uint64_t pot_bytes;    /* reserved by allocations on their way */
+  uint64_t coming_bytes; /* asked for by them, in granules */
   int under_way;
   bool ended;    /* by the program, while something of it was still in use */
   bool standard; /* the default one of its location */
   bool managed;
   CUmemLocation location; /* of a managed one */
 };
+
+uint32_t vg_pool_frees_begun, vg_pool_frees_done;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t blind_lock = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
@@ -176,6 +180,8 @@ struct order {              /* one allocation from a pool */
   free_call *undo;     /* of the caller's kind of default stream */
   status_call *status; /* the same */
   bool blind;          /* without credit, under blind_lock */
+  uint32_t frees;      /* begun when the pool last gave back what it keeps, all done: what it has now it cannot give */
+  struct vg_record *record;
 };
 
 /* The allocation becomes a node of a graph and takes nothing now. */
@@ -184,11 +190,16 @@ static bool captures(const struct order *order) {
   return order->status(order->stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Whether the pool may serve bytes without growing. */
+static bool frees_since(uint32_t frees) {
+  return VG_LOAD(&vg_pool_frees_done) != frees || VG_LOAD(&vg_pool_frees_begun) != frees;
+}
+
+/* Whether the pool must be able to serve bytes without growing. */
 static bool has_room(const struct pool *pool, uint64_t bytes) {
   uint64_t held = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 0);
   uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, held);
-  return used <= held && bytes <= held - used;
+  if (used > held || bytes > held - used || held < pool->coming_bytes) return false;
+  return vg_room_in_pool(pool->device, pool->handle, held - pool->coming_bytes, bytes);
 }
 
 /* The pool gives back what it keeps. True: that was something. */
@@ -206,33 +217,48 @@ static bool shed(CUmemoryPool handle) {
 /* False: over the limit. Without credit the driver is asked only if the pool has room, and the outcome looked at. */
 static bool begin(struct order *order, struct vg_device *device, uint64_t bytes) {
   CUmemoryPool handle = order->handle;
+  CUcontext context;
   if (!device || !bytes) return true;
+  vg_context_current(&context);
+  order->record = vg_record_new(VG_RECORD_POOLED, device, context);
+  if (!order->record) return false;
+  order->record->size = bytes;
+  order->record->other = (uintptr_t)handle;
   uint64_t reserved = vg_charge_round(bytes, vg_charge_granule(device));
   bool refused = vg_memory_reserve(device, reserved) != 0;
-  bool node = refused && captures(order);
-  if (refused && !node && shed(handle)) refused = vg_memory_reserve(device, reserved) != 0;
-  if (refused) reserved = 0;
-  order->blind = refused && !node;
+  order->blind = refused && !captures(order);
   if (order->blind) pthread_mutex_lock(&blind_lock);
+  for (int tries = 0; order->blind && tries < SHED_TRIES; tries++) {
+    order->frees = VG_LOAD(&vg_pool_frees_begun);
+    if (!shed(handle) && !frees_since(order->frees)) break;
+    refused = vg_memory_reserve(device, reserved) != 0;
+    if (refused) continue;
+    order->blind = false;
+    pthread_mutex_unlock(&blind_lock);
+  }
+  if (refused) reserved = 0;
   pthread_mutex_lock(&lock);
   struct pool *pool = add(handle, device);
-  bool go_on = pool && (!order->blind || has_room(pool, bytes));
+  bool go_on = pool && (!order->blind || (!frees_since(order->frees) && has_room(pool, bytes)));
   if (go_on) {
     pool->pot_bytes += reserved;
+    pool->coming_bytes += vg_charge_round(bytes, vg_charge_granule(device));
     pool->under_way++;
     order->device = device;
   }
   pthread_mutex_unlock(&lock);
   if (!go_on && order->blind) pthread_mutex_unlock(&blind_lock);
   if (!pool && reserved) vg_memory_release(device, reserved);
+  if (!go_on) vg_record_free(order->record);
   return go_on;
 }
 
-static bool end(struct order *order) {
+static bool end(struct order *order, uint64_t bytes) {
   pthread_mutex_lock(&lock);
   struct pool *pool = find(order->handle);
   bool paid = !pool || follow(pool);
   uint64_t left = 0;
+  if (pool) pool->coming_bytes -= vg_charge_round(bytes, vg_charge_granule(order->device));
   if (pool && --pool->under_way == 0) {
     left = pool->pot_bytes;
     pool->pot_bytes = 0;
@@ -249,7 +275,14 @@ static CUmemoryPool current_pool(struct vg_device *device) {
 }
 
 static CUresult settle(struct order *order, CUresult result, CUdeviceptr address, CUdeviceptr *out) {
-  bool paid = end(order);
+  uint64_t bytes = order->record->size;
+  bool known = result == CUDA_SUCCESS && !captures(order);
+  if (known)
+    vg_table_put(order->record, address);
+  else
+    vg_record_free(order->record);
+  bool paid = end(order, bytes);
+  if (known && !paid) vg_record_free(vg_table_take(VG_RECORD_POOLED, address));
   if (result == CUDA_SUCCESS && paid) *out = address;
   if (result == CUDA_SUCCESS && !paid) {
     order->undo(address, order->stream);
@@ -289,9 +322,9 @@ static CUresult allocate_from(struct order order, CUdeviceptr *dptr, size_t byte
 }
 
 #define LEGACY(stream_, pool_)                                                                                         \
-  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync), REAL(cuStreamIsCapturing), false})
+  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync), REAL(cuStreamIsCapturing), false, 0, NULL})
 #define PER_THREAD(stream_, pool_)                                                                                     \
-  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync_ptsz), REAL(cuStreamIsCapturing_ptsz), false})
+  ((struct order){NULL, pool_, stream_, REAL(cuMemFreeAsync_ptsz), REAL(cuStreamIsCapturing_ptsz), false, 0, NULL})
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream) {
   return allocate(LEGACY(hStream, NULL), dptr, bytesize, REAL(cuMemAllocAsync));
@@ -461,5 +494,6 @@ void vg_pool_forked_child(void) {
   pthread_mutex_init(&lock, NULL);
   pthread_mutex_init(&blind_lock, NULL);
   pool_rows = 0;
+  vg_pool_frees_begun = vg_pool_frees_done = 0;
   pools = NULL; /* the parent's, perhaps in the middle of a change */
 }

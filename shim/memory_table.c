@@ -159,6 +159,17 @@ bool vg_table_look(enum vg_record_kind kind, uint64_t key, struct vg_record *ret
   return link != NULL;
 }
 
+void vg_table_each(enum vg_record_kind kind, void (*visit)(const struct vg_record *record, void *argument),
+                   void *argument) {
+  for (struct shard *shard = shards; shard < shards + SHARDS; shard++) {
+    vg_lock(&shard->lock);
+    for (uint32_t i = 0; i < shard->bucket_count; i++)
+      for (const struct vg_record *record = shard->buckets[i]; record; record = record->next)
+        if (record->kind == kind) visit(record, argument);
+    vg_unlock(&shard->lock);
+  }
+}
+
 void vg_table_forked_child(void) {
   /* The parent's records are left behind: their locks may be held by threads that do not exist here. */
   for (int s = 0; s < SHARDS; s++) shards[s] = (struct shard){0};

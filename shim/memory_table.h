@@ -16,7 +16,7 @@ enum vg_record_kind {
   VG_RECORD_ARRAY,   /* key: CUarray or CUmipmappedArray */
   VG_RECORD_HANDLE,  /* key: CUmemGenericAllocationHandle; count: references */
   VG_RECORD_MAPPING, /* key: device address; other: the handle mapped there */
-  VG_RECORD_POOL,    /* key: CUmemoryPool */
+  VG_RECORD_POOLED,  /* key: device address, of a pool's memory; other: CUmemoryPool */
   VG_RECORD_GRAPH,   /* key: CUgraphExec; other: how many of its kernels are collectives */
   VG_RECORD_CAPTURE, /* key: CUstream that captures */
   VG_RECORD_LIMIT,   /* key: context + CUlimit; size: what is a part of the context's cost */
@@ -47,6 +47,9 @@ uint32_t vg_table_add(enum vg_record_kind kind, uint64_t key, int delta, struct 
 uint32_t vg_table_add_or_put(struct vg_record *fresh, uint64_t key);
 /* A copy of a record; false: unknown. */
 bool vg_table_look(enum vg_record_kind kind, uint64_t key, struct vg_record *ret_copy);
+/* All records of a kind, each under a lock of the table. */
+void vg_table_each(enum vg_record_kind kind, void (*visit)(const struct vg_record *record, void *argument),
+                   void *argument);
 void vg_table_forked_child(void);
 
 #endif
