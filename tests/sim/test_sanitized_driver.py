@@ -20,7 +20,7 @@ RUNS: list[tuple[list[str], dict[str, str]]] = [
     (["strict", "leak"], {"VGPU_SIM_STRICT": "1"}),
     (["strict", "launch"], {"VGPU_SIM_STRICT": "1"}),
     (["checkpoint_target", "self"], {}),
-    (["captures"], {}),
+    *(([name], {}) for name in ("arrays", "batches", "captures", "shared")),
 ]
 FOUND = ("WARNING: ThreadSanitizer", "ERROR: AddressSanitizer", "runtime error:")
 
@@ -58,7 +58,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize(("words", "environment"), RUNS, ids=lambda one: " ".join(one))
 def test_program(device: MakeDevice, built: Build, words: list[str], environment: dict[str, str]) -> None:
     program = built(words[0])
-    made = device(program.parent)
+    made = device(program.parent, memory_bytes="1G", context_bytes="64M")
     env = {**made.environment(), "ASAN_OPTIONS": "detect_leaks=0", **environment}
     done = subprocess.run(
         [program, *words[1:]], env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
