@@ -54,7 +54,7 @@ static CUresult open_ticket(struct sim_external *memory, uint64_t key, bool dma_
 
 static CUresult open_file(struct sim_external *memory, int fd) {
   struct stat found;
-  if (fstat(fd, &found) < 0 || !S_ISREG(found.st_mode)) return CUDA_ERROR_INVALID_HANDLE;
+  if (vg_prim_fstat(fd, &found) < 0 || !S_ISREG(found.st_mode)) return CUDA_ERROR_INVALID_HANDLE;
   memory->bytes = (uint64_t)found.st_size;
   memory->fd = dup(fd);
   return memory->fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;

@@ -29,7 +29,7 @@ SIM_PUBLIC CUresult cuImportExternalSemaphore(CUexternalSemaphore *ret_handle,
   if (!ret_handle || !desc || desc->flags) return CUDA_ERROR_INVALID_VALUE;
   bool timeline = desc->type == CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
   if (!timeline && desc->type != CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD) return CUDA_ERROR_NOT_SUPPORTED;
-  if (fstat(desc->handle.fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_size < (off_t)sizeof(uint64_t))
+  if (vg_prim_fstat(desc->handle.fd, &found) < 0 || !S_ISREG(found.st_mode) || found.st_size < (off_t)sizeof(uint64_t))
     return CUDA_ERROR_INVALID_HANDLE;
   struct semaphore *semaphore = sim_slab_get(&slab, SEMAPHORE_MAGIC);
   if (!semaphore) return CUDA_ERROR_OUT_OF_MEMORY;
