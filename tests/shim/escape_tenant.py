@@ -261,6 +261,27 @@ def limits(cuda: Cuda) -> Steps:
     return steps
 
 
+def attached(cuda: Cuda) -> Steps:
+    """A context that is attached to lives, and is charged, until as many have detached from it."""
+    steps: Steps = []
+
+    def step(name: str, code: int) -> None:
+        cuda.call("cuCtxPushCurrent_v2", primary)
+        steps.append((name, code, *charged_and_taken(cuda)))
+        cuda.call("cuCtxPopCurrent_v2", ctypes.byref(u64()))
+
+    assert cuda.make("cuCtxGetCurrent") == 0
+    primary = ctypes.c_void_p(cuda.out.value)
+    step("create", cuda.make("cuCtxCreate_v2", 0, 0))
+    own = u64(cuda.out.value)
+    step("attach", cuda.make("cuCtxAttach", 0))
+    step("refused", cuda.make("cuCtxAttach", 1) - INVALID_VALUE)
+    step("alloc", cuda.alloc(8 * MIB))
+    for name in ("detach", "detach last"):
+        step(name, cuda.call("cuCtxDetach", own))
+    return steps
+
+
 def main() -> None:
     cuda = Cuda()
     assert cuda.start() == 0

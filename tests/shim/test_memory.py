@@ -282,6 +282,7 @@ def test_green_contexts_hold_the_primary_one_and_own_no_memory(shim: Path, tmp_p
         "trim_beside_a_capture",
         "own_import",
         "arguments_first",
+        "attached",
         "limits",
     ],
 )
