@@ -331,7 +331,7 @@ static void note_debts(struct vg_core *core) {
     struct vg_core_slice *slice = &core->slices[i];
     int64_t full_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
     slice->limited = !vg_core_uncapped(slice) && slice->cap_ns < (slice->limited ? full_ns * 3 / 4 : 1);
-    slice->overdrawn = slice->free_lag_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
+    slice->overdrawn = slice->owed_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
   }
 }
 
@@ -351,6 +351,8 @@ static void forgive(struct vg_core *core) {
     if (!slice->present || slice->saturating) continue;
     least_ns = -(VG_CORE_AHEAD_NS * slice->entitlement_ppm / VG_CORE_PPM);
     if (slice->free_lag_ns < least_ns) slice->free_lag_ns = least_ns;
+    least_ns = -vg_core_scaled(VG_CORE_AHEAD_NS, slice->params.min_milli);
+    if (slice->owed_ns < least_ns) slice->owed_ns = least_ns;
   }
 }
 
@@ -518,8 +520,8 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   judge_all(core, now_ns);
   vg_core_entitle(core, now_ns);
   vg_core_raise_floor(core, now_ns);
-  note_debts(core);
   forgive(core);
+  note_debts(core);
   review_slot(core);
   review_free(core, now_ns);
   struct vg_core_slice *holder = find_in_slot(core, VG_CORE_OPEN);

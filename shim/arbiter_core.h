@@ -72,6 +72,7 @@ struct vg_core_slice {
   bool overran;    /* has been counted as an overrun since its gate was shut */
   bool was_active; /* to see a burst begin */
   int64_t free_lag_ns;
+  int64_t owed_ns; /* free: what it has had less than its minimum */
   int64_t cap_ns;
   int64_t guarantee_ns; /* what is left of its minimum; beyond that it borrows */
   int64_t charged_ns;

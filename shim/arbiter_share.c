@@ -110,6 +110,7 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
   }
   if (!slice->saturating) {
     slice->free_lag_ns = max_i64(slice->free_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+    slice->owed_ns = max_i64(slice->owed_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
     return;
   }
   uint64_t most_ns = core->floor_ns + (uint64_t)VG_CORE_DEBT_MAX_NS * VG_CORE_PPM / slice->entitlement_ppm;
@@ -343,6 +344,8 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   if (vg_core_active(slice)) /* what it lacks for others have had it, since their work could not be taken back */
     deepest_ns = max_i64(deepest_ns, -core->slot_lag_ns);
   slice->free_lag_ns = min_i64(slice->free_lag_ns + part(passed_ns, ppm), deepest_ns);
+  int64_t owed_ns = slice->owed_ns + part(passed_ns, min_milli * VG_CORE_MILLI * 101 / 100);
+  slice->owed_ns = min_i64(owed_ns, vg_core_scaled(params->guarantee_depth_ns, min_milli));
 }
 
 void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
@@ -378,6 +381,7 @@ void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
       slice->work_ns = slice->idle_ns = slice->window_idle_ns = 0;
       slice->window_work_ns = 0;
       slice->free_lag_ns = min_i64(slice->free_lag_ns, 0);
+      slice->owed_ns = min_i64(slice->owed_ns, 0);
     }
     slice->last_active_ns = now_ns;
     if (!slice->was_active && slice->params.min_milli)

@@ -26,6 +26,7 @@ INPUTS = (
 DECISIONS = (
     *("word", "state", "lease_end_ns", "bound_ns", "neighbour_waits", "watch", "entitlement_ppm", "saturating"),
     *("throttled", "cap_ns", "virtual_ns", "charged_ns", "demand_ppm", "rescue_ns", "provisional_ns", "gang_veto"),
+    *("owed_ns", "late_ns"),
 )
 COUNTED = ("borrowed_ns", "grants", "early_releases", "overruns")
 

@@ -106,6 +106,13 @@ def test_beyond_its_guarantee_a_latency_slice_is_as_any_other() -> None:
     assert shares(world) == pytest.approx([0.2, 0.8], abs=0.03)
 
 
+def test_a_latency_slice_is_served_first_up_to_its_minimum_and_not_in_what_it_borrows() -> None:
+    """It borrows, for its neighbour pauses."""
+    world = run([tenant(1, 100, 1000, INFERENCE, latency=True), launch_bound(2, 500)], Pair())
+    assert shares(world)[0] >= 0.39
+    assert shares(world)[1] >= 0.95 * 0.49
+
+
 @pytest.mark.parametrize("load", [INFERENCE, Load()])
 @pytest.mark.parametrize("minimum", [200, 400, 500])
 def test_a_latency_slice_on_the_verge_of_its_debt_does_not_keep_the_arbiter_busy(minimum: int, load: Load) -> None:
@@ -122,6 +129,10 @@ def test_beside_a_latency_slice_that_has_all_it_wants_nobody_gets_into_debt() ->
     )
     assert row(world, 1).lag_ns > MS
     assert row(world, 2).lag_ns >= -4 * MS
+    pair = Pair()
+    world = run([tenant(1, 500, 1000, INFERENCE, latency=True), saturating(2, 250)], pair)
+    assert row(world, 1).lag_ns > MS
+    assert pair.slot_lag_ns >= -4 * MS
 
 
 def active(pair: Pair, ident: int) -> None:

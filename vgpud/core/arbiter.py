@@ -369,6 +369,7 @@ class Arbiter(Shares):
                 return
         for s in self._free():
             s.lag_ns = max(s.lag_ns, -parts(AHEAD_NS, s.entitlement_ppm))
+            s.owed_ns = max(s.owed_ns, -scaled(AHEAD_NS, s.params.min_milli))
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
         self.slot_lag_ns = max(self.slot_lag_ns, -parts(AHEAD_NS, together_ppm))
 
@@ -378,7 +379,7 @@ class Arbiter(Shares):
         for s in self.slices:
             full_ns = scaled(self.params.cap_depth_ns, s.params.max_milli)
             s.limited = not s.uncapped and s.cap_ns < (full_ns * 3 // 4 if s.limited else 1)
-            s.overdrawn = s.lag_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
+            s.overdrawn = s.owed_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
 
     def _review_slot(self) -> None:
         """Is the slot to stay empty, because somebody else is short?"""
@@ -541,8 +542,8 @@ class Arbiter(Shares):
         self._judge(now_ns)
         self._fill(now_ns)
         self._raise_floor(now_ns)
-        self._note_debts()
         self._forgive(now_ns)
+        self._note_debts()
         self._review_slot()
         self._review_free(now_ns)
         holder = next((s for s in self._saturating() if s.state == State.OPEN), None)

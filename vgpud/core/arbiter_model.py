@@ -135,6 +135,7 @@ class Slice:
     first: bool = False  # served before everybody else, since its class is latency
     throttled: bool = False  # its gate is shut for its cap or since it has had too much
     lag_ns: int = 0  # free: what it has had less than it was due
+    owed_ns: int = 0  # free: what it has had less than its minimum
     cap_ns: int = 0
     guarantee_ns: int = 0  # what is left of its minimum; beyond that it borrows
     virtual_ns: int = 0

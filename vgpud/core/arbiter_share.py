@@ -108,6 +108,7 @@ class Shares:
             self.slot_lag_ns = max(self.slot_lag_ns - used_ns, -DEBT_MAX_NS)
         else:
             s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
+            s.owed_ns = max(s.owed_ns - used_ns, -DEBT_MAX_NS)
 
     def _somebody_waits(self, but: Slice) -> bool:
         """At a closed gate, and not for its own maximum."""
@@ -273,6 +274,8 @@ class Shares:
                 # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
                 ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
                 s.lag_ns = min(s.lag_ns + parts(passed_ns, ppm), max(deepest_ns, s.lag_ns))
+                owed_ns = parts(passed_ns, s.params.min_milli * MILLI * 101 // 100)
+                s.owed_ns = min(s.owed_ns + owed_ns, depth_ns)
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
         deepest_ns = parts(self.params.guarantee_depth_ns, together_ppm)
         self.slot_lag_ns = min(self.slot_lag_ns + parts(passed_ns, together_ppm), deepest_ns)
@@ -288,7 +291,7 @@ class Shares:
             if now_ns >= s.last_active_ns + IDLE_NS or not s.last_active_ns:  # what it did before says nothing now
                 s.demand_ppm = PPM
                 s.work_ns = s.idle_ns = s.window_work_ns = s.window_idle_ns = 0
-                s.lag_ns = min(s.lag_ns, 0)
+                s.lag_ns, s.owed_ns = min(s.lag_ns, 0), min(s.owed_ns, 0)
             s.last_active_ns = now_ns
             if not s.was_active and s.params.min_milli:
                 s.deadline_ns = now_ns + 4 * MS * MILLI // s.params.min_milli
