@@ -41,6 +41,7 @@ static void importer(struct pipes *pipes) {
   TRUE(free_bytes() == before + 10 * MIB);
   CHECK(cuMemPoolDestroy(pool));
   peer_say(pipes, "f", 1);
+  TRUE(recv(pipes->fd, &byte, 1, 0) == 0); /* its context goes when the other has looked */
 }
 
 int main(void) {
