@@ -118,31 +118,22 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 
 static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
   __typeof__(&cuGraphLaunch) launch = per_thread ? REAL(cuGraphLaunch_ptsz) : REAL(cuGraphLaunch);
-  if (vg_gate_solo()) return launch(graph, stream);
+  if (vg_gate_solo()) return vg_graph_paid_call(graph, stream, launch);
   struct vg_ticket ticket;
   vg_gate_enter(&ticket, stream, per_thread, graph, 0);
-  CUresult result = launch(graph, stream);
+  CUresult result = vg_graph_paid_call(graph, stream, launch);
   if (ticket.device && result == CUDA_SUCCESS) vg_graph_launched(ticket.device, graph);
   vg_gate_leave(&ticket, result);
   return result;
 }
 
-static __attribute__((noinline)) CUresult paid_launch_graph(CUgraphExec graph, CUstream stream, bool per_thread) {
-  struct vg_graph_payment payment;
-  if (!vg_graph_pay(&payment, graph, stream)) return CUDA_ERROR_OUT_OF_MEMORY;
-  CUresult result = gated_launch_graph(graph, stream, per_thread);
-  vg_graph_paid(&payment, result);
-  return result;
-}
-
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_graphs_with_memory))) return paid_launch_graph(hGraph, hStream, false);
-  return VG_LIKELY(vg_gate_surely_solo()) ? REAL(cuGraphLaunch)(hGraph, hStream)
-                                          : gated_launch_graph(hGraph, hStream, false);
+  bool plain = vg_gate_surely_solo() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
+  return VG_LIKELY(plain) ? REAL(cuGraphLaunch)(hGraph, hStream) : gated_launch_graph(hGraph, hStream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  if (VG_UNLIKELY(VG_LOAD_RELAXED(&vg_graphs_with_memory))) return paid_launch_graph(hGraphExec, hStream, true);
-  if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream);
-  return gated_launch_graph(hGraphExec, hStream, true);
+  bool plain = vg_gate_surely_solo() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
+  return VG_LIKELY(plain) ? REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream)
+                          : gated_launch_graph(hGraphExec, hStream, true);
 }

@@ -5,7 +5,7 @@
  * keeps it for graphs until cuDeviceGraphMemTrim. So that is when it is charged: room for all of its nodes is reserved,
  * the driver is called, and what the driver then says that it holds for graphs is what stays charged. Nodes whose
  * addresses overlap share memory, and so may graphs of one stream: therefore a launch in the same stream again, with no
- * trim between, is paid already.
+ * trim between, is paid already, and a trim waits until no launch under way relies on that.
  *
  * For a gang (gate_gang.c) the collectives among a graph's kernels are counted at the same time, and anew when the
  * whole graph is updated. Not seen: that a single node gets another kernel, or is disabled; what the bodies of
@@ -26,7 +26,8 @@ static struct {
   pthread_mutex_t lock;
   uint64_t promised_bytes; /* to launches that are under way */
   uint64_t charged_bytes;
-  uint32_t trims; /* how often the device took back what it kept */
+  uint32_t trims;   /* how often the device took back what it kept */
+  uint32_t relying; /* launches under way of graphs that were paid before */
 } accounts[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 uint32_t vg_graphs_with_memory; /* executables, counted once per device */
@@ -154,11 +155,17 @@ static void follow(uint32_t index) {
   if (target < charged) vg_memory_release(device, charged - target);
 }
 
-/* Before the driver is asked to trim: whoever launches meanwhile pays anew. */
+/* Before the driver is asked to trim: who launches from now on pays anew, and who relies on what was paid is let
+ * through first. Not for ever: the driver may hold a launch back until the program's next step, and then exactness
+ * waits for the next look at the device instead. */
 static void begin_trim(uint32_t index) {
+  enum { PATIENCE_NS = 100000000, STEP_NS = 20000 };
   pthread_mutex_lock(&accounts[index].lock);
   VG_STORE_RELAXED(&accounts[index].trims, accounts[index].trims + 1);
   pthread_mutex_unlock(&accounts[index].lock);
+  uint64_t now_ns = vg_prim_now_ns(), end_ns = now_ns + PATIENCE_NS;
+  for (; VG_LOAD(&accounts[index].relying) && now_ns < end_ns; now_ns = vg_prim_now_ns())
+    vg_prim_sleep_until_ns(now_ns + STEP_NS);
 }
 
 static void end_trim(uint32_t index) {
@@ -280,11 +287,10 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph, u
 }
 
 typedef CUresult instantiate_call(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params);
-typedef CUresult upload_call(CUgraphExec exec, CUstream stream);
 
 /* An upload is done as a call of its own: it takes the memory. The flag changes nothing else. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params,
-                            instantiate_call *call, upload_call *upload) {
+                            instantiate_call *call, vg_graph_call *upload) {
   struct records records;
   CUresult result = begin(graph, &records);
   if (result != CUDA_SUCCESS) return result;
@@ -333,23 +339,31 @@ static uint32_t paid_mark(uint32_t index, CUstream stream) {
   return ((uint32_t)(mixed >> 32) + VG_LOAD_RELAXED(&accounts[index].trims) * 4) | 2;
 }
 
-bool vg_graph_pay(struct vg_graph_payment *payment, CUgraphExec exec, CUstream stream) {
-  *payment = (struct vg_graph_payment){.exec = exec};
-  for (uint32_t i = 0; i < vg_session.device_count; i++) {
-    struct vg_record record;
-    if (!vg_table_look(VG_RECORD_GRAPH, exec_key(exec, i), &record) || !record.size) continue;
-    if (record.count == paid_mark(i, stream)) continue;
-    if (promise(i, record.size)) {
-      vg_graph_paid(payment, CUDA_ERROR_OUT_OF_MEMORY);
-      return false;
-    }
-    payment->bytes[i] = record.size;
-    payment->marks[i] = paid_mark(i, stream);
-  }
-  return true;
+struct payment {
+  CUgraphExec exec;
+  uint64_t bytes[VG_DEVICES_MAX]; /* reserved until the driver says what it took */
+  uint32_t marks[VG_DEVICES_MAX];
+  bool relies[VG_DEVICES_MAX]; /* on what an earlier launch took: until this one is done nothing of it is trimmed */
+};
+
+/* Whether a graph is paid on a device. If so, no trim begins until it is launched (payment->relies). */
+static bool relies(struct payment *payment, const struct vg_record *record, uint32_t index, CUstream stream) {
+  pthread_mutex_lock(&accounts[index].lock);
+  payment->relies[index] = record->count == paid_mark(index, stream);
+  if (payment->relies[index]) __atomic_add_fetch(&accounts[index].relying, 1, __ATOMIC_ACQUIRE);
+  pthread_mutex_unlock(&accounts[index].lock);
+  return payment->relies[index];
 }
 
-void vg_graph_paid(const struct vg_graph_payment *payment, CUresult result) {
+static void rely_no_more(struct payment *payment) {
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    if (payment->relies[i]) __atomic_sub_fetch(&accounts[i].relying, 1, __ATOMIC_RELEASE);
+    payment->relies[i] = false;
+  }
+}
+
+static void paid(struct payment *payment, CUresult result) {
+  rely_no_more(payment);
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     struct vg_record record, *gone;
     if (!payment->bytes[i]) continue;
@@ -359,21 +373,39 @@ void vg_graph_paid(const struct vg_graph_payment *payment, CUresult result) {
   }
 }
 
-static CUresult paid_upload(CUgraphExec exec, CUstream stream, upload_call *call) {
-  struct vg_graph_payment payment;
+static bool pay(struct payment *payment, CUgraphExec exec, CUstream stream) {
+  *payment = (struct payment){.exec = exec};
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_record record;
+    if (payment->bytes[i] || !vg_table_look(VG_RECORD_GRAPH, exec_key(exec, i), &record) || !record.size) continue;
+    if (relies(payment, &record, i, stream)) continue;
+    rely_no_more(payment); /* room may be made by a trim, which waits for those who rely: so they rely last */
+    if (promise(i, record.size)) {
+      paid(payment, CUDA_ERROR_OUT_OF_MEMORY);
+      return false;
+    }
+    payment->bytes[i] = record.size;
+    payment->marks[i] = paid_mark(i, stream);
+    i = UINT32_MAX; /* from the first device again */
+  }
+  return true;
+}
+
+CUresult vg_graph_paid_call(CUgraphExec exec, CUstream stream, vg_graph_call *call) {
+  struct payment payment;
   if (!VG_LOAD_RELAXED(&vg_graphs_with_memory)) return call(exec, stream);
-  if (!vg_graph_pay(&payment, exec, stream)) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!pay(&payment, exec, stream)) return CUDA_ERROR_OUT_OF_MEMORY;
   CUresult result = call(exec, stream);
-  vg_graph_paid(&payment, result);
+  paid(&payment, result);
   return result;
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream) {
-  return paid_upload(hGraphExec, hStream, REAL(cuGraphUpload));
+  return vg_graph_paid_call(hGraphExec, hStream, REAL(cuGraphUpload));
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  return paid_upload(hGraphExec, hStream, REAL(cuGraphUpload_ptsz));
+  return vg_graph_paid_call(hGraphExec, hStream, REAL(cuGraphUpload_ptsz));
 }
 
 /* An update changes kernels, and cannot change allocations. It has happened: what cannot be known now stays as it was.
@@ -424,6 +456,7 @@ void vg_graph_forked_child(void) {
   for (int i = 0; i < VG_DEVICES_MAX; i++) {
     pthread_mutex_init(&accounts[i].lock, NULL);
     accounts[i].promised_bytes = accounts[i].charged_bytes = 0;
+    accounts[i].relying = 0;
   }
   vg_graphs_with_memory = 0;
 }

@@ -35,15 +35,11 @@ void vg_charge_context_gone(struct vg_device *device, CUcontext context);
 void vg_charge_refresh(struct vg_device *device);
 void vg_charge_forked_child(void);
 
-/* Around a launch or an upload of a graph, where vg_graphs_with_memory is not 0. False: there is no room for it. */
-struct vg_graph_payment {
-  CUgraphExec exec;
-  uint64_t bytes[VG_DEVICES_MAX]; /* reserved until the driver says what it took */
-  uint32_t marks[VG_DEVICES_MAX];
-};
+/* A launch or an upload of a graph, by the driver's function; the graph's memory is paid for first. OUT_OF_MEMORY where
+ * there is no room for it. Where vg_graphs_with_memory is 0 it does no more than that call. */
+typedef CUresult vg_graph_call(CUgraphExec exec, CUstream stream);
 extern uint32_t vg_graphs_with_memory;
-bool vg_graph_pay(struct vg_graph_payment *payment, CUgraphExec exec, CUstream stream);
-void vg_graph_paid(const struct vg_graph_payment *payment, CUresult result);
+CUresult vg_graph_paid_call(CUgraphExec exec, CUstream stream, vg_graph_call *call);
 
 /* A graph has been launched: a gang's devices count the collectives in it. */
 void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
