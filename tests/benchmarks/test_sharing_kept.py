@@ -23,7 +23,7 @@ from benchmarks.sharing import plan as plan_module
 from benchmarks.sharing.bench import Observed, Program, observed_of_json
 from benchmarks.sharing.kept import Kept, KeptError
 from benchmarks.sharing.measure import Histogram
-from benchmarks.sharing.plan import Plan
+from benchmarks.sharing.plan import Plan, undisturbed
 from benchmarks.sharing.rows import ROWS
 from vgpud.busylog import SECOND_NS, Span
 
@@ -61,6 +61,7 @@ class StubBench:
             },
             {tenant.name: 0 for tenant in tenants},
             noted(getattr(meanwhile, "__name__", ""), end_ns),
+            {"idle": 1.0, "stolen": 0.0},
         )
 
 
@@ -254,3 +255,14 @@ def test_the_estimate_names_rows_and_hours() -> None:
 def test_the_readme_lists_every_row() -> None:
     listed = re.findall(r"^\| ([WGCL]\d+[a-z]?) \|", (ROOT / "benchmarks" / "README.md").read_text(), re.MULTILINE)
     assert listed == list(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("stolen", "kept", "tries"),
+    [((0.005, 0.0), 0.005, 1), ((0.2, 0.01), 0.01, 2), ((0.2, 0.1, 0.3, 0.0), 0.1, 3)],
+)
+def test_a_run_that_the_host_disturbs_is_made_again(stolen: tuple[float, ...], kept: float, tries: int) -> None:
+    """By what the host took alone: nothing that a run found is looked at."""
+    machines = iter({"idle": 0.5, "stolen": part} for part in stolen)
+    found = undisturbed(lambda: Observed(0, 1, {}, {}, {}, {}, machine=next(machines)))
+    assert found.machine == {"idle": 0.5, "stolen": kept, "tries": tries}
