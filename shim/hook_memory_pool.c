@@ -9,7 +9,7 @@
  *
  * Over the limit the pool gives back what it keeps, as it does on a full device. What then still lacks credit is asked
  * for blindly where the pool must have room for it (hook_memory_room.c), since memory freed in stream order may serve
- * it: one such allocation at a time, and undone if the pool grew all the same.
+ * it: with nobody else at the pool, or the room is another's by then, and undone if the pool grew all the same.
  *
  * A pool of managed memory is charged in full, wherever its memory prefers to be: to the device of its location, else
  * to that of the context in which it was first asked for.
@@ -29,8 +29,7 @@ struct pool {
   CUmemoryPool handle; /* NULL: free row */
   struct vg_device *device;
   uint64_t charged_bytes;
-  uint64_t pot_bytes;    /* reserved by allocations on their way */
-  uint64_t coming_bytes; /* asked for by them, in granules */
+  uint64_t pot_bytes; /* reserved by allocations on their way */
   int under_way;
   bool ended;    /* by the program, while something of it was still in use */
   bool standard; /* the default one of its location */
@@ -42,8 +41,9 @@ uint32_t vg_pool_frees_begun, vg_pool_frees_done;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t blind_lock = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
-static struct pool *pools; /* grows: a pointer into it is good under the lock only */
-static int pool_rows;      /* free ones among them */
+static CUmemoryPool blind_pool; /* from which somebody allocates without credit, and therefore nobody else */
+static struct pool *pools;      /* grows: a pointer into it is good under the lock only */
+static int pool_rows;           /* free ones among them */
 
 /* ---- under the lock; the driver calls here do not wait ---- */
 
@@ -198,8 +198,38 @@ static bool frees_since(uint32_t frees) {
 static bool has_room(const struct pool *pool, uint64_t bytes) {
   uint64_t held = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 0);
   uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, held);
-  if (used > held || bytes > held - used || held < pool->coming_bytes) return false;
-  return vg_room_in_pool(pool->device, pool->handle, held - pool->coming_bytes, bytes);
+  return used <= held && bytes <= held - used && vg_room_in_pool(pool->device, pool->handle, held, bytes);
+}
+
+/* Under the lock, which is given up meanwhile: who allocates without credit has the pool alone. False: others do not
+ * come back from the driver. */
+static bool has_turn(const struct order *order) {
+  enum { PATIENCE_NS = 100000000, STEP_NS = 20000 };
+  while (!order->blind && blind_pool == order->handle) {
+    pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&blind_lock);
+    pthread_mutex_unlock(&blind_lock);
+    pthread_mutex_lock(&lock);
+  }
+  if (!order->blind) return true;
+  blind_pool = order->handle;
+  uint64_t now_ns = vg_prim_now_ns(), end_ns = now_ns + PATIENCE_NS;
+  const struct pool *pool;
+  while ((pool = find(order->handle)) && pool->under_way && now_ns < end_ns) {
+    pthread_mutex_unlock(&lock);
+    vg_prim_sleep_until_ns(now_ns + STEP_NS);
+    now_ns = vg_prim_now_ns();
+    pthread_mutex_lock(&lock);
+  }
+  return !pool || !pool->under_way;
+}
+
+/* Others may allocate from the pool again. */
+static void end_blind(void) {
+  pthread_mutex_lock(&lock);
+  blind_pool = NULL;
+  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&blind_lock);
 }
 
 /* The pool gives back what it keeps. True: that was something. */
@@ -238,27 +268,26 @@ static bool begin(struct order *order, struct vg_device *device, uint64_t bytes)
   }
   if (refused) reserved = 0;
   pthread_mutex_lock(&lock);
+  bool turn = has_turn(order);
   struct pool *pool = add(handle, device);
-  bool go_on = pool && (!order->blind || (!frees_since(order->frees) && has_room(pool, bytes)));
+  bool go_on = pool && turn && (!order->blind || (!frees_since(order->frees) && has_room(pool, bytes)));
   if (go_on) {
     pool->pot_bytes += reserved;
-    pool->coming_bytes += vg_charge_round(bytes, vg_charge_granule(device));
     pool->under_way++;
     order->device = device;
   }
   pthread_mutex_unlock(&lock);
-  if (!go_on && order->blind) pthread_mutex_unlock(&blind_lock);
+  if (!go_on && order->blind) end_blind();
   if (!pool && reserved) vg_memory_release(device, reserved);
   if (!go_on) vg_record_free(order->record);
   return go_on;
 }
 
-static bool end(struct order *order, uint64_t bytes) {
+static bool end(struct order *order) {
   pthread_mutex_lock(&lock);
   struct pool *pool = find(order->handle);
   bool paid = !pool || follow(pool);
   uint64_t left = 0;
-  if (pool) pool->coming_bytes -= vg_charge_round(bytes, vg_charge_granule(order->device));
   if (pool && --pool->under_way == 0) {
     left = pool->pot_bytes;
     pool->pot_bytes = 0;
@@ -275,13 +304,12 @@ static CUmemoryPool current_pool(struct vg_device *device) {
 }
 
 static CUresult settle(struct order *order, CUresult result, CUdeviceptr address, CUdeviceptr *out) {
-  uint64_t bytes = order->record->size;
   bool known = result == CUDA_SUCCESS && !captures(order);
   if (known)
     vg_table_put(order->record, address);
   else
     vg_record_free(order->record);
-  bool paid = end(order, bytes);
+  bool paid = end(order);
   if (known && !paid) vg_record_free(vg_table_take(VG_RECORD_POOLED, address));
   if (result == CUDA_SUCCESS && paid) *out = address;
   if (result == CUDA_SUCCESS && !paid) {
@@ -289,7 +317,7 @@ static CUresult settle(struct order *order, CUresult result, CUdeviceptr address
     shed(order->handle); /* what is not back yet is at a synchronisation, and charged until then */
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (order->blind) pthread_mutex_unlock(&blind_lock);
+  if (order->blind) end_blind();
   return result;
 }
 
@@ -493,6 +521,7 @@ void vg_pool_refresh(struct vg_device *device) {
 void vg_pool_forked_child(void) {
   pthread_mutex_init(&lock, NULL);
   pthread_mutex_init(&blind_lock, NULL);
+  blind_pool = NULL;
   pool_rows = 0;
   vg_pool_frees_begun = vg_pool_frees_done = 0;
   pools = NULL; /* the parent's, perhaps in the middle of a change */
