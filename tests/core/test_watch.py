@@ -249,6 +249,34 @@ def test_what_is_taken_and_freed_between_two_looks_is_in_the_ledger() -> None:
     assert charged(GIB, GIB // 2) == GIB // 2
 
 
+def test_a_program_that_attaches_again_and_again_is_the_same_one() -> None:
+    """It has a new life each time, and would have no past."""
+    watch, state = Watch(), policed(on_excess="kill")
+    for number in range(10):
+        state.processes.clear()
+        state.processes[number] = Process(number, "a", 100, 0, "p", 0, True)
+        found = look(watch, state, {"GPU-0": {100: 2 * GIB}}, {}, {})
+    assert (found.charges, found.beyond) == ({("a", "GPU-0"): 2 * GIB}, {("GPU-0", 9): 2 * GIB})
+    assert [act.pid for act in found.acts] == [100]
+
+
+def test_credit_that_goes_to_and_fro_covers_a_slice_once() -> None:
+    """Each of its programs may have had the limit at the moment at which the driver was asked, but not all of them."""
+    state = policed(on_excess="kill")
+    state.processes[2] = Process(2, "a", 101, 0, "p", 0, False)
+    attached = attached_by_pid(state.processes.values())
+
+    def shown(first: int, second: int) -> tuple[int, set[str], int]:
+        watch, ledger, kinds = Watch(), Churning(20 * GIB), set()
+        for _ in range(10):
+            found = watch.look(state, {"GPU-0": {100: first, 101: second}}, attached, ledger, {})
+            kinds |= {entry.kind for entry in found.log}
+        return found.charges.get(("a", "GPU-0"), 0), kinds, len(found.acts)
+
+    assert shown(GIB // 2, GIB // 2 + 2 * SLACK_BYTES) == (0, set(), 0)
+    assert shown(GIB, GIB) == (GIB - SLACK_BYTES, {"memory.unattributed", "memory.past_ledger"}, 0)
+
+
 def test_who_is_in_two_slices_is_above_the_limit_of_one_by_what_it_has_there() -> None:
     state = policed(on_excess="kill")
     state.slices["b"] = replace(state.slices["a"], name="b")
@@ -372,6 +400,16 @@ def test_excess_is_acted_upon_where_the_slice_is_past_its_limit() -> None:
     assert last(Watch(), state, over, EXCESS_PATIENCE, ledger, {}).acts == [
         Act(FREEZE, EXCESS, 100, "a", "GPU-0", first=True)
     ]
+
+
+def test_who_is_attached_does_not_pay_for_a_stranger() -> None:
+    """What the stranger has puts the slice above its limit, and the policy for strangers is another one."""
+    state, seen = policed(on_excess="kill"), {200: Seen("thief", ("/docker/x",))}
+    watch, running = awake(), {"GPU-0": {100: GIB // 2, 200: GIB}}
+    found = [look(watch, state, running, {}, seen) for _ in range(10)]
+    assert {entry.kind for one in found for entry in one.log} >= {"memory.past_ledger"} and found[-1].beyond
+    assert found[-1].acts == []
+    assert last(watch, state, {"GPU-0": {100: GIB + 1, 200: GIB}}, EXCESS_PATIENCE, {}, seen).acts
 
 
 CONTAINER = "0123456789abcdef" * 4

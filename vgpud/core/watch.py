@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from vgpud.core.containers import container_of, id_in
 from vgpud.core.enforce import EXCESS, LOG, STRANGER, Act
@@ -42,6 +42,7 @@ Running = Mapping[str, Mapping[int, int]]
 Attached = Mapping[int, list[Process]]
 #: by pid: who it is, for those that are listed and not attached
 Strangers = Mapping[int, Seen]
+_Key = TypeVar("_Key")
 _NOBODY = Seen("?", ())
 
 
@@ -77,7 +78,7 @@ class _Stranger:
 
 @dataclass(slots=True)
 class _Excess:
-    """What the driver lately counted beyond the ledger of a program, nothing where it is within the slack."""
+    """What the driver lately counted beyond a ledger, nothing where it is within the slack."""
 
     recent: deque[int] = field(default_factory=lambda: deque([0] * EXCESS_PATIENCE, EXCESS_PATIENCE))
     charged_bytes: int = 0
@@ -108,7 +109,9 @@ class Watch:
     def __init__(self) -> None:
         self._strangers: dict[str, dict[int, _Stranger]] = {}  # by device and pid
         self._credit: dict[tuple[str, int], Credit] = {}  # by device and process_id, as of the last look
+        # by device and pid: a program that attaches anew, as often as it likes, is still the same one
         self._excess: dict[tuple[str, int], _Excess] = {}
+        self._hidden: dict[tuple[str, str], _Excess] = {}  # by slice and device: what its programs have together
         self._last = Findings()
         self._past: set[tuple[str, str]] = set()
         self._acted: set[tuple[str, int]] = set()
@@ -118,7 +121,9 @@ class Watch:
         found = Findings()
         for uuid, users in running.items():
             self._look_for_strangers(state, uuid, users, attached, seen, found)
+        strangers = dict(found.charges)
         used = self._compare(state, running, attached, ledger, found)
+        self._look_for_hidden(state, running, attached, used, ledger, found)
         for key, size in self._last.charges.items():
             if key[1] not in running and key[0] in state.slices:
                 found.charges[key] = size
@@ -126,7 +131,7 @@ class Watch:
             if (name, uuid) not in self._last.charges:
                 text = f"slice {name} uses {format_bytes(size)} past its ledger by the driver's account: charged to it"
                 found.log.append(Log("memory.unattributed", text, name, uuid))
-        self._look_for_excess(state, running, used, ledger, found)
+        self._look_for_excess(state, running, used, strangers, ledger, found)
         self._acted = {(act.device_uuid, act.pid) for act in found.acts}
         self._last = found
         return found
@@ -186,7 +191,7 @@ class Watch:
         counts a pid once, whatever lives it has here. Returns what the driver counts for each slice's programs, those
         in its containers that are not attached among them: all that is charged so far."""
         before, credit, used = self._excess, self._credit, Counter(found.charges)
-        self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in state.processes}
+        self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in attached}
         self._credit = {k: c for k, c in credit.items() if k[0] not in running and k[1] in state.processes}
         for uuid, users in running.items():
             for pid in users.keys() & attached.keys():
@@ -199,8 +204,13 @@ class Watch:
                     may_use += most
                     elsewhere += most if life.slice_name != slice_name else 0
                 used[slice_name, uuid] += max(0, users[pid] - elsewhere)
-                self._note_excess(uuid, lives[0], users[pid] - may_use, before, found)
-        found.beyond = {key: excess.charged_bytes for key, excess in self._excess.items() if excess.charged_bytes}
+                beyond = self._follow((uuid, pid), users[pid] - may_use, before, self._excess)
+                self._charge(found, slice_name, uuid, beyond)
+        found.beyond = {
+            (uuid, attached[pid][0].process_id): excess.charged_bytes
+            for (uuid, pid), excess in self._excess.items()
+            if excess.charged_bytes
+        }
         return used
 
     @staticmethod
@@ -210,17 +220,39 @@ class Watch:
         given = now.granted_bytes - last.granted_bytes
         return max(now.held_bytes, last.held_bytes, min(last.held_bytes + given, limit_bytes))
 
-    def _note_excess(
-        self, uuid: str, life: Process, size: int, before: Mapping[tuple[str, int], _Excess], found: Findings
+    def _look_for_hidden(
+        self,
+        state: State,
+        running: Running,
+        attached: Attached,
+        used: Counter[tuple[str, str]],
+        ledger: Ledger,
+        found: Findings,
     ) -> None:
-        key = uuid, life.process_id
+        """Credit that goes to and fro lets each program have had up to the limit, but all of a slice together no more
+        than that: what they have beyond it is charged to the slice, though nobody can say whose it is."""
+        before = self._hidden
+        self._hidden = {k: e for k, e in before.items() if k[1] not in running and k[0] in state.slices}
+        programs = Counter(
+            (attached[pid][0].slice_name, uuid)
+            for uuid, users in running.items()
+            for pid in users.keys() & attached.keys()
+        )
+        for (name, uuid), count in programs.items():
+            known = max(_limit(state, name, uuid), ledger.of_slice(name, uuid)) + found.charges.get((name, uuid), 0)
+            size = used[name, uuid] - known - (count - 1) * SLACK_BYTES
+            self._charge(found, name, uuid, self._follow((name, uuid), size, before, self._hidden))
+
+    @staticmethod
+    def _follow(key: _Key, size: int, before: Mapping[_Key, _Excess], now: dict[_Key, _Excess]) -> int:
+        """What is to be charged after this reading; what was read is remembered while it says anything."""
         if size <= SLACK_BYTES and key not in before:
-            return
+            return 0
         excess = before.get(key) or _Excess()
         excess.add(size)
         if any(excess.recent):
-            self._excess[key] = excess
-        self._charge(found, life.slice_name, uuid, excess.charged_bytes)
+            now[key] = excess
+        return excess.charged_bytes
 
     @staticmethod
     def _charge(found: Findings, slice_name: str, uuid: str, size: int) -> None:
@@ -228,26 +260,35 @@ class Watch:
             found.charges[slice_name, uuid] = found.charges.get((slice_name, uuid), 0) + size
 
     def _look_for_excess(
-        self, state: State, running: Running, used: Counter[tuple[str, str]], ledger: Ledger, found: Findings
+        self,
+        state: State,
+        running: Running,
+        used: Counter[tuple[str, str]],
+        strangers: Mapping[tuple[str, str], int],
+        ledger: Ledger,
+        found: Findings,
     ) -> None:
-        """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with.
+        """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with; who is attached
+        does not pay for what strangers have.
 
         A limit that was lowered below what the ledger has makes no little more an offence: nothing is taken by force.
         """
-        past = {key for key in self._past if key[1] not in running}
+        past, by_attached = {key for key in self._past if key[1] not in running}, set()
         for (name, uuid), size in sorted(found.charges.items()):
             limit, in_ledger = _limit(state, name, uuid), ledger.of_slice(name, uuid)
-            in_all = used[name, uuid]
+            in_all, theirs = used[name, uuid], strangers.get((name, uuid), 0)
             if uuid not in running or in_all <= limit or (in_ledger > limit and size <= limit):
                 continue
             past.add((name, uuid))
+            if in_all - theirs > limit and (in_ledger <= limit or size - theirs > limit):
+                by_attached.add((name, uuid))
             if (name, uuid) not in self._past:
                 text = f"slice {name} uses {format_bytes(in_all)} by the driver's account"
                 found.log.append(Log("memory.past_ledger", text, name, uuid))
         self._past = past
         for uuid, process_id in sorted(found.beyond):
             process = state.processes[process_id]
-            if uuid in running and (process.slice_name, uuid) in past:
+            if (process.slice_name, uuid) in by_attached:
                 self._act(found, state.policy.on_excess, EXCESS, process.pid, process.slice_name, uuid, 0)
 
     def _act(self, found: Findings, verb: str, cause: str, pid: int, slice_name: str, uuid: str, started: int) -> None:
