@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import mmap
 import os
@@ -10,7 +11,8 @@ import signal
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from vgpud.busylog import Span, mean_share
 from vgpud.sim import SimulatedDevice
@@ -173,6 +175,52 @@ def test_a_process_that_writes_garbage_is_thrown_out(device: MakeDevice, program
     link.close()
     other.close()
     assert run(program("copies"), made) == "ok\n"  # the server is unharmed
+
+
+ALLOC, FREE, ARENA, SHARE_MAKE, SHARE_OPEN, SHARE_CLOSE = 2, 3, 7, 8, 9, 10
+LOCK, SAVE, RESTORE = 15, 16, 17
+#: struct sim_request and struct sim_reply of wire.h
+REQUEST, REPLY = struct.Struct("=IIIIIIQQQQII"), struct.Struct("=IiQQIIQQQII")
+
+
+def _ask(link: socket.socket, kind: int, size: int = 0, key: int = 0, who: int = 0, fds: Sequence[int] = ()) -> Any:
+    """(magic, status, free bytes, bytes, device, 0, key, ...) of the answer."""
+    socket.send_fds(link, [REQUEST.pack(0x4D495356, 3, kind, 0, who, 0, size, key, 0, 0, 1, 1)], list(fds))
+    said, more, _, _ = socket.recv_fds(link, REPLY.size, 4)
+    for fd in more:
+        os.close(fd)
+    return REPLY.unpack(said)
+
+
+def test_descriptors_that_nobody_asked_for_do_not_pile_up(device: MakeDevice) -> None:
+    made = device()
+    link, fds = _hello(made)
+    _ask(link, FREE, fds=fds[:2])
+    before = len(os.listdir(f"/proc/{made.pid}/fd"))
+    for _ in range(10):
+        assert _ask(link, FREE, fds=fds[:2])[1] == 0
+    assert len(os.listdir(f"/proc/{made.pid}/fd")) == before
+    for fd in fds:
+        os.close(fd)
+    link.close()
+
+
+def test_what_a_process_comes_to_pay_for_while_it_is_moved_off_stays_its_own(device: MakeDevice) -> None:
+    """A call of it was under way: it opens what another one has made, who then lets go."""
+    made = device()
+    (maker, fds), (other, more) = _hello(made), _hello(made)
+    arena = os.memfd_create("arena")
+    assert _ask(maker, ARENA, fds=[arena])[1] == _ask(maker, ALLOC, MIB)[1] == 0
+    key = _ask(maker, SHARE_MAKE, MIB)[6]
+    assert [_ask(maker, kind, who=os.getpid())[1] for kind in (LOCK, SAVE)] == [0, 0], "the one that came last"
+    assert [_ask(link, kind, key=key)[1] for link, kind in ((other, SHARE_OPEN), (maker, SHARE_CLOSE))] == [0, 0]
+    assert _ask(maker, RESTORE, who=os.getpid())[1] == 0
+    assert _ask(other, SHARE_CLOSE, key=key)[1] == 1
+    assert _ask(other, FREE, MIB)[1] == -errno.EINVAL, "it has nothing"
+    for fd in (arena, *fds, *more):
+        os.close(fd)
+    maker.close()
+    other.close()
 
 
 def test_nobody_writes_completions_but_the_server(device: MakeDevice) -> None:

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EVENT_XID 8ull /* critical errors: what health monitors register for */
+#define EVENT_XID 8ull                   /* critical errors: what health monitors register for */
+#define FAULTS_KEPT (SIM_FAULTS_MAX - 1) /* the next one may be about to take the oldest one's place */
 #define EVENT_KNOWN (EVENT_XID | 1 | 2 | 4 | 16)
 #define SET_MAGIC 0x4e565345u
 
@@ -63,11 +64,11 @@ static bool next_fault(nvmlEventSet_t set, struct sim_page_fault *ret_fault) {
   const struct sim_page *page = sim_nvml_page();
   for (;;) {
     uint32_t count = VG_LOAD(&page->fault_count);
-    if (count - set->seen > SIM_FAULTS_MAX) set->seen = count - SIM_FAULTS_MAX; /* the oldest are lost */
+    if (count - set->seen > FAULTS_KEPT) set->seen = count - FAULTS_KEPT; /* the oldest are lost */
     if (count == set->seen) return false;
     struct sim_page_fault fault = page->faults[set->seen % SIM_FAULTS_MAX];
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    if (VG_LOAD(&page->fault_count) - set->seen > SIM_FAULTS_MAX) continue; /* overwritten meanwhile */
+    if (VG_LOAD(&page->fault_count) - set->seen > FAULTS_KEPT) continue; /* overwritten meanwhile */
     set->seen++;
     if (fault.device >= SIM_DEVICES_MAX || (set->types[fault.device] & EVENT_XID) == 0) continue;
     *ret_fault = fault;

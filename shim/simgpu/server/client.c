@@ -228,8 +228,9 @@ static ssize_t receive(const struct process *process, struct sim_request *ret_re
     struct cmsghdr header;
     char space[CMSG_SPACE(sizeof(int))];
   } control;
+  /* Room for one and no more: a second one that a process sends would be ours, and never closed. */
   struct msghdr message = {
-      .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = CMSG_LEN(sizeof(int))};
   ssize_t size = recvmsg(process->socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   struct cmsghdr *header = size >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
   *ret_fd = -1;
