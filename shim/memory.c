@@ -51,10 +51,13 @@ static uint64_t minus(uint64_t a, uint64_t b) {
   return a > b ? a - b : 0;
 }
 
+static uint64_t plus(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
 int vg_memory_attach(struct vg_device *device) {
   struct vg_memory_state *state = calloc(1, sizeof *state);
   if (!state) return -ENOMEM;
-
   pthread_mutex_init(&state->ask_lock, NULL);
   device->memory = state;
   return 0;
@@ -113,7 +116,7 @@ static bool fits(const struct vg_device *device, uint64_t used_bytes, uint64_t b
 static bool give_back(struct vg_device *device, uint64_t keep_bytes) {
   struct vg_memory_state *state = device->memory;
   if (!device->control || vg_link_lost()) return false;
-  uint64_t unused = minus(held_bytes(device), state->used_bytes + state->asking_bytes);
+  uint64_t unused = minus(held_bytes(device), plus(state->used_bytes, state->asking_bytes));
   if (unused <= keep_bytes) return false;
   state->returned_bytes += unused - keep_bytes;
   VG_STORE(&device->report->returned_bytes, state->returned_bytes);
@@ -235,7 +238,7 @@ static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
 int vg_memory_reserve(struct vg_device *device, uint64_t bytes) {
   struct vg_memory_state *state = device->memory;
   vg_lock(&state->lock);
-  bool fit = fits(device, state->used_bytes + state->asking_bytes, bytes);
+  bool fit = fits(device, plus(state->used_bytes, state->asking_bytes), bytes);
   if (fit) take(device, bytes);
   vg_unlock(&state->lock);
   return VG_LIKELY(fit) ? 0 : reserve_slowly(device, bytes);

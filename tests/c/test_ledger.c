@@ -108,6 +108,25 @@ static void sizes_that_wrap_are_refused(void) {
   end(arbiter);
 }
 
+static void *asking_for_all(void *device) {
+  while (!VG_LOAD(&stop_serving)) CHECK(vg_memory_reserve(device, UINT64_MAX - LIMIT_BYTES + 1) == -ENOMEM);
+  return NULL;
+}
+
+/* What is set aside for who asks makes room for nobody, however much it is. */
+static void nor_is_anybody_let_in_beside_them(void) {
+  struct vg_arbiter *arbiter = begin(LIMIT_BYTES, 2 * LIMIT_BYTES);
+  struct vg_device *device = &vg_session.devices[0];
+  pthread_t thread;
+  CHECK(vg_memory_reserve(device, LIMIT_BYTES) == 0);
+  CHECK(pthread_create(&thread, NULL, asking_for_all, device) == 0);
+  for (int i = 0; i < 100 * ROUNDS; i++) CHECK(vg_memory_reserve(device, GRANULE_BYTES) == -ENOMEM);
+  VG_STORE(&stop_serving, 1);
+  pthread_join(thread, NULL);
+  CHECK(VG_LOAD(&pages[0].report.used_bytes) == LIMIT_BYTES);
+  end(arbiter);
+}
+
 static void the_minimum_is_there_beside_a_borrower(void) {
   struct vg_arbiter *arbiter = begin(LIMIT_BYTES / 2, LIMIT_BYTES);
   struct vg_device *greedy = &vg_session.devices[0], *modest = &vg_session.devices[1];
@@ -177,6 +196,7 @@ static void no_byte_is_lost_between_threads(void) {
 int main(void) {
   RUN(exactly_the_limit);
   RUN(sizes_that_wrap_are_refused);
+  RUN(nor_is_anybody_let_in_beside_them);
   RUN(the_minimum_is_there_beside_a_borrower);
   RUN(no_byte_is_lost_between_threads);
   return 0;
