@@ -63,10 +63,12 @@ bool vg_handle_enter(CUmemGenericAllocationHandle handle);
 void vg_handle_leave(CUmemGenericAllocationHandle handle);
 CUresult vg_handle_retain(CUmemGenericAllocationHandle *handle, void *addr); /* as the program's own calls */
 CUresult vg_handle_release(CUmemGenericAllocationHandle handle);
-/* Around the driver's call and its account: of what ends memory without its handle, and of what makes handles. */
-void vg_handles_begin_end(void);
-void vg_handles_begin_make(void);
-void vg_handles_done(void);
+/* Around the driver's call and its account: of what ends memory without its handle, of what makes handles, and of what
+ * uses one that may be made or let go at this moment. What they return is for vg_handles_done(). */
+unsigned vg_handles_begin_end(void);
+unsigned vg_handles_begin_make(void);
+unsigned vg_handles_begin_alone(void);
+void vg_handles_done(unsigned entered);
 void vg_handle_forked_child(void);
 void vg_multicast_gone(uint64_t object); /* lets go what is bound, if it is such an object */
 void vg_multicast_forked_child(void);

@@ -204,11 +204,11 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
   struct vg_record *record = vg_table_take(VG_RECORD_ARRAY, (uint64_t)(uintptr_t)(handle));                            \
   bool ordered = record && record->other && enter_order();                                                             \
   bool unbacked = record && !record->other && !record->bytes;                                                          \
-  if (unbacked) vg_handles_begin_end();                                                                                \
+  unsigned entered = unbacked ? vg_handles_begin_end() : 0;                                                            \
   CUresult result = call;                                                                                              \
   if (record && result == CUDA_SUCCESS) vg_charge_return(record);                                                      \
   if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);                                             \
-  if (unbacked) vg_handles_done();                                                                                     \
+  vg_handles_done(entered);                                                                                            \
   leave_order(ordered);                                                                                                \
   return result
 

@@ -32,10 +32,10 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulti
   struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, NULL, NULL);
   struct vg_physical *object = record ? vg_physical_new(NULL, 0) : NULL;
   if (object) record->other = (uintptr_t)object;
-  vg_handles_begin_make();
+  unsigned entered = vg_handles_begin_make();
   CUresult result = object ? REAL(cuMulticastCreate)(mcHandle, prop) : CUDA_ERROR_OUT_OF_MEMORY;
   if (result == CUDA_SUCCESS) vg_table_put(record, *mcHandle);
-  vg_handles_done();
+  vg_handles_done(entered);
   if (result == CUDA_SUCCESS) return result;
   if (object) vg_physical_leave(object);
   vg_record_free(record);
@@ -101,12 +101,12 @@ static struct binding *take(uint64_t object, const struct vg_device *device, uin
 }
 
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size) {
-  vg_handles_begin_end();
+  unsigned entered = vg_handles_begin_end();
   CUresult result = REAL(cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
   struct vg_device *device = vg_context_ordinal(dev);
   struct binding *binding = result == CUDA_SUCCESS && device ? take(object_of(mcHandle), device, mcOffset) : NULL;
   if (binding) vg_handle_leave(binding->memory);
-  vg_handles_done();
+  vg_handles_done(entered);
   free(binding);
   return result;
 }

@@ -56,12 +56,12 @@ static void hold(const CUarrayMapInfo *list, unsigned int count, int delta) {
 typedef CUresult map_call(CUarrayMapInfo *list, unsigned int count, CUstream stream);
 
 static CUresult map(map_call *call, CUarrayMapInfo *list, unsigned int count, CUstream stream) {
+  unsigned entered = vg_handles_begin_alone(); /* what is mapped is known, and what is unmapped comes to no other */
   hold(list, count, 1);
-  vg_handles_begin_end(); /* of what is unmapped */
   CUresult result = call(list, count, stream);
   for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) follow(&list[i]);
   hold(list, count, -1);
-  vg_handles_done();
+  vg_handles_done(entered);
   return result;
 }
 

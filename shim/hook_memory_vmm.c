@@ -15,24 +15,55 @@
 #include "memory.h"
 #include "prim.h"
 
-/* Which handle an address belongs to is known only once the driver has retained it: meanwhile nobody else, who share
- * this lock, lets go of it. */
+#define WAIT_NS (1000 * VG_NS_PER_MS)
+#define POLL_NS (VG_NS_PER_MS / 20)
+
+/* Which handle an address belongs to is known only once the driver has retained it, and whether a handle that is not
+ * known is none only while none is let go: meanwhile nobody else, who share this lock, lets go of one. */
 static pthread_rwlock_t retaining = PTHREAD_RWLOCK_INITIALIZER;
 
 /* Bindings and arrays let go of memory after the driver's call that ends them: meanwhile nobody is given a handle,
  * which may be the same again. Who makes handles shares this lock. */
 static pthread_rwlock_t ending = PTHREAD_RWLOCK_INITIALIZER;
 
-void vg_handles_begin_end(void) {
-  pthread_rwlock_wrlock(&ending);
+enum { RETAINING = 1, ENDING = 2 };
+
+/* Waits at most so long that a program whose calls of the driver wait for each other does not hang. */
+static unsigned enter(pthread_rwlock_t *lock, int (*try)(pthread_rwlock_t *)) {
+  uint64_t deadline_ns = 0;
+  while (try(lock)) {
+    uint64_t now_ns = vg_prim_now_ns();
+    if (!deadline_ns) deadline_ns = now_ns + WAIT_NS;
+    if (now_ns >= deadline_ns) return 0;
+    vg_prim_sleep_until_ns(now_ns + POLL_NS);
+  }
+  return lock == &retaining ? RETAINING : ENDING;
 }
 
-void vg_handles_begin_make(void) {
-  pthread_rwlock_rdlock(&ending);
+static unsigned begin_let_go(void) {
+  return enter(&retaining, pthread_rwlock_tryrdlock);
 }
 
-void vg_handles_done(void) {
-  pthread_rwlock_unlock(&ending);
+static unsigned begin_retain(void) {
+  return enter(&retaining, pthread_rwlock_trywrlock);
+}
+
+unsigned vg_handles_begin_end(void) {
+  return enter(&ending, pthread_rwlock_trywrlock);
+}
+
+unsigned vg_handles_begin_make(void) {
+  return enter(&ending, pthread_rwlock_tryrdlock);
+}
+
+unsigned vg_handles_begin_alone(void) {
+  unsigned entered = begin_retain();
+  return entered | vg_handles_begin_end();
+}
+
+void vg_handles_done(unsigned entered) {
+  if (entered & ENDING) pthread_rwlock_unlock(&ending);
+  if (entered & RETAINING) pthread_rwlock_unlock(&retaining);
 }
 
 static struct vg_physical *physical_of(const struct vg_record *record) {
@@ -84,10 +115,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUmemGenericAllocationHandle created = 0;
-  vg_handles_begin_make();
+  unsigned entered = vg_handles_begin_make();
   CUresult result = REAL(cuMemCreate)(&created, size, prop, flags);
   if (result == CUDA_SUCCESS) vg_table_put(record, created);
-  vg_handles_done();
+  vg_handles_done(entered);
   if (result == CUDA_SUCCESS)
     *handle = created;
   else
@@ -127,17 +158,14 @@ static bool ends_bindings(const struct vg_record *last) {
 }
 
 CUresult vg_handle_release(CUmemGenericAllocationHandle handle) {
-  pthread_rwlock_rdlock(&retaining);
+  unsigned entered = begin_let_go();
   struct vg_record *last = drop_reference(handle);
-  bool bound = ends_bindings(last);
-  if (bound) vg_handles_begin_end();
+  unsigned bound = ends_bindings(last) ? vg_handles_begin_end() : 0;
   CUresult result = REAL(cuMemRelease)(handle);
-  pthread_rwlock_unlock(&retaining);
-  if (result != CUDA_SUCCESS)
-    take_reference_back(handle, last);
-  else if (last)
-    handle_gone(last);
-  if (bound) vg_handles_done();
+  if (result != CUDA_SUCCESS) take_reference_back(handle, last);
+  vg_handles_done(entered);
+  if (result == CUDA_SUCCESS && last) handle_gone(last);
+  vg_handles_done(bound);
   return result;
 }
 
@@ -146,10 +174,10 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 }
 
 CUresult vg_handle_retain(CUmemGenericAllocationHandle *handle, void *addr) {
-  pthread_rwlock_wrlock(&retaining);
+  unsigned entered = begin_retain();
   CUresult result = REAL(cuMemRetainAllocationHandle)(handle, addr);
   if (result == CUDA_SUCCESS) vg_handle_enter(*handle);
-  pthread_rwlock_unlock(&retaining);
+  vg_handles_done(entered);
   return result;
 }
 
@@ -159,19 +187,23 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
+  if (!VG_LOAD(&vg_session.ledger)) return REAL(cuMemMap)(ptr, size, offset, handle, flags);
   struct vg_record *mapping = vg_record_new(VG_RECORD_MAPPING, NULL, NULL);
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
-  mapping->size = size;
-  mapping->other = handle;
-  /* Before the call: another thread may release the handle once it is mapped. */
+  /* Before the call: another thread may release the handle once it is mapped. One that is not known is memory of the
+   * host, or being made or released at this moment: while nobody does, it is looked for again. */
   bool known = vg_handle_enter(handle);
+  unsigned alone = known ? 0 : vg_handles_begin_alone();
+  if (!known) known = vg_handle_enter(handle);
   CUresult result = REAL(cuMemMap)(ptr, size, offset, handle, flags);
-  if (known && result == CUDA_SUCCESS) {
+  mapping->size = size;
+  mapping->other = known ? handle : 0;
+  if (result == CUDA_SUCCESS)
     vg_table_put(mapping, ptr);
-    return result;
-  }
-  vg_record_free(mapping);
-  if (known) vg_handle_leave(handle);
+  else
+    vg_record_free(mapping);
+  vg_handles_done(alone);
+  if (known && result != CUDA_SUCCESS) vg_handle_leave(handle);
   return result;
 }
 
@@ -184,11 +216,11 @@ static void take_range(struct unmapped *range, CUdeviceptr ptr, size_t size) {
   *range = (struct unmapped){0};
   for (uint64_t done = 0; done < size;) {
     struct vg_record *mapping = vg_table_take(VG_RECORD_MAPPING, ptr + done);
-    if (!mapping || !mapping->size) return; /* memory of the host, or the driver will refuse the range */
+    if (!mapping) return; /* the driver will refuse the range */
     done += mapping->size;
     mapping->next = range->mappings;
     range->mappings = mapping;
-    struct vg_record *last = drop_reference(mapping->other);
+    struct vg_record *last = mapping->other ? drop_reference(mapping->other) : NULL; /* 0: memory of the host */
     if (!last) continue;
     last->next = range->handles;
     range->handles = last;
@@ -203,7 +235,7 @@ static void put_range_back(struct unmapped *range) {
     while (*last && (*last)->key != mapping->other) last = &(*last)->next;
     struct vg_record *handle = *last;
     if (handle) *last = handle->next;
-    take_reference_back(mapping->other, handle);
+    if (mapping->other) take_reference_back(mapping->other, handle);
     vg_table_put(mapping, mapping->key);
   }
 }
@@ -221,16 +253,16 @@ static void range_gone(const struct unmapped *range) {
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size) {
   struct unmapped range;
-  bool bound = false;
-  pthread_rwlock_rdlock(&retaining);
+  bool ends = false;
+  unsigned entered = begin_let_go();
   take_range(&range, ptr, size);
-  for (struct vg_record *handle = range.handles; handle; handle = handle->next) bound |= ends_bindings(handle);
-  if (bound) vg_handles_begin_end();
+  for (struct vg_record *handle = range.handles; handle; handle = handle->next) ends |= ends_bindings(handle);
+  unsigned bound = ends ? vg_handles_begin_end() : 0;
   CUresult result = REAL(cuMemUnmap)(ptr, size);
   if (result != CUDA_SUCCESS) put_range_back(&range);
-  pthread_rwlock_unlock(&retaining);
+  vg_handles_done(entered);
   if (result == CUDA_SUCCESS) range_gone(&range);
-  if (bound) vg_handles_done();
+  vg_handles_done(bound);
   return result;
 }
 
@@ -263,10 +295,10 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     record->other = (uintptr_t)own;
     record->device = vg_physical_device(own);
   }
-  vg_handles_begin_make();
+  unsigned entered = vg_handles_begin_make();
   CUresult result = REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
   bool fresh = result == CUDA_SUCCESS && vg_table_add_or_put(record, *handle) == 1;
-  vg_handles_done();
+  vg_handles_done(entered);
   if (fresh) return result;
   if (own) vg_physical_leave(own); /* it failed, or the driver has one handle for all */
   vg_record_free(record);

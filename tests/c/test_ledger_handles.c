@@ -15,7 +15,9 @@
 #define MEMORY 0x100ull
 #define OBJECT 0x200ull
 #define ADDRESS ((CUdeviceptr)BYTES)
+#define HOST 0x400ull
 #define MOMENT_NS (100 * VG_NS_PER_MS) /* a thread that is not kept away is done by then */
+#define LONG_NS (10 * VG_NS_PER_S)     /* one that is kept away is let go on by then */
 
 struct vg_session vg_session;
 void *vg_real_slots[VG_ENTRY_COUNT];
@@ -24,6 +26,7 @@ static int held;                /* references that the driver has to the memory 
 static void (*meanwhile)(void); /* in another thread, in the middle of a call */
 static pthread_t other;
 static uint32_t other_done;
+static uint64_t moment_ns = MOMENT_NS;
 
 /* ---- what the rest of the hook answers ---- */
 
@@ -74,7 +77,7 @@ static void let_other_run(void) {
   if (!meanwhile) return;
   VG_STORE(&other_done, 0);
   CHECK(pthread_create(&other, NULL, run_other, NULL) == 0);
-  uint64_t end_ns = vg_prim_now_ns() + MOMENT_NS;
+  uint64_t end_ns = vg_prim_now_ns() + moment_ns;
   while (!VG_LOAD(&other_done) && vg_prim_now_ns() < end_ns) vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
 }
 
@@ -129,6 +132,30 @@ static CUresult fake_import(CUmemGenericAllocationHandle *handle, void *os_handl
   (void)os_handle, (void)type;
   *handle = OBJECT;
   return CUDA_SUCCESS;
+}
+
+/* The others of these let go after a moment, and take only what is there. */
+static CUresult fake_slow_release(CUmemGenericAllocationHandle handle) {
+  let_other_run();
+  return fake_release(handle);
+}
+
+static CUresult fake_slow_unmap(CUdeviceptr address, size_t bytes) {
+  let_other_run();
+  return fake_unmap(address, bytes);
+}
+
+static CUresult fake_quick_map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                               unsigned long long flags) {
+  (void)address, (void)bytes, (void)offset, (void)flags;
+  if (handle != MEMORY || !VG_LOAD(&held)) return CUDA_ERROR_INVALID_VALUE;
+  __atomic_add_fetch(&held, 1, __ATOMIC_RELAXED);
+  return CUDA_SUCCESS;
+}
+
+static CUresult fake_quick_retain(CUmemGenericAllocationHandle *handle, void *address) {
+  (void)handle, (void)address;
+  return CUDA_ERROR_INVALID_VALUE;
 }
 
 /* ---- the tests ---- */
@@ -215,6 +242,62 @@ static void what_is_bound_to_an_import_stays_charged(void) {
   expect_held(0);
 }
 
+/* In one range with memory of the host, which is charged to nobody. */
+static void what_is_unmapped_behind_memory_of_the_host_is_let_go(void) {
+  begin();
+  CHECK(cuMemMap(ADDRESS, BYTES, 0, HOST, 0) == CUDA_SUCCESS);
+  CHECK(cuMemMap(ADDRESS + BYTES, BYTES, 0, MEMORY, 0) == CUDA_SUCCESS);
+  CHECK(cuMemRelease(MEMORY) == CUDA_SUCCESS);
+  CHECK(cuMemUnmap(ADDRESS, 2 * BYTES) == CUDA_SUCCESS);
+  expect_held(0);
+}
+
+static void mapping(void) {
+  cuMemMap(ADDRESS, BYTES, 0, MEMORY, 0);
+}
+
+/* The driver may take the map before the release, or after it and refuse it. */
+static void what_is_mapped_while_it_is_released_stays_charged(void) {
+  void *release = vg_real_slots[VG_ENTRY_cuMemRelease], *map = vg_real_slots[VG_ENTRY_cuMemMap];
+  vg_real_slots[VG_ENTRY_cuMemRelease] = (void *)fake_slow_release;
+  vg_real_slots[VG_ENTRY_cuMemMap] = (void *)fake_quick_map;
+  begin();
+  meanwhile = mapping;
+  CHECK(cuMemRelease(MEMORY) == CUDA_SUCCESS);
+  pthread_join(other, NULL);
+  meanwhile = NULL;
+  expect_held(held);
+  if (held) CHECK(cuMemUnmap(ADDRESS, BYTES) == CUDA_SUCCESS);
+  expect_held(0);
+  vg_real_slots[VG_ENTRY_cuMemRelease] = release;
+  vg_real_slots[VG_ENTRY_cuMemMap] = map;
+}
+
+static void retaining(void) {
+  CUmemGenericAllocationHandle handle;
+  CHECK(cuMemRetainAllocationHandle(&handle, (void *)(16 * BYTES)) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* A driver's call that ends only when another thread has made one: programs that work without us do so with us. */
+static void calls_that_wait_for_each_other_do_not_hang(void) {
+  void *unmap = vg_real_slots[VG_ENTRY_cuMemUnmap], *retain = vg_real_slots[VG_ENTRY_cuMemRetainAllocationHandle];
+  begin();
+  CHECK(cuMemMap(ADDRESS, BYTES, 0, MEMORY, 0) == CUDA_SUCCESS);
+  vg_real_slots[VG_ENTRY_cuMemUnmap] = (void *)fake_slow_unmap;
+  vg_real_slots[VG_ENTRY_cuMemRetainAllocationHandle] = (void *)fake_quick_retain;
+  meanwhile = retaining;
+  moment_ns = LONG_NS;
+  uint64_t end_ns = vg_prim_now_ns() + LONG_NS;
+  CHECK(cuMemUnmap(ADDRESS, BYTES) == CUDA_SUCCESS);
+  CHECK(vg_prim_now_ns() < end_ns);
+  expect_held(1);
+  moment_ns = MOMENT_NS;
+  vg_real_slots[VG_ENTRY_cuMemUnmap] = unmap;
+  vg_real_slots[VG_ENTRY_cuMemRetainAllocationHandle] = retain;
+  CHECK(cuMemRelease(MEMORY) == CUDA_SUCCESS);
+  expect_held(0);
+}
+
 int main(void) {
   vg_session.ledger = true;
   vg_real_slots[VG_ENTRY_cuMemCreate] = (void *)fake_create;
@@ -229,5 +312,8 @@ int main(void) {
   RUN(what_is_mapped_into_an_array_stays_charged);
   RUN(what_is_bound_stays_charged);
   RUN(what_is_bound_to_an_import_stays_charged);
+  RUN(what_is_unmapped_behind_memory_of_the_host_is_let_go);
+  RUN(what_is_mapped_while_it_is_released_stays_charged);
+  RUN(calls_that_wait_for_each_other_do_not_hang);
   return 0;
 }
