@@ -31,17 +31,18 @@ static uint64_t bytes_of(const struct vg_device *device, CUlimit limit, uint64_t
   return vg_charge_round(bytes, vg_charge_granule(device));
 }
 
-/* The record of a limit, out of the table; the first time with what is usual, as the driver says it. NULL: none. */
-static struct vg_record *take(struct vg_device *device, CUcontext context, CUlimit limit) {
+/* The record of a limit, out of the table; the first time with what is usual, as the driver says it. */
+static CUresult take(struct vg_device *device, CUcontext context, CUlimit limit, struct vg_record **ret_record) {
   uint64_t key = (uintptr_t)context + limit;
-  struct vg_record *record = vg_table_take(VG_RECORD_LIMIT, key);
+  struct vg_record *record = *ret_record = vg_table_take(VG_RECORD_LIMIT, key);
   size_t usual;
-  if (record || REAL(cuCtxGetLimit)(&usual, limit) != CUDA_SUCCESS) return record;
-  record = vg_record_new(VG_RECORD_LIMIT, device, context);
-  if (!record) return NULL;
+  CUresult result = record ? CUDA_SUCCESS : REAL(cuCtxGetLimit)(&usual, limit);
+  if (record || result != CUDA_SUCCESS) return result;
+  record = *ret_record = vg_record_new(VG_RECORD_LIMIT, device, context);
+  if (!record) return CUDA_ERROR_OUT_OF_MEMORY;
   record->key = key;
   record->size = bytes_of(device, limit, usual);
-  return record;
+  return CUDA_SUCCESS;
 }
 
 static uint64_t beyond_usual(const struct vg_record *record, CUlimit limit, uint64_t value) {
@@ -74,9 +75,12 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
   struct vg_device *device = takes ? vg_context_current(&context) : NULL;
   if (!device) return REAL(cuCtxSetLimit)(limit, value);
   pthread_mutex_lock(&lock);
-  struct vg_record *record = take(device, context, limit);
-  CUresult result = record ? set(record, limit, value) : CUDA_ERROR_OUT_OF_MEMORY;
-  if (record) vg_table_put(record, record->key);
+  struct vg_record *record;
+  CUresult result = take(device, context, limit, &record);
+  if (record) {
+    result = set(record, limit, value);
+    vg_table_put(record, record->key);
+  }
   pthread_mutex_unlock(&lock);
   return result;
 }

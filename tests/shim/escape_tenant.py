@@ -261,6 +261,16 @@ def limits(cuda: Cuda) -> Steps:
     return steps
 
 
+def limit_unknown(cuda: Cuda) -> Steps:
+    """A limit that the driver does not tell is not changed, and the program hears why."""
+    heap, unknown = 2, 999
+    steps: Steps = []
+    for expected in (unknown, 0):
+        code = cuda.call("cuCtxSetLimit", heap, ctypes.c_size_t(100 * MIB))
+        steps.append(("set", code - expected, *charged_and_taken(cuda)))
+    return steps
+
+
 def attached(cuda: Cuda) -> Steps:
     """A context that is attached to lives, and is charged, until as many have detached from it."""
     steps: Steps = []

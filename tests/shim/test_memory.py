@@ -304,6 +304,16 @@ def test_limits_are_charged_though_the_driver_fails_to_say_how_many_threads_ther
         assert charged == used, name
 
 
+def test_a_limit_that_cannot_be_asked_for_is_refused_in_the_drivers_words(shim: Path, tmp_path: Path) -> None:
+    tenant = str(TENANT.with_name("escape_tenant.py"))
+    fail = "cuCtxGetLimit:1=999"
+    for name, code, charged, used in _on_the_simulated_device(
+        shim, tmp_path, tenant, "limit_unknown", VGPU_SIM_FAIL=fail
+    ):
+        assert code == 0, name
+        assert charged == used, name
+
+
 def test_a_green_context_that_cannot_be_looked_up_leaves_nothing(shim: Path, tmp_path: Path) -> None:
     tenant = str(TENANT.with_name("escape_tenant.py"))
     fail = "cuCtxFromGreenCtx:1=999,cuCtxFromGreenCtx:2=999"
