@@ -166,7 +166,7 @@ static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale
  * kind behind it. */
 static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
   if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
-  estimate->cost_ns = now_ns - stream->moved_ns;
+  VG_STORE_RELAXED(&estimate->cost_ns, now_ns - stream->moved_ns); /* launching threads look at it without the lock */
   for (uint32_t i = stream->head; i != stream->tail; i++) {
     struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
     if (marker->estimate != estimate) continue;
