@@ -12,6 +12,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
 
@@ -31,6 +32,8 @@ log = logging.getLogger("vgpud")
 READ_S = 0.5
 #: with every second reading, who uses them
 LOOK_EVERY = 2
+#: threads that deal with programs: each asks the driver once more before
+ACTORS = 4
 
 
 class Host(Protocol):
@@ -57,6 +60,7 @@ class Lookout:
         self._charged: dict[tuple[str, str], int] = {}
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
         self._acting: set[tuple[str, int]] = set()  # (device, pid) that somebody is at; each thing is done once a time
+        self._actors = ThreadPoolExecutor(ACTORS, "enforce")  # of our own, as a driver may hang
         self._loop = asyncio.get_running_loop()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._read, name="nvml", daemon=True)
@@ -71,6 +75,7 @@ class Lookout:
     async def stop(self) -> None:
         """Ends the thread, and then the driver's library; leaves both where the driver hangs."""
         self._stopping.set()
+        self._actors.shutdown(wait=False, cancel_futures=True)
         if self._thread.is_alive():
             await asyncio.to_thread(self._thread.join, 1.0)
         if not self._thread.is_alive():
@@ -163,7 +168,7 @@ class Lookout:
         key = act.device_uuid, act.pid
         if key not in self._acting:
             self._acting.add(key)
-            done = self._loop.run_in_executor(None, self._carry_out, act)
+            done = self._loop.run_in_executor(self._actors, self._carry_out, act)
             done.add_done_callback(lambda _: self._acting.discard(key))
 
     def _carry_out(self, act: Act) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from vgpud.arbiter import Arbiters
@@ -21,6 +22,8 @@ from vgpud.tenants import Admission, Greeting, Usage
 #: how often and how long the driver is asked whether it still lists a process that has ended
 LISTED_EVERY_S = 0.05
 LISTED_MAX_S = 5.0
+#: threads that ask it
+ASKERS = 4
 
 
 class Host(Protocol):
@@ -43,6 +46,8 @@ class TenantDesk:
         self._devices = devices
         self._containers = containers
         self._leaving: set[asyncio.Task[None]] = set()
+        # of our own: a driver that hangs must not take the threads in which others wait for the disk
+        self._askers = ThreadPoolExecutor(ASKERS, "listed")
         # unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see 65536 processes
         self._next_process_id = (time.monotonic_ns() // 1_000_000) << 16
 
@@ -51,6 +56,7 @@ class TenantDesk:
         for task in self._leaving:
             task.cancel()
         await asyncio.gather(*self._leaving, return_exceptions=True)
+        self._askers.shutdown(wait=False, cancel_futures=True)
 
     def attach(self, greeting: Greeting) -> Admission | Denied:
         """Decides about a program that wants to join its slice."""
@@ -125,7 +131,8 @@ class TenantDesk:
 
     async def _leave(self, process: Process) -> None:
         deadline_ns = time.monotonic_ns() + int(LISTED_MAX_S * 1e9)
-        while await asyncio.to_thread(self._devices.lists, process.pid):
+        loop = asyncio.get_running_loop()
+        while await loop.run_in_executor(self._askers, self._devices.lists, process.pid):
             if time.monotonic_ns() > deadline_ns:
                 text = f"pid {process.pid} has ended, but the driver still lists it: its memory may not be free yet"
                 self._host.note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))

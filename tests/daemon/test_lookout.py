@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
 from vgpud.core.watch import Findings
 from vgpud.daemon_lookout import Lookout
+from vgpud.daemon_tenants import TenantDesk
 from vgpud.tenants import Tenants
 
 UUID, PID = "GPU-0", os.getpid()
@@ -140,3 +143,40 @@ def test_what_takes_long_is_not_begun_again() -> None:
         return pids
 
     assert sorted(asyncio.run(begun())) == [1, 1, 2]
+
+
+def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
+    """As many as you like may wait for it: the disk is waited for in other threads."""
+
+    async def others_go_on(begin: Callable[[threading.Event], Awaitable[Callable[[], bool]]]) -> None:
+        answers = threading.Event()
+        try:
+            is_over = await begin(answers)
+            await asyncio.wait_for(asyncio.to_thread(int), 10)
+        finally:
+            answers.set()
+        while not is_over():
+            await asyncio.sleep(0.01)
+
+    async def act(answers: threading.Event) -> Callable[[], bool]:
+        made = await lookout([], {})
+        made._carry_out = lambda _act: answers.wait()  # type: ignore[assignment, method-assign]
+        for pid in range(64):
+            made._begin(Act(KILL, STRANGER, pid, "", UUID, first=True))
+        return lambda: not made._acting
+
+    async def leave(answers: threading.Event) -> Callable[[], bool]:
+        gone: list[object] = []
+        devices: Any = SimpleNamespace(lists=lambda _pid: not answers.wait())
+        known: Any = {UUID: SimpleNamespace(simulated=False)}
+        state = State(devices=known, processes={n: replace(process("a"), process_id=n) for n in range(64)})
+        host: Any = SimpleNamespace(state=state, run=gone.append)
+        nobody: Any = None
+        desk = TenantDesk(host, nobody, devices, nobody)
+        for n in range(64):
+            desk.ended(n)
+        await asyncio.sleep(0)
+        return lambda: len(gone) == 64
+
+    for begin in (act, leave):
+        asyncio.run(others_go_on(begin))
