@@ -39,6 +39,8 @@ def environment(own: OwnSystem) -> dict[str, str]:
     part = own.run("together", (), words)
     wait_for("the environment of a program", lambda: not part.running)
     made: dict[str, str] = json.loads(part.out.read_text())
+    if not made.get("LD_PRELOAD"):
+        raise PartError("a program in a slice has no LD_PRELOAD: both batches would be without the hook")
     return made
 
 

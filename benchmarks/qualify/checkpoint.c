@@ -105,7 +105,7 @@ static bool measure(struct driver *driver, const struct checkpointing *api, pid_
   size_t before = free_bytes(driver);
   double checkpoint_s = timed(api->checkpoint, pid, 0);
   expect_state(api, pid, STATE_CHECKPOINTED);
-  size_t freed = free_bytes(driver) - before;
+  size_t after = free_bytes(driver), freed = after > before ? after - before : 0;
   double restore_s = timed(api->restore, pid, 0);
   double unlock_s = timed(api->unlock, pid, 0);
   expect_state(api, pid, STATE_RUNNING);

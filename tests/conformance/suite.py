@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.qualify.checks import unhooked
 from vgpud import paths
-from vgpud.cli.own_system import OwnSystem, wait_for
+from vgpud.cli.own_system import OwnSystem, PartError, wait_for
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
@@ -26,6 +27,12 @@ PROGRAM_SECONDS = 120
 SLICE_MEMORY = "6GiB"
 #: the simulated devices: two, for rows about several
 SIMULATED = {"devices": "2"}
+#: says how much memory a program sees on its first device
+TOTAL = """
+import ctypes
+driver, total = ctypes.CDLL("libcuda.so.1"), ctypes.c_size_t()
+print([driver.cuInit(0), driver.cuDeviceTotalMem_v2(ctypes.byref(total), 0), total.value])
+"""
 #: what a row says that this machine or device has nothing for
 SKIPPED = "skipped: "
 
@@ -77,6 +84,20 @@ def run(own: OwnSystem, family: str, program: Path, devices: int) -> tuple[Rows,
     return parse(plain.stdout), parse(part.out.read_text())
 
 
+def check_hooked(own: OwnSystem, devices: int) -> None:
+    """Raises PartError where a program in a slice sees the whole device: it is not hooked, and its rows would agree."""
+    words = [sys.executable, "-c", TOTAL]
+    plain = subprocess.run(words, env=unhooked(own), capture_output=True, text=True, timeout=60, check=True).stdout
+    part = own.run("conform-hooked", ["--gpus", str(devices), "--mem", SLICE_MEMORY], words)
+    wait_for("a program in a slice", lambda: not part.running)
+    if part.process.returncode:
+        part.check()
+    if part.out.read_text() == plain:
+        raise PartError(
+            f"a program in a slice of {SLICE_MEMORY} sees the whole device {plain.strip()}: it is not hooked"
+        )
+
+
 def expected(family: str) -> Expected:
     """What the rows of a family should say."""
     path = EXPECTED / f"{family}.json"
@@ -111,6 +132,7 @@ def conform(own: OwnSystem, folder: Path) -> tuple[dict[str, Any], list[Differen
     figures: dict[str, Any] = {"rows": 0, "skipped": 0, "documented": 0, "confirmed": 0}
     with own.client() as client:
         devices = len(client.devices())
+    check_hooked(own, devices)
     for family in FAMILIES:
         plain, hooked = run(own, family, build(family, folder), devices)
         wanted = expected(family)

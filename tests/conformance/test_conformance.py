@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.qualify.checks import unhooked
 from tests.conformance import suite
+from vgpud.cli.own_system import OwnSystem, Part, PartError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,6 +43,23 @@ def test_every_expectation_says_where_it_is_from(family: str) -> None:
     for name, row in rows.items():
         wanted = {"documented": {"result", "status"}, "confirmed": {"result", "status", "driver", "device"}}
         assert set(row) == wanted[row["status"]], name
+
+
+def test_the_simulated_device_has_something_to_say_to_every_row(result: dict[str, Any]) -> None:
+    """A skipped row is no difference."""
+    rows = [facts for said in result["raw"]["said"].values() for facts in said.values()]
+    assert len(rows) > 100 and not [facts for facts in rows if facts.startswith(suite.SKIPPED)]
+
+
+def test_programs_that_are_not_hooked_are_compared_with_nothing(
+    system: OwnSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_unhooked(name: str, _amounts: object, words: list[str]) -> Part:
+        return Part(name, words, unhooked(system), system.folder)
+
+    monkeypatch.setattr(system, "run", run_unhooked)
+    with pytest.raises(PartError, match="not hooked"):
+        suite.check_hooked(system, 1)
 
 
 def test_a_row_that_differs_or_lacks_is_named_with_its_facts() -> None:

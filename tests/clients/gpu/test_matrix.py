@@ -76,12 +76,12 @@ def test_the_table_shows_each_row_and_why() -> None:
 
 
 def test_without_a_device_all_rows_are_skipped(tmp_path: Path) -> None:
-    if not checks.has_device():
+    if not (reason := checks.has_device()):
         pytest.skip("there is a real device here")
     command = [sys.executable, "-m", "tests.clients.gpu", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("skipped") == len(matrix.ROWS) and "no libcuda.so.1" in done.stdout
+    assert done.stdout.count("skipped") == len(matrix.ROWS) and reason in done.stdout
     assert list(tmp_path.iterdir()) == []
 
 
