@@ -222,6 +222,7 @@ int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const st
       params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN)
     return -EINVAL;
   pthread_mutex_lock(&arbiter->mutex);
+  vg_record_inputs(&arbiter->recorder, &arbiter->core); /* a new slice's gate depends on who has attached by now */
   const struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
   if (!slice) return leave(arbiter, -ENOSPC);
   vg_record_set(&arbiter->recorder, slice_id, params);

@@ -92,7 +92,13 @@ class Pair(Arbiter):
         self.rows: dict[int, Any] = {}
         self.lib.vg_core_init(self.core, fill(self.ffi, "vg_arbiter_params", self.params), 0)
 
+    def _tell_core(self) -> None:
+        for s in self.slices:
+            for name in INPUTS:
+                setattr(self.rows[s.ident], name, getattr(s, name))
+
     def set(self, ident: int, params: SliceParams) -> Slice:
+        self._tell_core()
         row = self.lib.vg_core_set(self.core, ident, fill(self.ffi, "vg_slice_params", params))
         assert row != self.ffi.NULL
         self.rows[ident] = row
@@ -103,10 +109,7 @@ class Pair(Arbiter):
         super().remove(ident)
 
     def step(self, now_ns: int) -> int:
-        for s in self.slices:
-            row = self.rows[s.ident]
-            for name in INPUTS:
-                setattr(row, name, getattr(s, name))
+        self._tell_core()
         wanted = super().step(now_ns)
         got = self.lib.vg_core_step(self.core, now_ns)
         for s in self.slices:

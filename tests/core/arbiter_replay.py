@@ -106,8 +106,9 @@ class Replay:
     def compare(self) -> None:
         """After all outputs of a step."""
         for s in self.pair.slices:
-            ours = tuple(int(getattr(s, name)) % 2**64 for name in OUTPUTS)
-            assert ours == self.outputs[s.ident], f"step {self.steps}, slice {s.ident}: {OUTPUTS}"
+            ours = {name: int(getattr(s, name)) % 2**64 for name in OUTPUTS}
+            then = dict(zip(OUTPUTS, self.outputs[s.ident], strict=True))
+            assert ours == then, f"step {self.steps}, slice {s.ident}"
 
 
 def replay(path: Path, decided: bool = True) -> Replay:
