@@ -293,32 +293,25 @@ def test_the_ledger_does_not_lose_count(shim: Path, tmp_path: Path, way: str) ->
         assert charged == used, name
 
 
+def _charged_as_used_though(shim: Path, tmp_path: Path, family: str, fail: str) -> None:
+    """One family of escape_tenant.py on a device whose driver fails as `fail` says."""
+    tenant = str(TENANT.with_name("escape_tenant.py"))
+    for name, code, charged, used in _on_the_simulated_device(shim, tmp_path, tenant, family, VGPU_SIM_FAIL=fail):
+        assert code == 0, name
+        assert charged == used, name
+
+
 @pytest.mark.parametrize("call", [1, 2])
 def test_limits_are_charged_though_the_driver_fails_to_say_how_many_threads_there_are(
     shim: Path, tmp_path: Path, call: int
 ) -> None:
-    tenant = str(TENANT.with_name("escape_tenant.py"))
-    fail = f"cuDeviceGetAttribute:{call}=999"
-    for name, code, charged, used in _on_the_simulated_device(shim, tmp_path, tenant, "limits", VGPU_SIM_FAIL=fail):
-        assert code == 0, name
-        assert charged == used, name
+    _charged_as_used_though(shim, tmp_path, "limits", f"cuDeviceGetAttribute:{call}=999")
 
 
 def test_a_limit_that_cannot_be_asked_for_is_refused_in_the_drivers_words(shim: Path, tmp_path: Path) -> None:
-    tenant = str(TENANT.with_name("escape_tenant.py"))
-    fail = "cuCtxGetLimit:1=999"
-    for name, code, charged, used in _on_the_simulated_device(
-        shim, tmp_path, tenant, "limit_unknown", VGPU_SIM_FAIL=fail
-    ):
-        assert code == 0, name
-        assert charged == used, name
+    _charged_as_used_though(shim, tmp_path, "limit_unknown", "cuCtxGetLimit:1=999")
 
 
 def test_a_green_context_that_cannot_be_looked_up_leaves_nothing(shim: Path, tmp_path: Path) -> None:
-    tenant = str(TENANT.with_name("escape_tenant.py"))
     fail = "cuCtxFromGreenCtx:1=999,cuCtxFromGreenCtx:2=999"
-    for name, code, charged, used in _on_the_simulated_device(
-        shim, tmp_path, tenant, "green_unknown", VGPU_SIM_FAIL=fail
-    ):
-        assert code == 0, name
-        assert charged == used, name
+    _charged_as_used_though(shim, tmp_path, "green_unknown", fail)
