@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,23 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> MakeProgram:
         return path
 
     return make
+
+
+def watched(folder: Path, target: str, flags: list[str]) -> Path:
+    """The simulated device's files in a folder, one of them (sim/NAME) under sanitizers. Skips where there are none."""
+    sys.path.insert(0, str(ROOT / "shim"))
+    try:
+        import build_shim  # type: ignore[import-not-found, unused-ignore]
+    finally:
+        sys.path.pop(0)
+    try:
+        build_shim.build_target(target, folder, flags)
+    except subprocess.CalledProcessError:
+        pytest.skip("this compiler has no sanitizer libraries")
+    for name in ("libcuda.so.1", "vgpu-simd", "kernels.model"):
+        if target != f"sim/{name}":
+            shutil.copy(LIB / name, folder / "sim" / name)
+    return folder / "sim"
 
 
 @pytest.fixture

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import LIB, ROOT, MakeDevice, MakeProgram, Running, run
+from .conftest import MakeDevice, MakeProgram, Running, run, watched
 
 FLAGS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 
@@ -22,19 +20,7 @@ FLAGS = ["-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-f
 @pytest.fixture(scope="session")
 def sanitized(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the usual client library and a server that is watched."""
-    folder = tmp_path_factory.mktemp("sanitized")
-    sys.path.insert(0, str(ROOT / "shim"))
-    try:
-        import build_shim  # type: ignore[import-not-found, unused-ignore]
-    finally:
-        sys.path.pop(0)
-    try:
-        build_shim.build_target("sim/vgpu-simd", folder, FLAGS)
-    except subprocess.CalledProcessError:
-        pytest.skip("this compiler has no sanitizer libraries")
-    for name in ("libcuda.so.1", "kernels.model"):
-        shutil.copy(LIB / name, folder / "sim" / name)
-    return folder / "sim"
+    return watched(tmp_path_factory.mktemp("sanitized"), "sim/vgpu-simd", FLAGS)
 
 
 @pytest.mark.parametrize(

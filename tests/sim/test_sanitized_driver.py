@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .conftest import HERE, LIB, ROOT, MakeDevice
+from .conftest import HERE, ROOT, MakeDevice, watched
 
 #: program, its arguments, and its environment
 RUNS: list[tuple[list[str], dict[str, str]]] = [
@@ -30,24 +28,13 @@ Build = Callable[[str], Path]
 @pytest.fixture(scope="module", params=["address,undefined", "thread"])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Build:
     """The driver under one of them; makes programs that go with it."""
-    folder = tmp_path_factory.mktemp("driver")
     flags = ["-O1", "-g", f"-fsanitize={request.param}", "-fno-omit-frame-pointer"]
-    sys.path.insert(0, str(ROOT / "shim"))
-    try:
-        import build_shim  # type: ignore[import-not-found, unused-ignore]
-    finally:
-        sys.path.pop(0)
-    try:
-        build_shim.build_target("sim/libcuda.so.1", folder, flags)
-    except subprocess.CalledProcessError:
-        pytest.skip("this compiler has no sanitizer libraries")
-    for name in ("vgpu-simd", "kernels.model"):
-        shutil.copy(LIB / name, folder / "sim" / name)
+    folder = watched(tmp_path_factory.mktemp("driver"), "sim/libcuda.so.1", flags)
 
     def make(name: str) -> Path:
-        path = folder / "sim" / name
+        path = folder / name
         if not path.exists():
-            source = [str(HERE / f"{name}.c"), f"-L{folder / 'sim'}", "-l:libcuda.so.1"]
+            source = [str(HERE / f"{name}.c"), f"-L{folder}", "-l:libcuda.so.1"]
             command = ["gcc", *flags, "-pthread", "-iquote", str(ROOT / "shim"), "-o", str(path), *source]
             subprocess.run(command, check=True)
         return path
