@@ -135,7 +135,10 @@ def test_core_is_pure(name: str) -> None:
         inside = module.startswith("vgpud.core")
         assert inside or module.split(".")[0] in CORE_IMPORTS, f"{name}:{line} imports {module}: the core has no IO"
         if name.startswith("vgpud/core/policy/"):
-            assert not inside or module.startswith("vgpud.core.model"), f"{name}:{line}: a policy knows the model only"
+            known = module.startswith(("vgpud.core.policy", "vgpud.core.queue.model"))
+            assert not inside or known, f"{name}:{line} imports {module}: a policy knows the queue's model only"
+        if name.startswith("vgpud/core/placement/"):
+            assert not module.startswith(("vgpud.core.policy", "vgpud.core.queue.machine")), f"{name}:{line}: {module}"
 
 
 @pytest.mark.parametrize("name", [n for n in tracked(".py") if n.startswith("vgpud/") and n not in COMPOSITION_ROOTS])

@@ -49,6 +49,16 @@ class NodeServiceStub(object):
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsResponse.FromString,
                 _registered_method=True)
+        self.DrainDevice = channel.unary_unary(
+                '/vgpud.v1.NodeService/DrainDevice',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceResponse.FromString,
+                _registered_method=True)
+        self.UndrainDevice = channel.unary_unary(
+                '/vgpud.v1.NodeService/UndrainDevice',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceResponse.FromString,
+                _registered_method=True)
 
 
 class NodeServiceServicer(object):
@@ -72,6 +82,18 @@ class NodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DrainDevice(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UndrainDevice(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_NodeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -89,6 +111,16 @@ def add_NodeServiceServicer_to_server(servicer, server):
                     servicer.SetArbiterParams,
                     request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsRequest.FromString,
                     response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetArbiterParamsResponse.SerializeToString,
+            ),
+            'DrainDevice': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainDevice,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceResponse.SerializeToString,
+            ),
+            'UndrainDevice': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndrainDevice,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -182,6 +214,60 @@ class NodeService(object):
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def DrainDevice(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.NodeService/DrainDevice',
+            vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.DrainDeviceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndrainDevice(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.NodeService/UndrainDevice',
+            vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.UndrainDeviceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class SliceServiceStub(object):
     """Missing associated documentation comment in .proto file."""
@@ -231,6 +317,16 @@ class SliceServiceStub(object):
                 '/vgpud.v1.SliceService/WatchTrace',
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.FromString,
+                _registered_method=True)
+        self.SuspendSlice = channel.unary_unary(
+                '/vgpud.v1.SliceService/SuspendSlice',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceResponse.FromString,
+                _registered_method=True)
+        self.ResumeSlice = channel.unary_unary(
+                '/vgpud.v1.SliceService/ResumeSlice',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceResponse.FromString,
                 _registered_method=True)
 
 
@@ -285,6 +381,18 @@ class SliceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SuspendSlice(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeSlice(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SliceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -327,6 +435,16 @@ def add_SliceServiceServicer_to_server(servicer, server):
                     servicer.WatchTrace,
                     request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceRequest.FromString,
                     response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchTraceResponse.SerializeToString,
+            ),
+            'SuspendSlice': grpc.unary_unary_rpc_method_handler(
+                    servicer.SuspendSlice,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceResponse.SerializeToString,
+            ),
+            'ResumeSlice': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeSlice,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -555,6 +673,60 @@ class SliceService(object):
             metadata,
             _registered_method=True)
 
+    @staticmethod
+    def SuspendSlice(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.SliceService/SuspendSlice',
+            vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.SuspendSliceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeSlice(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.SliceService/ResumeSlice',
+            vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ResumeSliceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
 
 class EventServiceStub(object):
     """Missing associated documentation comment in .proto file."""
@@ -660,6 +832,580 @@ class EventService(object):
             '/vgpud.v1.EventService/WatchEvents',
             vgpud_dot_v1_dot_vgpud__pb2.WatchEventsRequest.SerializeToString,
             vgpud_dot_v1_dot_vgpud__pb2.WatchEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class JobServiceStub(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.SubmitJob = channel.unary_unary(
+                '/vgpud.v1.JobService/SubmitJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobResponse.FromString,
+                _registered_method=True)
+        self.GetJob = channel.unary_unary(
+                '/vgpud.v1.JobService/GetJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobResponse.FromString,
+                _registered_method=True)
+        self.ListJobs = channel.unary_unary(
+                '/vgpud.v1.JobService/ListJobs',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsResponse.FromString,
+                _registered_method=True)
+        self.CancelJob = channel.unary_unary(
+                '/vgpud.v1.JobService/CancelJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobResponse.FromString,
+                _registered_method=True)
+        self.HoldJob = channel.unary_unary(
+                '/vgpud.v1.JobService/HoldJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobResponse.FromString,
+                _registered_method=True)
+        self.ReleaseJob = channel.unary_unary(
+                '/vgpud.v1.JobService/ReleaseJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobResponse.FromString,
+                _registered_method=True)
+        self.RequeueJob = channel.unary_unary(
+                '/vgpud.v1.JobService/RequeueJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.FromString,
+                _registered_method=True)
+        self.WatchJobs = channel.unary_stream(
+                '/vgpud.v1.JobService/WatchJobs',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.FromString,
+                _registered_method=True)
+
+
+class JobServiceServicer(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def SubmitJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobs(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CancelJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def HoldJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RequeueJob(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchJobs(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_JobServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'SubmitJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.SubmitJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SubmitJobResponse.SerializeToString,
+            ),
+            'GetJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetJobResponse.SerializeToString,
+            ),
+            'ListJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobs,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListJobsResponse.SerializeToString,
+            ),
+            'CancelJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.CancelJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.CancelJobResponse.SerializeToString,
+            ),
+            'HoldJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.HoldJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.HoldJobResponse.SerializeToString,
+            ),
+            'ReleaseJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobResponse.SerializeToString,
+            ),
+            'RequeueJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.RequeueJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.SerializeToString,
+            ),
+            'WatchJobs': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchJobs,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'vgpud.v1.JobService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('vgpud.v1.JobService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class JobService(object):
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def SubmitJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/SubmitJob',
+            vgpud_dot_v1_dot_vgpud__pb2.SubmitJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.SubmitJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/GetJob',
+            vgpud_dot_v1_dot_vgpud__pb2.GetJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.GetJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/ListJobs',
+            vgpud_dot_v1_dot_vgpud__pb2.ListJobsRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ListJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CancelJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/CancelJob',
+            vgpud_dot_v1_dot_vgpud__pb2.CancelJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.CancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def HoldJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/HoldJob',
+            vgpud_dot_v1_dot_vgpud__pb2.HoldJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.HoldJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/ReleaseJob',
+            vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ReleaseJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RequeueJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/RequeueJob',
+            vgpud_dot_v1_dot_vgpud__pb2.RequeueJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.RequeueJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/vgpud.v1.JobService/WatchJobs',
+            vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class QueueServiceStub(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ListQueues = channel.unary_unary(
+                '/vgpud.v1.QueueService/ListQueues',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesResponse.FromString,
+                _registered_method=True)
+        self.SetQueue = channel.unary_unary(
+                '/vgpud.v1.QueueService/SetQueue',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueResponse.FromString,
+                _registered_method=True)
+        self.DeleteQueue = channel.unary_unary(
+                '/vgpud.v1.QueueService/DeleteQueue',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueResponse.FromString,
+                _registered_method=True)
+        self.GetUsage = channel.unary_unary(
+                '/vgpud.v1.QueueService/GetUsage',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.FromString,
+                _registered_method=True)
+
+
+class QueueServiceServicer(object):
+    """Missing associated documentation comment in .proto file."""
+
+    def ListQueues(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetQueue(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteQueue(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUsage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_QueueServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ListQueues': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQueues,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ListQueuesResponse.SerializeToString,
+            ),
+            'SetQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetQueue,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.SetQueueResponse.SerializeToString,
+            ),
+            'DeleteQueue': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteQueue,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueResponse.SerializeToString,
+            ),
+            'GetUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUsage,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'vgpud.v1.QueueService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('vgpud.v1.QueueService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class QueueService(object):
+    """Missing associated documentation comment in .proto file."""
+
+    @staticmethod
+    def ListQueues(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.QueueService/ListQueues',
+            vgpud_dot_v1_dot_vgpud__pb2.ListQueuesRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ListQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.QueueService/SetQueue',
+            vgpud_dot_v1_dot_vgpud__pb2.SetQueueRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.SetQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteQueue(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.QueueService/DeleteQueue',
+            vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.DeleteQueueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.QueueService/GetUsage',
+            vgpud_dot_v1_dot_vgpud__pb2.GetUsageRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.GetUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,40 @@
+"""What a policy is. It orders jobs and says when that order changes by itself; it knows nothing of room or quotas."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from vgpud.core.queue.model import Job
+
+Key = tuple[int, ...]
+
+
+class Policy(Protocol):
+    """Orders the jobs of one queue, waiting and running alike. Integers only, so that two runs are equal."""
+
+    #: as users write it, with its parameters
+    name: str
+    #: a waiting job may take the room of running ones behind it
+    preempts: bool
+    #: keys depend on other jobs or on time everywhere: the queue is sorted anew at every decision
+    dynamic: bool
+
+    def key(self, job: Job, now_ns: int) -> Key:
+        """Least first. Between equals the machine goes by job_id. Not dynamic: holds until one of the calls below."""
+        ...
+
+    def changes_at(self, job: Job, now_ns: int) -> int:
+        """When the key of this job changes if it goes on as it is (runs or waits); NEVER_NS for never."""
+        ...
+
+    def touch(self, job: Job, now_ns: int) -> None:
+        """Its state has just changed, or changes_at() has come: levels and promotions are put right here."""
+        ...
+
+    def ended(self, job: Job) -> None:
+        """It has finished: policies that learn do it here."""
+        ...
+
+    def before_all(self, jobs: list[Job], now_ns: int) -> None:
+        """Of dynamic policies: what is the same for all keys of this decision."""
+        ...

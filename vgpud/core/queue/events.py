@@ -1,0 +1,153 @@
+"""What goes into the queue's machine (events) and what comes out (commands). Plain data: recorded and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vgpud.core.model import Denied
+from vgpud.core.queue.model import How, Job, JobSpec, Placement, QueueSpec
+
+# ---- events ----
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Checked by machine.check() before. `job_ids`: one for each job of an array, given by the shell."""
+
+    job_ids: tuple[int, ...]
+    spec: JobSpec
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """By a user: it ends if it runs and starts from the beginning."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """All processes of all members have gone, and the room is free. `exit_code` as a shell says it (128 + signal)."""
+
+    job_id: int
+    attempt: int
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobSuspended:
+    """StopJob has been carried out: `how` it was done in the end; the room is free from now on (PAUSE: but memory)."""
+
+    job_id: int
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """Nothing of it runs. `again`: later it may go well (the node was full after all), else the job has failed."""
+
+    job_id: int
+    attempt: int
+    why: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RoomChanged:
+    """Devices came, went, were drained or used by slices that are not jobs': `free` replaces what the cluster knows."""
+
+    node: str
+    #: by device UUID: (milli, bytes) that slices which are no jobs of the queue have reserved
+    direct: tuple[tuple[str, int, int], ...]
+    offered: tuple[str, ...]  # UUIDs that jobs may use
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesChanged:
+    queues: tuple[QueueSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Time has passed: what Wake asked for."""
+
+
+Event = (
+    Submitted
+    | Cancelled
+    | Held
+    | Released
+    | Requeued
+    | JobEnded
+    | JobSuspended
+    | StartFailed
+    | RoomChanged
+    | QueuesChanged
+    | Woken
+)
+
+# ---- commands ----
+
+
+@dataclass(frozen=True, slots=True)
+class SaveJob:
+    """The store shall have it before what follows is carried out."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """Begin `attempt` there, or go on there if it was suspended (`resume`). Answered by JobEnded or StartFailed."""
+
+    job_id: int
+    attempt: int
+    placement: Placement
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Answered by JobSuspended (`how` given) or JobEnded (how = None: cancelled, timed out or requeued by a user)."""
+
+    job_id: int
+    how: How | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Send Woken then; replaces the one before. Not needed when another event comes earlier."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An entry of the event log that users read."""
+
+    kind: str  # job.started, job.preempted, ...
+    job_id: int
+    text: str
+
+
+Command = SaveJob | StartJob | StopJob | Wake | Note
+
+Check = Denied | None

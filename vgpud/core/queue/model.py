@@ -1,0 +1,176 @@
+"""What the queue knows: asks, jobs, queues, nodes. Shared by the machine, the policies and the placements.
+
+Times are ns of one clock that never goes back (the daemon: wall time, so that they outlive a restart; the simulator:
+its own). Service is milli-GPU x ns, so that a half of a device counts half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from vgpud.core.model import Device, Share, Spec
+
+NEVER_NS = 1 << 62
+SECOND_NS = 1_000_000_000
+#: service of one whole device for a second
+GPU_SECOND = 1000 * SECOND_NS
+DEFAULT_QUEUE = "default"
+
+
+class JobState(Enum):
+    """The value is the word that users see."""
+
+    PENDING = "pending"  # waits for room, a dependency or its backoff: `reason` says which
+    HELD = "held"  # until somebody releases it
+    RUNNING = "running"  # has its room; from the decision to start it to the end of its last process
+    SUSPENDED = "suspended"  # preempted, its memory kept (paused) or on the host (evicted)
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+    @property
+    def ended(self) -> bool:
+        return self in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT)
+
+
+class How(Enum):
+    """How a running job gives its room up, from the cheapest for its user; the policy knows the cost of each."""
+
+    PAUSE = "pause"  # gates shut: compute is free at once, memory stays and is counted
+    EVICT = "evict"  # the driver's checkpoint: memory goes to the host as well
+    REQUEUE = "requeue"  # SIGTERM, grace, SIGKILL; it starts anew
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one member of a job wants. Hashable: jobs with equal asks are one shape to placement."""
+
+    spec: Spec  # GPUs, memory, named devices; gpus_milli = 0: none
+    cpu_milli: int = 0
+    ram_bytes: int = 0
+    gpu_models: tuple[str, ...] = ()  # on one of these only; empty = any
+
+    @property
+    def width_milli(self) -> int:
+        """GPUs it occupies: what it is guaranteed, which is what others cannot have."""
+        return self.spec.gpus_milli if self.spec.min_milli is None else self.spec.min_milli
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """As submitted; never changes. `run` is what the daemon starts and nothing that the core looks into."""
+
+    ask: Ask
+    members: int = 1  # of a gang: all start or none
+    name: str = ""
+    queue: str = DEFAULT_QUEUE
+    uid: int = 0
+    priority: int = 0  # higher first
+    time_limit_ns: int = NEVER_NS
+    duration_ns: int = 0  # as known (simulation) or expected by the user; 0 = not known
+    retries: int = 0
+    after: tuple[int, ...] = ()  # jobs that must have completed
+    array: int = 0  # id of the first job of its array, 0 = of none
+    index: int = 0  # in the array
+    model: str = ""  # profile for consolidation
+    skew_ppm: int = -1  # of its largest tensor in all traffic; -1 = not known: not consolidated
+    preemptible: bool = True
+    run: object = None
+
+    @property
+    def width_milli(self) -> int:
+        return self.ask.width_milli * self.members
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one member is: its node and the four numbers on each of its devices there."""
+
+    node: str
+    shares: tuple[Share, ...]
+
+
+Placement = tuple[Place, ...]  # one for each member
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A job and what became of it. Only the queue's machine changes it."""
+
+    job_id: int  # in the order of submission, unique for ever
+    spec: JobSpec
+    submitted_ns: int
+    state: JobState = JobState.PENDING
+    reason: str = ""  # why it waits, or how it ended: one sentence
+    placement: Placement = ()
+    started_ns: int = -1  # of the present run
+    first_started_ns: int = -1
+    waiting_since_ns: int = 0
+    ended_ns: int = -1
+    exit_code: int = -1  # as a shell says it; -1 = none
+    executed_ns: int = 0  # in earlier runs
+    attained: int = 0  # service (width x executed) in earlier runs
+    attempt: int = 0  # starts from the beginning
+    preemptions: int = 0
+    not_before_ns: int = 0  # backoff
+    level: int = 0  # for policies with levels
+    level_since_ns: int = 0
+    promoted_executed_ns: int = 0  # executed_ns and attained at its last promotion: policies count from there
+    promoted_attained: int = 0
+    stopping: str = ""  # it has been told to end: why
+
+    @property
+    def width_milli(self) -> int:
+        return self.spec.width_milli
+
+    def executed_at(self, now_ns: int) -> int:
+        """ns that it has run so far, all runs together."""
+        return self.executed_ns + (now_ns - self.started_ns if self.state is JobState.RUNNING else 0)
+
+    def attained_at(self, now_ns: int) -> int:
+        """Service so far, milli-GPU x ns."""
+        return self.attained + ((now_ns - self.started_ns) * self.width_milli if self.state is JobState.RUNNING else 0)
+
+    def waited_at(self, now_ns: int) -> int:
+        """ns since it last began to wait, 0 while it runs."""
+        return now_ns - self.waiting_since_ns if self.state in (JobState.PENDING, JobState.SUSPENDED) else 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """A queue: a team, or a user of one (`parent`, one level). Amounts are milli-GPU."""
+
+    name: str
+    parent: str = ""
+    guarantee_milli: int = 0  # others' preemptible jobs make room for it
+    limit_milli: int = NEVER_NS
+    weight: int = 1  # of what is shared beyond the guarantees
+    policy: str = "fifo"  # a name of policy.registry, with its parameters: "2d-las(3250,7200)"
+    placement: str = "best-fit"
+    spread: bool = False  # between nodes and devices instead of packing
+    strict: bool = False  # the first that does not fit keeps the others waiting
+    backfill: bool = True  # with `strict`: those that end before the first one can start may pass it
+    min_run_ns: int = 60 * SECOND_NS  # no job is preempted earlier
+    cpu_limit_milli: int = NEVER_NS
+    ram_limit_bytes: int = NEVER_NS
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A machine of the cluster and what is free on it. Only placement.cluster.Cluster changes it."""
+
+    name: str
+    devices: tuple[Device, ...]
+    cpu_milli: int = NEVER_NS
+    ram_bytes: int = NEVER_NS
+    gpu_model: str = ""
+    groups: tuple[int, ...] = ()  # of each device: those of one group are linked (NVLink), or of one NUMA node
+    index: int = 0
+    free_milli: list[int] = field(default_factory=list)  # by device
+    free_bytes: list[int] = field(default_factory=list)
+    free_cpu_milli: int = 0
+    free_ram_bytes: int = 0
+    offered: list[bool] = field(default_factory=list)  # by device: neither drained nor excluded nor held by others
+    version: int = 0  # grows with every change
