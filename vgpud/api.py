@@ -6,25 +6,19 @@ linked to its public name when all is ready, so that the public one never has wr
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import inspect
-import logging
 import os
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import grpc
-from google.protobuf import any_pb2
-from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
-from grpc_status import rpc_status
 
 from vgpud import api_views as views
+from vgpud.api_calls import RefusedError, Watching, page, refuse, unary
 from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
@@ -32,21 +26,8 @@ from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
-log = logging.getLogger("vgpud.api")
-
-DOMAIN = "vgpud"
 #: requests are small; more than this is no request of ours
 MESSAGE_BYTES_MAX = 256 * 1024
-WATCHERS_MAX = 64
-_CODES = {
-    Reason.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
-    Reason.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
-    Reason.EXISTS: grpc.StatusCode.ALREADY_EXISTS,
-    Reason.NO_CAPACITY: grpc.StatusCode.RESOURCE_EXHAUSTED,
-    Reason.PRECONDITION: grpc.StatusCode.FAILED_PRECONDITION,
-    Reason.DENIED: grpc.StatusCode.PERMISSION_DENIED,
-    Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
-}
 
 
 class Backend(Protocol):
@@ -70,87 +51,19 @@ class Backend(Protocol):
     async def wait_change(self, timeout_s: float) -> None: ...
 
 
-class RefusedError(Exception):
-    """Ends an RPC with a refusal."""
-
-    def __init__(self, denied: Denied) -> None:
-        super().__init__(denied.message)
-        self.denied = denied
-
-
-def _details(denied: Denied) -> Iterable[Any]:
-    info = {"field": denied.field, "subject": denied.subject}
-    given = {k: v for k, v in info.items() if v}
-    yield error_details_pb2.ErrorInfo(reason=denied.reason.value, domain=DOMAIN, metadata=given)
-    if denied.reason is Reason.INVALID:
-        violation = error_details_pb2.BadRequest.FieldViolation(field=denied.field, description=denied.message)
-        yield error_details_pb2.BadRequest(field_violations=[violation])
-    elif denied.reason is Reason.NO_CAPACITY:
-        quota = error_details_pb2.QuotaFailure.Violation(subject=denied.subject or "node", description=denied.message)
-        yield error_details_pb2.QuotaFailure(violations=[quota])
-    elif denied.reason is Reason.PRECONDITION:
-        unmet = error_details_pb2.PreconditionFailure.Violation(type="SLICE_IN_USE", description=denied.message)
-        yield error_details_pb2.PreconditionFailure(violations=[unmet])
-
-
-async def abort(context: Any, denied: Denied) -> None:
-    """Ends the RPC with the refusal's status, message and details."""
-    code = _CODES[denied.reason]
-    status = status_pb2.Status(code=code.value[0], message=denied.message)
-    for detail in _details(denied):
-        packed = any_pb2.Any()
-        packed.Pack(detail)
-        status.details.append(packed)
-    await context.abort(code, denied.message, rpc_status.to_status(status).trailing_metadata)
-
-
-def unary(method: Callable[..., Any]) -> Callable[..., Any]:
-    """An RPC from a method (self, request) -> response: refusals, faults and the latency metric in one place."""
-
-    @functools.wraps(method)
-    async def call(self: Any, request: Any, context: Any) -> Any:
-        begin_ns = time.monotonic_ns()
-        code = "OK"
-        try:
-            response = method(self, request)
-            return await response if inspect.isawaitable(response) else response
-        except RefusedError as refused:
-            code = _CODES[refused.denied.reason].name
-            return await abort(context, refused.denied)
-        except Exception:
-            code = "INTERNAL"
-            log.exception("%s failed", method.__name__)
-            return await context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed: see the daemon's log")
-        finally:
-            self.backend.observe(method.__name__, code, (time.monotonic_ns() - begin_ns) / 1e9)
-
-    return call
-
-
-def _refuse(reason: Reason, message: str, field: str = "") -> RefusedError:
-    return RefusedError(Denied(reason, message, field=field))
-
-
-def _page(keyed: Sequence[tuple[str, Any]], request: Any) -> tuple[list[Any], str]:
-    try:
-        return views.page(keyed, request.page_size, request.page_token)
-    except ValueError as error:
-        raise _refuse(Reason.INVALID, str(error), "page_token") from error
-
-
-class Service:
+class Service(Watching):
     """What the three services share: the backend and the views of slices and devices."""
 
     def __init__(self, backend: Backend) -> None:
+        super().__init__()
         self.backend = backend
-        self._watchers = 0
 
     def _indexes(self) -> dict[str, int]:
         return {d.uuid: d.index for d in self.backend.state.devices.values()}
 
     def _here(self, node: str) -> None:
         if node and node != self.backend.node:
-            raise _refuse(Reason.NOT_FOUND, f"this daemon is node {self.backend.node!r}, not {node!r}", "node")
+            raise refuse(Reason.NOT_FOUND, f"this daemon is node {self.backend.node!r}, not {node!r}", "node")
 
     def _slice(self, made: Slice) -> pb.Slice:
         b = self.backend
@@ -164,7 +77,7 @@ class Service:
         self._here(node)
         made = self.backend.state.slices.get(name)
         if made is None:
-            raise _refuse(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", "name")
+            raise refuse(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", "name")
         return made
 
     def _device(self, device: Device) -> pb.Device:
@@ -179,21 +92,6 @@ class Service:
             raise RefusedError(denied)
         return answer if isinstance(answer, Slice) else None
 
-    async def _watching(self, context: Any, messages: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
-        """Passes a stream on, with a bound on how many there are."""
-        if self._watchers >= WATCHERS_MAX:
-            text = f"{WATCHERS_MAX} watches are open, which is the limit: close some"
-            await abort(context, Denied(Reason.NO_CAPACITY, text))
-        self._watchers += 1
-        try:
-            async with contextlib.aclosing(messages):
-                async for message in messages:
-                    yield message
-        except RefusedError as refused:
-            await abort(context, refused.denied)
-        finally:
-            self._watchers -= 1
-
 
 class NodeService(Service, stubs.NodeServiceServicer):
     """The node and its devices."""
@@ -205,7 +103,7 @@ class NodeService(Service, stubs.NodeServiceServicer):
     @unary
     def ListDevices(self, request: pb.ListDevicesRequest) -> pb.ListDevicesResponse:
         keyed = [(f"{d.index:05d}", d) for d in self.backend.state.devices.values()]
-        shown, token = _page(keyed, request)
+        shown, token = page(keyed, request)
         return pb.ListDevicesResponse(devices=[self._device(d) for d in shown], next_page_token=token)
 
     @unary
@@ -224,7 +122,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
     async def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
         self._here(request.node)
         if request.cdi_device and (why := self.backend.why_no_cdi()):
-            raise _refuse(Reason.PRECONDITION, why, "cdi_device")
+            raise refuse(Reason.PRECONDITION, why, "cdi_device")
         fresh = uuid.uuid4()
         event = CreateSlice(
             request_id=request.request_id,
@@ -246,7 +144,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
-        shown, token = _page(list(self.backend.state.slices.items()), request)
+        shown, token = page(list(self.backend.state.slices.items()), request)
         return pb.ListSlicesResponse(slices=[self._slice(s) for s in shown], next_page_token=token)
 
     @unary
@@ -269,9 +167,9 @@ class SliceService(Service, stubs.SliceServiceServicer):
         state = self.backend.state
         if request.slice and request.slice not in state.slices:
             text = f"no slice {request.slice!r} on this node: `vgpu slice ls` lists them"
-            raise _refuse(Reason.NOT_FOUND, text, "slice")
+            raise refuse(Reason.NOT_FOUND, text, "slice")
         found = [p for p in state.processes.values() if not p.holder and request.slice in ("", p.slice_name)]
-        shown, token = _page([(f"{p.process_id:020d}", p) for p in found], request)
+        shown, token = page([(f"{p.process_id:020d}", p) for p in found], request)
         indexes = self._indexes()
         listed = [views.process_view(p, self.backend.node, indexes, self.backend.process_counters(p)) for p in shown]
         return pb.ListProcessesResponse(processes=listed, next_page_token=token)
@@ -328,7 +226,7 @@ class EventService(Service, stubs.EventServiceServicer):
     @unary
     def ListEvents(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
         keyed = [(f"{e.sequence:020d}", e) for e in self.backend.events_after(0)]
-        shown, token = _page(keyed, request)
+        shown, token = page(keyed, request)
         return pb.ListEventsResponse(
             events=[views.event_view(e, self.backend.node) for e in shown], next_page_token=token
         )

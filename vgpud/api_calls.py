@@ -1,0 +1,125 @@
+"""What all RPCs share: refusals as statuses with rich details (google.rpc), the latency metric, bounded streams."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-untyped]
+from grpc_status import rpc_status
+
+from vgpud import api_views as views
+from vgpud.core.model import Denied, Reason
+
+log = logging.getLogger("vgpud.api")
+
+DOMAIN = "vgpud"
+WATCHERS_MAX = 64
+_CODES = {
+    Reason.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    Reason.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
+    Reason.EXISTS: grpc.StatusCode.ALREADY_EXISTS,
+    Reason.NO_CAPACITY: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Reason.PRECONDITION: grpc.StatusCode.FAILED_PRECONDITION,
+    Reason.DENIED: grpc.StatusCode.PERMISSION_DENIED,
+    Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
+}
+
+
+class RefusedError(Exception):
+    """Ends an RPC with a refusal."""
+
+    def __init__(self, denied: Denied) -> None:
+        super().__init__(denied.message)
+        self.denied = denied
+
+
+def _details(denied: Denied) -> Iterable[Any]:
+    info = {"field": denied.field, "subject": denied.subject}
+    given = {k: v for k, v in info.items() if v}
+    yield error_details_pb2.ErrorInfo(reason=denied.reason.value, domain=DOMAIN, metadata=given)
+    if denied.reason is Reason.INVALID:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=denied.field, description=denied.message)
+        yield error_details_pb2.BadRequest(field_violations=[violation])
+    elif denied.reason is Reason.NO_CAPACITY:
+        quota = error_details_pb2.QuotaFailure.Violation(subject=denied.subject or "node", description=denied.message)
+        yield error_details_pb2.QuotaFailure(violations=[quota])
+    elif denied.reason is Reason.PRECONDITION:
+        unmet = error_details_pb2.PreconditionFailure.Violation(type="SLICE_IN_USE", description=denied.message)
+        yield error_details_pb2.PreconditionFailure(violations=[unmet])
+
+
+async def abort(context: Any, denied: Denied) -> None:
+    """Ends the RPC with the refusal's status, message and details."""
+    code = _CODES[denied.reason]
+    status = status_pb2.Status(code=code.value[0], message=denied.message)
+    for detail in _details(denied):
+        packed = any_pb2.Any()
+        packed.Pack(detail)
+        status.details.append(packed)
+    await context.abort(code, denied.message, rpc_status.to_status(status).trailing_metadata)
+
+
+def unary(method: Callable[..., Any]) -> Callable[..., Any]:
+    """An RPC from a method (self, request) -> response: refusals, faults and the latency metric in one place."""
+
+    @functools.wraps(method)
+    async def call(self: Any, request: Any, context: Any) -> Any:
+        begin_ns = time.monotonic_ns()
+        code = "OK"
+        try:
+            response = method(self, request)
+            return await response if inspect.isawaitable(response) else response
+        except RefusedError as refused:
+            code = _CODES[refused.denied.reason].name
+            return await abort(context, refused.denied)
+        except Exception:
+            code = "INTERNAL"
+            log.exception("%s failed", method.__name__)
+            return await context.abort(grpc.StatusCode.INTERNAL, f"{method.__name__} failed: see the daemon's log")
+        finally:
+            self.backend.observe(method.__name__, code, (time.monotonic_ns() - begin_ns) / 1e9)
+
+    return call
+
+
+def refuse(reason: Reason, message: str, field: str = "") -> RefusedError:
+    """To be raised by a method of an RPC."""
+    return RefusedError(Denied(reason, message, field=field))
+
+
+def page(keyed: Sequence[tuple[str, Any]], request: Any) -> tuple[list[Any], str]:
+    """The page that a request asks for, and the token of the next one."""
+    try:
+        return views.page(keyed, request.page_size, request.page_token)
+    except ValueError as error:
+        raise refuse(Reason.INVALID, str(error), "page_token") from error
+
+
+class Watching:
+    """A service with streams."""
+
+    def __init__(self) -> None:
+        self._watchers = 0
+
+    async def _watching(self, context: Any, messages: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
+        """Passes a stream on, with a bound on how many there are."""
+        if self._watchers >= WATCHERS_MAX:
+            text = f"{WATCHERS_MAX} watches are open, which is the limit: close some"
+            await abort(context, Denied(Reason.NO_CAPACITY, text))
+        self._watchers += 1
+        try:
+            async with contextlib.aclosing(messages):
+                async for message in messages:
+                    yield message
+        except RefusedError as refused:
+            await abort(context, refused.denied)
+        finally:
+            self._watchers -= 1
