@@ -77,6 +77,7 @@ class RoomChanged:
     #: by device UUID: (milli, bytes) that slices which are no jobs of the queue have reserved
     direct: tuple[tuple[str, int, int], ...]
     offered: tuple[str, ...]  # UUIDs that jobs may use
+    used: tuple[tuple[str, int], ...] = ()  # by queue: milli-GPU of those slices, which count against its limit
 
 
 @dataclass(frozen=True, slots=True)
