@@ -97,6 +97,7 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     slice->entitlement_ppm = vg_core_least_ppm(params);
     slice->bound_ns = core->params.open_bound_ns;
     open_gate(core, slice, core->last_ns);
+    if (params->paused) close_gate(slice, core->last_ns);
     slice->stats.grants = 0;
   }
   slice->params = *params;

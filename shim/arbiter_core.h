@@ -134,7 +134,8 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
 void vg_core_remove(struct vg_core *core, uint64_t id);
 /* Decides; returns when it wants to be called again at the latest (VG_CORE_NEVER: only when something happens). */
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns);
-/* The static timetable for coasting: of each of the core's slices its part of the period; empty: it is not attached. */
+/* The static timetable for coasting: of each of the core's slices its part of the period; empty: it is not attached,
+ * or paused. */
 void vg_core_coast(const struct vg_core *core, struct vg_coast_slot *ret_slots);
 
 #endif

@@ -121,7 +121,8 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
 
 /* When a slice shut for its cap may run again, or one that runs will have used up its cap. */
 static uint64_t cap_deadline(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (vg_core_uncapped(slice) || vg_core_follows(slice) || !vg_core_active(slice)) return VG_CORE_NEVER;
+  if (vg_core_uncapped(slice) || vg_core_follows(slice) || slice->params.paused || !vg_core_active(slice))
+    return VG_CORE_NEVER;
   uint32_t max_milli = slice->params.max_milli;
   if (slice->state == VG_CORE_OPEN) {
     uint64_t left_ns = slice->cap_ns > 0 ? (uint64_t)slice->cap_ns : 0;

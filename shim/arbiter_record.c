@@ -48,7 +48,8 @@ void vg_record_set(struct vg_recorder *recorder, uint64_t slice_id, const struct
   struct vg_record record = {
       .kind = VG_RECORD_SET,
       .slice_id = slice_id,
-      .values = {params->min_milli, params->max_milli, params->weight, params->priority, params->latency, params->gang},
+      .values = {params->min_milli, params->max_milli, params->weight, params->priority, params->latency, params->gang,
+                 params->paused},
   };
   put(recorder, &record, sizeof record);
 }

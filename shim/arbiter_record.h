@@ -23,7 +23,7 @@
  * What a record tells, and its values in their order:
  * PARAMS  quantum_ns, quantum_min_ns, bound_ns, open_bound_ns, overrun_ns, latency_bound_ns, lookahead_ns,
  *         guarantee_depth_ns, cap_depth_ns
- * SET     min_milli, max_milli, weight, priority, latency, gang
+ * SET     min_milli, max_milli, weight, priority, latency, gang, paused
  * REMOVE  nothing
  * INPUT   one value with the bits attached, wants, outstanding, quiet, regrets, noticed, gang_go, gang_turns,
  *         gang_stop, gang_busy, lowest first;

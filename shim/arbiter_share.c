@@ -74,6 +74,7 @@ int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slic
 }
 
 bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
+  if (slice->params.paused) return false;
   /* What spins since a launch of its own stands at another device's gate would pay for it for ever. */
   bool caught = vg_core_leads(slice) && slice->state == VG_CORE_OVERLAP;
   return vg_core_follows(slice) || caught || vg_core_uncapped(slice) || slice->cap_ns > vg_core_cap_needed(core, slice);

@@ -34,8 +34,13 @@ static inline uint32_t vg_core_least_ppm(const struct vg_slice_params *params) {
   return params->min_milli ? params->min_milli * VG_CORE_MILLI : VG_CORE_MILLI;
 }
 
+/* A paused one wants nothing, whoever stands at its gate. */
+static inline bool vg_core_wants(const struct vg_core_slice *slice) {
+  return slice->wants && !slice->params.paused;
+}
+
 static inline bool vg_core_active(const struct vg_core_slice *slice) {
-  return slice->attached && (slice->outstanding || slice->wants);
+  return slice->attached && (slice->outstanding || vg_core_wants(slice));
 }
 
 static inline int64_t vg_core_scaled(uint64_t ns, uint32_t milli) {
@@ -64,7 +69,7 @@ static inline bool vg_core_in_slot(const struct vg_core_slice *slice) {
 }
 
 static inline bool vg_core_waits(const struct vg_core_slice *slice) {
-  if (!slice->wants || slice->state == VG_CORE_OPEN) return false;
+  if (!vg_core_wants(slice) || slice->state == VG_CORE_OPEN) return false;
   return slice->state == VG_CORE_SHUT || slice->noticed;
 }
 

@@ -74,8 +74,8 @@ class Replay:
             self.pair.params = Params(**dict(zip(PARAM_NAMES, record.values, strict=False)))
             self.pair.core.params = fill(self.pair.ffi, "vg_arbiter_params", self.pair.params)[0]
         elif record.kind == SET:
-            low, high, weight, priority, latency, gang = record.values[:6]
-            self.pair.set(record.slice_id, SliceParams(low, high, weight, priority, bool(latency), gang))
+            low, high, weight, priority, latency, gang, paused = record.values[:7]
+            self.pair.set(record.slice_id, SliceParams(low, high, weight, priority, bool(latency), gang, bool(paused)))
         elif record.kind == REMOVE:
             self.pair.remove(record.slice_id)
         elif record.kind == INPUT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -209,6 +210,51 @@ def test_a_change_is_in_force_with_the_next_step(change: str, moment: str) -> No
     assert entitled == pytest.approx(wanted, abs=1e-5)
     assert shares(world, begin_ns + 50 * MS) == pytest.approx(wanted, abs=0.04)
     assert row(world, 1).saturating != (change == "latency")
+
+
+# ---- paused ----
+
+
+@pytest.mark.parametrize("neighbour", [saturating(2, 500), launch_bound(2, 500), tenant(2, 500, 1000)], ids=repr)
+@pytest.mark.parametrize(
+    "paused",
+    [
+        saturating(1, 500),
+        saturating(1, 500, kernel_us=40_000),
+        launch_bound(1, 500),
+        tenant(1, 500, 500),
+        launch_bound(1, 500, latency=True),
+        saturating(1, 500, gang=GANG_LEADER),
+        saturating(1, 500, priority=3),
+    ],
+    ids=repr,
+)
+def test_a_paused_slice_runs_nothing_and_costs_its_neighbour_nothing(paused: Tenant, neighbour: Tenant) -> None:
+    """Its threads wait at the gate all the time, and are let in at once when it goes on."""
+    world = World(deepcopy([paused, neighbour]), Pair())
+    first, second = world.tenants
+    world.run(SECOND)
+    before = first.share(500 * MS, SECOND)
+    world.change(first, paused=True)
+    world.run(2 * SECOND)
+    alone = World(deepcopy([neighbour]), None)
+    alone.run(2 * SECOND)
+    assert first.share(SECOND + 100 * MS, 2 * SECOND) == 0
+    begin_ns = SECOND + 200 * MS
+    assert second.share(begin_ns, 2 * SECOND) >= 0.98 * alone.tenants[0].share(begin_ns, 2 * SECOND)
+    steps = world.steps
+    world.run(2 * SECOND + 100 * MS)
+    assert world.steps - steps < 200, "the arbiter is busy with a slice that must not run"
+    world.change(first, paused=False)
+    world.run(3 * SECOND + 100 * MS)
+    assert first.share(2 * SECOND + 200 * MS, world.now_ns) == pytest.approx(before, abs=0.05)
+
+
+def test_what_is_made_paused_never_has_an_open_gate() -> None:
+    world = World([saturating(1, 500, paused=True)], Pair())
+    assert not row(world, 1).is_open
+    world.run(SECOND)
+    assert world.tenants[0].share(0, SECOND) == 0
 
 
 # ---- gangs ----

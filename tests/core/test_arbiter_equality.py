@@ -27,6 +27,7 @@ def any_params(draw: random.Random) -> SliceParams:
         priority=draw.choice((0, 0, 0, 1, 100)),
         latency=draw.random() < 0.2,
         gang=draw.choice((0, 0, 0, 0, 1, 2, 3)),
+        paused=draw.random() < 0.1,
     )
 
 

@@ -91,7 +91,7 @@ def test_there_is_a_little_for_everybody_and_never_more_than_the_whole() -> None
     assert all(b <= c for (_, b), (c, _) in pairwise(spans[ident] for ident in (1, 2, 3)))
 
 
-def test_only_who_is_attached_has_a_part() -> None:
-    pair = attached((1, SliceParams(500, 1000)))
+def test_only_who_is_attached_and_not_paused_has_a_part() -> None:
+    pair = attached((1, SliceParams(500, 1000)), (3, SliceParams(500, 1000, paused=True)))
     pair.set(2, SliceParams(500, 1000))
     assert coast(pair) == {1: (0, PERIOD_US)}

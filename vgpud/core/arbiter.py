@@ -82,6 +82,8 @@ class Arbiter(Shares):
         made.virtual_ns = self.floor_ns
         made.entitlement_ppm = max(1000, params.min_milli * MILLI)
         self._open(made, self.last_ns)
+        if params.paused:
+            self._close(made, self.last_ns)
         made.grants = 0
         taken = {s.place for s in self.slices}
         made.place = next(place for place in range(len(taken) + 1) if place not in taken)
@@ -502,7 +504,7 @@ class Arbiter(Shares):
 
     def _cap_deadline(self, s: Slice, now_ns: int) -> int:
         """When a slice shut for its cap may run again, or one that runs will have used up its cap."""
-        if s.uncapped or s.follows or not s.active:
+        if s.uncapped or s.follows or s.params.paused or not s.active:
             return NEVER
         if s.state == State.OPEN:
             return now_ns + max(0, s.cap_ns) * MILLI // (MILLI - s.params.max_milli) + 1000

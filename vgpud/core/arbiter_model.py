@@ -93,6 +93,7 @@ class SliceParams:
     priority: int = 0
     latency: bool = False
     gang: int = GANG_NONE
+    paused: bool = False  # its gate stays shut, and it is due nothing
 
 
 @dataclass(eq=False)
@@ -184,7 +185,7 @@ class Slice:
 
     @property
     def active(self) -> bool:
-        return self.attached and (self.outstanding or self.wants)
+        return self.attached and (self.outstanding or (self.wants and not self.params.paused))
 
     @property
     def leads(self) -> bool:

@@ -62,7 +62,7 @@ class Shares:
         return s.active or (s.attached and now_ns < s.last_active_ns + IDLE_NS and s.last_active_ns > 0)
 
     def _waits(self, s: Slice) -> bool:
-        return s.wants and s.state != State.OPEN and (s.state == State.SHUT or s.noticed)
+        return s.wants and not s.params.paused and s.state != State.OPEN and (s.state == State.SHUT or s.noticed)
 
     def _cap_depth(self, s: Slice) -> int:
         """How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from running is in
@@ -79,6 +79,8 @@ class Shares:
         return min(worth_ns, scaled(self.params.cap_depth_ns, s.params.max_milli) // 2)
 
     def _has_cap(self, s: Slice) -> bool:
+        if s.params.paused:
+            return False
         caught = s.leads and s.state == State.OVERLAP  # by what stands at another device's gate, and would pay for ever
         return s.follows or caught or s.uncapped or s.cap_ns > self._cap_needed(s)
 
