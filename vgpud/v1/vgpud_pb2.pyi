@@ -866,10 +866,12 @@ class ListQueuesResponse(_message.Message):
     def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ...) -> None: ...
 
 class SetQueueRequest(_message.Message):
-    __slots__ = ("queue",)
+    __slots__ = ("queue", "update_mask")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
+    UPDATE_MASK_FIELD_NUMBER: _ClassVar[int]
     queue: Queue
-    def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ...) -> None: ...
+    update_mask: _field_mask_pb2.FieldMask
+    def __init__(self, queue: _Optional[_Union[Queue, _Mapping]] = ..., update_mask: _Optional[_Union[_field_mask_pb2.FieldMask, _Mapping]] = ...) -> None: ...
 
 class SetQueueResponse(_message.Message):
     __slots__ = ("queue",)
@@ -888,7 +890,7 @@ class DeleteQueueResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Usage(_message.Message):
-    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs")
+    __slots__ = ("queue", "uid", "job_id", "slice", "gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used", "jobs", "node", "submitted_at", "started_at", "ended_at", "gpus_milli", "members", "ran", "state")
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     UID_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
@@ -897,6 +899,14 @@ class Usage(_message.Message):
     GPU_SECONDS_GRANTED_FIELD_NUMBER: _ClassVar[int]
     GPU_SECONDS_USED_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    GPUS_MILLI_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    RAN_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     queue: str
     uid: int
     job_id: int
@@ -905,7 +915,15 @@ class Usage(_message.Message):
     gpu_seconds_granted: float
     gpu_seconds_used: float
     jobs: int
-    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ...) -> None: ...
+    node: str
+    submitted_at: _timestamp_pb2.Timestamp
+    started_at: _timestamp_pb2.Timestamp
+    ended_at: _timestamp_pb2.Timestamp
+    gpus_milli: int
+    members: int
+    ran: _duration_pb2.Duration
+    state: str
+    def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
 
 class GetUsageRequest(_message.Message):
     __slots__ = ("since", "until", "by")

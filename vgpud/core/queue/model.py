@@ -72,6 +72,7 @@ class JobSpec:
     duration_ns: int = 0  # as known (simulation) or expected by the user; 0 = not known
     retries: int = 0
     after: tuple[int, ...] = ()  # jobs that must have completed
+    after_any: bool = False  # ... or ended in whatever way
     array: int = 0  # id of the first job of its array, 0 = of none
     index: int = 0  # in the array
     model: str = ""  # profile for consolidation
