@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from vgpud.core.queue.model import Job
+from vgpud.core.queue.model import NEVER_NS, Job
 
 Key = tuple[int, ...]
 
@@ -18,6 +18,10 @@ class Policy(Protocol):
     preempts: bool
     #: keys depend on other jobs or on time everywhere: the queue is sorted anew at every decision
     dynamic: bool
+    #: keys of running jobs depend on time (those of waiting ones do not): they are asked for anew at every decision
+    drifts: bool
+    #: grows when all keys may have changed, because the policy has learnt: the queue is sorted anew once
+    epoch: int
 
     def key(self, job: Job, now_ns: int) -> Key:
         """Least first. Between equals the machine goes by job_id. Not dynamic: holds until one of the calls below."""
@@ -38,3 +42,25 @@ class Policy(Protocol):
     def before_all(self, jobs: list[Job], now_ns: int) -> None:
         """Of dynamic policies: what is the same for all keys of this decision."""
         ...
+
+
+class Plain:
+    """What most policies have in common: they preempt, keys hold until the job's state changes, nothing is learnt."""
+
+    name = ""
+    preempts = True
+    dynamic = False
+    drifts = False
+    epoch = 0
+
+    def changes_at(self, job: Job, now_ns: int) -> int:
+        return NEVER_NS
+
+    def touch(self, job: Job, now_ns: int) -> None:
+        return
+
+    def ended(self, job: Job) -> None:
+        return
+
+    def before_all(self, jobs: list[Job], now_ns: int) -> None:
+        return

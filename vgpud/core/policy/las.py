@@ -1,0 +1,91 @@
+"""Least attained service: who has had least goes first, so that short jobs end soon though nobody says which are short.
+
+Two-dimensional (2D-LAS): Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning" (NSDI 2019).
+Service is GPUs x time, so that half a device counts half. In time only (LAS): the same without the GPUs, Nuyens and
+Wierman, "The Foreground-Background queue: a survey" (Performance Evaluation 2008).
+
+Discretised, as in Tiresias: a job falls to the next level when its service reaches a threshold; within a level who
+started first goes first, so that equals do not displace each other.
+
+Starvation: a job that has waited `promote` times as long as it has run since its last promotion goes back to the first
+level and counts from nothing (Tiresias' PROMOTEKNOB). As published that thrashes: a promoted job soon falls again and
+is promoted again. Here it keeps the first level until it has run for a `quantum`, and to be promoted it must have
+waited `promote` quanta at least.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from vgpud.core.policy.base import Key, Plain
+from vgpud.core.queue.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
+
+WAITING = (JobState.PENDING, JobState.SUSPENDED)
+
+
+class Las(Plain):
+    """Levels. `thresholds` rise, in GPU-seconds (2D) or seconds; `promote` = 0: nobody is promoted."""
+
+    def __init__(
+        self, name: str, *, by_width: bool, thresholds: tuple[Fraction, ...], promote: Fraction, quantum_s: Fraction
+    ) -> None:
+        self.name = name
+        self.by_width = by_width
+        unit = GPU_SECOND if by_width else SECOND_NS
+        self.thresholds = [int(t * unit) for t in thresholds]
+        self.promote = promote
+        self.quantum_ns = int(quantum_s * SECOND_NS)
+
+    def key(self, job: Job, now_ns: int) -> Key:
+        first = job.first_started_ns if job.first_started_ns >= 0 else NEVER_NS
+        return (job.level, first, job.submitted_ns)
+
+    def changes_at(self, job: Job, now_ns: int) -> int:
+        if job.state is JobState.RUNNING:
+            return self._falls_at(job, now_ns)
+        return self._promoted_at(job) if job.state in WAITING else NEVER_NS
+
+    def touch(self, job: Job, now_ns: int) -> None:
+        if job.state in WAITING and now_ns >= self._promoted_at(job):
+            job.promoted_executed_ns = job.executed_ns
+            job.promoted_attained = job.attained
+        level = self._level(job, now_ns)
+        if level != job.level:
+            job.level = level
+            job.level_since_ns = now_ns
+
+    def _served(self, job: Job, now_ns: int) -> int:
+        if self.by_width:
+            return job.attained_at(now_ns) - job.promoted_attained
+        return job.executed_at(now_ns) - job.promoted_executed_ns
+
+    def _kept_ns(self, job: Job, now_ns: int) -> int:
+        """How much longer a promoted job stays in the first level whatever it attains."""
+        if not job.promoted_executed_ns:
+            return 0
+        return max(0, job.promoted_executed_ns + self.quantum_ns - job.executed_at(now_ns))
+
+    def _level(self, job: Job, now_ns: int) -> int:
+        if self._kept_ns(job, now_ns):
+            return 0
+        served = self._served(job, now_ns)
+        return sum(1 for threshold in self.thresholds if served >= threshold)
+
+    def _falls_at(self, job: Job, now_ns: int) -> int:
+        """Of a running job: when it reaches its next threshold."""
+        kept = self._kept_ns(job, now_ns)
+        rate = job.width_milli if self.by_width else 1
+        served = self._served(job, now_ns)
+        level = sum(1 for threshold in self.thresholds if served + kept * rate >= threshold)
+        if kept and level:
+            return now_ns + kept
+        if level == len(self.thresholds):
+            return NEVER_NS
+        return now_ns - (served - self.thresholds[level]) // max(rate, 1) if rate else NEVER_NS
+
+    def _promoted_at(self, job: Job) -> int:
+        """Of a waiting job: when it has waited for too long, compared with what it has run since its last promotion."""
+        if not self.promote or not job.level:
+            return NEVER_NS
+        ran_ns = max(job.executed_ns - job.promoted_executed_ns, self.quantum_ns)
+        return job.waiting_since_ns + int(self.promote * ran_ns)

@@ -1,0 +1,124 @@
+"""Policies by the names that users write: make("2d-las(3250,7200,promote=8)"). One table, printed by --help as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from vgpud.core.policy.base import Policy
+from vgpud.core.policy.fifo import Fifo
+from vgpud.core.policy.las import Las
+
+#: no more parameters than anybody reads
+ARGUMENTS_MAX = 64
+_DIGITS_MAX = 18
+
+
+class PolicyError(ValueError):
+    """A policy that cannot be meant; the text is one line that names the value and the mend."""
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What stands between the brackets: numbers in order, names with numbers, and words alone."""
+
+    numbers: list[Fraction] = field(default_factory=list)
+    named: dict[str, Fraction] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One line of the table: what it is, what it takes, how it is made of that."""
+
+    line: str
+    build: Callable[[str, Arguments], Policy]
+    numbers: str = ""  # what the numbers in order are; "" = it takes none
+    named: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+def _fifo(name: str, arguments: Arguments) -> Policy:
+    return Fifo()
+
+
+def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
+    thresholds = tuple(arguments.numbers) or DEFAULT_THRESHOLDS
+    if list(thresholds) != sorted(set(thresholds)):
+        raise PolicyError(f"{name}: thresholds must rise: write for example 3250,7200")
+    return Las(
+        name,
+        by_width=by_width,
+        thresholds=thresholds,
+        promote=arguments.named.get("promote", Fraction(0)),
+        quantum_s=arguments.named.get("quantum", DEFAULT_QUANTUM_S),
+    )
+
+
+DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
+DEFAULT_QUANTUM_S = Fraction(3600)
+
+KINDS = {
+    "fifo": Kind("first in, first out; nobody is preempted", _fifo),
+    "2d-las": Kind(
+        "least attained service, GPUs x time (Tiresias): short and narrow jobs first, nobody says which these are",
+        lambda name, arguments: _las(name, arguments, by_width=True),
+        numbers="thresholds in GPU-seconds",
+        named=("promote", "quantum"),
+    ),
+    "las": Kind(
+        "least attained service in time only: short jobs first, wide or narrow",
+        lambda name, arguments: _las(name, arguments, by_width=False),
+        numbers="thresholds in seconds",
+        named=("promote", "quantum"),
+    ),
+}
+
+#: name -> its line, for --help
+NAMES = {name: kind.line for name, kind in KINDS.items()}
+
+
+def make(text: str) -> Policy:
+    """The policy that is meant; PolicyError when none is."""
+    name, _, rest = text.strip().partition("(")
+    name = name.strip()
+    kind = KINDS.get(name)
+    if kind is None:
+        raise PolicyError(f"there is no policy {name!r}: choose one of {', '.join(KINDS)}")
+    if rest and not rest.endswith(")"):
+        raise PolicyError(f"policy {text!r} has no closing bracket: write {name}(...)")
+    return kind.build(text.strip(), _arguments(name, kind, rest[:-1]))
+
+
+def _takes(kind: Kind) -> str:
+    parts = [kind.numbers] if kind.numbers else []
+    parts += [f"{name}=NUMBER" for name in kind.named]
+    parts += kind.words
+    return ", ".join(parts) or "nothing"
+
+
+def _arguments(name: str, kind: Kind, text: str) -> Arguments:
+    found = Arguments()
+    items = [item.strip() for item in text.split(",")] if text.strip() else []
+    if len(items) > ARGUMENTS_MAX:
+        raise PolicyError(f"{name} with {len(items)} parameters: {ARGUMENTS_MAX} are the most")
+    for item in items:
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if equals and key in kind.named and key not in found.named:
+            found.named[key] = _number(name, value, item)
+        elif item in kind.words:
+            found.words.add(item)
+        elif kind.numbers and not equals and item[:1].isdigit():
+            found.numbers.append(_number(name, item, item))
+        else:
+            raise PolicyError(f"{name} does not take {item!r}: it takes {_takes(kind)}")
+    return found
+
+
+def _number(name: str, text: str, item: str) -> Fraction:
+    whole, point, part = text.partition(".")
+    digits = whole + part
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _DIGITS_MAX or (point and not part):
+        raise PolicyError(f"{name}: {item!r} has no number of 0 or more: write for example 3250 or 0.5")
+    return Fraction(int(digits), 10 ** len(part))
