@@ -22,7 +22,9 @@ class Launch:
     directory: str  # absolute
     environment: tuple[tuple[str, str], ...]  # sorted by name
     umask: int
-    limits: tuple[tuple[str, int, int], ...]  # as getrlimit(2) calls them, below RLIMIT_: (nofile, soft, hard), -1 = none
+    limits: tuple[
+        tuple[str, int, int], ...
+    ]  # as getrlimit(2) calls them, below RLIMIT_: (nofile, soft, hard), -1 = none
     log: str  # absolute; %j is the job's id, %a its index in its array, %% a percent sign
 
     def log_path(self, job_id: int, index: int) -> str:
@@ -35,9 +37,8 @@ class Launch:
 class Submission:
     """A request to queue one job or an array of them."""
 
-    spec: JobSpec  # of the first one: `index` is its index in the array; queue, uid and run are filled in
+    spec: JobSpec  # of the first one: `index` is its index in the array, 0 = no array; queue, uid and run are filled in
     count: int  # jobs of the array, 1 without
-    array: bool
     held: bool
     request_id: str  # the same from the same uid within 10 minutes gets the first answer; "" = none
     fingerprint: str  # of the request: another one under the same id is refused
