@@ -77,6 +77,8 @@ class RoomChanged:
     #: by device UUID: (milli, bytes) that slices which are no jobs of the queue have reserved
     direct: tuple[tuple[str, int, int], ...]
     offered: tuple[str, ...]  # UUIDs that jobs may use
+    #: (queue, milli, cpu_milli, ram_bytes) that those slices hold of each queue's quota
+    held: tuple[tuple[str, int, int, int], ...] = ()
     used: tuple[tuple[str, int], ...] = ()  # by queue: milli-GPU of those slices, which count against its limit
 
 

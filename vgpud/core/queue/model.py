@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from vgpud.core.model import DEFAULT_QUEUE as DEFAULT_QUEUE
 from vgpud.core.model import Device, Share, Spec
 
 NEVER_NS = 1 << 62
 SECOND_NS = 1_000_000_000
 #: service of one whole device for a second
 GPU_SECOND = 1000 * SECOND_NS
-DEFAULT_QUEUE = "default"
 
 
 class JobState(Enum):
@@ -87,10 +87,12 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one member is: its node and the four numbers on each of its devices there."""
+    """Where one member is: its node, the four numbers on each of its devices there, and what else it takes."""
 
     node: str
     shares: tuple[Share, ...]
+    cpu_milli: int = 0
+    ram_bytes: int = 0
 
 
 Placement = tuple[Place, ...]  # one for each member
@@ -121,6 +123,10 @@ class Job:
     promoted_executed_ns: int = 0  # executed_ns and attained at its last promotion: policies count from there
     promoted_attained: int = 0
     stopping: str = ""  # it has been told to end: why
+    stop_to: JobState | None = None  # and what it will be when it has gone
+    suspended_how: How | None = None
+    failures: int = 0  # runs that ended badly, which its retries count
+    start_failures: int = 0  # in a row
 
     @property
     def width_milli(self) -> int:
@@ -169,6 +175,7 @@ class Node:
     gpu_model: str = ""
     groups: tuple[int, ...] = ()  # of each device: those of one group are linked (NVLink), or of one NUMA node
     index: int = 0
+    kind: int = 0  # the same for nodes with equal devices: set by the cluster
     free_milli: list[int] = field(default_factory=list)  # by device
     free_bytes: list[int] = field(default_factory=list)
     free_cpu_milli: int = 0
