@@ -32,7 +32,7 @@ struct vg_slice_params {
   uint32_t latency;  /* 1: the latency class: its guarantee is served first, at once */
   uint32_t gang;     /* VG_GANG_*: part of a slice with several shared devices */
   uint32_t paused;   /* 1: its gate stays shut, and it is due nothing */
-  uint32_t padding;
+  uint32_t away;     /* 1: what it has of memory is on the host (checkpointed): others may have it meanwhile */
   uint64_t mem_min_bytes;
   uint64_t mem_max_bytes;
 };

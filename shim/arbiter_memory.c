@@ -56,13 +56,14 @@ static uint64_t device_room(const struct vg_memory_table *table, const struct vg
   uint64_t others_bytes = 0;
   for (int i = 0; i < table->slice_count; i++) {
     const struct vg_memory_slice *other = &table->slices[i];
-    if (other != slice) others_bytes += at_least(other->min_bytes, other->held_bytes);
+    if (other != slice && !other->away) others_bytes += at_least(other->min_bytes, other->held_bytes);
   }
   return minus(table->total_bytes, others_bytes);
 }
 
 static uint64_t headroom(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
-  uint64_t allowed_bytes = at_most(slice->max_bytes, at_least(slice->min_bytes, device_room(table, slice)));
+  uint64_t room_bytes = slice->away ? UINT64_MAX : device_room(table, slice);
+  uint64_t allowed_bytes = at_most(slice->max_bytes, at_least(slice->min_bytes, room_bytes));
   return minus(allowed_bytes, slice->held_bytes);
 }
 
@@ -76,6 +77,7 @@ static uint64_t press(struct vg_memory_table *table, const struct vg_memory_row 
     uint64_t unused_bytes = held(row) - row->used_bytes;
     if (row == wanting || !unused_bytes) continue;
     const struct vg_memory_slice *owner = slice_of(table, row);
+    if (owner != slice && owner->away) continue;
     if (owner != slice) unused_bytes = at_most(unused_bytes, minus(owner->held_bytes, owner->min_bytes));
     if (!unused_bytes) continue;
     row->pressure = true;

@@ -16,6 +16,7 @@
 struct vg_memory_slice {
   uint64_t min_bytes;
   uint64_t max_bytes;
+  bool away; /* what it holds is not on the device: it takes no room there, and may hold up to its maximum */
   uint64_t
       unattributed_bytes; /* what the driver counts for its programs beyond the rows: as held, and used, as theirs */
   uint64_t held_bytes;    /* computed */

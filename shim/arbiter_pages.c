@@ -376,6 +376,7 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
     arbiter->memory_slices[i].min_bytes = slice->present ? slice->params.mem_min_bytes : 0;
     arbiter->memory_slices[i].max_bytes = slice->present ? slice->params.mem_max_bytes : 0;
+    arbiter->memory_slices[i].away = slice->present && slice->params.away;
   }
   arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
   if (arbiter->memory_due_ns <= now_ns) { /* somebody comes short by what is known, and who frees does not ring */

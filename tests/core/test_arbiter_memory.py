@@ -76,6 +76,27 @@ def test_borrowing_stops_at_what_others_are_guaranteed() -> None:
     assert table.held(1) == 5 * GIB  # the guarantee was there all the time
 
 
+def test_what_is_away_leaves_its_room_to_others_and_comes_back_to_what_they_left() -> None:
+    table = Table(10 * GIB, [(1, 4 * GIB, 6 * GIB), (2, 2 * GIB, 10 * GIB)], [1, 2])
+    table.want(0, 6 * GIB)
+    table.update(0, used=6 * GIB)
+    assert table.want(1, 5 * GIB).denied
+    table.slices[0].away = True
+    table.want(1, 8 * GIB)
+    assert table.held(1) == 8 * GIB
+    table.update(1, used=8 * GIB)
+    table.update(0, returned=2 * GIB, used=3 * GIB)
+    table.want(0, 2 * GIB)
+    assert table.held(0) == 6 * GIB, "what it is given while it is away is within its maximum"
+    assert not table.rows[0].pressure
+    table.slices[0].away = False
+    table.update(0, returned=5 * GIB, used=2 * GIB)
+    table.want(0, 1 * GIB)
+    assert table.held(0) == 4 * GIB, "its minimum is its own again"
+    table.update(0, used=4 * GIB)
+    assert table.want(0, 1 * GIB).denied, "beyond it others have what there is"
+
+
 def test_unused_credit_of_a_sibling_is_asked_back_before_a_refusal() -> None:
     table = Table(10 * GIB, [(1, 4 * GIB, 4 * GIB)], [1, 1])
     table.want(0, 4 * GIB)
