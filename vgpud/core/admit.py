@@ -196,6 +196,21 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
     return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
 
 
+def put(shares: tuple[Share, ...], state: State) -> tuple[Share, ...] | Denied:
+    """Shares that were chosen elsewhere, ordered by device index, if there is room for them as they are."""
+    for share in shares:
+        device = state.devices.get(share.device_uuid)
+        if device is None:
+            return Denied(Reason.NO_CAPACITY, f"device {share.device_uuid} is not there", subject=share.device_uuid)
+        milli, size = state.reserved(share.device_uuid)
+        if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
+            text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} and"
+            text += f" {format_bytes(device.memory_bytes - size)} left, not {format_gpus(share.min_milli)} and"
+            text += f" {format_bytes(share.mem_min_bytes)}: it is tried again when there is room"
+            return Denied(Reason.NO_CAPACITY, text, subject=device.uuid)
+    return tuple(sorted(shares, key=lambda share: state.devices[share.device_uuid].index))
+
+
 def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]) -> list[Device] | Denied:
     names = only or spec.device_uuids
     unknown = next((name for name in names if name not in state.devices), None)

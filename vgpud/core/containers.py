@@ -16,12 +16,13 @@ from vgpud.core.events import (
     ContainerCreated,
     ContainerEnded,
     ContainerStarted,
+    CreateSlice,
     ForgetContainer,
     Log,
     SaveContainer,
     SaveSlice,
 )
-from vgpud.core.model import Container, Denied, Reason, Slice, State
+from vgpud.core.model import Asker, Container, Denied, Reason, Slice, State
 from vgpud.core.slices import end, in_use, make, owner_refusal, short, unknown
 
 #: engines' ids: runc allows more signs, none of which may end up in a path or a log
@@ -106,7 +107,21 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
         return Denied(Reason.INVALID, "the container asks for no share: set VGPU, for example VGPU=0.5", field="spec")
     if event.name in state.slices:
         return _taken(state, event.name)
-    return make(state, event.name, event.uid, event.spec, event.caller_uid, event.wall_ns, ephemeral=True)
+    caller = event.caller_uid
+    asker = Asker(caller, admin=caller in (0, state.policy.daemon_uid))
+    wanted = CreateSlice(
+        request_id="",
+        name=event.name,
+        spec=event.spec,
+        ephemeral=True,
+        owner_uid=caller,
+        spare_name="",
+        uid=event.uid,
+        wall_ns=event.wall_ns,
+        queue=event.queue,
+        asker=asker,
+    )
+    return make(state, wanted)
 
 
 def _taken(state: State, name: str) -> Denied:

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from vgpud.core.model import Container, Denied, Device, Policy, Process, Remembered, Slice, Spec
+from vgpud.core.model import (
+    ROOT,
+    Asker,
+    Container,
+    Denied,
+    Device,
+    Policy,
+    Process,
+    Quota,
+    Remembered,
+    Share,
+    Slice,
+    Spec,
+)
 
 # ---- events ----
 
@@ -26,6 +39,11 @@ class PolicyChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class QuotasChanged:
+    quotas: tuple[Quota, ...]  # all of them
+
+
+@dataclass(frozen=True, slots=True)
 class CreateSlice:
     request_id: str  # "" = not idempotent
     name: str  # "" = take spare_name
@@ -36,6 +54,10 @@ class CreateSlice:
     uid: str
     wall_ns: int
     cdi_device: bool = False  # one container may use it as a CDI device; implies ephemeral
+    queue: str = ""  # "" = the default one of `asker`
+    asker: Asker = ROOT
+    job_id: int = 0  # of the job that it is for: the queue's machine has decided on it, and on its `shares`
+    shares: tuple[Share, ...] = ()  # () = the fullest devices that fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +75,7 @@ class DeleteSlice:
     request_id: str
     name: str
     force: bool
+    job_id: int = 0  # a job's slice ends with the job, and only so
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +106,7 @@ class ContainerCreated:
     pid_start: int
     uid: str  # of its own slice
     wall_ns: int
+    queue: str = ""  # of its own slice; "" = the caller's default one
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +133,7 @@ class Tick:
 Event = (
     Started
     | PolicyChanged
+    | QuotasChanged
     | CreateSlice
     | UpdateSlice
     | DeleteSlice

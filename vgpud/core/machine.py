@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, containers
+from vgpud.core import admit, containers, quotas
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -31,6 +31,7 @@ from vgpud.core.events import (
     PolicyChanged,
     ProcessAttached,
     ProcessGone,
+    QuotasChanged,
     SaveRequest,
     SaveSlice,
     Started,
@@ -38,7 +39,7 @@ from vgpud.core.events import (
     UpdateSlice,
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
-from vgpud.core.slices import attach_refusal, describe, end, in_use, make, short, unknown
+from vgpud.core.slices import attach_refusal, describe, end, in_use, job_refusal, make, short, unknown
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
 REQUEST_ID_BYTES_MAX = 128
@@ -100,6 +101,11 @@ def _policy_changed(state: State, event: PolicyChanged, now_ns: int) -> list[Com
     return [Log("config.reloaded", "the configuration was read again")]
 
 
+def _quotas_changed(state: State, event: QuotasChanged, now_ns: int) -> list[Command]:
+    state.quotas = {quota.name: quota for quota in event.quotas}
+    return []
+
+
 def _tick(state: State, event: Tick, now_ns: int) -> list[Command]:
     """Ends ephemeral slices that nobody came for and forgets old request ids."""
     while state.requests and next(iter(state.requests.values())).until_ns <= now_ns:
@@ -145,15 +151,12 @@ def _remember(state: State, request_id: str, fingerprint: str, answer: Slice | N
 
 
 def _create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
-    fingerprint = repr(("create", event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device))
+    asked = (event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device, event.queue, event.asker.uid)
+    fingerprint = repr(("create", *asked))
     repeated = _repeated(state, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
-    ephemeral = event.ephemeral or event.cdi_device
-    named = event.name or event.spare_name
-    answer = make(
-        state, named, event.uid, event.spec, event.owner_uid, event.wall_ns, ephemeral=ephemeral, cdi=event.cdi_device
-    )
+    answer = make(state, event)
     if isinstance(answer, Denied):
         return [Answer(answer)]
     made, commands = answer
@@ -171,6 +174,9 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
+    fixed = job_refusal(old, 0, "its size is what the job asked for; submit another with more")
+    if fixed:
+        return [Answer(fixed)]
     spec = admit.merge(old.spec, event.patch, event.fields)
     if isinstance(spec, Denied):
         return [Answer(spec)]
@@ -182,6 +188,10 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     if isinstance(shares, Denied):
         return [Answer(shares)]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)
+    if quotas.width_milli(new) > quotas.width_milli(old):
+        full = quotas.limit_refusal(state, old.queue, quotas.width_milli(new), without=old.name)
+        if full:
+            return [Answer(full)]
     state.slices[new.name] = new
     kept = {s.device_uuid for s in shares}
     back: list[Command] = [OpenSocket(new.name)] if new.name in state.waiting else []
@@ -222,6 +232,9 @@ def _delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
+    kept = job_refusal(old, event.job_id, f"end the job (vgpu queue cancel {old.job_id}), and it goes")
+    if kept:
+        return [Answer(kept)]
     running = state.processes_of(old.name)
     if running and not event.force:
         text = f"slice {old.name} has {len(running)} program(s), the first is pid {running[0].pid}: end them,"
@@ -295,6 +308,7 @@ def _process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Command
 _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     Started: _started,
     PolicyChanged: _policy_changed,
+    QuotasChanged: _quotas_changed,
     CreateSlice: _create_slice,
     UpdateSlice: _update_slice,
     DeleteSlice: _delete_slice,

@@ -12,6 +12,13 @@ ANYONE = -1  # Slice.owner_uid: every user may attach
 BATCH = "batch"
 LATENCY = "latency"  # its guarantee is served at once, before others'
 CLASSES = (BATCH, LATENCY)
+DEFAULT_QUEUE = "default"
+NO_LIMIT = 1 << 62
+#: Slice.suspended
+PAUSED, EVICTED = "paused", "evicted"
+#: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
+ALLOW, QUOTA, DENY = "allow", "quota", "deny"
+DIRECTS = (ALLOW, QUOTA, DENY)
 
 
 class Reason(Enum):
@@ -100,6 +107,9 @@ class Slice:
     revision: int = 1
     cdi_device: bool = False  # has a one-time CDI device
     cdi_used: bool = False  # and a container has used it
+    queue: str = DEFAULT_QUEUE  # whose quota it counts against
+    job_id: int = 0  # of the job that it was made for
+    suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
 
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
@@ -139,6 +149,28 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class Asker:
+    """On whose behalf something is asked for. `gids`: the first is the primary group."""
+
+    uid: int
+    gids: tuple[int, ...] = ()
+    admin: bool = False
+
+
+ROOT = Asker(0, admin=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A queue, as far as slices that are made otherwise than by it are concerned."""
+
+    name: str
+    parent: str = ""
+    limit_milli: int = NO_LIMIT
+    members: tuple[str, ...] = ()  # uid:1000, gid:1000
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """What the site has decided; every limit of the core is here."""
 
@@ -155,6 +187,7 @@ class Policy:
     #: through which its slice uses more than its limit, past the ledger
     on_stranger: str = "log"
     on_excess: str = "log"
+    direct: str = ALLOW  # one of DIRECTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +213,7 @@ class State:
     #: slices whose devices are not there, or have become smaller: kept, but without reservation, arbiter or socket
     waiting: set[str] = field(default_factory=set)
     requests: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)  # oldest first
+    quotas: dict[str, Quota] = field(default_factory=dict)  # by the queue's name
     next_serial: int = 1
 
     def copy(self) -> State:
@@ -193,6 +227,7 @@ class State:
             grace_ns=dict(self.grace_ns),
             waiting=set(self.waiting),
             requests=OrderedDict(self.requests),
+            quotas=dict(self.quotas),
         )
 
     def reserved(self, device_uuid: str, without: str = "") -> tuple[int, int]:

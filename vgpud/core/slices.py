@@ -5,12 +5,13 @@ machine.py (requests of users, programs) and containers.py call these with the s
 
 from __future__ import annotations
 
-from vgpud.core import admit
+from vgpud.core import admit, quotas
 from vgpud.core.events import (
     ApplySlice,
     CloseDevice,
     CloseSocket,
     Command,
+    CreateSlice,
     DropProcess,
     ForgetContainer,
     ForgetSlice,
@@ -20,7 +21,7 @@ from vgpud.core.events import (
     RemoveSlice,
     SaveSlice,
 )
-from vgpud.core.model import ANYONE, Denied, Policy, Reason, Slice, Spec, State
+from vgpud.core.model import ANYONE, Denied, Policy, Reason, Slice, State
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -40,18 +41,30 @@ def name_error(name: str, bytes_max: int) -> Denied | None:
     return None
 
 
-def make(
-    state: State, name: str, uid: str, spec: Spec, owner_uid: int, wall_ns: int, *, ephemeral: bool, cdi: bool = False
-) -> tuple[Slice, list[Command]] | Denied:
+def job_slice(job_id: int, members: int, member: int) -> str:
+    """The name of the slice of a job's member."""
+    return f"j-{job_id}" if members == 1 else f"j-{job_id}-{member}"
+
+
+def _is_for_jobs(name: str) -> bool:
+    head, _, rest = name.partition("-")
+    return head == "j" and all(part.isdigit() for part in rest.split("-"))
+
+
+def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Denied:
     """Makes a slice, or says why not and changes nothing. An ephemeral one needs a grace or a user from the caller."""
+    name, owner_uid = wanted.name or wanted.spare_name, wanted.owner_uid
     wrong = name_error(name, state.policy.name_bytes_max)
     if wrong:
         return wrong
     if owner_uid < ANYONE:
         text = f"owner_uid {owner_uid} is no user: write a uid or -1 for anyone"
         return Denied(Reason.INVALID, text, field="owner_uid")
-    if cdi and _SIZE_SIGNS.issuperset(name):
+    if wanted.cdi_device and _SIZE_SIGNS.issuperset(name):
         text = f"{name!r} is the CDI device of that size: choose a name with a letter in it"
+        return Denied(Reason.INVALID, text, field="name")
+    if not wanted.job_id and _is_for_jobs(name):
+        text = f"{name!r} is the name of a job's slice: choose another one"
         return Denied(Reason.INVALID, text, field="name")
     if name in state.slices:
         text = f"slice {name} exists already: choose another name or remove it"
@@ -59,15 +72,47 @@ def make(
     if len(state.slices) >= state.policy.slices_max:
         text = f"this node has {state.policy.slices_max} slices, which is its limit: remove one or raise slices_max"
         return Denied(Reason.NO_CAPACITY, text)
-    shares = admit.place(spec, state)
+    queue = _queue_for(state, wanted)
+    if isinstance(queue, Denied):
+        return queue
+    shares = admit.put(wanted.shares, state) if wanted.shares else admit.place(wanted.spec, state)
     if isinstance(shares, Denied):
         return shares
-    made = Slice(name, uid, state.next_serial, spec, shares, ephemeral, owner_uid, wall_ns, cdi_device=cdi)
+    full = quotas.limit_refusal(state, queue, sum(share.min_milli for share in shares))
+    if full:
+        return full
+    made = Slice(
+        name=name,
+        uid=wanted.uid,
+        serial=state.next_serial,
+        spec=wanted.spec,
+        shares=shares,
+        ephemeral=wanted.ephemeral or wanted.cdi_device,
+        owner_uid=owner_uid,
+        created_wall_ns=wanted.wall_ns,
+        cdi_device=wanted.cdi_device,
+        queue=queue,
+        job_id=wanted.job_id,
+    )
     state.next_serial += 1
     state.slices[name] = made
-    device: list[Command] = [OpenDevice(name)] if cdi else []
+    device: list[Command] = [OpenDevice(name)] if made.cdi_device else []
     log = Log("slice.created", f"slice {name}: {describe(made)}", name)
     return made, [SaveSlice(made), ApplySlice(made), OpenSocket(name), *device, log]
+
+
+def _queue_for(state: State, wanted: CreateSlice) -> str | Denied:
+    """The queue that a new slice counts against. A job's has been chosen, and checked, when it was submitted."""
+    if wanted.job_id:
+        return wanted.queue
+    return quotas.direct_refusal(state, wanted.asker) or quotas.choose(state.quotas, wanted.queue, wanted.asker)
+
+
+def job_refusal(old: Slice, job_id: int, mend: str) -> Denied | None:
+    """Why only the queue changes this slice, or None."""
+    if old.job_id == job_id or not old.job_id:
+        return None
+    return Denied(Reason.PRECONDITION, f"slice {old.name} is that of job {old.job_id}: {mend}")
 
 
 def end(state: State, old: Slice, why: str) -> list[Command]:

@@ -1,0 +1,176 @@
+"""Whose quota a slice counts against, and what is said where it has no room."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from vgpud.core import events as ev
+from vgpud.core import invariants, quotas
+from vgpud.core.machine import step
+from vgpud.core.model import (
+    ALLOW,
+    DENY,
+    PAUSED,
+    QUOTA,
+    Asker,
+    Denied,
+    Device,
+    Policy,
+    Quota,
+    Reason,
+    Share,
+    Slice,
+    Spec,
+    State,
+)
+
+GIB = 1 << 30
+ANN, BOB = Asker(1000, (100,)), Asker(1001, (100, 200))
+TEAM, USER = Quota("team", limit_milli=1500, members=("gid:100",)), Quota("ann", "team", 1000, ("uid:1000",))
+OPEN = Quota("default")
+
+
+def started(direct: str = QUOTA, *queues: Quota) -> State:
+    state = State()
+    devices = tuple(Device(f"GPU-{i}", i, "fake", f"0:{i}", 80 * GIB, 132, True, 512 << 20, 2 << 20) for i in range(3))
+    step(state, ev.Started(Policy(direct=direct), devices, (), ()), 0)
+    step(state, ev.QuotasChanged(queues or (OPEN, TEAM, USER)), 0)
+    return state
+
+
+def create(state: State, name: str, milli: int, asker: Asker = ANN, **more: object) -> Slice | Denied:
+    event = ev.CreateSlice("", name, Spec(milli), False, -1, "spare", f"uid-{name}", 1, asker=asker, **more)  # type: ignore[arg-type]
+    (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
+    invariants.check(state)
+    assert answer is not None
+    return answer
+
+
+def refused(answer: object, reason: Reason) -> str:
+    assert isinstance(answer, Denied), answer
+    assert answer.reason is reason
+    return answer.message
+
+
+def queue_of(answer: object) -> str:
+    assert isinstance(answer, Slice), answer
+    return answer.queue
+
+
+def test_a_users_own_queue_goes_before_that_of_a_group() -> None:
+    state = started()
+    assert queue_of(create(state, "a", 100, ANN)) == "ann"
+    assert queue_of(create(state, "b", 100, BOB)) == "team"
+    assert queue_of(create(state, "c", 100, Asker(7))) == "default"
+
+
+def test_queues_with_members_are_theirs() -> None:
+    state = started()
+    other = started(QUOTA, OPEN, TEAM, Quota("eve", members=("uid:5",)))
+    assert "use team" in refused(create(other, "a", 100, BOB, queue="eve"), Reason.DENIED)
+    assert queue_of(create(state, "a", 100, Asker(0, admin=True), queue="ann")) == "ann"
+    assert queue_of(create(state, "b", 100, ANN, queue="default")) == "default"
+    assert "'nix'" in refused(create(state, "c", 100, ANN, queue="nix"), Reason.NOT_FOUND)
+
+
+def test_the_limit_names_queue_holders_and_what_is_left() -> None:
+    state = started()
+    create(state, "a", 700, ANN)
+    text = refused(create(state, "b", 400, ANN), Reason.NO_CAPACITY)
+    assert "queue ann has a limit of 1 GPUs and 0.7 in use (slice a 0.7), 0.4 more" in text
+    assert "ask for 0.3 or less" in text
+    assert queue_of(create(state, "b", 300, ANN)) == "ann"
+
+
+def test_a_parents_limit_counts_its_children() -> None:
+    state = started()
+    create(state, "a", 1000, ANN)
+    assert "queue team has a limit of 1.5" in refused(create(state, "b", 600, BOB), Reason.NO_CAPACITY)
+    assert queue_of(create(state, "b", 500, BOB)) == "team"
+    assert quotas.used_milli(state) == {"ann": 1000, "team": 500}
+
+
+def test_counted_but_not_limited_where_the_site_allows() -> None:
+    state = started(ALLOW)
+    for name in ("a", "b"):
+        assert queue_of(create(state, name, 1000, ANN)) == "ann"
+    assert quotas.used_milli(state) == {"ann": 2000}
+
+
+def test_only_jobs_and_admins_where_the_site_denies() -> None:
+    state = started(DENY)
+    assert "vgpu submit" in refused(create(state, "a", 100, ANN), Reason.DENIED)
+    assert queue_of(create(state, "a", 100, Asker(0, admin=True))) == "default"
+    share = Share("GPU-1", 100, 100, GIB, GIB)
+    assert queue_of(create(state, "j-7", 100, ANN, job_id=7, queue="ann", shares=(share,))) == "ann"
+    assert state.slices["j-7"].shares == (share,)
+    event = ev.ContainerCreated("c" * 64, Spec(100), "", "ctr", 1000, 1, 1, "u-ctr", 1)
+    (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
+    refused(answer, Reason.DENIED)
+
+
+def test_containers_count_too() -> None:
+    state = started()
+    create(state, "a", 900, ANN)
+    event = ev.ContainerCreated("c" * 64, Spec(200), "", "ctr", 1000, 1, 1, "u-ctr", 1)
+    (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
+    assert "queue ann" in refused(answer, Reason.NO_CAPACITY)
+
+
+def test_growth_is_held_to_the_limit_and_shrinking_is_not() -> None:
+    state = started()
+    create(state, "a", 900, ANN)
+
+    def resize(milli: int) -> object:
+        commands = step(state, ev.UpdateSlice("", "a", Spec(milli), ("gpus_milli",)), 0)
+        return next(c.result for c in commands if isinstance(c, ev.Answer))
+
+    step(state, ev.QuotasChanged((OPEN, TEAM, Quota("ann", "team", 500, ("uid:1000",)))), 0)
+    refused(resize(950), Reason.NO_CAPACITY)
+    assert queue_of(resize(800)) == "ann"
+
+
+def test_what_is_paused_counts_for_nothing() -> None:
+    state = started()
+    create(state, "a", 1000, ANN)
+    state.slices["a"] = replace(state.slices["a"], suspended=PAUSED)
+    assert queue_of(create(state, "b", 1000, ANN)) == "ann"
+
+
+def test_only_the_queue_changes_a_jobs_slice() -> None:
+    state = started()
+    create(state, "j-7", 100, job_id=7, queue="ann", shares=(Share("GPU-0", 100, 100, GIB, GIB),))
+    for event in (ev.UpdateSlice("", "j-7", Spec(200), ("gpus_milli",)), ev.DeleteSlice("", "j-7", True)):
+        (answer,) = [c.result for c in step(state, event, 0) if isinstance(c, ev.Answer)]
+        assert "job 7" in refused(answer, Reason.PRECONDITION)
+    refused(create(state, "j-8", 100), Reason.INVALID)
+    refused(create(state, "j-8-1", 100), Reason.INVALID)
+    step(state, ev.DeleteSlice("", "j-7", True, job_id=7), 0)
+    assert "j-7" not in state.slices
+
+
+def test_chosen_shares_are_refused_where_there_is_no_room() -> None:
+    state = started()
+    create(state, "a", 600, Asker(7))
+    used = state.slices["a"].shares[0].device_uuid
+    given = (Share(used, 500, 500, GIB, GIB),)
+    assert "0.4" in refused(create(state, "j-1", 500, job_id=1, queue="default", shares=given), Reason.NO_CAPACITY)
+    given = (Share("GPU-9", 500, 500, GIB, GIB),)
+    assert "GPU-9" in refused(create(state, "j-1", 500, job_id=1, queue="default", shares=given), Reason.NO_CAPACITY)
+
+
+def test_limits_hold_whatever_comes() -> None:
+    chance = random.Random(6)
+    state = started()
+    for number in range(600):
+        name = f"s{chance.randrange(12)}"
+        if chance.random() < 0.5:
+            create(state, name, chance.choice((100, 250, 500, 1000)), chance.choice((ANN, BOB, Asker(7))))
+        elif chance.random() < 0.5:
+            step(state, ev.UpdateSlice("", name, Spec(chance.choice((100, 600))), ("gpus_milli",)), number)
+        else:
+            step(state, ev.DeleteSlice("", name, False), number)
+        used = quotas.used_milli(state)
+        assert used.get("ann", 0) <= 1000
+        assert used.get("ann", 0) + used.get("team", 0) <= 1500

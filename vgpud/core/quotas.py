@@ -1,0 +1,113 @@
+"""Whose quota a slice counts against, and whether that has room. Pure; every way to a slice asks here.
+
+A queue with members (`uid:1000`, `gid:1000`) is theirs: their default queue, and nobody else's. One without is
+everybody's. A slice counts against its queue and that queue's parent by what it is guaranteed. The queue's machine
+decides on jobs; here jobs' slices count, and all others are held to the same limits where the site says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vgpud.core.model import ALLOW, DEFAULT_QUEUE, DENY, NO_LIMIT, Asker, Denied, Quota, Reason, Slice, State
+from vgpud.core.units import format_gpus
+
+#: holders that a refusal names
+_NAMED_MAX = 3
+
+
+def member_refusal(member: str) -> str:
+    """Why this is no member of a queue, or ""."""
+    kind, _, number = member.partition(":")
+    if kind in ("uid", "gid") and number.isascii() and number.isdigit() and int(number) < 1 << 32:
+        return ""
+    return f"{member!r} is no member: write uid:1000 or gid:1000"
+
+
+def _keys(asker: Asker) -> list[str]:
+    return [f"uid:{asker.uid}", *(f"gid:{gid}" for gid in asker.gids)]
+
+
+def default_queue(quotas: Iterable[Quota], asker: Asker) -> str:
+    """The queue that has this user, else one that has the first possible of his groups, else the default one."""
+    listed = sorted(quotas, key=lambda quota: quota.name)
+    for key in _keys(asker):
+        for quota in listed:
+            if key in quota.members:
+                return quota.name
+    return DEFAULT_QUEUE
+
+
+def choose(quotas: dict[str, Quota], wanted: str, asker: Asker) -> str | Denied:
+    """The queue that a user named, if it is for him; his default queue where he named none."""
+    if not wanted:
+        return default_queue(quotas.values(), asker)
+    found = quotas.get(wanted)
+    if found is None:
+        text = f"no queue {wanted!r}: there are {', '.join(sorted(quotas)) or 'none'}"
+        return Denied(Reason.NOT_FOUND, text, field="queue")
+    parent = quotas.get(found.parent)
+    members = {*found.members, *(parent.members if parent else ())}
+    if asker.admin or not members or not members.isdisjoint(_keys(asker)):
+        return wanted
+    own = default_queue(quotas.values(), asker)
+    text = f"queue {wanted} is not for uid {asker.uid}: use {own}, or have an admin add uid:{asker.uid} to {wanted}"
+    return Denied(Reason.DENIED, text, field="queue")
+
+
+def width_milli(made: Slice) -> int:
+    """What a slice counts for: its guarantee, and nothing while its gates are shut."""
+    return 0 if made.suspended else sum(share.min_milli for share in made.shares)
+
+
+def used_milli(state: State, *, jobs: bool = True) -> dict[str, int]:
+    """By queue, without what its children use: what slices count for; `jobs`: those of the queue's jobs as well."""
+    used: dict[str, int] = {}
+    for made in state.slices.values():
+        if made.name not in state.waiting and (jobs or not made.job_id):
+            used[made.queue] = used.get(made.queue, 0) + width_milli(made)
+    return used
+
+
+def direct_refusal(state: State, asker: Asker) -> Denied | None:
+    """Why this user may make no slice himself, or None."""
+    if state.policy.direct != DENY or asker.admin:
+        return None
+    text = "slices are for jobs only on this node (direct = deny): submit one, for example `vgpu submit -- CMD`"
+    return Denied(Reason.DENIED, text)
+
+
+def limit_refusal(state: State, queue: str, wanted_milli: int, without: str = "") -> Denied | None:
+    """Why the queue has no room for so much more, or None. `without`: the slice that is being changed."""
+    if state.policy.direct == ALLOW:
+        return None
+    found = state.quotas.get(queue)
+    for quota in (found, state.quotas.get(found.parent) if found else None):
+        if quota is None or quota.limit_milli >= NO_LIMIT:
+            continue
+        holders = _holders(state, quota.name, without)
+        used = sum(milli for milli, _ in holders)
+        if used + wanted_milli > quota.limit_milli:
+            return _full(quota, used, wanted_milli, holders)
+    return None
+
+
+def _holders(state: State, queue: str, without: str) -> list[tuple[int, str]]:
+    """(milli, what) of all that counts against a queue, the largest first."""
+    inside = {queue, *(quota.name for quota in state.quotas.values() if quota.parent == queue)}
+    counted = [s for s in state.slices.values() if s.queue in inside and s.name not in {*state.waiting, without}]
+    rows = [(width_milli(s), f"job {s.job_id}" if s.job_id else f"slice {s.name}") for s in counted]
+    return sorted((row for row in rows if row[0]), key=lambda row: (-row[0], row[1]))
+
+
+def _full(quota: Quota, used: int, wanted: int, holders: list[tuple[int, str]]) -> Denied:
+    named = [f"{what} {format_gpus(milli)}" for milli, what in holders[:_NAMED_MAX]]
+    more = len(holders) - len(named)
+    held = f" ({', '.join(named)}{f' and {more} more' if more else ''})" if named else ""
+    left = max(0, quota.limit_milli - used)
+    mend = f"ask for {format_gpus(left)} or less" if left else "wait for one of them to end"
+    text = (
+        f"queue {quota.name} has a limit of {format_gpus(quota.limit_milli)} GPUs and {format_gpus(used)} in use{held},"
+    )
+    text += f" {format_gpus(wanted)} more is too much: {mend}, or have the limit raised"
+    return Denied(Reason.NO_CAPACITY, text, field="queue", subject=f"queue {quota.name}")
