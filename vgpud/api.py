@@ -6,7 +6,6 @@ linked to its public name when all is ready, so that the public one never has wr
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -22,12 +21,15 @@ from vgpud.api_calls import RefusedError, Watching, page, refuse, unary
 from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
+from vgpud.door import Door
 from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
 #: requests are small; more than this is no request of ours
 MESSAGE_BYTES_MAX = 256 * 1024
+#: a connection without a call is ended after this; clients connect again by themselves
+IDLE_MS = 600_000
 
 
 class Backend(Protocol):
@@ -247,13 +249,17 @@ class EventService(Service, stubs.EventServiceServicer):
 
 
 class Server:
-    """The gRPC server on a private unix socket. publish() gives it its public name."""
+    """The gRPC server on a private unix socket, and the door that leads there."""
 
     def __init__(self, backend: Backend, private: Path) -> None:
-        options = [("grpc.max_receive_message_length", MESSAGE_BYTES_MAX), ("grpc.so_reuseport", 0)]
+        options = [
+            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_connection_idle_ms", IDLE_MS),
+        ]
         self._server = grpc.aio.server(options=options)
         self._private = private
-        self._public: Path | None = None
+        self._door = Door(private)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
         stubs.add_NodeServiceServicer_to_server(node, self._server)
@@ -265,32 +271,24 @@ class Server:
         reflection.enable_server_reflection(known, self._server)
 
     async def start(self, public: Path, mode: int, gid: int) -> None:
-        """Serves, then links the socket to its public name with these rights. Raises OSError."""
+        """Serves, then opens the door at its public name with these rights. Raises OSError."""
         self._private.unlink(missing_ok=True)
         if not self._server.add_insecure_port(f"unix:{self._private}"):
             raise OSError(f"cannot bind {self._private}")
         await self._server.start()
-        self._private.chmod(mode)
-        if gid >= 0:
-            os.chown(self._private, -1, gid)
-        self._public = public
-        self.repair(force=True)
+        self._private.chmod(0o600)
+        await self._door.open(public, mode, gid)
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
-    def repair(self, *, force: bool = False) -> bool:
+    def repair(self) -> bool:
         """Links the public name anew when somebody has removed it; whether that was needed."""
-        if self._public is None or (self._public.exists() and not force):
-            return False
-        self._public.unlink(missing_ok=True)
-        self._public.hardlink_to(self._private)
-        return True
+        return self._door.repair()
 
     async def stop(self, grace_s: float) -> None:
         """Refuses new calls, ends the rest after grace_s, removes the socket."""
         await self._health.enter_graceful_shutdown()
-        if self._public:
-            self._public.unlink(missing_ok=True)
-            self._public = None
+        self._door.shut()
         await self._server.stop(grace_s)
+        await self._door.clear()
         self._private.unlink(missing_ok=True)

@@ -5,6 +5,7 @@ A pid is used again after its process has ended; a pidfd, or a pid with its star
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import select
@@ -13,6 +14,9 @@ import struct
 from pathlib import Path
 
 _SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
+_SO_PEERGROUPS = 59
+_GROUPS_MAX = 65536  # the kernel's NGROUPS_MAX
+_libc = ctypes.CDLL(None, use_errno=True)
 #: of the fields of /proc/PID/stat after the program's name: state (field 3) and start time (field 22), proc(5)
 _STATE, _START = 0, 19
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO, the same everywhere
@@ -20,8 +24,33 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO, the
 
 def credentials(sock: socket.socket) -> tuple[int, int]:
     """(pid, uid) of the peer when it connected, as seen from here; pid 0 = it lives where we cannot see it."""
-    pid, uid, _gid = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return pid, uid & 0xFFFFFFFF
+    return all_credentials(sock)[:2]
+
+
+def all_credentials(sock: socket.socket) -> tuple[int, int, int]:
+    """(pid, uid, gid), as credentials()."""
+    pid, uid, gid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid, gid
+
+
+def groups(sock: socket.socket) -> tuple[int, ...]:
+    """The peer's further groups when it connected. Raises OSError."""
+    try:
+        raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)
+    except OSError as error:
+        if error.errno != errno.ERANGE:
+            raise
+        raw = _many_groups(sock)
+    return struct.unpack(f"{len(raw) // 4}I", raw)
+
+
+def _many_groups(sock: socket.socket) -> bytes:
+    """More than 256: Python's getsockopt takes no larger answer."""
+    buffer = ctypes.create_string_buffer(4 * _GROUPS_MAX)
+    size = ctypes.c_uint32(len(buffer))
+    if _libc.getsockopt(sock.fileno(), socket.SOL_SOCKET, _SO_PEERGROUPS, buffer, ctypes.byref(size)):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return buffer.raw[: size.value]
 
 
 def peer_pidfd(sock: socket.socket, pid: int) -> int:

@@ -1,0 +1,224 @@
+"""The door of the API: who comes through is known by the kernel's word, bounded in number, and in nobody's way."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from vgpud import door
+from vgpud.door import Door
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: only root can")
+#: connects as UID:GID with the groups, sends one line and prints what comes back
+VISITOR = """
+import os, socket, sys
+uid, gid, groups = int(sys.argv[2]), int(sys.argv[3]), [int(g) for g in sys.argv[4].split(",") if g]
+sock = socket.socket(socket.AF_UNIX)
+os.setgroups(groups); os.setgid(gid); os.setuid(uid)
+sock.connect(sys.argv[1])
+sock.sendall(b"hello")
+sock.settimeout(30)
+print(sock.recv(100).decode())
+"""
+
+
+class Inner:
+    """In gRPC's place: answers everything with the peer that the door says it is from."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.door = path, Door(path)
+        self.addresses: list[str] = []
+        self.server: asyncio.Server | None = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        name = writer.get_extra_info("peername")
+        address = f"unix-abstract:{name[1:].decode()}"
+        self.addresses.append(address)
+        while data := await reader.read(65536):
+            writer.write(str(self.door.peer(address)).encode() if data == b"hello" else data)
+            await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def opened(directory: Path, mode: int = 0o666) -> AsyncIterator[tuple[Inner, Path]]:
+    inner = Inner(directory / "inner.sock")
+    inner.server = await asyncio.start_unix_server(inner._serve, str(inner.path))
+    public = directory / "public.sock"
+    await inner.door.open(public, mode, -1)
+    yield inner, public
+    inner.door.shut()
+    inner.server.close()
+    await asyncio.wait_for(inner.door.clear(), 30)
+
+
+async def visit(public: Path, uid: int, gid: int, groups: tuple[int, ...] = ()) -> str:
+    words = [str(public), str(uid), str(gid), ",".join(map(str, groups))]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", VISITOR, *words, stdout=subprocess.PIPE, cwd="/"
+    )
+    answer, _ = await asyncio.wait_for(process.communicate(), 60)
+    return answer.decode().strip()
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == os.geteuid() and parent != Path("/"):
+            parent.chmod(parent.stat().st_mode | 0o011)
+    return tmp_path
+
+
+@needs_root
+@pytest.mark.parametrize("count", [0, 3])
+def test_who_is_there(directory: Path, count: int) -> None:
+    groups = tuple(range(2000, 2000 + count))
+
+    async def main() -> None:
+        async with opened(directory) as (inner, public):
+            told = await visit(public, 1234, 1235, groups)
+            assert told.startswith(f"Peer(uid=1234, gid=1235, gids={groups}, pid=")
+            assert "pid=0" not in told
+            assert await visit(public, 0, 0) != ""
+            (first, _second) = inner.addresses
+            assert inner.door.peer(first) is None  # gone, and forgotten
+
+    asyncio.run(main())
+
+
+@needs_root
+def test_all_of_many_groups(directory: Path) -> None:
+    """More than Python's getsockopt can answer."""
+
+    async def main() -> None:
+        async with opened(directory) as (inner, public):
+            seen: list[door.Peer | None] = []
+            find = inner.door.peer
+            inner.door.peer = lambda address: seen.append(find(address)) or seen[-1]  # type: ignore[method-assign]
+            await visit(public, 1234, 1235, tuple(range(2000, 2400)))
+            assert seen[0] is not None
+            assert seen[0].gids == tuple(range(2000, 2400))
+
+    asyncio.run(main())
+
+
+def test_who_has_not_come_through_the_door_is_nobody(directory: Path) -> None:
+    async def main() -> None:
+        async with opened(directory) as (inner, public):
+            reader, writer = await asyncio.open_unix_connection(str(public))
+            writer.write(b"hello")
+            assert (await reader.read(500)).startswith(b"Peer(")
+            word = inner.addresses[0].rpartition("/")[2]
+            for address in ("unix:", "unix:" + word, f"unix-abstract:other/{word}", f"unix-abstract:{word}", ""):
+                assert inner.door.peer(address) is None
+            assert inner.door.peer(inner.addresses[0]) is not None
+            own = socket.socket(socket.AF_UNIX)
+            own.bind(b"\0vgpu-peer/0/0/1/guessed")
+            own.connect(str(inner.path))
+            own.sendall(b"hello")
+            own.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(own, 100) == b"None"
+            own.close()
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_bytes_both_ways_and_a_bound_on_them(directory: Path) -> None:
+    """Who does not read stops the other side, and loses nothing."""
+    size = 16 << 20
+
+    async def main() -> None:
+        async with opened(directory) as (_inner, public):
+            reader, writer = await asyncio.open_unix_connection(str(public), limit=1 << 16)
+            data = os.urandom(size)
+            writer.write(data)
+            await asyncio.sleep(0.2)  # the echo fills every buffer on its way
+            left = writer.transport.get_write_buffer_size()
+            assert left > size // 2, "nothing bounds what is kept for who does not read"
+            assert await asyncio.wait_for(reader.readexactly(size), 60) == data
+            writer.close()
+
+    asyncio.run(main())
+
+
+def test_limits_and_who_is_let_in_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "PER_UID_MAX", 3)
+    monkeypatch.setattr(door.Peer, "trusted", False)
+
+    async def main() -> None:
+        async with opened(directory) as (_inner, public):
+            inside = [await asyncio.open_unix_connection(str(public)) for _ in range(3)]
+            for reader, writer in inside:
+                writer.write(b"hello")
+                assert await reader.read(500)
+            reader, writer = await asyncio.open_unix_connection(str(public))
+            assert await asyncio.wait_for(reader.read(500), 30) == b""
+            writer.close()
+            inside[0][1].close()
+            for _ in range(1000):
+                reader, writer = await asyncio.open_unix_connection(str(public))
+                writer.write(b"hello")
+                if await _answer(reader):
+                    break
+                writer.close()
+            else:
+                pytest.fail("a place that was left is not given again")
+            for _reader, w in [*inside[1:], (reader, writer)]:
+                w.close()
+
+    asyncio.run(main())
+
+
+async def _answer(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await asyncio.wait_for(reader.read(500), 30)
+    except ConnectionError:
+        return b""
+
+
+def test_who_says_nothing_or_never_reads_is_hung_up_on(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "SILENT_S", 0.2)
+    monkeypatch.setattr(door, "STALLED_S", 0.3)
+
+    async def main() -> None:
+        async with opened(directory) as (_inner, public):
+            talker_in, talker = await asyncio.open_unix_connection(str(public))
+            talker.write(b"hello")
+            assert await talker_in.read(500)
+            reader, writer = await asyncio.open_unix_connection(str(public))
+            assert await asyncio.wait_for(reader.read(), 30) == b""
+            writer.close()
+            stuck = socket.socket(socket.AF_UNIX)
+            stuck.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(stuck, str(public))
+            with pytest.raises(ConnectionError):  # never reads, until nothing can be sent either
+                await asyncio.wait_for(asyncio.get_running_loop().sock_sendall(stuck, bytes(64 << 20)), 30)
+            stuck.close()
+            talker.write(b"hello")  # said something once: lives
+            assert (await talker_in.read(500)).startswith(b"Peer(")
+            talker.close()
+
+    asyncio.run(main())
+
+
+def test_rights_and_a_name_that_was_removed(directory: Path) -> None:
+    async def main() -> None:
+        async with opened(directory, 0o640) as (inner, public):
+            assert public.stat().st_mode & 0o777 == 0o640
+            assert not inner.door.repair()
+            public.unlink()
+            assert inner.door.repair()
+            _reader, writer = await asyncio.open_unix_connection(str(public))
+            writer.close()
+        assert not public.exists()
+
+    asyncio.run(main())

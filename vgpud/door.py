@@ -1,0 +1,283 @@
+"""The door of the API: accepts on its public socket, asks the kernel who is there, and leads them to gRPC.
+
+gRPC's server cannot say who is at the other end of a unix socket. It listens on a socket of its own that only the
+daemon can reach, and everybody gets a connection there of their own, from an abstract name with a random word in it:
+who it was made for stands in a table here, and nowhere else. Bytes are passed on both ways and never looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vgpud import peers
+
+log = logging.getLogger("vgpud.door")
+
+#: connections of one user and of all together; root and the daemon's own user have ROOT_MORE beyond both
+PER_UID_MAX, ALL_MAX, ROOT_MORE = 128, 1024, 256
+BACKLOG = 1024
+#: bytes kept for who does not read, each way; then the other side is not read either
+BUFFER_BYTES = 64 * 1024
+#: who has connected must have said something by then
+SILENT_S = 10.0
+#: who lets their buffer stay full for so long is hung up on; a stream on which nothing is sent lives for ever
+STALLED_S = 300.0
+#: what is still to be sent when the other side has gone may take so long
+GOODBYE_S = 5.0
+#: how long gRPC's backlog may be full, and how often it is tried
+CONNECT_S, CONNECT_EVERY_S = 5.0, 0.02
+#: refused connections are told of in the log so often
+TELL_EVERY_S = 10.0
+_PREFIX = "vgpu-peer"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who has connected, by the kernel's word."""
+
+    uid: int
+    gid: int
+    gids: tuple[int, ...]  # further groups
+    pid: int  # 0 = it has ended already, or lives where we cannot see it
+    started: int  # its start time: peers.open_process(pid, started) never is another process
+
+    @property
+    def trusted(self) -> bool:
+        return self.uid in (0, os.geteuid())
+
+
+def look(sock: socket.socket) -> Peer:
+    """Who is at the other end. Raises OSError when they have gone."""
+    pid, uid, gid = peers.all_credentials(sock)
+    gids = peers.groups(sock)
+    if pid <= 0:
+        return Peer(uid, gid, gids, 0, 0)
+    try:
+        pidfd = peers.peer_pidfd(sock, pid)
+    except OSError:
+        return Peer(uid, gid, gids, 0, 0)
+    try:
+        started = peers.start_time(pid)  # of the same process, if that still lives afterwards
+        return Peer(uid, gid, gids, pid, started) if not peers.has_ended(pidfd) else Peer(uid, gid, gids, 0, 0)
+    finally:
+        os.close(pidfd)
+
+
+class _Side(asyncio.Protocol):
+    """One end of a connection that is passed on: a visitor's, or ours to gRPC."""
+
+    def __init__(self, lost: asyncio.Future[None]) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.other: _Side | None = None
+        self.heard = False
+        self._lost = lost  # done when either end has gone
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.set_write_buffer_limits(high=BUFFER_BYTES)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        if self.other and self.other.transport:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other and self.other.transport:
+            self.other.transport.pause_reading()
+        if self.transport:
+            self._stalled = asyncio.get_running_loop().call_later(STALLED_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._quiet()
+        if self.other and self.other.transport and not self.other.transport.is_closing():
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._quiet()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def _quiet(self) -> None:
+        if self._stalled:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+class _Visitor(_Side):
+    """The visitor's end: nothing of theirs is read before the other end is there."""
+
+    def __init__(self, door: Door) -> None:
+        super().__init__(asyncio.get_running_loop().create_future())
+        self._door = door
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self.transport
+        self.transport.pause_reading()
+        self._door.welcome(self, self._lost)
+
+
+@dataclass
+class _Guests:
+    """Who is inside: by the word in their connection's name, and how many of each user."""
+
+    by_word: dict[str, Peer] = field(default_factory=dict)
+    by_uid: Counter[int] = field(default_factory=Counter)
+
+    def why_not(self, peer: Peer) -> str:
+        more = ROOT_MORE if peer.trusted else 0
+        if len(self.by_word) >= ALL_MAX + more:
+            return f"{len(self.by_word)} connections are open, which is the limit"
+        if self.by_uid[peer.uid] >= PER_UID_MAX and not peer.trusted:
+            return f"uid {peer.uid} has {PER_UID_MAX} connections open, which is the limit"
+        return ""
+
+    def add(self, word: str, peer: Peer) -> None:
+        self.by_word[word] = peer
+        self.by_uid[peer.uid] += 1
+
+    def remove(self, word: str) -> None:
+        peer = self.by_word.pop(word)
+        self.by_uid[peer.uid] -= 1
+        if not self.by_uid[peer.uid]:
+            del self.by_uid[peer.uid]
+
+
+class Door:
+    """The public socket. peer() says who a connection of gRPC's is from."""
+
+    def __init__(self, inside: Path) -> None:
+        self._inside = inside  # gRPC's own socket
+        self._guests = _Guests()
+        self._server: asyncio.Server | None = None
+        self._public = self._made = Path()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._told_ns = 0
+
+    def peer(self, address: str) -> Peer | None:
+        """Who is at a peer address of gRPC's; None for whoever has not come through the door."""
+        prefix, _, word = address.rpartition("/")
+        return self._guests.by_word.get(word) if prefix.startswith(f"unix-abstract:{_PREFIX}/") else None
+
+    async def open(self, public: Path, mode: int, gid: int) -> None:
+        """Accepts at `public`, made beside gRPC's socket first so that it never has wrong rights. Raises OSError."""
+        self._public, self._made = public, self._inside.with_name("door.sock")
+        self._made.unlink(missing_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            sock.bind(str(self._made))
+            self._made.chmod(mode)
+            if gid >= 0:
+                os.chown(self._made, -1, gid)
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_unix_server(lambda: _Visitor(self), sock=sock, backlog=BACKLOG)
+            self.repair(force=True)
+        except OSError:
+            sock.close()
+            raise
+
+    def repair(self, *, force: bool = False) -> bool:
+        """Links the public name anew when somebody has removed it; whether that was needed."""
+        if self._server is None or (self._public.exists() and not force):
+            return False
+        self._public.unlink(missing_ok=True)
+        self._public.hardlink_to(self._made)
+        return True
+
+    def shut(self) -> None:
+        """Nobody comes in any more; who is inside goes on."""
+        if self._server:
+            self._server.close()
+            self._server = None
+            self._public.unlink(missing_ok=True)
+            self._made.unlink(missing_ok=True)
+
+    async def clear(self) -> None:
+        """Waits until everybody has gone and hangs up on the rest: call it when gRPC has ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=GOODBYE_S)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- one visitor ----
+
+    def welcome(self, visitor: _Side, lost: asyncio.Future[None]) -> None:
+        """Leads a new connection to gRPC, or closes it."""
+        assert visitor.transport
+        try:
+            peer = look(visitor.transport.get_extra_info("socket"))
+        except OSError:
+            visitor.transport.abort()
+            return
+        why = self._guests.why_not(peer)
+        if why:
+            self._tell(f"a connection of uid {peer.uid} (pid {peer.pid}) was refused: {why}")
+            visitor.transport.abort()
+            return
+        word = secrets.token_hex(16)
+        self._guests.add(word, peer)
+        task = asyncio.get_running_loop().create_task(self._lead(visitor, lost, peer, word))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _lead(self, visitor: _Side, lost: asyncio.Future[None], peer: Peer, word: str) -> None:
+        inner = _Side(lost)
+        visitor.other, inner.other = inner, visitor
+        loop = asyncio.get_running_loop()
+        assert visitor.transport
+        silence = loop.call_later(SILENT_S, self._if_silent, visitor)
+        try:
+            sock = await self._connect(f"{_PREFIX}/{peer.uid}/{peer.pid}/{word}")
+            await loop.create_unix_connection(lambda: inner, sock=sock)
+            if not visitor.transport.is_closing():
+                visitor.transport.resume_reading()
+            await lost
+        except OSError as error:
+            self._tell(f"a connection of uid {peer.uid} (pid {peer.pid}) did not get in: {error.strerror or error}")
+        finally:
+            silence.cancel()
+            self._guests.remove(word)
+            for side in (visitor, inner):
+                if side.transport:
+                    side.transport.close()  # what is still to be sent is sent
+                    loop.call_later(GOODBYE_S, side.transport.abort)
+
+    async def _connect(self, name: str) -> socket.socket:
+        """A connection to gRPC from this abstract name. Raises OSError."""
+        deadline = time.monotonic() + CONNECT_S
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            sock.bind(b"\0" + name.encode())
+            while True:
+                try:
+                    sock.connect(str(self._inside))
+                    return sock
+                except BlockingIOError:  # its backlog is full; poll() would not tell
+                    if time.monotonic() > deadline:
+                        raise
+                await asyncio.sleep(CONNECT_EVERY_S)
+        except BaseException:
+            sock.close()
+            raise
+
+    def _if_silent(self, visitor: _Side) -> None:
+        if visitor.transport and not visitor.heard:
+            visitor.transport.abort()
+
+    def _tell(self, text: str) -> None:
+        """A line in the log, not more often than others may make us write."""
+        now_ns = time.monotonic_ns()
+        if not self._told_ns or now_ns - self._told_ns > TELL_EVERY_S * 1e9:
+            self._told_ns = now_ns
+            log.warning("%s", text)
