@@ -5,7 +5,7 @@ Service is GPUs x time, so that half a device counts half. In time only (LAS): t
 Wierman, "The Foreground-Background queue: a survey" (Performance Evaluation 2008).
 
 Discretised, as in Tiresias: a job falls to the next level when its service reaches a threshold; within a level who
-started first goes first, so that equals do not displace each other.
+runs goes first, so that equals do not displace each other, by when it started, then who has been in the level longest.
 
 Starvation: a job that has waited `promote` times as long as it has run since its last promotion goes back to the first
 level and counts from nothing (Tiresias' PROMOTEKNOB). As published that thrashes: a promoted job soon falls again and
@@ -37,8 +37,9 @@ class Las(Plain):
         self.quantum_ns = int(quantum_s * SECOND_NS)
 
     def key(self, job: Job, now_ns: int) -> Key:
-        first = job.first_started_ns if job.first_started_ns >= 0 else NEVER_NS
-        return (job.level, first, job.submitted_ns)
+        if job.state is JobState.RUNNING:
+            return (job.level, 0, job.started_ns)
+        return (job.level, 1, max(job.level_since_ns, job.submitted_ns))
 
     def changes_at(self, job: Job, now_ns: int) -> int:
         if job.state is JobState.RUNNING:
