@@ -1,0 +1,222 @@
+"""What is free on the nodes, and where a job goes: all members or none.
+
+Rules rank (base.py), shapes know where an ask fits (shape.py), rankings remember both until a node changes
+(ranking.py), so that a decision costs what has changed and not how many nodes there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from vgpud.core.model import Policy
+from vgpud.core.placement import lack
+from vgpud.core.placement.base import Rule
+from vgpud.core.placement.best_fit import BestFit
+from vgpud.core.placement.counts import Counts
+from vgpud.core.placement.ranking import Changes, Ranking
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.queue.model import Ask, Job, JobSpec, Node, Placement
+from vgpud.core.units import MILLI_PER_DEVICE
+
+#: shapes that are remembered; the least recently used goes first
+SHAPES_MAX = 512
+
+
+class Cluster:
+    """Implements base.Room. The nodes are its own from now on: whatever is not said of them yet is free and offered."""
+
+    def __init__(self, nodes: Sequence[Node], policy: Policy | None = None, rule: Rule | None = None) -> None:
+        self.nodes = list(nodes)
+        self._policy = policy or Policy()
+        self._rule: Rule = rule or BestFit()
+        self._rules: dict[str, Rule] = {}
+        self._changes = Changes(len(self.nodes))
+        self._shapes: dict[tuple[int, Ask], Ranking] = {}
+        self._counts: dict[tuple[int, Ask], Counts] = {}
+        self._direct: dict[str, dict[int, tuple[int, int]]] = {}
+        self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
+        kinds: dict[object, int] = {}
+        for index, node in enumerate(self.nodes):
+            node.index = index
+            makes = tuple((d.memory_bytes, d.granule_bytes, d.context_bytes) for d in node.devices)
+            node.kind = kinds.setdefault(makes, len(kinds))
+            node.free_milli = [MILLI_PER_DEVICE] * len(node.devices)
+            node.free_bytes = [device.memory_bytes for device in node.devices]
+            node.free_cpu_milli, node.free_ram_bytes = node.cpu_milli, node.ram_bytes
+            node.offered = node.offered or [True] * len(node.devices)
+            self._by_name[node.name] = node, {device.uuid: i for i, device in enumerate(node.devices)}
+
+    def node(self, name: str) -> Node:
+        """The node of that name. Look, do not change."""
+        return self._by_name[name][0]
+
+    # ---- what is free ----
+
+    def take(self, placement: Placement) -> None:
+        """The room is a job's from now on; also of one that runs already and is found again."""
+        self._change(placement, -1)
+
+    def release(self, placement: Placement) -> None:
+        """Gives back what take() took."""
+        self._change(placement, 1)
+
+    def _change(self, placement: Placement, sign: int) -> None:
+        self._add(placement, sign)
+        for place in placement:
+            self._changes.add(self._by_name[place.node][0])
+
+    def _add(self, placement: Placement, sign: int) -> None:
+        for place in placement:
+            node, devices = self._by_name[place.node]
+            for share in place.shares:
+                i = devices[share.device_uuid]
+                node.free_milli[i] += sign * share.min_milli
+                node.free_bytes[i] += sign * share.mem_min_bytes
+            node.free_cpu_milli += sign * place.cpu_milli
+            node.free_ram_bytes += sign * place.ram_bytes
+
+    def set_direct(self, name: str, reserved: Mapping[str, tuple[int, int]]) -> None:
+        """What slices that are no jobs have reserved on a node, by device: (milli, bytes); replaces what was said."""
+        node, devices = self._by_name[name]
+        now = {devices[uuid]: room for uuid, room in reserved.items() if uuid in devices}
+        before = self._direct.get(name, {})
+        if now == before:
+            return
+        for sign, rooms in ((1, before), (-1, now)):
+            for i, (milli, size_bytes) in rooms.items():
+                node.free_milli[i] += sign * milli
+                node.free_bytes[i] += sign * size_bytes
+        self._direct[name] = now
+        self._changes.add(node)
+
+    def set_offered(self, name: str, uuids: Iterable[str]) -> None:
+        """Jobs may be placed on these devices of a node and on no others; those that run stay where they are."""
+        node, _ = self._by_name[name]
+        wanted = set(uuids)
+        offered = [device.uuid in wanted for device in node.devices]
+        if offered != node.offered:
+            node.offered = offered
+            self._changes.add(node)
+
+    def set_rules(self, rules: Mapping[str, Rule]) -> None:
+        """By which rule each queue's jobs are placed; of other queues: by the cluster's own."""
+        self._rules = dict(rules)
+        self._shapes.clear()
+        self._counts.clear()
+
+    # ---- where a job goes ----
+
+    def place(self, job: Job) -> Placement | None:
+        """Room for all members, not taken yet, or None."""
+        spec = job.spec
+        rule = self._rules.get(spec.queue, self._rule)
+        ranking = self._ranking(rule, spec.ask)
+        shape = ranking.shape
+        if shape.denied is not None:
+            return None
+        if spec.members == 1:
+            best = ranking.best()
+            return None if best is None else (shape.place(self.nodes[best[1]], best[3]),)
+        if rule.consolidates(spec):
+            found = self._together(ranking, self._count(rule, spec.ask, shape), spec.members)
+        else:
+            found = self._anywhere(ranking, spec.members)
+        return None if found is None else tuple(shape.place(self.nodes[at], devices) for at, devices in found)
+
+    def _anywhere(self, ranking: Ranking, members: int) -> list[tuple[int, Devices]] | None:
+        """Each member where the rule likes it best, given those before it."""
+        with Trial(self.nodes, ranking, self._changes) as trial:
+            for _ in range(members):
+                best = ranking.best()
+                if best is None:
+                    return None
+                trial.put(best[1], best[3])
+            return trial.put_so_far
+
+    def _together(self, ranking: Ranking, counts: Counts, members: int) -> list[tuple[int, Devices]] | None:
+        """On as few nodes as have room now: the one with just enough for the rest, else the one with most."""
+        plan = counts.fewest(members)
+        if plan is None:
+            return None
+        with Trial(self.nodes, ranking, self._changes) as trial:
+            for index, count in plan:
+                for _ in range(count):
+                    entry = ranking.entry(self.nodes[index])
+                    assert entry is not None, "a node holds as many members as were counted"
+                    trial.put(index, entry[3])
+            return trial.put_so_far
+
+    def _ranking(self, rule: Rule, ask: Ask) -> Ranking:
+        key = (id(rule), ask)  # rules live as long as they are set
+        found = self._shapes.pop(key, None)
+        if found is None:
+            found = Ranking(Shape(ask, self._policy), rule, self.nodes, self._changes)
+            if len(self._shapes) >= SHAPES_MAX:
+                oldest = next(iter(self._shapes))
+                del self._shapes[oldest]
+                self._counts.pop(oldest, None)
+        self._shapes[key] = found
+        return found
+
+    def _count(self, rule: Rule, ask: Ask, shape: Shape) -> Counts:
+        key = (id(rule), ask)
+        if key not in self._counts:
+            self._counts[key] = Counts(shape, rule, self.nodes, self._changes)
+        return self._counts[key]
+
+    def fits(self, placement: Placement) -> bool:
+        """Whether exactly this room is free, e.g. for a suspended job to go on where it was."""
+        self._add(placement, -1)
+        ok = all(self._sound(place.node, [s.device_uuid for s in place.shares]) for place in placement)
+        self._add(placement, 1)
+        return ok
+
+    def _sound(self, name: str, uuids: Sequence[str]) -> bool:
+        node, devices = self._by_name[name]
+        at = [devices[uuid] for uuid in uuids]
+        enough = node.free_cpu_milli >= 0 and node.free_ram_bytes >= 0
+        return enough and all(node.offered[i] and node.free_milli[i] >= 0 and node.free_bytes[i] >= 0 for i in at)
+
+    # ---- why there is none ----
+
+    def could_ever(self, job: Job) -> str:
+        """Why an empty cluster has no room for it; "" when it has."""
+        return lack.never(job.spec, self.nodes, self._policy, self._rule_of(job.spec))
+
+    def why_not(self, job: Job) -> str:
+        """One sentence: what is missing now. Looks at every node: for those who ask, not for every decision."""
+        return lack.now(job.spec, self.nodes, self._policy, self._rule_of(job.spec))
+
+    def _rule_of(self, spec: JobSpec) -> Rule:
+        return self._rules.get(spec.queue, self._rule)
+
+
+class Trial:
+    """Members put on nodes for the time being: on leaving, the nodes and their versions are as they were."""
+
+    def __init__(self, nodes: Sequence[Node], ranking: Ranking, changes: Changes) -> None:
+        self._nodes = nodes
+        self._ranking = ranking
+        self._changes = changes
+        self._versions: dict[int, int] = {}
+        self.put_so_far: list[tuple[int, Devices]] = []
+
+    def __enter__(self) -> Trial:
+        return self
+
+    def put(self, index: int, devices: Devices) -> None:
+        """Takes a member's room. No other ranking hears of it, so the version is one that no change will have."""
+        node = self._nodes[index]
+        self._versions.setdefault(index, node.version)
+        self._ranking.shape.change(node, devices, -1)
+        self._changes.clock += 1
+        node.version = self._changes.clock
+        self._ranking.push(node)
+        self.put_so_far.append((index, devices))
+
+    def __exit__(self, *_: object) -> None:
+        for index, devices in self.put_so_far:
+            self._ranking.shape.change(self._nodes[index], devices, 1)
+        for index, version in self._versions.items():
+            self._nodes[index].version = version
+            self._ranking.push(self._nodes[index])

@@ -1,0 +1,68 @@
+"""How many members of one ask each node has room for, kept up to date as rankings are; for jobs that stay together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vgpud.core.placement.base import Rule
+from vgpud.core.placement.ranking import Changes
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.queue.model import Node
+
+
+def room(shape: Shape, node: Node, rule: Rule, most: int) -> int:
+    """How many members fit on a node as it is, at most `most`."""
+    put: list[Devices] = []
+    while len(put) < most and (devices := shape.choose(node, rule)) is not None:
+        shape.change(node, devices, -1)
+        put.append(devices)
+    for devices in put:
+        shape.change(node, devices, 1)
+    return len(put)
+
+
+class Counts:
+    """Of one shape by one rule."""
+
+    __slots__ = ("_at", "_changes", "_most", "_nodes", "_of", "_position", "_rule", "_shape")
+
+    def __init__(self, shape: Shape, rule: Rule, nodes: Sequence[Node], changes: Changes) -> None:
+        self._shape = shape
+        self._rule = rule
+        self._nodes = nodes
+        self._changes = changes
+        self._position = -1
+        self._most = 0  # members are counted up to so many
+        self._of = [0] * len(nodes)
+        self._at: dict[int, set[int]] = {}  # by count: indices of nodes
+
+    def fewest(self, members: int) -> list[tuple[int, int]] | None:
+        """(node's index, members there) on as few nodes as have room for all; the lowest indices among equals."""
+        self._refresh(members)
+        left = {count: sorted(at) for count, at in self._at.items() if count and at}
+        if sum(count * len(at) for count, at in left.items()) < members:
+            return None
+        plan: list[tuple[int, int]] = []
+        while members:
+            enough = [count for count in left if count >= members]
+            count = min(enough) if enough else max(left)
+            plan.append((left[count].pop(0), min(count, members)))
+            members -= plan[-1][1]
+            if not left[count]:
+                del left[count]
+        return plan
+
+    def _refresh(self, members: int) -> None:
+        end = self._changes.end
+        changed: Sequence[int] | set[int] | None = None
+        if members <= self._most and self._position >= 0:
+            changed = self._changes.since(self._position)
+        if changed is None:
+            self._most = max(self._most, members)
+            changed = range(len(self._nodes))
+        self._position = end
+        for index in set(changed):
+            count = room(self._shape, self._nodes[index], self._rule, self._most)
+            self._at.setdefault(self._of[index], set()).discard(index)
+            self._of[index] = count
+            self._at.setdefault(count, set()).add(index)

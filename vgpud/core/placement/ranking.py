@@ -1,0 +1,104 @@
+"""The nodes where one ask fits, best first: a heap that re-ranks only nodes that have changed since it was last asked.
+
+Entries carry their node's version. One that is older than its node is dropped when it comes to the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+
+from vgpud.core.placement.base import Rank, Rule
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.placement.topology import groups_used
+from vgpud.core.queue.model import Node
+
+Entry = tuple[Rank, int, int, Devices]  # rank, node's index, its version, devices
+#: a heap of more entries than so many times its nodes (and some) is mostly stale: it is made anew
+STALE_FACTOR = 4
+STALE_MIN = 64
+
+
+class Changes:
+    """Which nodes have changed, in order, for rankings that look now and then."""
+
+    __slots__ = ("_indices", "_keep", "_start", "clock")
+
+    def __init__(self, nodes: int) -> None:
+        self._indices: list[int] = []
+        self._start = 0
+        self._keep = 8 * nodes + 1024
+        #: grows with every change of any node; a node's version is the clock at its last
+        self.clock = 0
+
+    def add(self, node: Node) -> None:
+        self.clock += 1
+        node.version = self.clock
+        self._indices.append(node.index)
+        if len(self._indices) > 2 * self._keep:
+            del self._indices[: self._keep]
+            self._start += self._keep
+
+    @property
+    def end(self) -> int:
+        return self._start + len(self._indices)
+
+    def since(self, position: int) -> list[int] | None:
+        """The indices of nodes that have changed; None: too long ago to say."""
+        return None if position < self._start else self._indices[position - self._start :]
+
+
+class Ranking:
+    """Of one shape by one rule."""
+
+    __slots__ = ("_changes", "_heap", "_nodes", "_position", "_rule", "shape")
+
+    def __init__(self, shape: Shape, rule: Rule, nodes: Sequence[Node], changes: Changes) -> None:
+        self.shape = shape
+        self._rule = rule
+        self._nodes = nodes
+        self._changes = changes
+        self._heap: list[Entry] = []
+        self._position = -1
+
+    def entry(self, node: Node) -> Entry | None:
+        """Where and how well a member goes on a node as it is; None where it does not fit."""
+        shape = self.shape
+        devices = shape.choose(node, self._rule)
+        if devices is None:
+            return None
+        rank = self._rule.node_rank(shape.ask, node, devices, shape.takes)
+        if len(devices) > 1 and node.groups:
+            rank = (groups_used(node.groups, devices), *rank)
+        return (rank, node.index, node.version, devices)
+
+    def best(self) -> Entry | None:
+        """The first node where a member fits now."""
+        self._refresh()
+        heap, nodes = self._heap, self._nodes
+        while heap:
+            top = heap[0]
+            if nodes[top[1]].version == top[2]:
+                return top
+            heappop(heap)
+        return None
+
+    def push(self, node: Node) -> None:
+        """Ranks a node that the caller has changed for the time being, or put back."""
+        entry = self.entry(node)
+        if entry is not None:
+            heappush(self._heap, entry)
+
+    def _refresh(self) -> None:
+        end = self._changes.end
+        if self._position == end:
+            return
+        changed = self._changes.since(self._position) if self._position >= 0 else None
+        self._position = end
+        limit = STALE_FACTOR * len(self._nodes) + STALE_MIN
+        if changed is None or 2 * len(changed) > limit or len(self._heap) > limit:
+            self._heap = [entry for entry in map(self.entry, self._nodes) if entry is not None]
+            heapify(self._heap)
+            return
+        for index in set(changed):
+            self.push(self._nodes[index])
