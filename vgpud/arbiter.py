@@ -14,7 +14,7 @@ from typing import Any
 
 import vgpud._shim as _shim
 from vgpud.core.gangs import Role, roles
-from vgpud.core.model import LATENCY, Device, Share, Slice
+from vgpud.core.model import EVICTED, LATENCY, Device, Share, Slice
 from vgpud.core.observed import Credit, ProcessStats, SliceStats, TraceEvent
 
 ffi, lib = _shim.ffi, _shim.lib
@@ -132,6 +132,7 @@ class Arbiters:
         params.mem_min_bytes, params.mem_max_bytes = share.mem_min_bytes, share.mem_max_bytes
         params.weight, params.priority = given.spec.weight, given.spec.priority
         params.latency = given.spec.service_class == LATENCY
+        params.paused, params.away = bool(given.suspended), given.suspended == EVICTED
         params.gang = self._roles[given.serial, share.device_uuid].value
         _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
 

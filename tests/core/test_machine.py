@@ -14,7 +14,20 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from vgpud.core import events as ev
 from vgpud.core import invariants
 from vgpud.core.machine import step
-from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, Spec, State
+from vgpud.core.model import (
+    EVICTED,
+    EVICTING,
+    PAUSED,
+    RESTORING,
+    Denied,
+    Device,
+    Policy,
+    Process,
+    Reason,
+    Slice,
+    Spec,
+    State,
+)
 
 GIB = 1 << 30
 S = 1_000_000_000
@@ -433,6 +446,10 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES, force=st.booleans(), request_id=REQUESTS)
     def delete(self, name: str, force: bool, request_id: str) -> None:
         self.send(ev.DeleteSlice(request_id, name, force))
+
+    @rule(name=NAMES, to=st.sampled_from(["", PAUSED, EVICTING, EVICTED, RESTORING]))
+    def suspend(self, name: str, to: str) -> None:
+        self.send(ev.SuspendSlice(name, to))
 
     @rule(name=NAMES, holder=st.booleans())
     def attach(self, name: str, holder: bool) -> None:

@@ -79,6 +79,16 @@ class DeleteSlice:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendSlice:
+    """One step of suspending a slice, or of having it go on (suspend.STEPS)."""
+
+    name: str
+    to: str  # as Slice.suspended is to be
+    why: str = ""
+    job_id: int = 0  # a job's slice is suspended by the queue, and only so
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessAttached:
     """A validated attach message. `held` are the bytes per device UUID a resuming process claims to hold, `room` what
     the slice still may hold there according to the arbiter."""
@@ -137,6 +147,7 @@ Event = (
     | CreateSlice
     | UpdateSlice
     | DeleteSlice
+    | SuspendSlice
     | ProcessAttached
     | ProcessGone
     | ContainerCreated
@@ -244,6 +255,7 @@ class Log:
     slice_name: str = ""
     device_uuid: str = ""
     process_id: int = 0
+    owner_uid: int | None = None  # who is shown it; None = the slice's owner, without one admins alone
 
 
 Command = (

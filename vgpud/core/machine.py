@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, containers, quotas
+from vgpud.core import admit, containers, quotas, suspend
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -34,6 +34,7 @@ from vgpud.core.events import (
     QuotasChanged,
     SaveRequest,
     SaveSlice,
+    SuspendSlice,
     Started,
     Tick,
     UpdateSlice,
@@ -61,7 +62,7 @@ def _started(state: State, event: Started, now_ns: int) -> list[Command]:
     for stored in event.slices:
         kept = replace(stored, serial=state.next_serial)
         state.next_serial += 1
-        misfit = next((s for s in kept.shares if not _fits(state, s)), None)
+        misfit = next((s for s in kept.shares if not _fits(state, kept, s)), None)
         state.slices[kept.name] = kept
         if kept.ephemeral and not state.containers_of(kept.name):
             state.grace_ns[kept.name] = now_ns + state.policy.grace_ns
@@ -86,13 +87,15 @@ def _known_containers(state: State, event: Started) -> list[Command]:
     return [ForgetContainer(c.container_id) for c in event.containers if c.slice_name not in names]
 
 
-def _fits(state: State, share: Share) -> bool:
-    """Whether a stored share still has a place on its device."""
+def _fits(state: State, kept: Slice, share: Share) -> bool:
+    """Whether a stored share still has a place on its device; a suspended slice's is looked for when it goes on."""
     device = state.devices.get(share.device_uuid)
     if device is None:
         return False
     milli, size = state.reserved(share.device_uuid)
-    room = milli + share.min_milli <= MILLI_PER_DEVICE and size + share.mem_min_bytes <= device.memory_bytes
+    milli += share.min_milli if kept.keeps_time else 0
+    size += share.mem_min_bytes if kept.keeps_memory else 0
+    room = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
     return room and admit.smallest_limit_bytes(device) <= share.mem_max_bytes <= device.memory_bytes
 
 
@@ -282,8 +285,9 @@ def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -
     if found is None:
         return unknown(process.slice_name)
     stranger = attach_refusal(state, found, process.uid, process.container_id)
-    if stranger:
-        return stranger
+    away = None if process.resumed or process.holder else suspend.attach_refusal(found)
+    if stranger or away:
+        return stranger or away
     limit = state.policy.processes_per_slice_max
     if len(state.processes_of(found.name, holders=True)) >= limit:
         text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"
@@ -312,6 +316,7 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     CreateSlice: _create_slice,
     UpdateSlice: _update_slice,
     DeleteSlice: _delete_slice,
+    SuspendSlice: suspend.suspended,
     ProcessAttached: _process_attached,
     ProcessGone: _process_gone,
     ContainerCreated: containers.created,

@@ -14,8 +14,8 @@ LATENCY = "latency"  # its guarantee is served at once, before others'
 CLASSES = (BATCH, LATENCY)
 DEFAULT_QUEUE = "default"
 NO_LIMIT = 1 << 62
-#: Slice.suspended
-PAUSED, EVICTED = "paused", "evicted"
+#: Slice.suspended; the last two while the driver is at it
+PAUSED, EVICTED, EVICTING, RESTORING = "paused", "evicted", "evicting", "restoring"
 #: what becomes of slices that are made otherwise than for jobs: counted, held to their queue's limit, or refused
 ALLOW, QUOTA, DENY = "allow", "quota", "deny"
 DIRECTS = (ALLOW, QUOTA, DENY)
@@ -113,6 +113,15 @@ class Slice:
 
     def share(self, device_uuid: str) -> Share | None:
         return next((s for s in self.shares if s.device_uuid == device_uuid), None)
+
+    @property
+    def keeps_time(self) -> bool:
+        """Its guaranteed time is nobody else's."""
+        return self.suspended in ("", RESTORING)
+
+    @property
+    def keeps_memory(self) -> bool:
+        return self.suspended != EVICTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +240,12 @@ class State:
         )
 
     def reserved(self, device_uuid: str, without: str = "") -> tuple[int, int]:
-        """(milli, bytes) of all minima on a device, leaving out the slice of that name and those that wait."""
+        """(milli, bytes) of all minima on a device, leaving out the slice of that name, those that wait, and what
+        suspended ones have given up."""
         counted = [s for s in self.slices.values() if s.name != without and s.name not in self.waiting]
-        shares = [s.share(device_uuid) for s in counted]
-        return sum(s.min_milli for s in shares if s), sum(s.mem_min_bytes for s in shares if s)
+        held = [(made, share) for made in counted if (share := made.share(device_uuid))]
+        milli = sum(share.min_milli for made, share in held if made.keeps_time)
+        return milli, sum(share.mem_min_bytes for made, share in held if made.keeps_memory)
 
     def processes_of(self, slice_name: str, *, holders: bool = False) -> list[Process]:
         """The processes of a slice, with those that only hold it if `holders`."""

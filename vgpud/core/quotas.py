@@ -57,7 +57,7 @@ def choose(quotas: dict[str, Quota], wanted: str, asker: Asker) -> str | Denied:
 
 def width_milli(made: Slice) -> int:
     """What a slice counts for: its guarantee, and nothing while its gates are shut."""
-    return 0 if made.suspended else sum(share.min_milli for share in made.shares)
+    return sum(share.min_milli for share in made.shares) if made.keeps_time else 0
 
 
 def used_milli(state: State, *, jobs: bool = True) -> dict[str, int]:

@@ -1,0 +1,118 @@
+"""Has slices paused, evicted and going on again: the core decides each step, the driver's helper moves the memory.
+
+Part of the composition root. A slice is never left half way: what the driver refuses is taken back, what it does not
+answer any more is said, and a step that a crash of the daemon cut short is put right at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from vgpud import suspending
+from vgpud.core import events as ev
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Process, Reason, Slice, State
+from vgpud.suspending import AWAY, RUNS, Moved
+
+log = logging.getLogger("vgpud.suspend")
+
+#: what moving a process may take: a device's whole memory over a slow link, and some
+DEADLINE_S = 120.0
+
+
+class Host(Protocol):
+    """What of the daemon is needed."""
+
+    state: State
+
+    async def submit(self, event: ev.Event) -> Slice | Denied | None: ...
+    def run(self, event: ev.Event) -> list[ev.Command]: ...
+    def note(self, entry: ev.Log) -> None: ...
+    def libraries(self) -> tuple[str, str, str]: ...
+
+
+class SuspendDesk:
+    """One at a time for each slice: the core refuses a second one while the driver is at it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._settling: set[asyncio.Task[None]] = set()
+
+    async def suspend(self, name: str, evict: bool, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
+        """Paused or evicted, or refused and as before."""
+        answer = await self._step(name, EVICTING if evict else PAUSED, job_id)
+        if isinstance(answer, Denied) or not evict or answer.suspended == EVICTED:
+            return answer
+        moved = await self._move("evict", name, deadline_s)
+        if moved.state == AWAY:
+            return await self._step(name, EVICTED, job_id)
+        return await self._undone(name, "", job_id, moved)
+
+    async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
+        """It goes on where it was, or is refused and as before."""
+        found = self._host.state.slices.get(name)
+        if found is None or found.suspended != EVICTED:
+            return await self._step(name, "", job_id)
+        answer = await self._step(name, RESTORING, job_id)
+        if isinstance(answer, Denied):
+            return answer
+        moved = await self._move("restore", name, deadline_s)
+        if moved.state == RUNS:
+            return await self._step(name, "", job_id)
+        return await self._undone(name, EVICTED, job_id, moved)
+
+    def settle(self) -> None:
+        """At start: programs come back by themselves; then it is seen how far the driver got with them."""
+        for made in list(self._host.state.slices.values()):
+            if made.suspended in (EVICTING, RESTORING):
+                task = asyncio.create_task(self._settle(made.name, made.job_id))
+                self._settling.add(task)
+                task.add_done_callback(self._settling.discard)
+
+    async def stop(self) -> None:
+        for task in list(self._settling):
+            task.cancel()
+        await asyncio.gather(*self._settling, return_exceptions=True)
+
+    async def _settle(self, name: str, job_id: int) -> None:
+        for _ in range(50):  # a locked program comes back all the same: its hook's own thread calls no driver for that
+            if self._program(name) or name not in self._host.state.slices:
+                break
+            await asyncio.sleep(0.1)
+        moved = await self._move("settle", name, DEADLINE_S)
+        await self._step(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
+
+    async def _undone(self, name: str, back: str, job_id: int, moved: Moved) -> Denied:
+        """It did not go; the slice is what the process is."""
+        wholly = moved.state in (AWAY, RUNS)
+        now = (EVICTED if moved.state == AWAY else "") if wholly else back
+        await self._step(name, now, job_id)
+        text = f"slice {name} is {'still evicted' if now == EVICTED else 'as before'}: {moved.refused}"
+        if not wholly:
+            program = self._program(name)
+            text = f"slice {name}: pid {program.pid if program else '?'} is {moved.state} and does not come back:"
+            text += f" end it ({moved.refused})"
+            self._host.note(ev.Log("slice.broken", text, name))
+        return Denied(Reason.PRECONDITION, text)
+
+    async def _step(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
+        answer = await self._host.submit(ev.SuspendSlice(name, to, why, job_id))
+        assert answer is not None
+        return answer
+
+    def _program(self, name: str) -> Process | None:
+        return next(iter(self._host.state.processes_of(name)), None)
+
+    async def _move(self, action: str, name: str, deadline_s: float) -> Moved:
+        program = self._program(name)
+        if program is None:  # nothing on the device, nothing to move
+            return Moved(AWAY if action == "evict" else RUNS)
+        driver, _, sim_dir = self._host.libraries()
+        try:
+            moved = await suspending.move(action, program.pid, driver, sim_dir, deadline_s)
+        except OSError as error:
+            moved = Moved(suspending.UNKNOWN if action != "evict" else RUNS, f"cannot start the helper: {error}")
+        if self._program(name) != program and moved.state not in (AWAY, RUNS):
+            return Moved(RUNS, "its program has ended meanwhile")
+        return moved
