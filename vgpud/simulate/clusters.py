@@ -1,0 +1,89 @@
+"""Clusters to simulate: "8x8" (nodes x GPUs), Tiresias' cluster_spec.csv, the node list of Alibaba's openb."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vgpud.core.model import Device
+from vgpud.core.queue.model import NEVER_NS, Node
+from vgpud.simulate.readers import MIB, table
+from vgpud.simulate.trace import GPUS_MAX, Row, TraceError
+
+#: traces say nothing of devices' memory: all have the same, and jobs take it in proportion to their share
+MEMORY_BYTES = 80 << 30
+GRANULE_BYTES = 2 * MIB
+#: of one node: what a description can mean; the openb list has 8
+GPUS_PER_NODE_MAX = 100_000
+EXAMPLE = "write NODESxGPUS, for example 8x8, or 4x8:V100+2x4:T4, or name a file"
+_PART = re.compile(r"(\d{1,7})x(\d{1,7})(?::([\w.-]+))?")
+
+
+def parse(text: str) -> tuple[Node, ...]:
+    """The nodes of a description or of a file. Raises TraceError."""
+    parts = [_PART.fullmatch(part.strip()) for part in text.split("+")]
+    if all(parts):
+        kinds = [(int(found[1]), int(found[2]), found[3] or "") for found in parts if found]
+        return _numbered(
+            [(gpus, model, NEVER_NS, NEVER_NS) for count, gpus, model in kinds for _ in range(count)], text
+        )
+    if not Path(text).is_file():
+        raise TraceError(f"cluster {text!r} is neither a file nor nodes x GPUs: {EXAMPLE}")
+    return _from_file(Path(text))
+
+
+def _from_file(path: Path) -> tuple[Node, ...]:
+    columns, rows = table(path)
+    if {"num_node_p_switch", "num_gpu_p_node"} <= columns:
+        return _numbered([node for row in rows for node in _tiresias(row)], str(path))
+    if {"sn", "gpu"} <= columns:
+        nodes = tuple(_openb(row, index) for index, row in enumerate(rows))
+        names: set[str] = set()
+        for row, node in zip(rows, nodes, strict=True):
+            if node.name in names:
+                raise TraceError(f"{row.where}: sn is {node.name!r}: another node has that name")
+            names.add(node.name)
+        return _checked(nodes, str(path))
+    raise TraceError(
+        f"{path}: columns of no known cluster (Tiresias: num_node_p_switch, num_gpu_p_node; openb: sn, gpu): {EXAMPLE}"
+    )
+
+
+def _tiresias(row: Row) -> list[tuple[int, str, int, int]]:
+    switches = row.positive("num_switch") if "num_switch" in row.values else 1
+    gpus = row.whole("num_gpu_p_node", GPUS_PER_NODE_MAX)
+    return [(gpus, "", NEVER_NS, NEVER_NS)] * (switches * row.positive("num_node_p_switch"))
+
+
+def _openb(row: Row, index: int) -> Node:
+    return make_node(
+        row.text("sn"),
+        index,
+        row.whole("gpu", GPUS_PER_NODE_MAX),
+        row.text("model"),
+        row.whole("cpu_milli", 10**9) if "cpu_milli" in row.values else NEVER_NS,
+        row.whole("memory_mib", 10**9) * MIB if "memory_mib" in row.values else NEVER_NS,
+    )
+
+
+def _numbered(kinds: list[tuple[int, str, int, int]], what: str) -> tuple[Node, ...]:
+    """Nodes n0, n1, ... of (GPUs, model, CPU, memory)."""
+    if sum(max(1, gpus) for gpus, *_ in kinds) > GPUS_MAX:
+        raise TraceError(f"cluster {what!r} is too large: {GPUS_MAX} GPUs or nodes are the most")
+    return _checked(tuple(make_node(f"n{index}", index, *kind) for index, kind in enumerate(kinds)), what)
+
+
+def _checked(nodes: tuple[Node, ...], what: str) -> tuple[Node, ...]:
+    if not any(node.devices for node in nodes):
+        raise TraceError(f"cluster {what!r} has no GPU: {EXAMPLE}")
+    return nodes
+
+
+def make_node(
+    name: str, index: int, gpus: int, model: str = "", cpu_milli: int = NEVER_NS, ram_bytes: int = NEVER_NS
+) -> Node:
+    """A node with so many equal devices, all linked."""
+    devices = tuple(
+        Device(f"{name}/{number}", number, model, "", MEMORY_BYTES, 1, True, 0, GRANULE_BYTES) for number in range(gpus)
+    )
+    return Node(name, devices, cpu_milli, ram_bytes, model, (0,) * gpus, index)

@@ -1,0 +1,55 @@
+"""A cluster that only counts GPUs, as the released Tiresias simulator does: any free ones do for any job."""
+
+from __future__ import annotations
+
+from vgpud.core.model import Share
+from vgpud.core.queue.model import Job, Place, Placement
+from vgpud.core.units import MILLI_PER_DEVICE
+
+
+class Counted:
+    """Implements placement.base.Room. Placements name no node and no device."""
+
+    def __init__(self, gpus: int) -> None:
+        self._total = self._free = gpus * MILLI_PER_DEVICE
+
+    def place(self, job: Job) -> Placement | None:
+        milli = job.width_milli
+        return (Place("", (Share("", milli, milli, 0, 0),)),) if milli <= self._free else None
+
+    def fits(self, placement: Placement) -> bool:
+        return _milli(placement) <= self._free
+
+    def take(self, placement: Placement) -> None:
+        self._free -= _milli(placement)
+
+    def release(self, placement: Placement) -> None:
+        self._free += _milli(placement)
+
+    def total_milli(self) -> int:
+        return self._total
+
+    def free_milli(self) -> int:
+        return self._free
+
+    def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
+        """There is nothing to choose."""
+
+    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
+        """Simulated clusters do not change."""
+
+    def could_ever(self, job: Job) -> str:
+        if job.width_milli <= self._total:
+            return ""
+        return f"it asks for {_gpus(job.width_milli)} GPUs and the cluster has {_gpus(self._total)}"
+
+    def why_not(self, job: Job) -> str:
+        return f"it asks for {_gpus(job.width_milli)} GPUs and {_gpus(self._free)} are free"
+
+
+def _milli(placement: Placement) -> int:
+    return sum(share.min_milli for place in placement for share in place.shares)
+
+
+def _gpus(milli: int) -> str:
+    return f"{milli / MILLI_PER_DEVICE:g}"

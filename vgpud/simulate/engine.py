@@ -1,0 +1,293 @@
+"""The simulation: events in order of time, fed to the queue's machine as the daemon feeds it, its commands carried out.
+
+Pure and deterministic: a heap of (time, kind, serial), integers only. Time moves when everything of an instant has
+happened, and all of an instant is decided upon at once. Only this file knows what the machine does
+not: when a job ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from vgpud.core.queue import events
+from vgpud.core.queue.model import NEVER_NS, How, Job, Placement
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate.interference import FULL, Interference
+from vgpud.simulate.trace import TraceJob
+
+#: what happens first in an instant: room becomes free, jobs come, time has passed
+_FREED, _ARRIVED, _WOKEN = range(3)
+KILLED = 143  # exit code: 128 + SIGTERM
+
+
+class Machine(Protocol):
+    """What the simulation asks of core.queue.machine.Machine."""
+
+    def check(self, spec: object) -> events.Check: ...
+
+    def steps(self, happened: Sequence[events.Event], now_ns: int) -> list[events.Command]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What is not free of charge: a job has its devices meanwhile and makes no progress."""
+
+    start_ns: int = 0  # from the decision until its program works
+    suspend_ns: int = 0  # to give its devices up: a checkpoint, or the grace of a signal
+    resume_ns: int = 0  # to go on: the checkpoint read back
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster from this instant on."""
+
+    at_ns: int
+    held_milli: int
+    waiting: int
+    fragmented_milli: int  # free on devices of which a part is taken
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a trace."""
+
+    capacity_milli: int
+    jobs: list[tuple[TraceJob, Job]] = field(default_factory=list)  # in the order of the trace
+    refused: list[tuple[TraceJob, str]] = field(default_factory=list)
+    samples: list[Sample] = field(default_factory=list)
+    decisions: int = 0
+    longest_wait_ns: int = 0  # of any job, at one time
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """The true state of a job. `left` is work in ns x FULL: what remains at full speed."""
+
+    job_id: int
+    job: TraceJob
+    left: int
+    placement: Placement = ()
+    running: bool = False
+    working_since_ns: int = 0  # may lie ahead: it is being started
+    speed: int = FULL
+    ends_ns: int = NEVER_NS
+    leaves: events.Event | None = None  # it is being stopped: what is said when it has gone
+    waits_since_ns: int = 0
+    attempt: int = 0
+
+
+class Simulation:
+    """One trace on one cluster under one machine. Call run() once."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        trace: Sequence[TraceJob],
+        capacity_milli: int,
+        costs: Costs | None = None,
+        interference: Interference | None = None,
+    ) -> None:
+        self._machine = machine
+        self._trace = trace
+        self._costs = costs or Costs()
+        self._interference = interference
+        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id)
+        self._serial = 0
+        self._now_ns = 0
+        self._wake_ns = -1
+        self._runs: dict[int, _Run] = {}
+        self._known: dict[int, Job] = {}
+        self._on: dict[str, list[_Run]] = {}  # by device, who runs there: for the interference
+        self._taken: dict[str, int] = {}  # by device, milli of those that are shared
+        self._held_milli = self._waiting = self._fragmented_milli = 0
+        self.outcome = Outcome(capacity_milli)
+
+    def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
+        """Until all have ended. `progress` hears how many have."""
+        for job_id, job in enumerate(self._trace, 1):
+            self._push(job.submitted_ns, _ARRIVED, job_id)
+        ended = 0
+        while self._heap:
+            happened = self._next()
+            if not happened:
+                continue
+            for command in self._machine.steps(happened, self._now_ns):
+                self._obey(command)
+            self.outcome.decisions += 1
+            self._sample()
+            ended += sum(isinstance(event, events.JobEnded) for event in happened)
+            if progress:
+                progress(ended + len(self.outcome.refused))
+        self.outcome.jobs = [(self._runs[job_id].job, self._known[job_id]) for job_id in sorted(self._runs)]
+        return self.outcome
+
+    def _push(self, at_ns: int, kind: int, job_id: int) -> None:
+        self._serial += 1
+        heapq.heappush(self._heap, (at_ns, kind, self._serial, job_id))
+
+    def _next(self) -> list[events.Event]:
+        """Everything that happens at the next instant; what has been overtaken is left out."""
+        self._now_ns = self._heap[0][0]
+        happened: list[events.Event] = []
+        while self._heap and self._heap[0][0] == self._now_ns:
+            _, kind, _, job_id = heapq.heappop(self._heap)
+            if kind == _FREED:
+                event = self._freed(job_id)
+            elif kind == _ARRIVED:
+                event = self._arrived(job_id)
+            else:
+                event = self._woken(happened)
+            if event:
+                happened.append(event)
+        return happened
+
+    # ---- what happens ----
+
+    def _arrived(self, job_id: int) -> events.Event | None:
+        job = self._trace[job_id - 1]
+        denied = self._machine.check(job.spec)
+        if denied:
+            self.outcome.refused.append((job, denied.message))
+            return None
+        self._runs[job_id] = _Run(job_id, job, job.duration_ns * FULL, waits_since_ns=self._now_ns)
+        self._waiting += 1
+        return events.Submitted((job_id,), job.spec)
+
+    def _woken(self, happened: list[events.Event]) -> events.Event | None:
+        """Nothing to say when the machine is about to look anyway, or has asked for another time."""
+        if happened or self._wake_ns != self._now_ns:
+            return None
+        self._wake_ns = -1
+        return events.Woken()
+
+    def _freed(self, job_id: int) -> events.Event | None:
+        """A job leaves its devices: it has ended, or has been stopped."""
+        run = self._runs[job_id]
+        if not run.running or run.ends_ns != self._now_ns:
+            return None
+        said = run.leaves or events.JobEnded(job_id, run.attempt, 0)
+        self._leave(run)
+        if isinstance(said, events.JobSuspended):
+            self._waiting += 1
+            run.waits_since_ns = self._now_ns
+        return said
+
+    # ---- what is commanded ----
+
+    def _obey(self, command: events.Command) -> None:
+        match command:
+            case events.SaveJob(job):
+                self._known[job.job_id] = job
+            case events.StartJob():
+                self._start(command)
+            case events.StopJob(job_id, how):
+                self._stop(job_id, how)
+            case events.Wake(at_ns) if at_ns < NEVER_NS:
+                self._wake_ns = max(at_ns, self._now_ns)
+                self._push(self._wake_ns, _WOKEN, 0)
+
+    def _start(self, command: events.StartJob) -> None:
+        run = self._runs[command.job_id]
+        run.attempt = command.attempt
+        run.placement, run.running, run.leaves = command.placement, True, None
+        if not command.resume:
+            run.left = run.job.duration_ns * FULL
+        run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
+        run.speed = FULL
+        self._held_milli += run.job.spec.width_milli
+        self._waiting -= 1
+        self.outcome.longest_wait_ns = max(self.outcome.longest_wait_ns, self._now_ns - run.waits_since_ns)
+        self._count(run, 1)
+        self._neighbours(run, arrives=True)
+        self._plan(run)
+
+    def _stop(self, job_id: int, how: How | None) -> None:
+        run = self._runs[job_id]
+        self._settle(run)
+        if run.left <= 0:
+            return  # it ends by itself in this very instant
+        gone = events.JobEnded(job_id, run.attempt, KILLED) if how is None else events.JobSuspended(job_id, how)
+        run.leaves = gone
+        run.ends_ns = self._now_ns + self._costs.suspend_ns
+        run.speed = 0
+        self._push(run.ends_ns, _FREED, job_id)
+
+    def _leave(self, run: _Run) -> None:
+        run.running = False
+        run.ends_ns = NEVER_NS
+        self._held_milli -= run.job.spec.width_milli
+        self._count(run, -1)
+        self._neighbours(run, arrives=False)
+
+    # ---- work ----
+
+    def _settle(self, run: _Run) -> None:
+        """What has been done since is subtracted."""
+        spent_ns = max(0, self._now_ns - run.working_since_ns)
+        run.left -= spent_ns * run.speed
+        run.working_since_ns = max(run.working_since_ns, self._now_ns)
+
+    def _plan(self, run: _Run) -> None:
+        """When it ends if nothing changes."""
+        run.ends_ns = run.working_since_ns + -(-max(run.left, 0) // run.speed)
+        self._push(run.ends_ns, _FREED, run.job_id)
+
+    def _neighbours(self, run: _Run, arrives: bool) -> None:
+        """It comes to its devices or leaves them: who shares one of them gets another speed."""
+        if self._interference is None:
+            return
+        uuids = _devices(run.placement)
+        others = {other.job_id: other for uuid in uuids for other in self._on.get(uuid, ()) if other is not run}
+        for uuid in uuids:
+            on = self._on.setdefault(uuid, [])
+            on.append(run) if arrives else on.remove(run)
+        if arrives:
+            run.speed = self._speed(run)
+        for other in others.values():
+            if other.leaves is None:
+                self._settle(other)
+                other.speed = self._speed(other)
+                self._plan(other)
+
+    def _speed(self, run: _Run) -> int:
+        """That of its slowest device: its members wait for each other."""
+        assert self._interference is not None
+        speed = FULL
+        for uuid in _devices(run.placement):
+            beside = [other.job for other in self._on[uuid] if other is not run]
+            if beside:
+                speed = min(speed, self._interference.speed(run.job, beside))
+        return speed
+
+    # ---- what is kept for the results ----
+
+    def _count(self, run: _Run, sign: int) -> None:
+        """Keeps the sum of what is free on devices of which a part is taken."""
+        for place in run.placement:
+            for share in place.shares:
+                if not share.device_uuid or share.min_milli >= MILLI_PER_DEVICE:
+                    continue
+                before = self._taken.get(share.device_uuid, 0)
+                after = before + sign * share.min_milli
+                self._fragmented_milli += _rest(after) - _rest(before)
+                self._taken[share.device_uuid] = after
+
+    def _sample(self) -> None:
+        sample = Sample(self._now_ns, self._held_milli, self._waiting, self._fragmented_milli)
+        samples = self.outcome.samples
+        if samples and samples[-1].at_ns == self._now_ns:
+            samples[-1] = sample
+        else:
+            samples.append(sample)
+
+
+def _rest(taken_milli: int) -> int:
+    return (MILLI_PER_DEVICE - taken_milli) % MILLI_PER_DEVICE if taken_milli > 0 else 0
+
+
+def _devices(placement: Placement) -> list[str]:
+    """By name, each once."""
+    return sorted({share.device_uuid for place in placement for share in place.shares})

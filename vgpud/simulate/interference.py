@@ -1,0 +1,105 @@
+"""What jobs on one device cost each other, from tables of measured pairs. Speeds are in millionths of that alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate.trace import TraceError, TraceJob
+
+#: speed of a job that is alone
+FULL = 1_000_000
+#: of 1,388 measured pairs of 14 model families: up to which sum of their utilisations alone (milli of a device) the
+#: worse of the two is how many times slower, on average (thousandths)
+SUMMED = (
+    (500, 1040),
+    (800, 1060),
+    (1000, 1080),
+    (1200, 1130),
+    (1400, 1250),
+    (1600, 1390),
+    (1800, 1570),
+    (2000, 1700),
+)
+
+
+class Interference(Protocol):
+    """How fast a job is beside others on one device."""
+
+    def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
+        """In millionths of its speed alone there; at least 1."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """By the sum of the utilisations. Beyond the table: as its last pairs, in proportion to the sum."""
+
+    def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
+        if not beside:
+            return FULL
+        total = sum(utilisation_milli(one) for one in (job, *beside))
+        slower = next((slower for most, slower in SUMMED if total <= most), 0)
+        last_most, last_slower = SUMMED[-1]
+        return FULL * 1000 // (slower or last_slower * total // last_most)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """By the models of each pair of jobs, as Gavel's table has them; of several neighbours, their product.
+
+    Who has no model in the table costs others what the summed utilisations say.
+    """
+
+    #: (model, neighbour's model) -> speed
+    speeds: dict[tuple[str, str], int]
+    otherwise: Interference = field(default_factory=Summed)
+
+    def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
+        found = FULL
+        for other in beside:
+            pair = (job.spec.model, other.spec.model)
+            own = self.speeds[pair] if pair in self.speeds else self.otherwise.speed(job, (other,))
+            found = found * own // FULL
+        return max(found, 1)
+
+
+def utilisation_milli(job: TraceJob) -> int:
+    """Of each of its devices: as measured, else the share that it asked for."""
+    if job.utilisation_milli >= 0:
+        return job.utilisation_milli
+    return min(MILLI_PER_DEVICE, job.spec.ask.width_milli)
+
+
+def gavel(path: Path, device: str) -> Pairs:
+    """The pairs of one kind of device in Gavel's simulation_throughputs.json. Raises TraceError."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise TraceError(f"cannot read the throughputs in {path}: {error}") from error
+    if not isinstance(data, dict) or device not in data:
+        known = ", ".join(sorted(data)) if isinstance(data, dict) else "none"
+        raise TraceError(f"{path} has no device {device!r}: choose one of {known}")
+    speeds: dict[tuple[str, str], int] = {}
+    try:
+        for kind, row in data[device].items():
+            alone = row["null"]
+            if kind.endswith(", 1)") and alone > 0:
+                pairs = {other: got for other, got in row.items() if other != "null" and other.endswith(", 1)")}
+                speeds |= {(_model(kind), _model(other)): _speed(got[0], alone) for other, got in pairs.items()}
+    except (AttributeError, KeyError, TypeError, IndexError) as error:
+        raise TraceError(f"{path} is no table of throughputs as Gavel writes it: {error!r}") from error
+    return Pairs(speeds)
+
+
+def _speed(together: float, alone: float) -> int:
+    return min(FULL, max(1, round(FULL * together / alone)))
+
+
+def _model(kind: str) -> str:
+    """ "ResNet-18 (batch size 16)" out of "('ResNet-18 (batch size 16)', 1)": the 1 is its GPUs."""
+    return kind.partition("', ")[0].removeprefix("('")

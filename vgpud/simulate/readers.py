@@ -1,0 +1,188 @@
+"""Reading traces: Tiresias and Muri, Philly, Alibaba's openb, and what `vgpu usage` exports; the header tells which.
+
+A row that cannot be meant is refused with its line; nothing is skipped silently.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from vgpud.core.model import Spec
+from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered, whole_gpus
+
+MIB = 1 << 20
+EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of file: the columns that it must have, and how a row becomes a job (None: it never ran)."""
+
+    name: str
+    columns: frozenset[str]
+    read: Callable[[Row], TraceJob | None]
+
+
+def read(path: Path, sort: bool = False) -> list[TraceJob]:
+    """The jobs of a trace, the first at time 0. Raises TraceError."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            start = file.read(1)
+            file.seek(0)
+            rows = _from_json(path, file.read()) if start in ("{", "[") else _from_csv(path, file)
+            columns = next(rows)
+            kind = _format(path, columns)
+            jobs = [job for row in rows if (job := kind.read(row))]
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path} is no text: a trace is CSV, or JSON as `vgpu usage -o json` writes it") from error
+    if not jobs:
+        raise TraceError(f"{path} has no job that ran")
+    return ordered(jobs, sort)
+
+
+def table(path: Path) -> tuple[set[str], list[Row]]:
+    """The columns and rows of a CSV file. Raises TraceError."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = _from_csv(path, file)
+            return next(rows), list(rows)
+    except OSError as error:
+        raise TraceError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise TraceError(f"{path} is no text") from error
+
+
+def _from_csv(path: Path, file: Iterable[str]) -> Iterator[Any]:
+    """First the set of columns, then the rows."""
+    reader = csv.reader(file)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        yield set(header)
+        for values in reader:
+            if not values:
+                continue
+            where = f"{path}:{reader.line_num}"
+            if len(values) != len(header):
+                raise TraceError(f"{where}: {len(values)} values where the header has {len(header)} columns")
+            yield Row(where, dict(zip(header, values, strict=True)))
+    except csv.Error as error:
+        raise TraceError(f"{path}:{reader.line_num}: {error}") from error
+
+
+def _from_json(path: Path, text: str) -> Iterator[Any]:
+    """The same of a list of objects, alone or under "jobs" or "usage"."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise TraceError(f"{path} is no JSON: {error}") from error
+    if isinstance(data, dict):
+        data = next((data[key] for key in ("jobs", "usage") if key in data), None)
+    if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
+        raise TraceError(f'{path} has no list of jobs: write [{{"job_id": ...}}, ...] or {{"jobs": [...]}}')
+    yield set(data[0]) if data else set()
+    for number, item in enumerate(data, 1):
+        yield Row(f"{path}: job {number}", {key: "" if value is None else str(value) for key, value in item.items()})
+
+
+def _format(path: Path, columns: set[str]) -> Format:
+    """The format of which most columns are there; all must be."""
+    best = max(FORMATS, key=lambda kind: (len(kind.columns & columns), -len(kind.columns)))
+    missing = sorted(best.columns - columns)
+    if missing:
+        known = "; ".join(f"{kind.name}: {', '.join(sorted(kind.columns))}" for kind in FORMATS)
+        near = (
+            f"columns missing for {best.name}: {', '.join(missing)}" if best.columns & columns else "no known columns"
+        )
+        raise TraceError(f"{path}: {near} (formats: {known})")
+    return best
+
+
+def _tiresias(row: Row) -> TraceJob:
+    ask, members = whole_gpus(row.positive("num_gpu"))
+    spec = JobSpec(
+        ask,
+        members,
+        name=row.text("job_id"),
+        duration_ns=row.ns("duration"),
+        model=row.text("model_name"),
+    )
+    return TraceJob(row.ns("submit_time"), spec, row.where)
+
+
+def _philly(row: Row) -> TraceJob:
+    ask, members = whole_gpus(row.positive("num_gpus"))
+    try:
+        at = datetime.datetime.fromisoformat(row.text("timestamp"))
+    except ValueError as error:
+        text = row.text("timestamp")
+        raise TraceError(f"{row.where}: timestamp is {text!r}: write for example 2017-10-09 04:20:51") from error
+    since = at.replace(tzinfo=at.tzinfo or datetime.timezone.utc) - EPOCH
+    if since < datetime.timedelta():
+        raise TraceError(f"{row.where}: timestamp is {row.text('timestamp')}: before 1970")
+    spec = JobSpec(ask, members, name=row.where.rpartition(":")[2], duration_ns=row.ns("duration"))
+    return TraceJob(since // datetime.timedelta(microseconds=1) * 1000, spec, row.where)
+
+
+def _openb(row: Row) -> TraceJob:
+    """`memory_mib` is the host's: openb has no memory of devices. A pod's devices are on one node."""
+    count, milli = row.whole("num_gpu"), row.whole("gpu_milli", MILLI_PER_DEVICE)
+    begin = "scheduled_time" if row.text("scheduled_time") else "creation_time"
+    duration_ns = row.ns("deletion_time") - row.ns(begin)
+    if duration_ns < 0:
+        raise TraceError(f"{row.where}: deletion_time is before {begin}")
+    ask = Ask(
+        Spec(milli if count == 1 else count * MILLI_PER_DEVICE),
+        cpu_milli=row.whole("cpu_milli", 10**9) if row.text("cpu_milli") else 0,
+        ram_bytes=row.whole("memory_mib", 10**9) * MIB if row.text("memory_mib") else 0,
+        gpu_models=tuple(name for name in row.text("gpu_spec").split("|") if name),
+    )
+    spec = JobSpec(ask, name=row.text("name"), duration_ns=duration_ns)
+    return TraceJob(row.ns("creation_time"), spec, row.where, milli)
+
+
+def _usage(row: Row) -> TraceJob | None:
+    """Jobs that have not run are left out; one that runs still counts as long as it has run so far."""
+    duration_ns = row.ns("duration_s")
+    if not duration_ns:
+        return None
+    spec = JobSpec(
+        Ask(Spec(row.whole("gpus_milli", GPUS_MAX * MILLI_PER_DEVICE))),
+        row.positive("members"),
+        name=row.text("job_id"),
+        queue=row.text("queue"),
+        uid=row.whole("uid", 1 << 32),
+        duration_ns=duration_ns,
+    )
+    return TraceJob(row.ns("submitted_s"), spec, row.where, _used_milli(row, spec))
+
+
+def _used_milli(row: Row, spec: JobSpec) -> int:
+    """Utilisation of its devices as measured, where the export says what it used."""
+    if not row.text("gpu_seconds_used"):
+        return -1
+    used_ns = int(row.number("gpu_seconds_used", 10**18) * SECOND_NS)
+    devices = max(1, -(-spec.width_milli // MILLI_PER_DEVICE))
+    return min(MILLI_PER_DEVICE, int(Decimal(used_ns * MILLI_PER_DEVICE) / (spec.duration_ns * devices)))
+
+
+FORMATS = (
+    Format("Tiresias and Muri", frozenset({"num_gpu", "submit_time", "duration"}), _tiresias),
+    Format("Philly", frozenset({"timestamp", "num_gpus", "duration"}), _philly),
+    Format("openb", frozenset({"num_gpu", "gpu_milli", "creation_time", "deletion_time"}), _openb),
+    Format(
+        "vgpu usage",
+        frozenset({"job_id", "queue", "uid", "submitted_s", "gpus_milli", "members", "duration_s"}),
+        _usage,
+    ),
+)

@@ -1,0 +1,106 @@
+"""A trace, whatever file it came from: jobs in the order of their submission, and rows that know where they stand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+
+from vgpud.core.model import Spec
+from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.errors import ExitCode, VgpudError
+
+#: a century: no trace is longer, and sums of such times are exact wherever they are shown
+SECONDS_MAX = 100 * 366 * 86_400
+GPUS_MAX = 1_000_000
+
+
+class TraceError(VgpudError):
+    """A trace or a cluster that cannot be meant: the file, the line, what is wrong and the mend."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class TraceJob:
+    """One job: when it comes, what it asks for (spec.name is its name in the trace) and how long it runs alone."""
+
+    submitted_ns: int  # since the first job of the trace
+    spec: JobSpec
+    where: str = ""  # file and line
+    utilisation_milli: int = -1  # of each of its devices, alone; -1 = not known
+
+    @property
+    def duration_ns(self) -> int:
+        return self.spec.duration_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a file. Every refusal names the line, the column and the value."""
+
+    where: str
+    values: Mapping[str, str]
+
+    def text(self, column: str) -> str:
+        """ "" where the row has no such column."""
+        return (self.values.get(column) or "").strip()
+
+    def number(self, column: str, most: int = SECONDS_MAX) -> Decimal:
+        """A number from 0 to `most`."""
+        text = self.text(column)
+        try:
+            value = Decimal(text)
+        except InvalidOperation:
+            value = Decimal("NaN")
+        if not value.is_finite():
+            raise TraceError(f"{self.where}: {column} is {text!r}: it must be a number")
+        if value < 0:
+            raise TraceError(f"{self.where}: {column} is {text}: it must not be negative")
+        if value > most:
+            raise TraceError(f"{self.where}: {column} is {text}: {most} is the most")
+        return value
+
+    def ns(self, column: str) -> int:
+        """Seconds as ns."""
+        return int(self.number(column) * SECOND_NS)
+
+    def whole(self, column: str, most: int = GPUS_MAX) -> int:
+        """A whole number from 0 to `most`."""
+        value = self.number(column, most)
+        if value != int(value):
+            raise TraceError(f"{self.where}: {column} is {self.text(column)}: it must be a whole number")
+        return int(value)
+
+    def positive(self, column: str, most: int = GPUS_MAX) -> int:
+        """A whole number from 1 to `most`."""
+        value = self.whole(column, most)
+        if not value:
+            raise TraceError(f"{self.where}: {column} is 0: it must be 1 or more")
+        return value
+
+
+def whole_gpus(count: int) -> tuple[Ask, int]:
+    """N GPUs of a distributed job: as many members of one GPU each, so that the placement may divide them."""
+    return Ask(Spec(MILLI_PER_DEVICE)), count
+
+
+def ordered(jobs: Iterable[TraceJob], sort: bool) -> list[TraceJob]:
+    """The jobs with the first at time 0. Raises TraceError where one comes before its predecessor and none may sort."""
+    found = list(jobs)
+    if sort:
+        found.sort(key=lambda job: job.submitted_ns)
+    for before, job in itertools.pairwise(found):
+        if job.submitted_ns < before.submitted_ns:
+            raise TraceError(
+                f"{job.where}: submitted {_s(before.submitted_ns - job.submitted_ns)} s before the row above: "
+                "put the rows in order of time, or use --sort"
+            )
+    first_ns = found[0].submitted_ns if found else 0
+    return [replace(job, submitted_ns=job.submitted_ns - first_ns) for job in found] if first_ns else found
+
+
+def _s(ns: int) -> str:
+    return f"{Decimal(ns) / SECOND_NS:f}".rstrip("0").rstrip(".") if ns % SECOND_NS else str(ns // SECOND_NS)
