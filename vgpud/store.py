@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from vgpud import store_jobs
 from vgpud.core.events import Command, ForgetContainer, ForgetSlice, SaveContainer, SaveRequest, SaveSlice
 from vgpud.core.model import Container, Remembered, Share, Slice, Spec
 from vgpud.core.observed import Entry
@@ -39,6 +40,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     ("CREATE TABLE containers (id TEXT PRIMARY KEY, body TEXT NOT NULL)",),
     (),  # specs have service_class and spread, which older versions would not read
+    store_jobs.TABLES,  # and slices have a queue
+    ("ALTER TABLE events ADD COLUMN owner_uid INTEGER NOT NULL DEFAULT -2",),  # observed.ADMINS
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest
@@ -207,7 +210,7 @@ class Store:
         """A request whose effects were taken back."""
         self._guard("write", lambda: self._db.execute("DELETE FROM requests WHERE id = ?", (request_id,)))
 
-    def _transaction(self, work: Callable[[], None]) -> None:
+    def _transaction(self, work: Callable[[], object]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             work()
@@ -218,12 +221,25 @@ class Store:
                 self._db.execute("ROLLBACK")
             raise
 
+    # ---- what store_jobs.JobStore needs ----
+
+    def write(self, work: Callable[[Any], object], *, outlive: bool = True) -> None:
+        """One transaction. `outlive`: a crash of the machine may not take it back once it is flushed."""
+        self._guard("write", lambda: self._transaction(lambda: work(self._db)))
+        self.unflushed |= outlive
+
+    def read(self, work: Callable[[Any], Any]) -> Any:
+        return self._guard("read", lambda: work(self._db))
+
     def append_events(self, events: Iterable[Entry], events_max: int) -> None:
         """Adds to the event log and forgets the oldest beyond events_max."""
-        rows = [(e.sequence, e.wall_ns, e.kind, e.slice_name, e.device_uuid, e.process_id, e.message) for e in events]
+        rows = [
+            (e.sequence, e.wall_ns, e.kind, e.slice_name, e.device_uuid, e.process_id, e.message, e.owner_uid)
+            for e in events
+        ]
 
         def write() -> None:
-            self._db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            self._db.executemany("INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             self._db.execute(
                 "DELETE FROM events WHERE sequence <= (SELECT max(sequence) FROM events) - ?", (events_max,)
             )

@@ -81,6 +81,9 @@ class TraceEvent:
     lost: int = 0  # events lost before this one
 
 
+ADMINS = -2  # Entry.owner_uid: for admins alone
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """An entry of the event log. `wall_ns`: since 1970, for display only; order is by sequence."""
@@ -92,6 +95,7 @@ class Entry:
     device_uuid: str
     process_id: int
     message: str
+    owner_uid: int = ADMINS  # who is shown it besides admins: of its slice or job; model.ANYONE = everybody
 
 
 @dataclass(frozen=True, slots=True)

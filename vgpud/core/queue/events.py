@@ -79,7 +79,6 @@ class RoomChanged:
     offered: tuple[str, ...]  # UUIDs that jobs may use
     #: (queue, milli, cpu_milli, ram_bytes) that those slices hold of each queue's quota
     held: tuple[tuple[str, int, int, int], ...] = ()
-    used: tuple[tuple[str, int], ...] = ()  # by queue: milli-GPU of those slices, which count against its limit
 
 
 @dataclass(frozen=True, slots=True)

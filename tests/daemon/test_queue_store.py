@@ -1,0 +1,190 @@
+"""Jobs, queues and accounting rows in the database, and what the rows add up to."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vgpud import store as store_module
+from vgpud.accounting import ROW_NS, Ledger, Row, sums, waited
+from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Share, Slice, Spec
+from vgpud.core.queue.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec
+from vgpud.jobfacts import Launch
+from vgpud.store import Store
+from vgpud.store_jobs import JobStore, Request
+
+S = 1_000_000_000
+SHARE = Share("GPU-0", 500, 1000, 1, 1 << 30)
+
+
+def launch(**more: object) -> Launch:
+    given = {
+        "uid": 1000,
+        "gid": 1000,
+        "gids": (1000, 27),
+        "command": ("sh", "-c", "exit 3"),
+        "image": "",
+        "directory": "/tmp",
+        "environment": (("A", "ü\n"), ("PATH", "/bin")),
+        "umask": 0o27,
+        "limits": (("nofile", 10, -1),),
+        "log": "/tmp/%j.log",
+    }
+    return Launch(**(given | more))  # type: ignore[arg-type]
+
+
+def job(job_id: int = 1, state: JobState = JobState.PENDING, **more: object) -> Job:
+    spec = JobSpec(Ask(Spec(500)), uid=1000, run=launch(), after=(3, 4), name="n", members=2)
+    given = {"submitted_ns": 5 * S, "waiting_since_ns": 5 * S} | more
+    return Job(job_id, spec, state=state, **given)  # type: ignore[arg-type]
+
+
+def reopened(directory: Path) -> JobStore:
+    return JobStore(Store(directory))
+
+
+def plain(given: Job) -> dict[str, object]:
+    return {name: getattr(given, name) for name in Job.__slots__}
+
+
+def test_a_job_comes_back_as_it_was(tmp_path: Path) -> None:
+    running = job(7, JobState.RUNNING, started_ns=9 * S, attempt=2, placement=(Place("n1", (SHARE,), 5, 6),) * 2)
+    held = job(8, JobState.HELD)
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([job(7), held], next_id=9)
+    jobs.save([running])
+    kept = reopened(tmp_path).load()
+    assert [plain(found) for found in kept.jobs] == [plain(running), plain(held)]
+    assert kept.next_id == 9
+    assert kept.latest_ns == 9 * S
+
+
+def test_ended_jobs_are_found_and_not_loaded(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    done = job(1, JobState.FAILED, ended_ns=20 * S, exit_code=3, reason="it ended with 3")
+    jobs.save([done, job(2), job(3, JobState.COMPLETED, ended_ns=30 * S)])
+    assert [found.job_id for found in jobs.load().jobs] == [2]
+    assert plain(jobs.find(1) or job()) == plain(done)
+    assert jobs.find(4) is None
+    assert [found.job_id for found in jobs.ended_after(0, 9, None, "")] == [1, 3]
+    assert [found.job_id for found in jobs.ended_after(1, 9, 1000, DEFAULT_QUEUE)] == [3]
+    assert jobs.ended_after(0, 9, 1001, "") == jobs.ended_after(0, 9, None, "other") == []
+    assert [found.job_id for found in jobs.jobs_between(25 * S, NEVER_NS, None)] == [3]
+
+
+def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    broken = job(2)
+    broken.spec = replace(broken.spec, run=launch(log=b"\xff"))
+    with pytest.raises(store_module.StoreError):
+        jobs.save([job(1), broken], next_id=3)
+    kept = jobs.load()
+    assert (kept.jobs, kept.next_id) == ((), 1)
+
+
+def test_a_request_is_remembered_for_its_user(tmp_path: Path) -> None:
+    made = Request(1000, "r", "f", (4, 5), 100)
+    JobStore(Store(tmp_path)).save([job(4), job(5)], made)
+    jobs = reopened(tmp_path)
+    assert jobs.requested(1000, "r", 99) == made
+    assert jobs.requested(1000, "r", 100) is None
+    assert jobs.requested(1001, "r", 99) is None
+
+
+def test_queues_and_facts(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    team = QueueSpec("team", limit_milli=1500, policy="2d-las(3250,7200)", strict=True)
+    jobs.save_queue(QueueSpec("team"), ())
+    jobs.save_queue(team, ("uid:1000",))
+    jobs.save_queue(QueueSpec("gone"), ())
+    jobs.delete_queue("gone")
+    jobs.save([job(1)])
+    jobs.set_facts(1, {"cpu_ns": 5, "stop": "requeue"})
+    assert reopened(tmp_path).load().queues == ((team, ("uid:1000",)),)
+    assert jobs.facts(1) == {"cpu_ns": 5, "stop": "requeue"}
+    assert jobs.facts(9) == {}
+
+
+def test_a_database_of_before_gets_the_tables(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / store_module.FILE_NAME) as db:
+        for statements in store_module.MIGRATIONS[:3]:
+            for statement in statements:
+                db.execute(statement)
+        db.execute("PRAGMA user_version = 3")
+        body = '{"cdi_device": false, "cdi_used": false, "created_wall_ns": 1, "ephemeral": false, "name": "a",'
+        body += ' "owner_uid": 7, "revision": 1, "serial": 1, "shares": [], "uid": "u", "spec": {"gpus_milli": 500,'
+        body += ' "device_uuids": []}}'
+        db.execute("INSERT INTO slices VALUES ('u', 'a', ?)", (body,))
+    store = Store(tmp_path)
+    (old,) = store.load(10).slices
+    assert (old.queue, old.job_id, old.suspended) == (DEFAULT_QUEUE, 0, "")
+    assert JobStore(store).load().jobs == ()
+
+
+# ---- the accounting ----
+
+
+def made(milli: int = 500, **more: object) -> Slice:
+    share = Share("GPU-0", milli, 1000, 1, 1 << 30)
+    return replace(Slice("a", "u", 1, Spec(800), (share,), False, 1000, 0, queue="team"), **more)  # type: ignore[arg-type]
+
+
+def test_a_slice_is_charged_as_it_was_when_last_seen() -> None:
+    ledger = Ledger()
+    ledger.open(made(), 10 * S)
+    row = ledger.see(made(200), S, 14 * S)
+    assert (row.asked, row.granted, row.used) == (800 * 4 * S, 500 * 4 * S, 1000 * S)
+    row = ledger.see(made(suspended=PAUSED), 3 * S, 15 * S)
+    assert (row.granted, row.used) == (500 * 4 * S + 200 * S, 3000 * S)
+    row = ledger.close(made(), 3 * S, 18 * S)
+    assert row.granted == 500 * 4 * S + 200 * S, "paused: its time is others'"
+    assert not ledger.knows("u")
+
+
+def test_rows_are_bounded_in_time_and_counters_may_begin_anew(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    ledger = Ledger()
+    ledger.open(made(), 0)
+    for hour in range(1, 4):
+        jobs.save_rows([ledger.see(made(), hour * 7 * S, hour * ROW_NS)])
+    again = Ledger()  # the daemon was away for a while, and its arbiters count from 0
+    again.open(made(), jobs.last_end("u"))
+    jobs.save_rows([again.close(made(), 2 * S, 4 * ROW_NS)])
+    rows = jobs.rows(0, NEVER_NS)
+    assert [(row.begin_ns, row.end_ns) for row in rows] == [(h * ROW_NS, (h + 1) * ROW_NS) for h in range(4)]
+    assert sum(row.granted for row in rows) == 500 * 4 * ROW_NS
+    assert sum(row.used for row in rows) == 23 * 1000 * S
+    assert len(jobs.rows(2 * ROW_NS, NEVER_NS)) == 2
+    assert jobs.rows(0, NEVER_NS, uid=7) == []
+
+
+def row(job_id: int, uid: int, queue: str, begin_s: int, end_s: int, milli: int = 1000) -> Row:
+    amount = milli * (end_s - begin_s) * S
+    name = f"j-{job_id}" if job_id else "a"
+    return Row(f"u-{name}-{uid}", begin_s * S, end_s * S, name, job_id, queue, uid, amount, amount // 2, amount // 4)
+
+
+def test_sums_by_job_user_and_queue() -> None:
+    rows = [row(1, 5, "x", 0, 10), row(1, 5, "x", 10, 20), row(2, 6, "x", 0, 10), row(0, 5, "y", 0, 4)]
+    first = job(1, JobState.COMPLETED, first_started_ns=6 * S, ended_ns=20 * S, executed_ns=14 * S)
+    by_job = sums(rows, {1: first}, "job", 0, NEVER_NS)
+    assert [(u.job_id, u.slice, u.asked // S, u.jobs) for u in by_job] == [
+        (0, "a", 4000, 0),
+        (1, "", 20_000, 1),
+        (2, "", 10_000, 1),
+    ]
+    assert (by_job[1].submitted_ns, by_job[1].ran_ns, by_job[1].members) == (5 * S, 14 * S, 2)
+    by_user = sums(rows, {}, "user", 0, NEVER_NS)
+    assert [(u.uid, u.granted // S, u.jobs) for u in by_user] == [(5, 12_000, 1), (6, 5000, 1)]
+    by_queue = sums(rows, {}, "queue", 5 * S, 15 * S)
+    assert [(u.queue, u.asked // S, u.jobs) for u in by_queue] == [("x", 15_000, 2)], "in proportion to the time"
+
+
+def test_waiting_is_asked_and_nothing_else() -> None:
+    found = waited(job(3), 9 * S)
+    assert found is not None
+    assert (found.asked, found.granted, found.used) == (500 * 2 * 4 * S, 0, 0)
+    assert waited(job(3), 5 * S) is None

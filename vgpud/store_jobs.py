@@ -1,0 +1,233 @@
+"""The store's tables of the queue: jobs with what they run, queues with their members, and the accounting's rows.
+
+A job's specification is written once, its state whenever that changes. Jobs that have ended stay until the accounting
+forgets them; a number is never given twice, not even after its job has gone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any, Protocol
+
+from vgpud.accounting import Row
+from vgpud.core.queue.model import Job, JobSpec, QueueSpec
+from vgpud.core.queue.record import decode, encode
+from vgpud.jobfacts import Launch
+
+#: the store's migration to these tables
+TABLES = (
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, ended INTEGER NOT NULL, uid INTEGER NOT NULL, queue TEXT NOT NULL,"
+    " spec TEXT NOT NULL, launch TEXT, state TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '{}')",
+    "CREATE INDEX jobs_live ON jobs (id) WHERE NOT ended",
+    "CREATE TABLE job_ids (next INTEGER NOT NULL)",
+    "INSERT INTO job_ids VALUES (1)",
+    "CREATE TABLE job_requests (uid INTEGER NOT NULL, request_id TEXT NOT NULL, fingerprint TEXT NOT NULL,"
+    " job_ids TEXT NOT NULL, until_ns INTEGER NOT NULL, PRIMARY KEY (uid, request_id))",
+    "CREATE TABLE queues (name TEXT PRIMARY KEY, spec TEXT NOT NULL, members TEXT NOT NULL)",
+    "CREATE TABLE usage (slice_uid TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,"
+    " slice TEXT NOT NULL, job_id INTEGER NOT NULL, queue TEXT NOT NULL, uid INTEGER NOT NULL, asked INTEGER NOT NULL,"
+    " granted INTEGER NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (slice_uid, begin_ns))",
+    "CREATE INDEX usage_ends ON usage (end_ns)",
+    "CREATE INDEX usage_jobs ON usage (job_id)",
+)
+
+
+class Database(Protocol):
+    """What these tables need of the store: one connection, whose every fault is a StoreError."""
+
+    def write(self, work: Callable[[Any], object], *, outlive: bool = True) -> None:
+        """One transaction. `outlive`: a crash of the machine may not take it back once it is flushed."""
+        ...
+
+    def read(self, work: Callable[[Any], Any]) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a daemon finds when it starts."""
+
+    jobs: tuple[Job, ...]  # that have not ended
+    queues: tuple[tuple[QueueSpec, tuple[str, ...]], ...]
+    latest_ns: int  # of all times that were written: the clock goes on from there
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A submission under a name that its client made: repeated, it gets the first answer."""
+
+    uid: int
+    request_id: str
+    fingerprint: str
+    job_ids: tuple[int, ...]
+    until_ns: int
+
+
+def _job(spec: str, launch: str | None, state: str) -> Job:
+    body = json.loads(state)
+    run = decode(Launch, json.loads(launch)) if launch else None
+    made: JobSpec = replace(decode(JobSpec, json.loads(spec)), run=run)
+    job: Job = decode(Job, body | {"spec": encode(JobSpec(made.ask))})
+    job.spec = made
+    return job
+
+
+def _state(job: Job) -> str:
+    return json.dumps({key: value for key, value in encode(job).items() if key != "spec"})
+
+
+class JobStore:
+    """All methods raise StoreError."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def load(self) -> Kept:
+        def read(db: Any) -> Kept:
+            rows = db.execute("SELECT spec, launch, state FROM jobs WHERE NOT ended ORDER BY id").fetchall()
+            jobs = tuple(_job(*row) for row in rows)
+            queues = tuple(
+                (decode(QueueSpec, json.loads(spec)), tuple(json.loads(members)))
+                for spec, members in db.execute("SELECT spec, members FROM queues ORDER BY name")
+            )
+            times = [t for job in jobs for t in (job.submitted_ns, job.started_ns, job.waiting_since_ns)]
+            (usage_ns,) = db.execute("SELECT coalesce(max(end_ns), 0) FROM usage").fetchone()
+            (next_id,) = db.execute("SELECT next FROM job_ids").fetchone()
+            return Kept(jobs, queues, max([0, usage_ns, *times]), next_id)
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    # ---- jobs ----
+
+    def save(self, jobs: Sequence[Job], request: Request | None = None, next_id: int = 0) -> None:
+        """Jobs as they are now, with the request that made them, in one transaction."""
+
+        def write(db: Any) -> None:
+            for job in jobs:
+                _save_job(db, job)
+            if next_id:
+                db.execute("UPDATE job_ids SET next = max(next, ?)", (next_id,))
+            if request and request.request_id:
+                row = (request.uid, request.request_id, request.fingerprint, json.dumps(request.job_ids))
+                db.execute("INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?)", (*row, request.until_ns))
+
+        if jobs or request:
+            self._db.write(write)
+
+    def requested(self, uid: int, request_id: str, now_ns: int) -> Request | None:
+        """The submission that had this id, while it is remembered."""
+
+        def read(db: Any) -> Request | None:
+            found = db.execute(
+                "SELECT fingerprint, job_ids, until_ns FROM job_requests WHERE uid = ? AND request_id = ?",
+                (uid, request_id),
+            ).fetchone()
+            if found is None or found[2] <= now_ns:
+                return None
+            return Request(uid, request_id, found[0], tuple(json.loads(found[1])), found[2])
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def find(self, job_id: int) -> Job | None:
+        """A job, whether it has ended or not, as it was last saved."""
+
+        def read(db: Any) -> Job | None:
+            row = db.execute("SELECT spec, launch, state FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            return _job(*row) if row else None
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def ended_after(self, job_id: int, count: int, uid: int | None, queue: str) -> list[Job]:
+        """Jobs that have ended, with greater numbers, in their order; uid None, queue "": any."""
+
+        def read(db: Any) -> list[Job]:
+            rows = db.execute(
+                "SELECT spec, launch, state FROM jobs WHERE ended AND id > ? AND (? IS NULL OR uid = ?)"
+                " AND (? = '' OR queue = ?) ORDER BY id LIMIT ?",
+                (job_id, uid, uid, queue, queue, count),
+            ).fetchall()
+            return [_job(*row) for row in rows]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def set_facts(self, job_id: int, facts: dict[str, int | str]) -> None:
+        """What is known of a job beside the core's Job; see daemon_jobs.py."""
+        self._db.write(lambda db: db.execute("UPDATE jobs SET facts = ? WHERE id = ?", (json.dumps(facts), job_id)))
+
+    def facts(self, job_id: int) -> dict[str, int | str]:
+        def read(db: Any) -> dict[str, int | str]:
+            row = db.execute("SELECT facts FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            return json.loads(row[0]) if row else {}
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    # ---- queues ----
+
+    def save_queue(self, spec: QueueSpec, members: Sequence[str]) -> None:
+        row = (spec.name, json.dumps(encode(spec)), json.dumps(members))
+        self._db.write(lambda db: db.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?)", row))
+
+    def delete_queue(self, name: str) -> None:
+        self._db.write(lambda db: db.execute("DELETE FROM queues WHERE name = ?", (name,)))
+
+    # ---- the accounting ----
+
+    def save_rows(self, rows: Iterable[Row]) -> None:
+        """Rows that are new or have grown. The newest may be lost with the machine."""
+        values = [astuple(row) for row in rows]
+        if values:
+            statement = "INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            self._db.write(lambda db: db.executemany(statement, values), outlive=False)
+
+    def rows(self, since_ns: int, until_ns: int, uid: int | None = None) -> list[Row]:
+        """Those that reach into a time."""
+
+        def read(db: Any) -> list[Row]:
+            found = db.execute(
+                "SELECT * FROM usage WHERE end_ns > ? AND begin_ns < ? AND (? IS NULL OR uid = ?) ORDER BY begin_ns",
+                (since_ns, until_ns, uid, uid),
+            ).fetchall()
+            return [Row(*values) for values in found]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def rows_of(self, job_id: int) -> list[Row]:
+        def read(db: Any) -> list[Row]:
+            found = db.execute("SELECT * FROM usage WHERE job_id = ?", (job_id,)).fetchall()
+            return [Row(*values) for values in found]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def last_end(self, slice_uid: str) -> int:
+        """Up to when a slice has been accounted for, 0 for never."""
+
+        def read(db: Any) -> int:
+            row = db.execute("SELECT coalesce(max(end_ns), 0) FROM usage WHERE slice_uid = ?", (slice_uid,)).fetchone()
+            return int(row[0])
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def jobs_between(self, since_ns: int, until_ns: int, uid: int | None) -> list[Job]:
+        """Jobs that have ended and may have waited or run in that time; whoever asks looks at their times."""
+
+        def read(db: Any) -> list[Job]:
+            rows = db.execute(
+                "SELECT spec, launch, state FROM jobs WHERE ended AND json_extract(state, '$.ended_ns') > ?"
+                " AND json_extract(state, '$.submitted_ns') < ? AND (? IS NULL OR uid = ?) ORDER BY id",
+                (since_ns, until_ns, uid, uid),
+            ).fetchall()
+            return [_job(*row) for row in rows]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+
+def _save_job(db: Any, job: Job) -> None:
+    state = _state(job)
+    changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (job.state.ended, state, job.job_id))
+    if changed.rowcount:
+        return
+    launch = json.dumps(encode(job.spec.run)) if job.spec.run is not None else None
+    row = (job.job_id, job.state.ended, job.spec.uid, job.spec.queue, json.dumps(encode(job.spec)), launch, state)
+    db.execute("INSERT INTO jobs (id, ended, uid, queue, spec, launch, state) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
