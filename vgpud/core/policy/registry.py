@@ -8,7 +8,10 @@ from fractions import Fraction
 
 from vgpud.core.policy.base import Policy
 from vgpud.core.policy.fifo import Fifo
-from vgpud.core.policy.las import Las
+from vgpud.core.policy.las import ContinuousLas, Las
+from vgpud.core.policy.priority import Priority
+from vgpud.core.policy.remaining import ShortestRemaining
+from vgpud.core.queue.model import SECOND_NS
 
 #: no more parameters than anybody reads
 ARGUMENTS_MAX = 64
@@ -39,11 +42,14 @@ class Kind:
     words: tuple[str, ...] = ()
 
 
-def _fifo(name: str, arguments: Arguments) -> Policy:
-    return Fifo()
-
-
 def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
+    named, words = arguments.named, arguments.words
+    if "every" in named:
+        if arguments.numbers or set(named) > {"every"} or words > {"keep"} or not named["every"] * SECOND_NS >= 1:
+            raise PolicyError(f"{name}: every=SECONDS is 2D-LAS without levels: it goes with the word keep alone")
+        return ContinuousLas(name, by_width=by_width, every_s=named["every"], keep="keep" in words)
+    if "keep" in words:
+        raise PolicyError(f"{name}: keep goes with every=SECONDS; with levels those that run are kept anyway")
     thresholds = tuple(arguments.numbers) or DEFAULT_THRESHOLDS
     if list(thresholds) != sorted(set(thresholds)):
         raise PolicyError(f"{name}: thresholds must rise: write for example 3250,7200")
@@ -51,27 +57,44 @@ def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
         name,
         by_width=by_width,
         thresholds=thresholds,
-        promote=arguments.named.get("promote", Fraction(0)),
-        quantum_s=arguments.named.get("quantum", DEFAULT_QUANTUM_S),
+        narrow="narrow" in words,
+        promote=named.get("promote", Fraction(0)),
+        quantum_s=named.get("quantum", DEFAULT_QUANTUM_S),
     )
 
 
+#: of Tiresias' simulator
 DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
 DEFAULT_QUANTUM_S = Fraction(3600)
 
 KINDS = {
-    "fifo": Kind("first in, first out; nobody is preempted", _fifo),
-    "2d-las": Kind(
-        "least attained service, GPUs x time (Tiresias): short and narrow jobs first, nobody says which these are",
-        lambda name, arguments: _las(name, arguments, by_width=True),
-        numbers="thresholds in GPU-seconds",
-        named=("promote", "quantum"),
+    "fifo": Kind("first in, first out; nobody is preempted", lambda name, arguments: Fifo()),
+    "priority": Kind(
+        "highest priority first, then first in, first out; with the word preempt it takes the room of lower ones",
+        lambda name, arguments: Priority(name, preempts="preempt" in arguments.words),
+        words=("preempt",),
+    ),
+    "srtf": Kind(
+        "shortest remaining time first, of the durations that users give; who gives none comes last",
+        lambda name, arguments: ShortestRemaining(name, by_width=False),
+    ),
+    "srsf": Kind(
+        "shortest remaining service first: the same with GPUs x time",
+        lambda name, arguments: ShortestRemaining(name, by_width=True),
     ),
     "las": Kind(
-        "least attained service in time only: short jobs first, wide or narrow",
+        "least attained service in time only: short jobs first, wide or narrow; nobody says which these are",
         lambda name, arguments: _las(name, arguments, by_width=False),
         numbers="thresholds in seconds",
-        named=("promote", "quantum"),
+        named=("promote", "quantum", "every"),
+        words=("narrow", "keep"),
+    ),
+    "2d-las": Kind(
+        "least attained service, GPUs x time (Tiresias): short and narrow jobs first",
+        lambda name, arguments: _las(name, arguments, by_width=True),
+        numbers="thresholds in GPU-seconds",
+        named=("promote", "quantum", "every"),
+        words=("narrow", "keep"),
     ),
 }
 
