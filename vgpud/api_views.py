@@ -94,6 +94,9 @@ def slice_view(
         revision=made.revision,
         containers=[container_view(c, node) for c in containers],
         cdi_device=f"{CDI_KIND}={made.name}" if made.cdi_device else "",
+        queue=made.queue,
+        job_id=made.job_id,
+        suspended=made.suspended,
     )
     for share, now in zip(made.shares, counters, strict=True):
         view.devices.add(

@@ -32,6 +32,8 @@ for _name in _set:
 
 T = TypeVar("T")
 
+#: beyond the deadline that the daemon is given for something, for its answer
+SPARE_S = 15.0
 PAGE_SIZE = 500
 #: UNAVAILABLE is tried again a little; every changing call carries a request_id, so nothing is done twice
 _SERVICE_CONFIG = (
@@ -120,11 +122,13 @@ class Client:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
         self._channel.close()
 
-    def _call(self, method: Callable[..., T], request: Any) -> T:
+    def _call(self, method: Callable[..., T], request: Any, timeout_s: float = 0.0) -> T:
+        """timeout_s: for calls that may take longer than --timeout; 0 = that."""
+        timeout_s = timeout_s or self.timeout_s
         try:
-            return method(request, timeout=self.timeout_s)
+            return method(request, timeout=timeout_s)
         except grpc.RpcError as error:
-            raise explain(error, self.target, self.timeout_s) from error
+            raise explain(error, self.target, timeout_s) from error
 
     def _stream(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         try:
@@ -182,6 +186,17 @@ class Client:
     def delete_slice(self, name: str, force: bool = False) -> None:
         request = pb.DeleteSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), force=force)
         self._call(self._slices.DeleteSlice, request)
+
+    def suspend_slice(self, name: str, evict: bool, deadline_s: float) -> pb.Slice:
+        """Pauses it, or moves its memory to the host. Waits as long as the daemon is given for it."""
+        request = pb.SuspendSliceRequest(name=_utf8(name), evict=evict)
+        request.deadline.FromNanoseconds(int(deadline_s * 1e9))
+        return self._call(self._slices.SuspendSlice, request, max(self.timeout_s, deadline_s + SPARE_S)).slice
+
+    def resume_slice(self, name: str, deadline_s: float) -> pb.Slice:
+        request = pb.ResumeSliceRequest(name=_utf8(name))
+        request.deadline.FromNanoseconds(int(deadline_s * 1e9))
+        return self._call(self._slices.ResumeSlice, request, max(self.timeout_s, deadline_s + SPARE_S)).slice
 
     def watch_slices(self, interval_ms: int) -> Iterator[pb.WatchSlicesResponse]:
         """All slices and devices, again every interval_ms and at every change."""

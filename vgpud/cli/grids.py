@@ -85,7 +85,7 @@ def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
                     format_bytes(d["mem_max_bytes"]),
                     _memory_cell(d),
                     str(item["processes"]),
-                    d["gate"] or "-",
+                    item["suspended"] or d["gate"] or "-",
                     age(item["created_at"], now),
                     container_label([c["id"] for c in item["containers"]]),
                 )

@@ -18,6 +18,13 @@ GATES = {
     "count": "count: open",
     "closed": "closed: launches wait",
 }
+#: what a slice's being suspended means, in words
+SUSPENDED = {
+    "paused": "paused: launches wait, its memory stays, its share of time is offered to others",
+    "evicting": "being evicted",
+    "evicted": "evicted: its memory is on the host, its room is offered to others",
+    "restoring": "being restored",
+}
 _LABEL_CELLS = 13
 _BAR_CELLS = 30
 
@@ -44,8 +51,11 @@ def _general(item: View, now: datetime.datetime) -> Pairs:
     pairs = [
         ("made", f"{grids.age(item['created_at'], now)} ago for {grids.user_name(item['owner_uid'])}, ends {ends}"),
         ("class", f"{item['class']}, priority {item['priority']}, weight {item['weight'] or 'by the minimum'}"),
+        ("queue", item["queue"] + (f", for job {item['job_id']}" if item["job_id"] else "")),
         ("programs", str(item["processes"])),
     ]
+    if item["suspended"]:
+        pairs.append(("suspended", SUSPENDED[item["suspended"]]))
     for container in item["containers"]:
         state = f"pid {container['pid']}, {container['cgroup']}" if container["pid"] else "being created"
         pairs.append(("container", f"{container['id'][:12]}, {state}"))

@@ -150,3 +150,67 @@ def rm(settings: Settings, names: tuple[str, ...], force: bool) -> None:
         for name in names:
             client.delete_slice(name, force)
             say(f"slice {name} removed")
+
+
+_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_slice)
+_DEADLINE = click.option(
+    "--deadline",
+    "deadline_s",
+    type=click.FloatRange(2, 600),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="What moving the memory may take; then it is left as it was.",
+)
+
+
+@slice_group.command("pause", short_help="Have the programs of slices wait.")
+@_NAMES
+@pass_settings
+def pause(settings: Settings, names: tuple[str, ...]) -> None:
+    """Have the programs of slices wait at their next launch; their memory stays.
+
+    What a paused slice is guaranteed of the device's time is offered to others meanwhile.
+    """
+    _suspend(settings, names, evict=False, deadline_s=2.0)
+
+
+@slice_group.command("evict", short_help="Move the device memory of slices to the host.")
+@_NAMES
+@_DEADLINE
+@pass_settings
+def evict(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
+    """Pause slices and move their device memory to the host, by the driver's checkpoint (570 and later).
+
+    For slices with one program, without managed memory and memory shared between processes; others are refused and go
+    on as before. What the slice is guaranteed is offered to others meanwhile.
+    """
+    _suspend(settings, names, evict=True, deadline_s=deadline_s)
+
+
+@slice_group.command("resume", short_help="Have suspended slices go on.")
+@_NAMES
+@_DEADLINE
+@pass_settings
+def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
+    """Have paused and evicted slices go on, on the devices where they were, as soon as there is room for them."""
+    from vgpud.cli.client import Client
+    from vgpud.cli.output import say
+
+    with Client(settings) as client:
+        for name in names:
+            client.resume_slice(name, deadline_s)
+            say(f"slice {name} goes on")
+
+
+slice_group.add_command(resume, "restore")
+
+
+def _suspend(settings: Settings, names: tuple[str, ...], *, evict: bool, deadline_s: float) -> None:
+    from vgpud.cli.client import Client
+    from vgpud.cli.output import say
+
+    with Client(settings) as client:
+        for name in names:
+            client.suspend_slice(name, evict, deadline_s)
+            say(f"slice {name} is {'evicted' if evict else 'paused'}")

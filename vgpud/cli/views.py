@@ -118,6 +118,9 @@ def slice_view(item: pb.Slice, simulated: frozenset[str]) -> View:
         "created_at": _time(item.created_at),
         "revision": item.revision,
         "cdi_device": item.cdi_device or None,
+        "queue": item.queue,
+        "job_id": item.job_id or None,
+        "suspended": item.suspended or None,
         "containers": [container_view(c) for c in item.containers],
         "devices": [slice_device_view(d, d.device_uuid in simulated) for d in item.devices],
     }
