@@ -22,9 +22,9 @@ ABI_HEADERS = ("vg_abi.h", "arbiter.h")
 ARBITER_SOURCES = (*sorted(f"shim/{path.name}" for path in SHIM.glob("arbiter*.c")), "shim/prim.c")
 
 #: targets that are programs, not shared libraries
-PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime")
-#: those that run inside engines, and in roots that may hold no C library of ours
-STATIC = ("vgpu-runtime",)
+PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
+#: those that run inside engines, and in roots that may hold no C library of ours; and what must start in a moment
+STATIC = ("vgpu-runtime", "vgpu-job")
 
 #: data that a target reads at run time: output under vgpud/lib -> source
 DATA = {"sim/libcuda.so.1": {"sim/kernels.model": "shim/simgpu/kernels.model"}}
@@ -99,6 +99,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         ),
         "sim/vgpu-simd": (["shim/prim.c", *_sources("shim/simgpu/server/*.c")], ["-lm"]),
         "vgpu-runtime": (_sources("shim/runtime/*.c"), []),
+        "vgpu-job": (_sources("shim/job/*.c"), []),
     }
 
 
@@ -109,7 +110,7 @@ def static_flags(compiler: list[str]) -> list[str]:
     done = subprocess.run([*compiler, *probe], input=source, text=True, capture_output=True, check=False)
     if done.returncode == 0:
         return ["-static"]
-    print("note: no static C library here (libc6-dev, glibc-static): vgpu-runtime is linked dynamically")
+    print("note: no static C library here (libc6-dev, glibc-static): vgpu-runtime and vgpu-job are linked dynamically")
     return []
 
 

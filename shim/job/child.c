@@ -1,0 +1,162 @@
+/* child.c - a member's first process, from the fork to its program. Called by supervise.c.
+ *
+ * What needs root comes first: cgroups and limits. Then the process becomes the user, with no way back, and everything
+ * that names a file (the directory, the log, the program) is done as that user, so that a link in a path leads nobody
+ * further than they could go themselves. From the change of user until exec the kernel keeps the user from looking at
+ * the process. PR_SET_NO_NEW_PRIVS stays off: a job may use sudo, ping or newgrp as its user may elsewhere, which gives
+ * nothing that the user has not got; its processes stay in their cgroup, and we can kill those of root as well. */
+#define _GNU_SOURCE
+#include "job.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_close_range /* the same number on every architecture */
+#define SYS_close_range 436
+#endif
+#define CLOSE_RANGE_CLOEXEC_FLAG 4
+
+enum step { STEP_CGROUP, STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_EXEC };
+
+struct failure {
+  int step, error;
+};
+
+static void default_signals(void) {
+  struct sigaction action = {.sa_handler = SIG_DFL};
+  sigset_t none;
+  for (int signal = 1; signal < NSIG; signal++) sigaction(signal, &action, NULL);
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* Every descriptor but the first three ends with exec. */
+static void close_rest_on_exec(void) {
+  if (!syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC_FLAG)) return;
+  DIR *open_ones = opendir("/proc/self/fd");
+  for (struct dirent *entry; open_ones && (entry = readdir(open_ones));) {
+    int fd = atoi(entry->d_name);
+    if (fd > 2) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  if (open_ones) closedir(open_ones);
+}
+
+static int set_limits(const struct vj_launch *launch) {
+  for (int i = 0; i < (int)RLIM_NLIMITS; i++)
+    if (launch->has_limit[i] && setrlimit((__rlimit_resource_t)i, &launch->limits[i])) return errno;
+  return 0;
+}
+
+/* For good: what comes back is tried. */
+static int become_user(const struct vj_launch *launch) {
+  bool is_root = !geteuid();
+  if (!is_root && (launch->uid != geteuid() || launch->gid != getegid())) return EPERM;
+  if (is_root && setgroups(launch->group_count, launch->groups)) return errno;
+  if (setresgid(launch->gid, launch->gid, launch->gid)) return errno;
+  if (setresuid(launch->uid, launch->uid, launch->uid)) return errno;
+  if (launch->uid && (!setuid(0) || !setresuid((uid_t)-1, 0, (uid_t)-1))) return EPERM;
+  if (getuid() != launch->uid || geteuid() != launch->uid || getgid() != launch->gid || getegid() != launch->gid)
+    return EPERM;
+  return 0;
+}
+
+static int open_output(const char *log, int null_fd) {
+  if (dup2(null_fd, 0) < 0) return errno;
+  int fd = *log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666) : null_fd;
+  if (fd < 0) return errno;
+  return dup2(fd, 1) < 0 || dup2(fd, 2) < 0 ? errno : 0;
+}
+
+static struct failure run(const struct vj_launch *launch, const struct vj_cgroups *cgroups, size_t member, int null_fd,
+                          pid_t supervisor) {
+  const struct vj_member *self = &launch->members[member];
+  int error;
+  setsid();
+  vj_write_file("/proc/self/oom_score_adj", "0");
+  if ((error = -vj_cgroups_enter(cgroups, member))) return (struct failure){STEP_CGROUP, error};
+  if ((error = set_limits(launch))) return (struct failure){STEP_LIMITS, error};
+  if ((error = become_user(launch))) return (struct failure){STEP_USER, error};
+  /* Should the supervisor be killed, at least the first process goes with it; a change of user clears this. */
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != supervisor) return (struct failure){STEP_USER, ESRCH};
+  umask(launch->umask);
+  if (chdir(launch->cwd)) return (struct failure){STEP_CWD, errno};
+  default_signals();
+  if ((error = open_output(self->log, null_fd))) return (struct failure){STEP_LOG, error};
+  close_rest_on_exec();
+  environ = self->env; /* whose PATH it is that is searched */
+  execvp(*self->argv, self->argv);
+  return (struct failure){STEP_EXEC, errno};
+}
+
+pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cgroups, size_t member, int null_fd,
+                     int *ret_failure_fd) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC)) return -errno;
+  pid_t supervisor = getpid(), pid = fork();
+  if (!pid) {
+    close(ends[0]);
+    struct failure failure = run(launch, cgroups, member, null_fd, supervisor);
+    vj_write_all(ends[1], (const char *)&failure, sizeof failure);
+    _exit(VJ_CODE_NOT_RUNNABLE);
+  }
+  int error = errno;
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return -error;
+  }
+  *ret_failure_fd = ends[0];
+  return pid;
+}
+
+static int exec_failure(const char *name, int error, char *text) {
+  bool is_path = strchr(name, '/');
+  if (error == ENOENT && is_path && !access(name, F_OK)) {
+    vj_say(text, 0, "cannot execute '%.200s': its interpreter was not found", name);
+    return VJ_CODE_NOT_RUNNABLE;
+  }
+  if (error == ENOENT || error == ENOTDIR) {
+    vj_say(text, 0, "command '%.200s' not found: check the %s", name, is_path ? "path" : "name and PATH");
+    return VJ_CODE_NOT_FOUND;
+  }
+  vj_say(text, 0, "cannot execute '%.200s': %s", name, strerror(error));
+  return VJ_CODE_NOT_RUNNABLE;
+}
+
+int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_fd, char *text) {
+  const struct vj_member *self = &launch->members[member];
+  struct failure failure;
+  ssize_t got;
+  while ((got = read(failure_fd, &failure, sizeof failure)) < 0 && errno == EINTR) continue;
+  if (got != sizeof failure) return 0;
+  const char *reason = strerror(failure.error);
+  switch (failure.step) {
+  case STEP_CGROUP:
+    vj_say(text, 0, "cannot enter the job's cgroup: %s", reason);
+    break;
+  case STEP_LIMITS:
+    vj_say(text, 0, "cannot set the job's limits: %s", reason);
+    break;
+  case STEP_USER:
+    vj_say(text, 0, "cannot become uid %u: %s", (unsigned)launch->uid, reason);
+    break;
+  case STEP_CWD:
+    vj_say(text, 0, "cannot enter directory %.400s as uid %u: %s", launch->cwd, (unsigned)launch->uid, reason);
+    break;
+  case STEP_LOG:
+    vj_say(text, 0, "cannot write the log %.400s as uid %u: %s", self->log, (unsigned)launch->uid, reason);
+    break;
+  default:
+    return exec_failure(*self->argv, failure.error, text);
+  }
+  return VJ_CODE_NOT_RUNNABLE;
+}

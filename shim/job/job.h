@@ -1,0 +1,165 @@
+/* job.h - what the files of vgpu-job share.
+ *
+ * vgpu-job is the supervisor of one attempt of a job: a small static program that vgpud starts and that outlives it. It
+ * reads what to run from the socket on its stdin, begins the attempt by making its directory (whoever comes second is
+ * told so and runs nothing), starts every member as the job's user in cgroups of their own, waits, stops the whole tree
+ * when told to, and leaves how it ended in a file, by rename. It is single-threaded and trusts what vgpud says and
+ * nothing that the job does: of the job's processes it reads nothing but what the kernel says about them. */
+#ifndef VGPU_JOB_H
+#define VGPU_JOB_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#define VJ_TEXT_BYTES 1024 /* one line for people */
+#define VJ_NAME_BYTES 64   /* ID.ATTEMPT */
+#define VJ_INSTRUCTIONS_BYTES_MAX (16u << 20)
+#define VJ_MEMBERS_MAX 1024
+#define VJ_CODE_NOT_RUNNABLE 126
+#define VJ_CODE_NOT_FOUND 127
+#define VJ_NS_PER_MS 1000000ull
+#define VJ_NS_PER_S 1000000000ull
+
+/* ---- what to run (instructions.c) ---- */
+
+struct vj_member {
+  char **argv, **env; /* end with NULL */
+  const char *log;    /* absolute, or "": /dev/null */
+};
+
+struct vj_launch {
+  const char *directory; /* where attempts' directories are */
+  const char *name;      /* ID.ATTEMPT */
+  const char *cwd;
+  uid_t uid;
+  gid_t gid;
+  gid_t *groups;
+  size_t group_count;
+  mode_t umask;
+  bool has_limit[RLIM_NLIMITS];
+  struct rlimit limits[RLIM_NLIMITS];
+  uint64_t cpu_milli, ram_bytes, pids_max; /* of each member; 0 = no limit */
+  uint64_t grace_ns;                       /* between SIGTERM and SIGKILL where who stops it names no other */
+  struct vj_member *members;
+  size_t member_count;
+};
+
+/* Reads all instructions from a socket whose other end is of our own user. 0, or -errno and a line in text. */
+int vj_launch_read(int fd, struct vj_launch *ret_launch, char *text);
+
+/* Parses instructions; launch keeps pointers into `bytes`, which must be followed by a 0. Never freed: one per life. */
+int vj_launch_parse(char *bytes, size_t count, struct vj_launch *ret_launch, char *text);
+
+/* ---- the attempt's directory (attempt.c) ---- */
+
+struct vj_member_end {
+  bool ended;
+  int code; /* as a shell says it */
+  int signal;
+};
+
+struct vj_outcome {
+  int code, signal;
+  bool stopped; /* it was told to end */
+  char why[VJ_TEXT_BYTES];
+  uint64_t cpu_ns, ram_peak_bytes;
+  int64_t began_wall_ns, ended_wall_ns;
+};
+
+struct vj_attempt {
+  char path[PATH_MAX];
+};
+
+struct vj_cgroups;
+
+/* Begins the attempt: from now on its directory is there, with who supervises it. -EEXIST: it has begun before. */
+int vj_attempt_begin(const struct vj_launch *launch, const struct vj_cgroups *cgroups, struct vj_attempt *ret_attempt,
+                     char *text);
+
+/* What `stop` in the directory says of the grace, else fallback_ns. */
+uint64_t vj_attempt_grace_ns(const struct vj_attempt *attempt, uint64_t fallback_ns);
+
+/* Leaves the result, whole or not at all. 0 or -errno. */
+int vj_attempt_end(const struct vj_attempt *attempt, const struct vj_outcome *outcome,
+                   const struct vj_member_end *members, size_t member_count);
+
+/* Clock ticks since boot at which we started: with the pid, who we are for ever. */
+uint64_t vj_own_start(void);
+
+/* ---- cgroups (cgroup.c) ---- */
+
+enum vj_controller { VJ_CPU, VJ_MEMORY, VJ_PIDS, VJ_CONTROLLERS };
+
+struct vj_cgroups {
+  char track[PATH_MAX]; /* the attempt's directory by which its processes are known; "": no cgroup can be made here */
+  bool unified;         /* track is of version 2 */
+  char limit[VJ_CONTROLLERS][PATH_MAX]; /* the directory that has the controller, perhaps track; "": none */
+  size_t leaves;                        /* directories 0 to leaves-1 in each: one for each member */
+  char note[VJ_TEXT_BYTES];             /* what could not be had, "": nothing */
+};
+
+/* Leaves the cgroup we are in and makes those of the members, with their limits. `here`: below our own one, which is
+ * ours (systemd's Delegate=), instead of below /vgpud-jobs. What cannot be had is in ret_cgroups->note. */
+void vj_cgroups_make(const struct vj_launch *launch, bool here, struct vj_cgroups *ret_cgroups);
+
+/* Puts the caller into those of a member. 0 or -errno. */
+int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member);
+
+/* CPU time, and the most memory, of all members together; what the kernel does not tell stays as it was. */
+void vj_cgroups_usage(const struct vj_cgroups *cgroups, uint64_t *cpu_ns, uint64_t *ram_peak_bytes);
+
+/* How many processes the kernel has killed because a member reached its limit of memory. */
+uint64_t vj_cgroups_oom_kills(const struct vj_cgroups *cgroups);
+
+/* Removes those of the members, which must be empty. */
+void vj_cgroups_remove(const struct vj_cgroups *cgroups);
+
+/* ---- all processes of the job (tree.c) ---- */
+
+/* A signal to each that is there now. */
+void vj_tree_signal(const struct vj_cgroups *cgroups, int signal);
+
+/* SIGKILL to all, also to those that are forking; where the kernel cannot do it at once it must be called again until
+ * the tree is empty. */
+void vj_tree_kill(const struct vj_cgroups *cgroups);
+
+bool vj_tree_is_empty(const struct vj_cgroups *cgroups);
+
+/* ---- a member's first process (child.c) ---- */
+
+/* Starts a member. Returns its pid and a pipe that says what went wrong before its program began, or -errno. */
+pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cgroups, size_t member, int null_fd,
+                     int *ret_failure_fd);
+
+/* Reads that pipe once it can be read. 0: the program runs; else its exit code, and a sentence. */
+int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_fd, char *text);
+
+/* ---- from the first process to the last (supervise.c) ---- */
+
+void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgroups, const struct vj_attempt *attempt,
+                  int null_fd, struct vj_outcome *outcome);
+
+/* ---- files (file.c) ---- */
+
+/* printf into a text of VJ_TEXT_BYTES, made one printable line. Returns -error. */
+int vj_say(char *text, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Path from parts. 0 or -ENAMETOOLONG. */
+int vj_path(char *ret_path, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A whole small file, ended by a 0. Returns its length or -errno. */
+ssize_t vj_read_file(const char *path, char *ret_text, size_t text_bytes);
+
+/* One write to a file that is there, as cgroups want it. 0 or -errno. */
+int vj_write_file(const char *path, const char *text);
+
+int vj_write_all(int fd, const char *bytes, size_t count);
+
+uint64_t vj_now_ns(void);
+int64_t vj_wall_ns(void);
+
+#endif

@@ -1,0 +1,180 @@
+/* supervise.c - a job from its first process to its last. Called by main.c.
+ *
+ * The job has ended when the commands of all members have, and nothing of their trees is left: what a command leaves
+ * behind is told to end with it and killed after a while, as nobody would know what it is for. A gang ends with the
+ * first of its members that fails. SIGTERM to us ends all of it. */
+#define _GNU_SOURCE
+#include "job.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
+#define LOOK_MS 10 /* at a tree that is ending */
+
+enum phase { RUNNING, ENDING, KILLING };
+
+struct job {
+  const struct vj_launch *launch;
+  const struct vj_cgroups *cgroups;
+  const struct vj_attempt *attempt;
+  struct vj_outcome *outcome;
+  struct vj_member_end *ends;
+  struct pollfd *failures; /* of each member, fd -1 once its program runs */
+  pid_t *pids;
+  size_t alive;
+  enum phase phase;
+  uint64_t deadline_ns;
+};
+
+/* Tells all of it to end, and to end by then; later calls may only shorten that. */
+static void end(struct job *job, uint64_t grace_ns) {
+  uint64_t deadline_ns = vj_now_ns() + grace_ns;
+  if (job->phase == KILLING || (job->phase == ENDING && job->deadline_ns <= deadline_ns)) return;
+  job->deadline_ns = deadline_ns;
+  if (job->phase == ENDING) return;
+  job->phase = ENDING;
+  vj_tree_signal(job->cgroups, SIGTERM);
+  vj_tree_signal(job->cgroups, SIGCONT);
+}
+
+static void member_ended(struct job *job, size_t member, int code, int signal, const char *why) {
+  struct vj_member_end *ended = &job->ends[member];
+  if (ended->ended) return;
+  *ended = (struct vj_member_end){true, code, signal};
+  job->alive--;
+  if (!code || job->outcome->code) return;
+  job->outcome->code = code;
+  job->outcome->signal = signal;
+  if (*why && !*job->outcome->why) vj_say(job->outcome->why, 0, "%s", why);
+  if (!job->alive || job->phase != RUNNING) return;
+  if (!*job->outcome->why)
+    vj_say(job->outcome->why, 0, "member %zu ended with %d, and the rest of its gang with it", member, code);
+  end(job, job->launch->grace_ns);
+}
+
+static void look_at_failure(struct job *job, size_t member) {
+  char text[VJ_TEXT_BYTES] = "";
+  int code = vj_child_failure(job->launch, member, job->failures[member].fd, text);
+  close(job->failures[member].fd);
+  job->failures[member].fd = -1;
+  if (code) member_ended(job, member, code, 0, text);
+}
+
+static void reap(struct job *job) {
+  int status;
+  for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
+    for (size_t i = 0; i < job->launch->member_count; i++) {
+      if (job->pids[i] != pid) continue;
+      job->pids[i] = -1;
+      if (job->failures[i].fd >= 0) look_at_failure(job, i); /* what it had to say is in the pipe by now */
+      int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+      member_ended(job, i, signal ? 128 + signal : WEXITSTATUS(status), signal, "");
+    }
+}
+
+static void start(struct job *job, int null_fd) {
+  for (size_t i = 0; i < job->launch->member_count && job->phase == RUNNING; i++) {
+    pid_t pid = vj_child_start(job->launch, job->cgroups, i, null_fd, &job->failures[i].fd);
+    char text[VJ_TEXT_BYTES];
+    if (pid > 0) {
+      job->pids[i] = pid;
+      continue;
+    }
+    vj_say(text, 0, "cannot start a process: %s", strerror((int)-pid));
+    member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, text);
+  }
+  for (size_t i = 0; i < job->launch->member_count; i++) /* those that were not started any more */
+    if (job->pids[i] < 0) member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, "");
+}
+
+static void take_signals(struct job *job, int signals) {
+  struct signalfd_siginfo info;
+  while (read(signals, &info, sizeof info) == sizeof info)
+    if (info.ssi_signo == SIGTERM) {
+      job->outcome->stopped = true;
+      end(job, vj_attempt_grace_ns(job->attempt, job->launch->grace_ns));
+    }
+  reap(job);
+}
+
+/* Waits for the next thing to do; a tree that is ending is looked at often. */
+static void wait_for_news(struct job *job, int signals) {
+  size_t count = job->launch->member_count;
+  job->failures[count] = (struct pollfd){.fd = signals, .events = POLLIN};
+  int timeout_ms = job->phase == RUNNING ? -1 : LOOK_MS;
+  if (poll(job->failures, count + 1, timeout_ms) <= 0) return;
+  for (size_t i = 0; i < count; i++)
+    if (job->failures[i].fd >= 0 && job->failures[i].revents) look_at_failure(job, i);
+  if (job->failures[count].revents) take_signals(job, signals);
+}
+
+static void run(struct job *job, int signals) {
+  for (;;) {
+    reap(job);
+    if (!job->alive) {
+      if (vj_tree_is_empty(job->cgroups)) return;
+      end(job, job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS);
+    }
+    if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
+      job->phase = KILLING;
+      vj_tree_kill(job->cgroups);
+    }
+    wait_for_news(job, signals);
+  }
+}
+
+/* What the kernel has counted, by its rusage where no cgroup tells more. */
+static void account(struct job *job) {
+  struct vj_outcome *outcome = job->outcome;
+  struct rusage used;
+  if (!getrusage(RUSAGE_CHILDREN, &used)) {
+    uint64_t us = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000ull;
+    outcome->cpu_ns = (us + (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec)) * 1000;
+    outcome->ram_peak_bytes = (uint64_t)used.ru_maxrss * 1024;
+  }
+  vj_cgroups_usage(job->cgroups, &outcome->cpu_ns, &outcome->ram_peak_bytes);
+  if (outcome->code && vj_cgroups_oom_kills(job->cgroups))
+    vj_say(outcome->why, 0, "out of memory: it reached its limit of %llu MiB (--ram)",
+           (unsigned long long)(job->launch->ram_bytes >> 20));
+  outcome->ended_wall_ns = vj_wall_ns();
+}
+
+void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgroups, const struct vj_attempt *attempt,
+                  int null_fd, struct vj_outcome *outcome) {
+  size_t count = launch->member_count;
+  struct job job = {.launch = launch, .cgroups = cgroups, .attempt = attempt, .outcome = outcome, .alive = count};
+  job.ends = calloc(count, sizeof *job.ends);
+  job.failures = calloc(count + 1, sizeof *job.failures);
+  job.pids = calloc(count, sizeof *job.pids);
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGCHLD);
+  sigaddset(&wanted, SIGTERM);
+  sigprocmask(SIG_BLOCK, &wanted, NULL);
+  int signals = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (!job.ends || !job.failures || !job.pids || signals < 0) {
+    outcome->code = VJ_CODE_NOT_RUNNABLE;
+    vj_say(outcome->why, 0, "the supervisor has no memory or descriptors");
+  } else {
+    for (size_t i = 0; i < count; i++) {
+      job.failures[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+      job.pids[i] = -1;
+    }
+    outcome->began_wall_ns = vj_wall_ns();
+    start(&job, null_fd);
+    run(&job, signals);
+    account(&job);
+  }
+  vj_attempt_end(attempt, outcome, job.ends, job.ends ? count : 0);
+  if (signals >= 0) close(signals);
+  free(job.ends);
+  free(job.failures);
+  free(job.pids);
+}

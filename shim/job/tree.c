@@ -1,0 +1,185 @@
+/* tree.c - every process of a job: found, told and killed. Called by supervise.c.
+ *
+ * By cgroup where there is one; else they are our descendants, since we are the reaper of whoever loses its parent.
+ * A pid may be another process's by the time it is signalled: it is opened first and looked at again. */
+#define _GNU_SOURCE
+#include "job.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open /* the same number on every architecture */
+#define SYS_pidfd_open 434
+#define SYS_pidfd_send_signal 424
+#endif
+
+#define STOP_ROUNDS 50 /* of stopping those that forked while others were stopped */
+
+struct process {
+  pid_t pid, parent;
+  unsigned long long start;
+  bool zombie, ours;
+};
+
+struct processes {
+  struct process *items;
+  size_t count, room;
+};
+
+static bool read_stat(pid_t pid, struct process *ret_process) {
+  char path[64], text[4096];
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  if (vj_read_file(path, text, sizeof text) <= 0) return false;
+  const char *at = strrchr(text, ')');
+  char state;
+  int parent;
+  *ret_process = (struct process){.pid = pid};
+  if (!at || sscanf(at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
+                    &parent, &ret_process->start) != 3)
+    return false;
+  ret_process->parent = parent;
+  ret_process->zombie = state == 'Z' || state == 'X';
+  return true;
+}
+
+static void add(struct processes *all, const struct process *process) {
+  if (all->count == all->room) {
+    size_t room = all->room ? 2 * all->room : 256;
+    struct process *items = realloc(all->items, room * sizeof *items);
+    if (!items) return; /* the next round finds the rest */
+    *all = (struct processes){items, all->count, room};
+  }
+  all->items[all->count++] = *process;
+}
+
+/* ---- by cgroup ---- */
+
+static void collect_leaf(const char *procs, struct processes *all) {
+  FILE *list = fopen(procs, "re");
+  int pid;
+  while (list && fscanf(list, "%d", &pid) == 1) {
+    struct process process;
+    if (pid > 0 && read_stat(pid, &process)) add(all, &process);
+  }
+  if (list) fclose(list);
+}
+
+static void collect_cgroup(const struct vj_cgroups *cgroups, struct processes *all) {
+  char path[PATH_MAX];
+  for (size_t i = 0; i < cgroups->leaves; i++)
+    if (!vj_path(path, "%s/%zu/cgroup.procs", cgroups->track, i)) collect_leaf(path, all);
+}
+
+/* ---- by parent ---- */
+
+static void mark_descendants(struct processes *all) {
+  pid_t self = getpid();
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < all->count; i++) {
+      struct process *child = &all->items[i];
+      bool found = !child->ours && child->parent == self;
+      for (size_t j = 0; !child->ours && !found && j < all->count; j++)
+        found = all->items[j].ours && all->items[j].pid == child->parent;
+      if (found) child->ours = more = true;
+    }
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < all->count; i++)
+    if (all->items[i].ours) all->items[kept++] = all->items[i];
+  all->count = kept;
+}
+
+static void collect_descendants(struct processes *all) {
+  DIR *proc = opendir("/proc");
+  for (struct dirent *entry; proc && (entry = readdir(proc));) {
+    struct process process;
+    pid_t pid = atoi(entry->d_name);
+    if (pid > 0 && read_stat(pid, &process)) add(all, &process);
+  }
+  if (proc) closedir(proc);
+  mark_descendants(all);
+}
+
+static struct processes collect(const struct vj_cgroups *cgroups) {
+  struct processes all = {0};
+  if (*cgroups->track)
+    collect_cgroup(cgroups, &all);
+  else
+    collect_descendants(&all);
+  return all;
+}
+
+static void send_signal(const struct process *process, int signal) {
+  int pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
+  struct process now;
+  if (pidfd < 0) {
+    if (errno == ENOSYS) kill(process->pid, signal); /* Linux before 5.3 has no better way */
+    return;
+  }
+  if (read_stat(process->pid, &now) && now.start == process->start)
+    syscall(SYS_pidfd_send_signal, pidfd, signal, NULL, 0);
+  close(pidfd);
+}
+
+/* Returns how many there were. */
+static size_t send_all(const struct vj_cgroups *cgroups, int signal) {
+  struct processes all = collect(cgroups);
+  for (size_t i = 0; i < all.count; i++)
+    if (!all.items[i].zombie) send_signal(&all.items[i], signal);
+  free(all.items);
+  return all.count;
+}
+
+void vj_tree_signal(const struct vj_cgroups *cgroups, int signal) {
+  send_all(cgroups, signal);
+}
+
+static bool put(const struct vj_cgroups *cgroups, const char *file, const char *value) {
+  char path[PATH_MAX];
+  return !vj_path(path, "%s/%s", cgroups->track, file) && !vj_write_file(path, value);
+}
+
+static void kill_frozen(const struct vj_cgroups *cgroups) {
+  if (cgroups->unified ? put(cgroups, "cgroup.freeze", "1") : put(cgroups, "freezer.state", "FROZEN"))
+    usleep(1000); /* who is still running when the list is read is met in the next round */
+  send_all(cgroups, SIGKILL);
+  if (cgroups->unified)
+    put(cgroups, "cgroup.freeze", "0");
+  else
+    put(cgroups, "freezer.state", "THAWED");
+}
+
+/* Nobody who is stopped can fork: stopped until no more are found, and killed then. */
+static void kill_descendants(const struct vj_cgroups *cgroups) {
+  size_t before = 0;
+  for (int round = 0; round < STOP_ROUNDS; round++) {
+    size_t found = send_all(cgroups, SIGSTOP);
+    if (found == before) break;
+    before = found;
+  }
+  send_all(cgroups, SIGKILL);
+}
+
+void vj_tree_kill(const struct vj_cgroups *cgroups) {
+  if (!*cgroups->track) {
+    kill_descendants(cgroups);
+    return;
+  }
+  if (!cgroups->unified || !put(cgroups, "cgroup.kill", "1")) kill_frozen(cgroups);
+}
+
+bool vj_tree_is_empty(const struct vj_cgroups *cgroups) {
+  struct processes all = collect(cgroups);
+  bool empty = true;
+  for (size_t i = 0; i < all.count; i++) empty = empty && all.items[i].zombie;
+  free(all.items);
+  return empty;
+}

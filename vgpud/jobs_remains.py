@@ -1,0 +1,96 @@
+"""What is left of an attempt whose supervisor was killed: its processes are found, killed, and their cgroups removed.
+
+By the cgroups that the attempt's directory names; where none could be made, by a variable of the environment that the
+supervisor gave to all of them. All of this reads and waits: not for the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from vgpud import peers
+from vgpud.jobs_wire import Begun
+
+_LOOK_S = 0.02
+
+
+def end_remains(name: str, begun: Begun) -> None:
+    """Returns when no process of the attempt is left."""
+    directory = Path(begun.cgroup) if begun.cgroup else None
+    while left := list(_processes(directory, name)):
+        for pid, start in left:
+            _kill(pid, start)
+        if directory:
+            _kill_cgroup(directory)
+        time.sleep(_LOOK_S)
+    for path in (begun.cgroup, *begun.limits):
+        _remove(path)
+
+
+def _leaves(directory: Path) -> list[Path]:
+    try:
+        return [entry for entry in directory.iterdir() if entry.is_dir()]
+    except OSError:
+        return []  # it has gone already
+
+
+def _processes(directory: Path | None, name: str) -> Iterator[tuple[int, int]]:
+    """(pid, start time) of those that live."""
+    pids = _members(directory) if directory else _marked(name)
+    return ((pid, peers.start_time(pid)) for pid in pids if peers.runs(pid))
+
+
+def _members(directory: Path) -> Iterator[int]:
+    for leaf in _leaves(directory):
+        with contextlib.suppress(OSError):
+            yield from map(int, (leaf / "cgroup.procs").read_text().split())
+
+
+def _marked(name: str) -> Iterator[int]:
+    mark = f"VGPU_JOB={name}".encode()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                yield int(entry.name)
+
+
+def _kill(pid: int, start: int) -> None:
+    pidfd = peers.open_process(pid, start)
+    if pidfd < 0:
+        return
+    with contextlib.suppress(OSError):
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    os.close(pidfd)
+
+
+def _kill_cgroup(directory: Path) -> None:
+    """All at once, also those that are forking: version 2 can, and version 1's freezer lets nobody run meanwhile."""
+    if _put(directory / "cgroup.kill", "1"):
+        return
+    frozen = _put(directory / "cgroup.freeze", "1") or _put(directory / "freezer.state", "FROZEN")
+    if frozen:
+        for pid in _members(directory):
+            _kill(pid, peers.start_time(pid))
+        _ = _put(directory / "cgroup.freeze", "0") or _put(directory / "freezer.state", "THAWED")
+
+
+def _put(path: Path, value: str) -> bool:
+    try:
+        with path.open("r+") as file:  # never made: these are the kernel's
+            file.write(value)
+    except OSError:
+        return False
+    return True
+
+
+def _remove(path: str) -> None:
+    if not path:
+        return
+    for directory in (*_leaves(Path(path)), Path(path)):
+        with contextlib.suppress(OSError):
+            directory.rmdir()

@@ -1,0 +1,210 @@
+"""What is said between the daemon and vgpu-job: instructions, the answer, and the files of an attempt. Pure.
+
+The C side is shim/job/job.h. Instructions are pairs of strings, each ended by a 0; files have a key and a value on each
+line.
+"""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+INSTRUCTIONS_BYTES_MAX = 16 << 20
+MEMBERS_MAX = 1024
+#: of the submitter's limits, the names that a job may be given; as setrlimit(2) numbers them here
+LIMITS = {
+    name.removeprefix("RLIMIT_").lower(): getattr(resource, name)
+    for name in dir(resource)
+    if name.startswith("RLIMIT_")
+}
+LIMITS.pop("ofile", None)  # another name of nofile
+_UNLIMITED = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """As setrlimit(2); -1 = unlimited."""
+
+    name: str
+    soft: int
+    hard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One process of a gang. The environment is all that it gets."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    log: str = ""  # absolute; "": nowhere
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One attempt of a job, as it shall run. Who the user is comes from the kernel, never from a message."""
+
+    job_id: int
+    attempt: int
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    directory: str
+    umask: int
+    members: tuple[Member, ...]
+    limits: tuple[Limit, ...] = ()
+    cpu_milli: int = 0  # of each member; 0 = no limit
+    ram_bytes: int = 0
+    pids_max: int = 0
+    grace_ms: int = 10_000
+
+    @property
+    def name(self) -> str:
+        return attempt_name(self.job_id, self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A supervisor: its pid and start time are it for ever. `note`: what could not be had."""
+
+    pid: int
+    start: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What an attempt's directory says of its supervisor, and where its processes are should that be gone."""
+
+    pid: int
+    start: int
+    boot: str
+    began_wall_ns: int
+    cgroup: str = ""
+    limits: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How an attempt ended. `exit_code` as a shell says it; `lost`: its supervisor could not say, so nobody knows."""
+
+    exit_code: int
+    signal: int = 0
+    why: str = ""  # one sentence, where the code does not say all
+    stopped: bool = False  # it was told to end
+    lost: bool = False
+    cpu_ns: int = 0
+    ram_peak_bytes: int = 0
+    began_wall_ns: int = 0
+    ended_wall_ns: int = 0
+    member_codes: tuple[int, ...] = ()
+
+
+class WireError(ValueError):
+    """It cannot be said, or was not understood: one line that names the value."""
+
+
+def attempt_name(job_id: int, attempt: int) -> str:
+    return f"{job_id}.{attempt}"
+
+
+def instructions(launch: Launch, directory: str) -> bytes:
+    """What vgpu-job reads. Raises WireError for what no process can be given."""
+    parts: list[bytes] = []
+    for key, value in _pairs(launch, directory):
+        raw = value.encode("utf-8", "surrogateescape")
+        if b"\0" in raw:
+            raise WireError(f"{key} {value[:40]!r} holds a zero byte, which no program can be given: take it out")
+        parts += [key.encode(), raw]
+    encoded = b"".join(part + b"\0" for part in [*parts, b"end", b""])
+    if len(encoded) > INSTRUCTIONS_BYTES_MAX:
+        most = INSTRUCTIONS_BYTES_MAX >> 20
+        raise WireError(f"command and environment are {len(encoded)} bytes, more than {most} MiB: put them into a file")
+    return encoded
+
+
+def _pairs(launch: Launch, directory: str) -> Iterator[tuple[str, str]]:
+    yield "directory", directory
+    yield "name", launch.name
+    yield "cwd", launch.directory
+    yield "umask", str(launch.umask)
+    yield "uid", str(launch.uid)
+    yield "gid", str(launch.gid)
+    yield from (("group", str(group)) for group in launch.groups)
+    yield from (("limit", _limit(limit)) for limit in launch.limits)
+    yield "cpu_milli", str(launch.cpu_milli)
+    yield "ram_bytes", str(launch.ram_bytes)
+    yield "pids_max", str(launch.pids_max)
+    yield "grace_ms", str(launch.grace_ms)
+    for member in launch.members:
+        yield "member", member.log
+        environment = dict(member.environment) | {"VGPU_JOB": launch.name}  # by which strays are found
+        yield from (("env", f"{name}={value}") for name, value in environment.items())
+        yield from (("arg", word) for word in member.argv)
+
+
+def _limit(limit: Limit) -> str:
+    number = LIMITS.get(limit.name)
+    if number is None:
+        raise WireError(f"unknown limit {limit.name[:40]!r}: write one of {', '.join(sorted(LIMITS))}")
+    soft, hard = (_UNLIMITED if value == -1 else value for value in (limit.soft, limit.hard))
+    if not 0 <= soft <= hard <= _UNLIMITED:
+        raise WireError(f"limit {limit.name}: {limit.soft} is no soft limit below {limit.hard}")
+    return f"{number} {soft} {hard}"
+
+
+def parse_answer(raw: bytes) -> Started | str | None:
+    """Who supervises it now; None: another supervisor had begun it before; a sentence: why it cannot be begun."""
+    lines = raw.decode("utf-8", "replace").splitlines()
+    words = lines[0].split(" ", 1) if lines else [""]
+    if words == ["begun"]:
+        return None
+    if words[0] == "no" and len(words) == 2:
+        return words[1]
+    numbers = words[1].split() if words[0] == "ok" and len(words) == 2 else []
+    if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+        return "vgpu-job ended without an answer: see the system's log"
+    notes = [line.removeprefix("note ") for line in lines[1:] if line.startswith("note ")]
+    return Started(int(numbers[0]), int(numbers[1]), "; ".join(notes))
+
+
+def _fields(text: str) -> dict[str, str]:
+    return dict(line.partition(" ")[::2] for line in text.split("\n") if line)
+
+
+def _number(fields: Mapping[str, str], key: str) -> int:
+    text = fields.get(key, "")
+    if not text.isascii() or not text.isdigit():
+        raise WireError(f"{key} is {text[:40]!r}, which is no number")
+    return int(text)
+
+
+def parse_begun(text: str) -> Begun:
+    """Raises WireError."""
+    fields = _fields(text)
+    return Begun(
+        pid=_number(fields, "pid"),
+        start=_number(fields, "start"),
+        boot=fields.get("boot", ""),
+        began_wall_ns=_number(fields, "began_wall_ns"),
+        cgroup=fields.get("cgroup", ""),
+        limits=tuple(line.removeprefix("limit ") for line in text.split("\n") if line.startswith("limit ")),
+        note=fields.get("note", ""),
+    )
+
+
+def parse_result(text: str) -> Result:
+    """Raises WireError."""
+    fields = _fields(text)
+    return Result(
+        exit_code=_number(fields, "exit_code"),
+        signal=_number(fields, "signal"),
+        why=fields.get("why", ""),
+        stopped=fields.get("stopped") == "1",
+        cpu_ns=_number(fields, "cpu_ns"),
+        ram_peak_bytes=_number(fields, "ram_peak_bytes"),
+        began_wall_ns=_number(fields, "began_wall_ns"),
+        ended_wall_ns=_number(fields, "ended_wall_ns"),
+        member_codes=tuple(int(code) for code in fields.get("members", "").split()),
+    )
