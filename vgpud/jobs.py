@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -26,10 +25,8 @@ from vgpud import paths, peers
 from vgpud.errors import VgpudError
 from vgpud.jobs_remains import end_remains
 from vgpud.jobs_wire import (
-    LIMITS,
+    Attempt,
     Begun,
-    Launch,
-    Limit,
     Result,
     Started,
     WireError,
@@ -110,10 +107,10 @@ class Jobs:
 
     # ---- starting ----
 
-    async def start(self, launch: Launch) -> Started:
+    async def start(self, attempt: Attempt) -> Started:
         """Begins an attempt, or finds that it has begun already: none is begun twice. Raises StartError."""
         try:
-            words = instructions(launch, str(self._directory))
+            words = instructions(attempt, str(self._directory))
         except WireError as error:
             raise StartError(str(error), again=False) from error
         if not self._directory_is_there:
@@ -127,14 +124,14 @@ class Jobs:
             raise StartError(f"cannot start {self._program}: {error.strerror or error}", again=True) from error
         if isinstance(answer, str):
             raise StartError(answer, again=False)
-        started = answer or await self._begun_before(launch)
-        self._watch((launch.job_id, launch.attempt), started)
+        started = answer or await self._begun_before(attempt)
+        self._watch(attempt.key, started)
         return started
 
-    async def _begun_before(self, launch: Launch) -> Started:
-        begun = await asyncio.to_thread(self._read, (launch.job_id, launch.attempt), "begun", parse_begun)
+    async def _begun_before(self, attempt: Attempt) -> Started:
+        begun = await asyncio.to_thread(self._read, attempt.key, "begun", parse_begun)
         if begun is None:
-            raise StartError(f"attempt {launch.name} has begun, but its directory cannot be read", again=False)
+            raise StartError(f"attempt {attempt.name} has begun, but its directory cannot be read", again=False)
         return Started(begun.pid, begun.start, begun.note)
 
     async def _ask(self, words: bytes) -> bytes:
@@ -288,8 +285,3 @@ def _boot_id() -> str:
         return _BOOT_ID.read_text().strip()
     except OSError:
         return ""
-
-
-def limits_of(pid: int) -> tuple[Limit, ...]:
-    """A process's own limits, which a job that it submits gets at most. Raises OSError when it has ended."""
-    return tuple(Limit(name, *resource.prlimit(pid, number)) for name, number in LIMITS.items())

@@ -23,15 +23,6 @@ _UNLIMITED = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """As setrlimit(2); -1 = unlimited."""
-
-    name: str
-    soft: int
-    hard: int
-
-
-@dataclass(frozen=True, slots=True)
 class Member:
     """One process of a gang. The environment is all that it gets."""
 
@@ -41,18 +32,18 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class Attempt:
     """One attempt of a job, as it shall run. Who the user is comes from the kernel, never from a message."""
 
     job_id: int
-    attempt: int
+    number: int  # of the attempt, from 1
     uid: int
     gid: int
     groups: tuple[int, ...]
     directory: str
     umask: int
     members: tuple[Member, ...]
-    limits: tuple[Limit, ...] = ()
+    limits: tuple[tuple[str, int, int], ...] = ()  # name as in LIMITS, soft, hard; -1 = unlimited
     cpu_milli: int = 0  # of each member; 0 = no limit
     ram_bytes: int = 0
     pids_max: int = 0
@@ -60,7 +51,11 @@ class Launch:
 
     @property
     def name(self) -> str:
-        return attempt_name(self.job_id, self.attempt)
+        return attempt_name(self.job_id, self.number)
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.job_id, self.number
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +104,7 @@ def attempt_name(job_id: int, attempt: int) -> str:
     return f"{job_id}.{attempt}"
 
 
-def instructions(launch: Launch, directory: str) -> bytes:
+def instructions(attempt: Attempt, directory: str) -> bytes:
     """What vgpu-job reads. Raises WireError for what no process can be given."""
     parts: list[bytes] = []
     for key, value in _pairs(launch, directory):
@@ -124,34 +119,34 @@ def instructions(launch: Launch, directory: str) -> bytes:
     return encoded
 
 
-def _pairs(launch: Launch, directory: str) -> Iterator[tuple[str, str]]:
+def _pairs(attempt: Attempt, directory: str) -> Iterator[tuple[str, str]]:
     yield "directory", directory
-    yield "name", launch.name
-    yield "cwd", launch.directory
-    yield "umask", str(launch.umask)
-    yield "uid", str(launch.uid)
-    yield "gid", str(launch.gid)
-    yield from (("group", str(group)) for group in launch.groups)
-    yield from (("limit", _limit(limit)) for limit in launch.limits)
-    yield "cpu_milli", str(launch.cpu_milli)
-    yield "ram_bytes", str(launch.ram_bytes)
-    yield "pids_max", str(launch.pids_max)
-    yield "grace_ms", str(launch.grace_ms)
-    for member in launch.members:
+    yield "name", attempt.name
+    yield "cwd", attempt.directory
+    yield "umask", str(attempt.umask)
+    yield "uid", str(attempt.uid)
+    yield "gid", str(attempt.gid)
+    yield from (("group", str(group)) for group in attempt.groups)
+    yield from (("limit", _limit(*limit)) for limit in attempt.limits)
+    yield "cpu_milli", str(attempt.cpu_milli)
+    yield "ram_bytes", str(attempt.ram_bytes)
+    yield "pids_max", str(attempt.pids_max)
+    yield "grace_ms", str(attempt.grace_ms)
+    for member in attempt.members:
         yield "member", member.log
-        environment = dict(member.environment) | {"VGPU_JOB": launch.name}  # by which strays are found
+        environment = dict(member.environment) | {"VGPU_JOB": attempt.name}  # by which strays are found
         yield from (("env", f"{name}={value}") for name, value in environment.items())
         yield from (("arg", word) for word in member.argv)
 
 
-def _limit(limit: Limit) -> str:
-    number = LIMITS.get(limit.name)
+def _limit(name: str, soft: int, hard: int) -> str:
+    number = LIMITS.get(name)
     if number is None:
-        raise WireError(f"unknown limit {limit.name[:40]!r}: write one of {', '.join(sorted(LIMITS))}")
-    soft, hard = (_UNLIMITED if value == -1 else value for value in (limit.soft, limit.hard))
-    if not 0 <= soft <= hard <= _UNLIMITED:
-        raise WireError(f"limit {limit.name}: {limit.soft} is no soft limit below {limit.hard}")
-    return f"{number} {soft} {hard}"
+        raise WireError(f"unknown limit {name[:40]!r}: write one of {', '.join(sorted(LIMITS))}")
+    low, high = (_UNLIMITED if value == -1 else value for value in (soft, hard))
+    if not 0 <= low <= high <= _UNLIMITED:
+        raise WireError(f"limit {name}: {soft} is no soft limit below {hard}")
+    return f"{number} {low} {high}"
 
 
 def parse_answer(raw: bytes) -> Started | str | None:
