@@ -107,7 +107,7 @@ def attempt_name(job_id: int, attempt: int) -> str:
 def instructions(attempt: Attempt, directory: str) -> bytes:
     """What vgpu-job reads. Raises WireError for what no process can be given."""
     parts: list[bytes] = []
-    for key, value in _pairs(launch, directory):
+    for key, value in _pairs(attempt, directory):
         raw = value.encode("utf-8", "surrogateescape")
         if b"\0" in raw:
             raise WireError(f"{key} {value[:40]!r} holds a zero byte, which no program can be given: take it out")
