@@ -18,10 +18,12 @@ from grpc_reflection.v1alpha import reflection
 
 from vgpud import api_views as views
 from vgpud.api_calls import RefusedError, Watching, page, refuse, unary
+from vgpud.api_roles import Roles, caller
 from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
 from vgpud.door import Door
+from vgpud.oci.request import Limits
 from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
@@ -41,6 +43,7 @@ class Backend(Protocol):
 
     async def submit(self, event: Event) -> Slice | Denied | None: ...
     async def saved(self) -> Denied | None: ...
+    async def resume(self, name: str, deadline_s: float) -> Slice | Denied: ...
     def node_view(self) -> pb.Node: ...
     def why_no_cdi(self) -> str: ...
     def reading(self, device: str) -> tuple[int | None, float | None]: ...
@@ -50,7 +53,21 @@ class Backend(Protocol):
     def events_after(self, sequence: int) -> Sequence[Entry]: ...
     def set_arbiter(self, changes: dict[str, int]) -> dict[str, int] | Denied: ...
     def observe(self, method: str, code: str, seconds: float) -> None: ...
+    def slice_owner(self, name: str) -> int | None: ...
+    def job_owner(self, job_id: int) -> int | None: ...
+    def user_limits(self) -> Limits: ...
     async def wait_change(self, timeout_s: float) -> None: ...
+
+
+def _owner(asked_uid: int) -> int:
+    """Whose a slice is that the caller makes. Users have slices for themselves only; 0 is a field that was left out."""
+    who = caller()
+    if who.admin:
+        return asked_uid
+    if asked_uid not in (0, who.uid):
+        text = f"owner_uid {asked_uid}: what uid {who.uid} makes is theirs alone: leave it out, or ask an admin"
+        raise refuse(Reason.DENIED, text, "owner_uid")
+    return who.uid
 
 
 class Service(Watching):
@@ -74,6 +91,11 @@ class Service(Watching):
         return views.slice_view(
             made, b.node, self._indexes(), b.slice_counters(made), b.attach_path(made.name), running, containers
         )
+
+    def _seen(self) -> list[Slice]:
+        """The slices that the caller is shown."""
+        who = caller()
+        return [made for made in self.backend.state.slices.values() if who.sees(made.owner_uid)]
 
     def _named(self, node: str, name: str) -> Slice:
         self._here(node)
@@ -131,11 +153,13 @@ class SliceService(Service, stubs.SliceServiceServicer):
             name=request.name,
             spec=views.spec_from(request.spec),
             ephemeral=request.ephemeral,
-            owner_uid=request.owner_uid,
+            owner_uid=_owner(request.owner_uid),
             spare_name=f"slice-{fresh.hex[:6]}",
             uid=str(fresh),
             wall_ns=time.time_ns(),
             cdi_device=request.cdi_device,
+            queue=request.queue,
+            asker=caller().asker,
         )
         made = await self._submit(event)
         return pb.CreateSliceResponse(slice=self._slice(made) if made else None)
@@ -146,7 +170,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
 
     @unary
     def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
-        shown, token = page(list(self.backend.state.slices.items()), request)
+        shown, token = page([(made.name, made) for made in self._seen()], request)
         return pb.ListSlicesResponse(slices=[self._slice(s) for s in shown], next_page_token=token)
 
     @unary
@@ -170,7 +194,14 @@ class SliceService(Service, stubs.SliceServiceServicer):
         if request.slice and request.slice not in state.slices:
             text = f"no slice {request.slice!r} on this node: `vgpu slice ls` lists them"
             raise refuse(Reason.NOT_FOUND, text, "slice")
-        found = [p for p in state.processes.values() if not p.holder and request.slice in ("", p.slice_name)]
+        who = caller()
+        found = [
+            p
+            for p in state.processes.values()
+            if not p.holder
+            and request.slice in ("", p.slice_name)
+            and (who.owns(p.uid) or who.owns(state.slices[p.slice_name].owner_uid))
+        ]
         shown, token = page([(f"{p.process_id:020d}", p) for p in found], request)
         indexes = self._indexes()
         listed = [views.process_view(p, self.backend.node, indexes, self.backend.process_counters(p)) for p in shown]
@@ -183,7 +214,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
         async def states() -> AsyncGenerator[pb.WatchSlicesResponse, None]:
             while True:
                 state = self.backend.state
-                slices = [self._slice(s) for _, s in sorted(state.slices.items())]
+                slices = [self._slice(s) for s in sorted(self._seen(), key=lambda s: s.name)]
                 yield pb.WatchSlicesResponse(slices=slices, devices=[self._device(d) for d in state.devices.values()])
                 await self.backend.wait_change(interval_s)
 
@@ -202,7 +233,7 @@ class SliceService(Service, stubs.SliceServiceServicer):
             return {share.device_uuid for share in now.shares} if now and made and now.uid == made.uid else set()
 
         def batch(events: list[TraceEvent]) -> pb.WatchTraceResponse:
-            names.update((s.serial, s.name) for s in self.backend.state.slices.values())
+            names.update((s.serial, s.name) for s in self._seen())
             indexes = self._indexes()
             known = (e for e in events if not e.serial or e.serial in names)
             shown = [views.trace_event_view(e, indexes, names) for e in known]
@@ -227,7 +258,8 @@ class EventService(Service, stubs.EventServiceServicer):
 
     @unary
     def ListEvents(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
-        keyed = [(f"{e.sequence:020d}", e) for e in self.backend.events_after(0)]
+        who = caller()
+        keyed = [(f"{e.sequence:020d}", e) for e in self.backend.events_after(0) if who.sees(e.owner_uid)]
         shown, token = page(keyed, request)
         return pb.ListEventsResponse(
             events=[views.event_view(e, self.backend.node) for e in shown], next_page_token=token
@@ -236,11 +268,15 @@ class EventService(Service, stubs.EventServiceServicer):
     async def WatchEvents(self, request: pb.WatchEventsRequest, context: Any) -> AsyncIterator[pb.WatchEventsResponse]:
         """Events after a sequence number, as they come; what the log has dropped meanwhile is not sent."""
 
+        who = caller()
+
         async def entries() -> AsyncGenerator[pb.WatchEventsResponse, None]:
             seen = max(0, request.after_sequence)
             while True:
                 for entry in self.backend.events_after(seen):
                     seen = entry.sequence
+                    if not who.sees(entry.owner_uid):
+                        continue
                     yield pb.WatchEventsResponse(event=views.event_view(entry, self.backend.node))
                 await self.backend.wait_change(1.0)
 
@@ -257,9 +293,10 @@ class Server:
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_idle_ms", IDLE_MS),
         ]
-        self._server = grpc.aio.server(options=options)
         self._private = private
         self._door = Door(private)
+        self._roles = Roles(backend, self._door.peer)
+        self._server = grpc.aio.server(interceptors=[self._roles], options=options)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
         stubs.add_NodeServiceServicer_to_server(node, self._server)
@@ -270,8 +307,12 @@ class Server:
         known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(known, self._server)
 
-    async def start(self, public: Path, mode: int, gid: int) -> None:
-        """Serves, then opens the door at its public name with these rights. Raises OSError."""
+    async def start(self, public: Path, mode: int, gid: int, admin_gid: int = -1) -> None:
+        """Serves, then opens the door at its public name with these rights; members of admin_gid are admins.
+
+        Raises OSError.
+        """
+        self._roles.admin_gid = admin_gid
         self._private.unlink(missing_ok=True)
         if not self._server.add_insecure_port(f"unix:{self._private}"):
             raise OSError(f"cannot bind {self._private}")

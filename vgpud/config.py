@@ -64,8 +64,9 @@ class Config:
     runtime_dir: str = ""  # "" = paths.runtime_dir()
     state_dir: str = ""
     node: str = ""  # "" = the host's name
-    group: str = ""  # who may use the API socket besides its owner
-    socket_mode: int = 0o660
+    group: str = ""  # who may connect to the API socket besides its owner, by socket_mode
+    admin_group: str = ""  # whose members may do what root may; "" = only root and the daemon's own user
+    socket_mode: int = 0o660  # 0o666: every user may connect, and has their own slices and jobs only
     mode: str = "coast"  # what tenants do when the daemon is gone: coast, open or closed
     default_max: str = "same"  # a slice without a maximum: "same" as asked, or the whole "device"
     metrics: str = "127.0.0.1:9419"  # address of the Prometheus endpoint, or "off"
@@ -77,8 +78,8 @@ class Config:
     on_excess: str = "log"  # the same for one through which its slice uses more than its limit, past the ledger
     context_bytes: int = 0  # what one context costs; 0 = as measured (devices.CONTEXT_BYTES)
     container_gpus_max: str = "4"  # what a container may ask for by environment: an image's ENV cannot be told from -e
-    container_priority_max: int = 0  # the same for its priority
-    container_latency: bool = False  # and whether it may be of class latency
+    container_priority_max: int = 0  # the same for its priority, and for what users ask for who are no admins
+    container_latency: bool = False  # and whether either may be of class latency
     cdi_dir: str = ""  # where our CDI files go; "" = /var/run/cdi for the system's daemon, none for others
     nvidia_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # NVIDIA's CDI files, later ones win
     front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
@@ -186,8 +187,6 @@ def check(config: Config, where: str) -> None:
         refuse("device", 'write "auto", "sim" or a list of UUIDs')
     if not 0 <= config.socket_mode <= 0o777 or config.socket_mode & 0o600 != 0o600:
         refuse("socket_mode", "the owner must read and write, write for example '0660'")
-    if config.socket_mode & 0o002:
-        refuse("socket_mode", "everybody could change slices, leave others out: write for example '0660'")
     for key, top in (("slices_max", SLICES_MAX), ("processes_per_slice_max", PROCESSES_MAX), ("events_max", 1_000_000)):
         if not 1 <= getattr(config, key) <= top:
             refuse(key, f"write 1 to {top}")

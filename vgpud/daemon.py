@@ -28,11 +28,13 @@ from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapsh
 from vgpud.daemon_cdi import DeviceFiles
 from vgpud.daemon_containers import ContainerDesk
 from vgpud.daemon_lookout import Lookout
+from vgpud.daemon_suspend import SuspendDesk
 from vgpud.daemon_tenants import TenantDesk
 from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreBusyError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.flushing import Flushing
+from vgpud.oci.request import Limits
 from vgpud.snapshot import take_snapshot
 from vgpud.store import BUSY_S, Store, saved_ones
 from vgpud.tenants import SHARED, Tenants
@@ -90,6 +92,7 @@ class Daemon:
         shared = paths.shared_attach_dir(config.runtime)
         self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self._guests)
         self._containers = Containers(self._desk)
+        self._suspending = SuspendDesk(self)
         self._files = DeviceFiles(config.cdi, self._desk.facts, self.note)
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
@@ -105,16 +108,18 @@ class Daemon:
 
     # ---- life ----
 
-    async def start(self, gid: int, metrics_address: tuple[str, int] | None) -> None:
-        """Serves the API and the metrics. Raises OSError, VgpudError."""
+    async def start(self, gid: int, admin_gid: int, metrics_address: tuple[str, int] | None) -> None:
+        """Serves the API to the members of `gid` (by socket_mode) and the metrics. Raises OSError, VgpudError."""
         if metrics_address:
             self._serve_metrics(*metrics_address)
         self._lookout.start()
+        self._suspending.settle()
         self._metrics.put(self._snapshot())
         await self._files.refresh()
-        await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid)
+        await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid, admin_gid)
         front = paths.runtime_socket(self.config.runtime)
-        self._containers.start(front, self._private / front.name, self.config.socket_mode, gid)
+        # it serves root and us: that everybody may ask the API is no reason to let everybody in there
+        self._containers.start(front, self._private / front.name, self.config.socket_mode & 0o770, gid)
         self._tasks = [
             asyncio.create_task(self._every(SAMPLE_S, self._sample)),
             asyncio.create_task(self._every(HOUSEKEEPING_S, self._housekeeping)),
@@ -126,6 +131,7 @@ class Daemon:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._suspending.stop()
         await self._guests.stop()
         await self._containers.stop()
         await self._api.stop(1.0)
@@ -309,6 +315,10 @@ class Daemon:
         return commands
 
     def _execute(self, commands: Iterable[ev.Command]) -> None:
+        commands = list(commands)
+        for command in commands:
+            if isinstance(command, ev.RemoveSlice):
+                self._log.remember_owner(command.slice.name, command.slice.owner_uid)
         for command in commands:
             if isinstance(command, ev.ApplySlice):
                 self._arbiters.apply(command.slice, command.dropped)
@@ -347,9 +357,16 @@ class Daemon:
                 device_uuid=entry.device_uuid,
                 process_id=entry.process_id,
                 message=entry.message,
+                owner_uid=self._owner_of(entry),
             )
         )
         self._wake()
+
+    def _owner_of(self, entry: ev.Log) -> int:
+        if entry.owner_uid is not None:
+            return entry.owner_uid
+        owner = self.slice_owner(entry.slice_name)
+        return self._log.owner(entry.slice_name) if owner is None else owner
 
     def _wake(self) -> None:
         self._changed.set()
@@ -385,6 +402,12 @@ class Daemon:
             cdi_dir=self._files.directory,
             unwatched=not self._devices.knows_pids,
         )
+
+    async def suspend(self, name: str, evict: bool, deadline_s: float) -> Slice | Denied:
+        return await self._suspending.suspend(name, evict, deadline_s=deadline_s)
+
+    async def resume(self, name: str, deadline_s: float) -> Slice | Denied:
+        return await self._suspending.resume(name, deadline_s=deadline_s)
 
     def why_no_cdi(self) -> str:
         return self._files.why_not()
@@ -431,6 +454,16 @@ class Daemon:
 
     def observe(self, method: str, code: str, seconds: float) -> None:
         self._metrics.observe(method, code, seconds)
+
+    def slice_owner(self, name: str) -> int | None:
+        made = self.state.slices.get(name)
+        return made.owner_uid if made else None
+
+    def job_owner(self, job_id: int) -> int | None:
+        return None
+
+    def user_limits(self) -> Limits:
+        return self.config.container_limits
 
     async def wait_change(self, timeout_s: float) -> None:
         """Returns at the next change, or after the timeout."""

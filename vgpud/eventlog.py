@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 
-from vgpud.core.observed import Entry
+from vgpud.core.observed import ADMINS, Entry
 
 #: attach refusals that a slice's strangers can put into the log per second; the rest is only counted
 NOISY_PER_S = 10
+#: slices that are gone of which it is known whose they were: what is told of them later is for that user
+OWNERS_MAX = 4096
 _NS = 1_000_000_000
 
 
@@ -19,6 +21,7 @@ class EventLog:
         self._entries: deque[Entry] = deque(old, maxlen=limit)
         self._unwritten: deque[Entry] = deque(maxlen=limit)
         self._noise: dict[str, tuple[int, int]] = {}
+        self._owners: OrderedDict[str, int] = OrderedDict()
 
     @property
     def next_sequence(self) -> int:
@@ -53,6 +56,17 @@ class EventLog:
             begin_ns, count = now_ns, 0
         self._noise[key] = (begin_ns, count + 1)
         return count >= NOISY_PER_S
+
+    def remember_owner(self, slice_name: str, owner_uid: int) -> None:
+        """Whose a slice was that goes now."""
+        self._owners[slice_name] = owner_uid
+        self._owners.move_to_end(slice_name)
+        if len(self._owners) > OWNERS_MAX:
+            self._owners.popitem(last=False)
+
+    def owner(self, slice_name: str) -> int:
+        """Whose the last slice of this name was that has gone."""
+        return self._owners.get(slice_name, ADMINS)
 
     def forget_noise(self, key: str) -> None:
         self._noise.pop(key, None)

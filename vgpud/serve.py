@@ -79,15 +79,15 @@ def take_lock(directory: Path, mend: str) -> int:
     return fd
 
 
-def group_id(name: str) -> int:
-    """The gid that may use the API's socket, -1 for ours. Raises ConfigError."""
+def group_id(key: str, name: str) -> int:
+    """The gid of the group that this key of the configuration names, -1 for "". Raises ConfigError."""
     if not name:
         return -1
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError as error:
         raise ConfigError(
-            f"group {name!r} does not exist: make it with `groupadd {name}` or leave group out"
+            f"{key} {name!r} does not exist: make it with `groupadd {name}` or leave {key} out"
         ) from error
 
 
@@ -138,7 +138,8 @@ async def run(config: Config, config_path: Path | None, overrides: dict[str, Any
     loop.add_signal_handler(signal.SIGHUP, reload)
     daemon.on_housekeeping = lambda: notify("WATCHDOG=1")
     try:
-        await daemon.start(group_id(config.group), configuration.metrics_address(config))
+        gids = group_id("group", config.group), group_id("admin_group", config.admin_group)
+        await daemon.start(*gids, configuration.metrics_address(config))
     except BaseException:
         await daemon.stop()
         raise
@@ -155,7 +156,8 @@ async def run(config: Config, config_path: Path | None, overrides: dict[str, Any
 def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -> None:
     """Checks everything, then serves. Raises VgpudError."""
     os.umask(0o022)  # rights are chosen where things are made; a strict umask would close the slices to their users
-    group_id(config.group)
+    for key, name in (("group", config.group), ("admin_group", config.admin_group)):
+        group_id(key, name)
     opened = open_devices(config)
     from vgpud.daemon import prepare_runtime
     from vgpud.store import Store

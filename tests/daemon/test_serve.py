@@ -98,7 +98,7 @@ def test_simulated_device_without_its_server(node: Node) -> None:
         ("slices_max", '"many"', ("'many'", "a whole number")),
         ("slices_max", "0", ("slices_max = 0", "1 to 128")),
         ("metrics", '"9419"', ("'9419'", "127.0.0.1:9419")),
-        ("socket_mode", '"0666"', ("0660",)),
+        ("socket_mode", '"0466"', ("0660",)),
         ("group", '"no-such-group-here"', ("no-such-group-here", "groupadd")),
         ("runtime_dir", "3", ("runtime_dir = 3", "a string")),
         ("[arbiter]", "quantom_ns = 1", ("'quantom_ns'", "'quantum_ns'")),

@@ -1,0 +1,241 @@
+"""Who may call what: one table, applied in one place, before any service is asked.
+
+Who calls is known from the door (by the kernel's word). A method without a row is nobody's, and so is one that is
+called on a connection that has not come through the door. What others than admins are shown of answers that hold
+everybody's things, the services decide with caller().
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+import grpc
+
+from vgpud.api_calls import abort
+from vgpud.core.model import ANYONE, LATENCY, Asker, Denied, Reason
+from vgpud.door import Peer
+from vgpud.oci.request import Limits
+
+
+class Who(Enum):
+    """Who may call a method; the value says it in SECURITY.md."""
+
+    EVERYBODY = "everybody who may connect"
+    SLICE_USER = "the slice's owner; of one that is open to every user, everybody"
+    SLICE_OWNER = "the slice's owner"
+    JOB_OWNER = "the job's owner"
+    ADMIN = "admins"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`field`: of the request, where it names the slice or the job (or several). `spec`: where what is asked for is,
+    which for others than admins is bounded. `shows`: what others than admins are shown of an answer about all."""
+
+    who: Who
+    field: str = ""
+    spec: str = ""
+    shows: str = ""
+
+
+_MINE = "their own"
+_NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
+_HEALTH = "/grpc.health.v1.Health/"
+
+METHODS: dict[str, Row] = {
+    _NODE + "GetNode": Row(Who.EVERYBODY),
+    _NODE + "ListDevices": Row(Who.EVERYBODY, shows="all; what others have there as sums"),
+    _NODE + "SetArbiterParams": Row(Who.ADMIN),
+    _NODE + "DrainDevice": Row(Who.ADMIN),
+    _NODE + "UndrainDevice": Row(Who.ADMIN),
+    _SLICE + "CreateSlice": Row(Who.EVERYBODY, spec="spec", shows="a slice that is theirs"),
+    _SLICE + "GetSlice": Row(Who.SLICE_USER, "name"),
+    _SLICE + "ListSlices": Row(Who.EVERYBODY, shows="their own, and those open to every user"),
+    _SLICE + "UpdateSlice": Row(Who.SLICE_OWNER, "name", spec="spec"),
+    _SLICE + "DeleteSlice": Row(Who.SLICE_OWNER, "name"),
+    _SLICE + "WatchSlices": Row(Who.EVERYBODY, shows="as ListSlices and ListDevices"),
+    _SLICE + "ListProcesses": Row(Who.SLICE_USER, "slice", shows="those in their own slices, and their own"),
+    _SLICE + "WatchTrace": Row(Who.SLICE_OWNER, "name", shows="nothing of the slice's neighbours"),
+    _SLICE + "SuspendSlice": Row(Who.SLICE_OWNER, "name"),
+    _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
+    _EVENT + "ListEvents": Row(Who.EVERYBODY, shows="those of their own slices and jobs, and of devices"),
+    _EVENT + "WatchEvents": Row(Who.EVERYBODY, shows="as ListEvents"),
+    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", shows="a job that is theirs"),
+    _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "ListJobs": Row(Who.EVERYBODY, shows=_MINE),
+    _JOB + "CancelJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "HoldJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "RequeueJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "WatchJobs": Row(Who.JOB_OWNER, "job_ids", shows=_MINE),
+    _QUEUE + "ListQueues": Row(Who.EVERYBODY, shows="all; what others have there as sums"),
+    _QUEUE + "SetQueue": Row(Who.ADMIN),
+    _QUEUE + "DeleteQueue": Row(Who.ADMIN),
+    _QUEUE + "GetUsage": Row(Who.EVERYBODY, shows=_MINE),
+    _HEALTH + "Check": Row(Who.EVERYBODY),
+    _HEALTH + "List": Row(Who.EVERYBODY),
+    _HEALTH + "Watch": Row(Who.EVERYBODY),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERYBODY),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who has called the method that runs."""
+
+    uid: int
+    gid: int
+    gids: tuple[int, ...]  # further groups
+    pid: int  # 0 = it has ended, or lives where we cannot see it
+    admin: bool
+    started: int = 0  # of that process: peers.open_process(pid, started) never is another one
+
+    def owns(self, owner_uid: int) -> bool:
+        """Whether they may change what belongs to this user."""
+        return self.admin or owner_uid == self.uid
+
+    def sees(self, owner_uid: int) -> bool:
+        """Whether they are shown it: their own, and what is everybody's."""
+        return self.owns(owner_uid) or owner_uid == ANYONE
+
+    @property
+    def asker(self) -> Asker:
+        return Asker(self.uid, (self.gid, *self.gids), self.admin)
+
+
+_caller: ContextVar[Caller] = ContextVar("caller")
+
+
+def caller() -> Caller:
+    """Of the method that runs. Raises LookupError elsewhere."""
+    return _caller.get()
+
+
+class Site(Protocol):
+    """What is asked of the daemon before a call is let through. None: there is no such slice or job."""
+
+    def slice_owner(self, name: str) -> int | None: ...
+    def job_owner(self, job_id: int) -> int | None: ...
+    def user_limits(self) -> Limits: ...
+
+
+def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
+    """Why this caller may not have this request's answer. What does not exist is left to the method to say."""
+    if row is None:
+        return _denied("nobody may call this method: it is in no table of rights")
+    if who.admin:
+        return None
+    if row.who is Who.ADMIN:
+        return _denied(f"only admins may do this, and uid {who.uid} is none: see admin_group in the configuration")
+    if row.who is Who.JOB_OWNER:
+        return _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
+    if row.who in (Who.SLICE_OWNER, Who.SLICE_USER):
+        name = getattr(request, row.field)
+        owner = site.slice_owner(name) if name else None
+        may = owner is None or who.owns(owner) or (row.who is Who.SLICE_USER and who.sees(owner))
+        if not may:
+            return _denied(f"slice {name!r} is not of uid {who.uid}: ask its owner or an admin", row.field)
+    return _beyond(_at(request, row.spec), site.user_limits()) if row.spec else None
+
+
+def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:
+    for job_id in job_ids:
+        owner = site.job_owner(job_id)
+        if owner is not None and not who.owns(owner):
+            return _denied(f"job {job_id} is not of uid {who.uid}: ask its owner or an admin", field)
+    return None
+
+
+def _beyond(spec: Any, limits: Limits) -> Denied | None:
+    """What would take other users' time is bounded as it is for containers."""
+    if spec.priority > limits.priority:
+        text = f"priority {spec.priority} is more than users may ask for: at most {limits.priority}"
+        return _denied(f"{text} (container_priority_max), or ask an admin", "priority")
+    if spec.service_class == LATENCY and not limits.latency:
+        return _denied("class latency is not for users here (container_latency): ask an admin", "service_class")
+    return None
+
+
+def _denied(text: str, field: str = "") -> Denied:
+    return Denied(Reason.DENIED, text, field)
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+def _at(request: Any, path: str) -> Any:
+    for name in path.split("."):
+        request = getattr(request, name)
+    return request
+
+
+class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
+    """Stands before every method of the server."""
+
+    def __init__(self, site: Site, peer: Callable[[str], Peer | None]) -> None:
+        self._site = site
+        self._peer = peer
+        self._guarded: dict[str, Any] = {}  # by method
+        self.admin_gid = -1  # whose members are admins, -1 = nobody's
+
+    async def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
+        guarded = self._guarded.get(details.method)
+        if guarded is None:
+            handler = await continuation(details)
+            if handler is None:
+                return None  # the server says that there is no such method
+            guarded = self._guarded[details.method] = self._guard(handler, METHODS.get(details.method))
+        return guarded
+
+    def _who(self, context: Any) -> Caller | None:
+        peer = self._peer(context.peer())
+        if peer is None:
+            return None
+        admin = peer.uid in (0, os.geteuid()) or (self.admin_gid >= 0 and self.admin_gid in (peer.gid, *peer.gids))
+        return Caller(peer.uid, peer.gid, peer.gids, peer.pid, admin, peer.started)
+
+    async def _enter(self, row: Row | None, request: Any, context: Any) -> None:
+        """Lets the call through, or ends it with a refusal."""
+        who = self._who(context)
+        if who is None:
+            denied: Denied | None = _denied("who calls is not known: connect to the daemon's public socket")
+        else:
+            denied = why_not(row, who, request, self._site)
+            _caller.set(who)
+        if denied:
+            await abort(context, denied)
+
+    def _guard(self, handler: Any, row: Row | None) -> Any:
+        """The same method behind the table. Requests that are streams name nothing, so their rows have no field."""
+        behaviour = next(
+            b for b in (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream) if b
+        )
+
+        async def single(request: Any, context: Any) -> Any:
+            await self._enter(row, request, context)
+            return await behaviour(request, context)
+
+        async def stream(request: Any, context: Any) -> None:
+            await self._enter(row, request, context)
+            messages = behaviour(request, context)
+            if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
+                await messages
+                return
+            async for message in messages:
+                await context.write(message)
+
+        kinds = {
+            (False, False): grpc.unary_unary_rpc_method_handler,
+            (False, True): grpc.unary_stream_rpc_method_handler,
+            (True, False): grpc.stream_unary_rpc_method_handler,
+            (True, True): grpc.stream_stream_rpc_method_handler,
+        }
+        make = kinds[handler.request_streaming, handler.response_streaming]
+        serve = stream if handler.response_streaming else single
+        return make(serve, handler.request_deserializer, handler.response_serializer)
