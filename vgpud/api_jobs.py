@@ -1,13 +1,31 @@
-"""The queue's two services: jobs (their owner's and admins') and queues. What they ask for is checked in api_job_views."""
+"""The queue's two services: jobs (their owner's and admins') and queues. api_job_views checks what they are asked."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import logging
+import os
+import resource
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from typing import Any, Protocol
 
-from vgpud.core.model import Denied
-from vgpud.core.queue.model import Job, QueueSpec
+from vgpud import api_job_views as views
+from vgpud import api_queue_views as queue_views
+from vgpud import peers
+from vgpud.api_calls import RefusedError, Watching, refuse, unary
+from vgpud.api_roles import Caller, caller
+from vgpud.core.model import Asker, Denied, Reason
+from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.jobfacts import Facts, QueueNow, Submission, UsageRow
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+log = logging.getLogger("vgpud.api")
+
+PAGE_SIZE_MAX = 1000
+#: of jobs in a message: clients take 4 MiB
+PAGE_BYTES_MAX = 2 << 20
+WAIT_S = 60.0
+USAGE_BY = ("job", "user", "queue")
 
 
 class Desk(Protocol):
@@ -20,8 +38,8 @@ class Desk(Protocol):
 
     def observe(self, method: str, code: str, seconds: float) -> None: ...
 
-    def queue_for(self, name: str, uid: int, gids: Sequence[int]) -> str | Denied:
-        """The queue of that name if the user may use it, or his default queue for ""."""
+    def queue_for(self, name: str, asker: Asker) -> str | Denied:
+        """The queue of that name if it is for him, or his default queue for "" (core/quotas.py)."""
         ...
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
@@ -67,3 +85,222 @@ class Desk(Protocol):
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
         """`by` job, user or queue; since 0, until NEVER_NS: everything kept; uid None: everybody's."""
         ...
+
+
+def own_limits(who: Caller) -> dict[str, tuple[int, int]]:
+    """The caller's resource limits by name: no job of theirs gets more. Raises RefusedError."""
+    pidfd = peers.open_process(who.pid, who.started) if who.pid else -1
+    if pidfd >= 0:
+        try:
+            limits = {name: resource.prlimit(who.pid, number) for name, number in views.LIMITS.items()}
+            if not peers.has_ended(pidfd):  # else they may be another process's
+                return limits
+        except OSError as error:
+            log.warning("limits of process %d: %s", who.pid, error)
+        finally:
+            os.close(pidfd)
+    text = "the resource limits of the process that asks cannot be read: it has ended, or vgpud does not see it"
+    raise refuse(Reason.PRECONDITION, text, "limits")
+
+
+def _check(denied: object) -> None:
+    if isinstance(denied, Denied):
+        raise RefusedError(denied)
+
+
+class JobService(Watching, stubs.JobServiceServicer):
+    """Jobs: each its owner's and the admins' to see and to change."""
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.backend = desk  # as unary() calls it
+
+    async def _own(self, job_id: int) -> Job:
+        job = await self.backend.job(job_id)
+        if job is None:
+            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
+        self._allow(job)
+        return job
+
+    def _allow(self, job: Job) -> None:
+        if not caller().owns(job.spec.uid):
+            raise refuse(
+                Reason.DENIED, f"job {job.job_id} is another user's: only they and admins may see it", "job_id"
+            )
+
+    def _view(self, job: Job, *, whole: bool = False) -> pb.Job:
+        return views.job_view(job, self.backend.facts(job), self.backend.node, whole=whole)
+
+    @unary
+    async def SubmitJob(self, request: pb.SubmitJobRequest) -> pb.SubmitJobResponse:
+        who = caller()
+        launch = views.launch_from(request.spec, who.uid, who.gid, who.gids, own_limits(who))
+        queue = self.backend.queue_for(request.spec.queue, who.asker)
+        if isinstance(queue, Denied):
+            raise RefusedError(queue)
+        submission = views.submission_from(request, launch, queue)
+        await self._check_after(submission.spec)
+        made = await self.backend.submit_job(submission)
+        if isinstance(made, Denied):
+            raise RefusedError(made)
+        return pb.SubmitJobResponse(job_ids=made)
+
+    async def _check_after(self, spec: JobSpec) -> None:
+        """Jobs that are there, the caller's, and may still complete. There is no circle: they all came before."""
+        for job_id in spec.after:
+            job = await self._own(job_id)
+            if job.state.ended and job.state is not JobState.COMPLETED and not spec.after_any:
+                text = f"after job {job_id}, which has {_ENDED[job.state]}: it will not complete; --after-any waits for"
+                raise refuse(Reason.PRECONDITION, f"{text} its end only", "after")
+
+    @unary
+    async def GetJob(self, request: pb.GetJobRequest) -> pb.GetJobResponse:
+        return pb.GetJobResponse(job=self._view(await self._own(request.job_id), whole=True))
+
+    @unary
+    async def ListJobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
+        who = caller()
+        after = _after_token(request.page_token)
+        count = min(request.page_size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
+        uid = None if who.admin else who.uid
+        jobs = await self.backend.jobs(after, count + 1, request.all, uid, request.queue)
+        shown: list[pb.Job] = []
+        size = 0
+        for job in jobs[:count]:
+            view = self._view(job)
+            size += view.ByteSize()
+            if shown and size > PAGE_BYTES_MAX:
+                break
+            shown.append(view)
+        more = len(jobs) > len(shown)
+        return pb.ListJobsResponse(jobs=shown, next_page_token=str(shown[-1].job_id) if more else "")
+
+    @unary
+    async def CancelJob(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
+        job = await self._own(request.job_id)
+        ids: Sequence[int] = (job.job_id,)
+        if request.array:
+            ids = await self.backend.array_of(job.job_id)
+            if job.spec.array != job.job_id:
+                text = f"job {job.job_id} does not begin an array: cancel it without --array, or name the first job"
+                raise refuse(Reason.INVALID, text, "array")
+        _check(await self.backend.cancel_jobs(ids, f"cancelled by {_name(caller(), job)}"))
+        return pb.CancelJobResponse()
+
+    @unary
+    async def HoldJob(self, request: pb.HoldJobRequest) -> pb.HoldJobResponse:
+        _check(await self.backend.hold_job((await self._own(request.job_id)).job_id))
+        return pb.HoldJobResponse()
+
+    @unary
+    async def ReleaseJob(self, request: pb.ReleaseJobRequest) -> pb.ReleaseJobResponse:
+        _check(await self.backend.release_job((await self._own(request.job_id)).job_id))
+        return pb.ReleaseJobResponse()
+
+    @unary
+    async def RequeueJob(self, request: pb.RequeueJobRequest) -> pb.RequeueJobResponse:
+        _check(await self.backend.requeue_job((await self._own(request.job_id)).job_id))
+        return pb.RequeueJobResponse()
+
+    async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
+        """At first the jobs named, or all of the caller's that have not ended; then those that have changed."""
+        who = caller()
+        named = set(request.job_ids)
+
+        async def changes() -> AsyncGenerator[pb.WatchJobsResponse, None]:
+            seen, _ = self.backend.jobs_changed(NEVER_NS)
+            for part in self._parts(await self._watched(sorted(named))):
+                yield part
+            while True:
+                await self.backend.wait_job_change(seen, WAIT_S)
+                seen, changed = self.backend.jobs_changed(seen)
+                ids = [job_id for job_id in changed if not named or job_id in named]
+                jobs = [job for job in [await self.backend.job(i) for i in ids] if job]
+                for part in self._parts([job for job in jobs if who.owns(job.spec.uid)], first=False):
+                    yield part
+
+        async for message in self._watching(context, changes()):
+            yield message
+
+    async def _watched(self, named: Sequence[int]) -> Sequence[Job]:
+        who = caller()
+        if named:
+            return [await self._own(job_id) for job_id in named]
+        return await self.backend.jobs(0, NEVER_NS, False, None if who.admin else who.uid, "")
+
+    def _parts(self, jobs: Sequence[Job], *, first: bool = True) -> Iterator[pb.WatchJobsResponse]:
+        """As many messages as the jobs need; at the beginning one even if there are none."""
+        part, size = pb.WatchJobsResponse(), 0
+        for job in jobs:
+            view = self._view(job)
+            size += view.ByteSize()
+            if part.jobs and size > PAGE_BYTES_MAX:
+                yield part
+                part, size = pb.WatchJobsResponse(), view.ByteSize()
+            part.jobs.append(view)
+        if part.jobs or first:
+            yield part
+
+
+_ENDED = {JobState.FAILED: "failed", JobState.CANCELLED: "been cancelled", JobState.TIMED_OUT: "timed out"}
+
+
+def _name(who: Caller, job: Job) -> str:
+    """Who did it, as the job's reason tells its owner."""
+    return "its owner" if who.uid == job.spec.uid else f"uid {who.uid}"
+
+
+def _after_token(token: str) -> int:
+    if token and not (token.isascii() and token.isdigit() and len(token) < 20):
+        raise refuse(Reason.INVALID, f"page_token {token!r} is not one of ours: begin again without it", "page_token")
+    return int(token or 0)
+
+
+class QueueService(stubs.QueueServiceServicer):
+    """Queues, their quotas, and what has been used. Who is no admin sees those he may use, and his own usage."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.backend = desk  # as unary() calls it
+
+    def _view(self, spec: QueueSpec) -> pb.Queue:
+        return queue_views.queue_view(spec, self.backend.queue_now(spec.name))
+
+    @unary
+    def ListQueues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
+        asker = caller().asker
+        queues = self.backend.queues()
+        own = {q.name: q for q in queues if isinstance(self.backend.queue_for(q.name, asker), str)}
+        above = {q.parent for q in own.values()}
+        shown = sorted((q for q in queues if q.name in {*own, *above}), key=lambda q: q.name)
+        return pb.ListQueuesResponse(queues=[self._view(q) for q in shown])
+
+    @unary
+    async def SetQueue(self, request: pb.SetQueueRequest) -> pb.SetQueueResponse:
+        queues = {q.name: q for q in self.backend.queues()}
+        name = request.queue.name
+        members = self.backend.queue_now(name).members if name in queues else ()
+        spec, members = queue_views.queue_from(request, queues, members)
+        _check(await self.backend.set_queue(spec, members))
+        return pb.SetQueueResponse(queue=self._view(spec))
+
+    @unary
+    async def DeleteQueue(self, request: pb.DeleteQueueRequest) -> pb.DeleteQueueResponse:
+        names = sorted(q.name for q in self.backend.queues())
+        if request.name not in names:
+            text = f"no queue {request.name!r}: there are {', '.join(names)}"
+            raise refuse(Reason.NOT_FOUND, text, "name")
+        _check(await self.backend.delete_queue(request.name))
+        return pb.DeleteQueueResponse()
+
+    @unary
+    async def GetUsage(self, request: pb.GetUsageRequest) -> pb.GetUsageResponse:
+        who = caller()
+        by = request.by or "user"
+        if by not in USAGE_BY:
+            raise refuse(Reason.INVALID, f"usage by {by!r} is not kept: choose one of {', '.join(USAGE_BY)}", "by")
+        since_ns = request.since.ToNanoseconds() if request.HasField("since") else 0
+        until_ns = request.until.ToNanoseconds() if request.HasField("until") else NEVER_NS
+        if until_ns <= since_ns:
+            raise refuse(Reason.INVALID, "the time of until is not after that of since: exchange them", "until")
+        rows = await self.backend.usage(since_ns, until_ns, by, None if who.admin else who.uid)
+        return pb.GetUsageResponse(usage=[views.usage_view(row, self.backend.node) for row in rows])

@@ -12,7 +12,7 @@ from vgpud.core.queue.model import NEVER_NS, JobSpec
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """JobSpec.run: the program and whose it is. The ids come from the socket's peer credentials, never from a message."""
+    """JobSpec.run: the program and whose it is. Its ids are the socket's peer credentials, never from a message."""
 
     uid: int
     gid: int
@@ -49,6 +49,7 @@ class Facts:
     """What is known of a job beside the core's Job."""
 
     slices: tuple[str, ...] = ()  # of its members, while it has them
+    device_indices: tuple[int, ...] = ()
     position: int = 0  # in its queue, from 1; 0 = does not wait
     estimated_start_ns: int = NEVER_NS  # of the queue's clock (wall time); NEVER_NS = not known
     granted: int = 0  # milli-GPU x ns

@@ -1,0 +1,494 @@
+"""The queue's services on a desk of wood: what is asked becomes the core's values, what cannot be meant is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.duration_pb2 import Duration
+
+from vgpud import api_job_views, api_jobs, api_roles, peers
+from vgpud.api_roles import Caller
+from vgpud.core import quotas
+from vgpud.core.model import Asker, Denied, Quota, Reason
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState, QueueSpec
+from vgpud.jobfacts import Facts, Launch, QueueNow, Submission, UsageRow
+from vgpud.v1 import vgpud_pb2 as pb
+
+ALICE = Caller(1000, 1000, (44,), os.getpid(), admin=False, started=peers.start_time(os.getpid()))
+BOB = Caller(1001, 1001, (), os.getpid(), admin=False, started=peers.start_time(os.getpid()))
+ROOT = Caller(0, 0, (), os.getpid(), admin=True, started=peers.start_time(os.getpid()))
+
+
+class Desk:
+    """Keeps what it is told; nothing starts."""
+
+    node = "n1"
+
+    def __init__(self) -> None:
+        self.table: dict[int, Job] = {}
+        self.submissions: list[Submission] = []
+        self.tree = {"default": QueueSpec("default"), "bob": QueueSpec("bob", limit_milli=4000)}
+        self.members: dict[str, tuple[str, ...]] = {"bob": ("uid:1001",)}
+        self.done: list[Any] = []
+        self.changes: list[int] = []
+        self.rows: list[UsageRow] = []
+
+    def observe(self, method: str, code: str, seconds: float) -> None: ...
+
+    def queue_for(self, name: str, asker: Asker) -> str | Denied:
+        known = {q.name: Quota(q.name, q.parent, q.limit_milli, self.members.get(q.name, ())) for q in self.queues()}
+        return quotas.choose(known, name, asker)
+
+    async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
+        self.submissions.append(submission)
+        ids = [len(self.table) + 1 + i for i in range(submission.count)]
+        for job_id in ids:
+            self.table[job_id] = Job(job_id, submission.spec, submitted_ns=SECOND_NS)
+            self.change(job_id)
+        return ids
+
+    def change(self, job_id: int, **values: Any) -> None:
+        for name, value in values.items():
+            setattr(self.table[job_id], name, value)
+        self.changes.append(job_id)
+
+    async def job(self, job_id: int) -> Job | None:
+        return self.table.get(job_id)
+
+    async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
+        found = [j for j in self.table.values() if j.job_id > after and (ended or not j.state.ended)]
+        return [j for j in found if uid in (None, j.spec.uid) and queue in ("", j.spec.queue)][:count]
+
+    def facts(self, job: Job) -> Facts:
+        return Facts(slices=("j-1",), device_indices=(3,), position=job.job_id, granted=1500 * SECOND_NS)
+
+    async def array_of(self, job_id: int) -> Sequence[int]:
+        return [j.job_id for j in self.table.values() if j.spec.array == job_id]
+
+    async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:
+        self.done.append(("cancel", list(job_ids), why))
+        return None
+
+    async def hold_job(self, job_id: int) -> Denied | None:
+        return Denied(Reason.PRECONDITION, f"job {job_id} runs: cancel or requeue it")
+
+    async def release_job(self, job_id: int) -> Denied | None:
+        self.done.append(("release", job_id))
+        return None
+
+    async def requeue_job(self, job_id: int) -> Denied | None:
+        self.done.append(("requeue", job_id))
+        return None
+
+    def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
+        return len(self.changes), list(dict.fromkeys(self.changes[after:]))
+
+    async def wait_job_change(self, after: int, timeout_s: float) -> None:
+        while len(self.changes) <= after:
+            await asyncio.sleep(0.001)
+
+    def queues(self) -> Sequence[QueueSpec]:
+        return list(self.tree.values())
+
+    def queue_now(self, name: str) -> QueueNow:
+        return QueueNow(self.members.get(name, ()), 500, 1, 2, 2000 * SECOND_NS)
+
+    async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:
+        self.tree[spec.name], self.members[spec.name] = spec, tuple(members)
+        return None
+
+    async def delete_queue(self, name: str) -> Denied | None:
+        del self.tree[name]
+        return None
+
+    async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
+        self.done.append(("usage", since_ns, until_ns, by, uid))
+        return self.rows
+
+
+class AbortError(Exception):
+    """What the fake context ends a call with."""
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Context:
+    async def abort(self, code: grpc.StatusCode, message: str, metadata: object = None) -> None:
+        raise AbortError(code, message)
+
+
+class World:
+    """The services, called as somebody."""
+
+    def __init__(self) -> None:
+        self.desk = Desk()
+        self.jobs = api_jobs.JobService(self.desk)
+        self.queues = api_jobs.QueueService(self.desk)
+
+    def call(self, method: Any, request: Any, who: Caller = ALICE) -> Any:
+        async def run() -> Any:
+            api_roles._caller.set(who)
+            return await method(request, Context())
+
+        return asyncio.run(run())
+
+    def refused(self, method: Any, request: Any, who: Caller = ALICE) -> tuple[str, str]:
+        with pytest.raises(AbortError) as error:
+            self.call(method, request, who)
+        assert "\n" not in str(error.value)
+        return error.value.code.name, str(error.value)
+
+    def submit(self, who: Caller = ALICE, **fields: Any) -> list[int]:
+        request = pb.SubmitJobRequest(request_id="r", spec=spec(**fields))
+        return list(self.call(self.jobs.SubmitJob, request, who).job_ids)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def spec(**fields: Any) -> pb.JobSpec:
+    given: dict[str, Any] = {"slice": pb.SliceSpec(gpus_milli=500), "command": ["train.py", "-n", "5"]}
+    return pb.JobSpec(**{"directory": "/home/alice", **given, **fields})
+
+
+def test_a_job_as_the_core_knows_it(world: World) -> None:
+    limits = [pb.ResourceLimit(name="nofile", soft=-1, hard=-1), pb.ResourceLimit(name="core", soft=0, hard=0)]
+    ids = world.submit(
+        members=4,
+        priority=-5,
+        time_limit=Duration(seconds=9000, nanos=1),
+        expected_duration=Duration(seconds=60),
+        retries=2,
+        cpu_milli=2500,
+        ram_bytes=1 << 30,
+        environment={"B": "2", "A": "1"},
+        umask=0o27,
+        limits=limits,
+        log="logs/%j-%a.txt",
+        skew=0.25,
+        not_preemptible=True,
+        hold=True,
+        array_first=3,
+        array_last=5,
+    )
+    assert ids == [1, 2, 3]
+    (made,) = world.desk.submissions
+    core = made.spec
+    assert (made.count, made.held, made.request_id, core.index) == (3, True, "r", 3)
+    assert (core.uid, core.queue, core.name, core.members, core.priority) == (1000, "default", "train.py", 4, -5)
+    assert (core.time_limit_ns, core.duration_ns, core.retries) == (9000 * SECOND_NS + 1, 60 * SECOND_NS, 2)
+    assert (core.skew_ppm, core.preemptible, core.ask.cpu_milli) == (250_000, False, 2500)
+    launch = core.run
+    assert isinstance(launch, Launch)
+    assert (launch.uid, launch.gid, launch.gids, launch.umask) == (1000, 1000, (44,), 0o27)
+    assert launch.environment == (("A", "1"), ("B", "2"))
+    assert launch.log_path(7, 3) == "/home/alice/logs/7-3.txt"
+    held = {name: (soft, hard) for name, soft, hard in launch.limits}
+    own = api_jobs.own_limits(ALICE)
+    assert held["core"] == (0, 0)
+    assert held["nofile"] == (own["nofile"][1], own["nofile"][1])  # asked for none: as much as he may himself
+    assert held["stack"] == own["stack"]  # not asked for: his own, not the daemon's
+
+
+def test_defaults_are_none(world: World) -> None:
+    world.submit(image="pytorch/pytorch:latest", command=[])
+    core = world.desk.submissions[0].spec
+    assert (core.time_limit_ns, core.duration_ns, core.skew_ppm, core.preemptible) == (NEVER_NS, 0, -1, True)
+    assert (core.members, core.index, core.name) == (1, 0, "pytorch:latest")
+    assert isinstance(core.run, Launch)
+    assert core.run.log_path(12, 0) == "/home/alice/vgpu-12.log"
+
+
+def test_a_limit_is_never_above_the_callers_own() -> None:
+    asked = spec(limits=[pb.ResourceLimit(name="nofile", soft=4096, hard=-1)])
+    launch = api_job_views.launch_from(asked, 1, 1, (), {"nofile": (1024, 2048), "core": (0, -1)})
+    assert launch.limits == (("core", 0, -1), ("nofile", 2048, 2048))
+
+
+def test_percent_signs_in_a_log_path() -> None:
+    asked = spec(directory="/home/100%j", log="%%a-%a-%%%j.log")
+    launch = api_job_views.launch_from(asked, 1, 1, (), {})
+    assert launch.log_path(5, 2) == "/home/100%j/%a-2-%5.log"
+
+
+BAD: list[tuple[dict[str, Any], str, str]] = [
+    ({"command": []}, "INVALID_ARGUMENT", "nothing to run"),
+    ({"command": [""]}, "INVALID_ARGUMENT", "empty word"),
+    ({"command": ["a\0b"]}, "INVALID_ARGUMENT", "zero byte"),
+    ({"slice": pb.SliceSpec()}, "INVALID_ARGUMENT", "0 GPUs"),
+    ({"slice": pb.SliceSpec(gpus_milli=500, min_milli=900, max_milli=800)}, "INVALID_ARGUMENT", "min 0.9"),
+    ({"members": 1_000_000}, "INVALID_ARGUMENT", "a gang of 1000000"),
+    ({"time_limit": Duration(seconds=-5)}, "INVALID_ARGUMENT", "time_limit -5 s"),
+    ({"time_limit": Duration()}, "INVALID_ARGUMENT", "time_limit 0 s"),
+    ({"time_limit": Duration(seconds=315_576_000_000)}, "INVALID_ARGUMENT", "ten years"),
+    ({"expected_duration": Duration(seconds=-1)}, "INVALID_ARGUMENT", "expected_duration -1 s"),
+    ({"retries": 101}, "INVALID_ARGUMENT", "retries 101"),
+    ({"priority": 1001}, "INVALID_ARGUMENT", "priority 1001"),
+    ({"array_first": 1, "array_last": 1_000_000}, "INVALID_ARGUMENT", "1000000 jobs"),
+    ({"array_first": 5, "array_last": 3}, "INVALID_ARGUMENT", "array 5-3"),
+    ({"array_last": 3}, "INVALID_ARGUMENT", "array 0-3"),
+    ({"after": [-3]}, "INVALID_ARGUMENT", "after -3"),
+    ({"after": [77]}, "NOT_FOUND", "no job 77"),
+    ({"after": range(1, 1002)}, "INVALID_ARGUMENT", "1001 jobs"),
+    ({"cpu_milli": -1}, "INVALID_ARGUMENT", "cpu_milli -1"),
+    ({"ram_bytes": -1}, "INVALID_ARGUMENT", "ram_bytes -1"),
+    ({"skew": 1.5}, "INVALID_ARGUMENT", "skew 1.5"),
+    ({"skew": math.nan}, "INVALID_ARGUMENT", "skew nan"),
+    ({"queue": "nobody"}, "NOT_FOUND", "no queue 'nobody'"),
+    ({"queue": "bob"}, "PERMISSION_DENIED", "queue bob is not for uid 1000"),
+    ({"name": "a\nb"}, "INVALID_ARGUMENT", "cannot be printed"),
+    ({"name": "n" * 101}, "INVALID_ARGUMENT", "101 bytes"),
+    ({"directory": "train"}, "INVALID_ARGUMENT", "not absolute"),
+    ({"directory": ""}, "INVALID_ARGUMENT", "not absolute"),
+    ({"directory": "/a\0b"}, "INVALID_ARGUMENT", "directory is no path"),
+    ({"log": "out/"}, "INVALID_ARGUMENT", "is a folder"),
+    ({"log": "%d.log"}, "INVALID_ARGUMENT", "a % that means nothing"),
+    ({"log": "x" * 5000}, "INVALID_ARGUMENT", "log is no path"),
+    ({"umask": 0o1777}, "INVALID_ARGUMENT", "umask"),
+    ({"image": "--privileged"}, "INVALID_ARGUMENT", "image '--privileged'"),
+    ({"image": "a b"}, "INVALID_ARGUMENT", "image 'a b'"),
+    ({"environment": {"A=B": "1"}}, "INVALID_ARGUMENT", "'A=B'"),
+    ({"environment": {"": "1"}}, "INVALID_ARGUMENT", "''"),
+    ({"environment": {"BIG": "x" * 200_000}}, "INVALID_ARGUMENT", "leave variables out"),
+    ({"limits": [pb.ResourceLimit(name="files", soft=1, hard=1)]}, "INVALID_ARGUMENT", "'files'"),
+    ({"limits": [pb.ResourceLimit(name="nofile", soft=5, hard=1)]}, "INVALID_ARGUMENT", "nofile of 5:1"),
+    ({"limits": [pb.ResourceLimit(name="nofile", soft=-2, hard=1)]}, "INVALID_ARGUMENT", "nofile of -2:1"),
+]
+
+
+@pytest.mark.parametrize(("fields", "code", "named"), BAD)
+def test_what_cannot_be_meant(world: World, fields: dict[str, Any], code: str, named: str) -> None:
+    got, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
+    assert got == code
+    assert named in message
+    assert world.desk.submissions == []
+
+
+def test_who_has_ended_submits_nothing(world: World) -> None:
+    for gone in (Caller(1000, 1000, (), 0, admin=False), Caller(1000, 1000, (), os.getpid(), admin=False, started=1)):
+        code, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec()), gone)
+        assert code == "FAILED_PRECONDITION"
+        assert "resource limits" in message
+    assert world.desk.submissions == []
+
+
+def test_after_a_job_that_will_never_complete(world: World) -> None:
+    world.submit()
+    world.submit(after=[1])
+    assert world.desk.submissions[-1].spec.after == (1,)
+    world.desk.change(1, state=JobState.FAILED)
+    code, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(after=[1])))
+    assert code == "FAILED_PRECONDITION"
+    assert "has failed" in message and "--after-any" in message
+    world.submit(after=[1], after_any=True)
+    assert world.desk.submissions[-1].spec.after_any
+
+
+def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
+    share = pb.SliceSpec(gpus_milli=500, max_milli=800, service_class="batch")
+    limit = Duration(seconds=60)
+    asked = spec(slice=share, members=2, environment={"A": "1"}, time_limit=limit, log="/tmp/%j", skew=0.5)
+    world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=asked))
+    job = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job
+    for field in ("slice", "members", "time_limit", "environment", "directory", "command", "skew", "log"):
+        assert getattr(job.spec, field) == getattr(asked, field), field
+    assert (job.node, job.job_id, job.uid, job.state, job.log) == ("n1", 1, 1000, "pending", "/tmp/1")
+    assert (list(job.slices), list(job.device_indices), job.gpu_seconds_granted) == (["j-1"], [3], 1.5)
+    assert job.submitted_at.seconds == 1 and not job.HasField("started_at") and not job.HasField("estimated_start")
+    (listed,) = world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs
+    assert not listed.spec.environment and not listed.spec.limits
+
+
+def test_everyone_sees_and_changes_their_own(world: World) -> None:
+    world.submit()
+    world.submit(who=BOB)
+    for who, ids in ((ALICE, [1]), (BOB, [2]), (ROOT, [1, 2])):
+        listed = world.call(world.jobs.ListJobs, pb.ListJobsRequest(), who).jobs
+        assert [job.job_id for job in listed] == ids
+    calls = {
+        "GetJob": pb.GetJobRequest(job_id=2),
+        "CancelJob": pb.CancelJobRequest(job_id=2),
+        "HoldJob": pb.HoldJobRequest(job_id=2),
+        "ReleaseJob": pb.ReleaseJobRequest(job_id=2),
+        "RequeueJob": pb.RequeueJobRequest(job_id=2),
+        "SubmitJob": pb.SubmitJobRequest(spec=spec(after=[2])),
+    }
+    for method, request in calls.items():
+        assert world.refused(getattr(world.jobs, method), request)[0] == "PERMISSION_DENIED", method
+    assert world.desk.done == []
+    assert world.refused(world.jobs.GetJob, pb.GetJobRequest(job_id=9))[0] == "NOT_FOUND"
+    world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2), ROOT)
+    world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2), BOB)
+    assert world.desk.done == [("cancel", [2], "cancelled by uid 0"), ("cancel", [2], "cancelled by its owner")]
+    assert world.refused(world.jobs.HoldJob, pb.HoldJobRequest(job_id=2), BOB)[0] == "FAILED_PRECONDITION"
+
+
+def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:
+    from dataclasses import replace
+
+    world.submit(array_first=1, array_last=3)
+    for job in world.desk.table.values():
+        job.spec = replace(job.spec, array=1)
+    world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=1, array=True))
+    assert world.desk.done[0][1] == [1, 2, 3]
+    code, message = world.refused(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, array=True))
+    assert (code, "--array" in message) == ("INVALID_ARGUMENT", True)
+
+
+def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_jobs, "PAGE_BYTES_MAX", 1000)
+    for _ in range(25):
+        world.submit()
+    for size in (0, 1, 7, 25, 1000):
+        request, seen, pages = pb.ListJobsRequest(page_size=size), [], 0
+        while True:
+            answer = world.call(world.jobs.ListJobs, request)
+            seen += [job.job_id for job in answer.jobs]
+            pages += 1
+            if not answer.next_page_token:
+                break
+            request.page_token = answer.next_page_token
+        assert seen == list(range(1, 26))
+        assert pages > 1
+    code, _ = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
+    assert code == "INVALID_ARGUMENT"
+
+
+def test_a_watch_tells_all_at_first_and_then_what_changes(world: World) -> None:
+    world.submit()
+    world.submit(who=BOB)
+    world.submit()
+
+    async def watch(request: pb.WatchJobsRequest, steps: Sequence[Any]) -> list[list[tuple[int, str]]]:
+        api_roles._caller.set(ALICE)
+        seen = []
+        stream: Any = world.jobs.WatchJobs(request, Context())
+        for step in (None, *steps):
+            if step:
+                world.desk.change(*step[:1], **step[1])
+            message = await asyncio.wait_for(anext(stream), 5)
+            seen.append([(job.job_id, job.state) for job in message.jobs])
+        await stream.aclose()
+        return seen
+
+    world.desk.change(2, state=JobState.RUNNING)
+    runs = {"state": JobState.RUNNING}
+    seen = asyncio.run(watch(pb.WatchJobsRequest(), [(3, runs), (1, runs)]))
+    assert seen == [[(1, "pending"), (3, "pending")], [(3, "running")], [(1, "running")]]
+    assert asyncio.run(watch(pb.WatchJobsRequest(job_ids=[3]), [(3, {})])) == [[(3, "running")]] * 2
+    with pytest.raises(AbortError):
+        asyncio.run(watch(pb.WatchJobsRequest(job_ids=[2]), []))
+
+
+# ---- queues ----
+
+
+def set_queue(world: World, mask: Sequence[str] = (), **fields: Any) -> QueueSpec:
+    request = pb.SetQueueRequest(queue=pb.Queue(**{"name": "team", **fields}))
+    request.update_mask.paths.extend(mask)
+    world.call(world.queues.SetQueue, request, ROOT)
+    return world.desk.tree[request.queue.name]
+
+
+def test_a_queue_is_made_and_changed_field_by_field(world: World) -> None:
+    made = set_queue(world, guarantee_milli=2000, limit_milli=4000, weight=3, members=["uid:1000", "gid:44"])
+    assert made == QueueSpec("team", guarantee_milli=2000, limit_milli=4000, weight=3)
+    assert world.desk.members["team"] == ("uid:1000", "gid:44")
+    made = set_queue(world, policy="2d-las(3250,7200)", strict=True, min_run=Duration())
+    assert (made.policy, made.strict, made.min_run_ns, made.limit_milli) == ("2d-las(3250,7200)", True, 0, 4000)
+    made = set_queue(world, limit_milli=-1, backfill=False)
+    assert (made.limit_milli, made.backfill, made.strict) == (NEVER_NS, False, True)
+    made = set_queue(world, mask=["guarantee_milli", "members", "policy"])
+    assert (made.guarantee_milli, made.policy) == (0, "fifo")
+    assert not world.desk.members.get("team")
+    child = set_queue(world, name="team-alice", parent="team")
+    assert child.parent == "team"
+    set_queue(world, name="team-alice", mask=["parent"])
+    assert world.desk.tree["team-alice"].parent == ""
+
+
+BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
+    ({"name": ""}, "queue ''"),
+    ({"name": "a b"}, "queue 'a b'"),
+    ({"name": "x" * 41}, "up to 40"),
+    ({"guarantee_milli": -1}, "guarantee_milli -1"),
+    ({"limit_milli": -2}, "limit_milli -2"),
+    ({"guarantee_milli": 5000, "limit_milli": 4000}, "guarantee 5 is above limit 4"),
+    ({"weight": 0}, "weight 0"),
+    ({"weight": 10_001}, "weight 10001"),
+    ({"policy": "lottery"}, "'lottery'"),
+    ({"policy": "2d-las(7200,3250)"}, "2d-las"),
+    ({"placement": "worst"}, "worst"),
+    ({"min_run": Duration(seconds=-1)}, "min_run -1 s"),
+    ({"cpu_limit_milli": -7}, "cpu_limit_milli -7"),
+    ({"members": ["alice"]}, "'alice'"),
+    ({"parent": "nobody"}, "'nobody'"),
+    ({"parent": "team"}, "'team'"),
+    ({"parent": "low"}, "low is itself below high"),
+    ({"name": "high", "parent": "default"}, "high has low below it"),
+    ({"name": "default", "parent": "bob"}, "default"),
+]
+
+
+@pytest.mark.parametrize(("fields", "named"), BAD_QUEUES)
+def test_queues_that_cannot_be_meant(world: World, fields: dict[str, Any], named: str) -> None:
+    set_queue(world, name="high")
+    set_queue(world, name="low", parent="high")
+    before = dict(world.desk.tree)
+    request = pb.SetQueueRequest(queue=pb.Queue(**{"name": "team", **fields}))
+    code, message = world.refused(world.queues.SetQueue, request, ROOT)
+    assert code == "INVALID_ARGUMENT"
+    assert named in message
+    assert world.desk.tree == before
+
+
+def test_a_queue_is_shown_as_it_was_set(world: World) -> None:
+    fields: dict[str, Any] = {"guarantee_milli": 2000, "limit_milli": -1, "weight": 3, "policy": "fifo", "spread": True}
+    set_queue(world, parent="bob", min_run=Duration(seconds=90), members=["gid:7"], **fields)
+    listed = {q.name: q for q in world.call(world.queues.ListQueues, pb.ListQueuesRequest(), ROOT).queues}
+    assert set(listed) == {"bob", "default", "team"}
+    for field, value in fields.items():
+        assert getattr(listed["team"], field) == value
+    team = listed["team"]
+    assert (team.parent, team.min_run.seconds, list(team.members)) == ("bob", 90, ["gid:7"])
+    assert (team.used_milli, team.running, team.pending, team.history_gpu_seconds) == (500, 1, 2, 2.0)
+
+
+def test_users_see_the_queues_that_are_for_them_and_those_above(world: World) -> None:
+    set_queue(world, members=["gid:44"], parent="bob")
+    for who, names in ((ALICE, ["bob", "default", "team"]), (BOB, ["bob", "default", "team"])):
+        listed = world.call(world.queues.ListQueues, pb.ListQueuesRequest(), who).queues
+        assert [q.name for q in listed] == names
+    other = Caller(5, 5, (), 1, admin=False)
+    listed = world.call(world.queues.ListQueues, pb.ListQueuesRequest(), other).queues
+    assert [q.name for q in listed] == ["default"]
+
+
+def test_queues_go(world: World) -> None:
+    world.call(world.queues.DeleteQueue, pb.DeleteQueueRequest(name="bob"), ROOT)
+    assert set(world.desk.tree) == {"default"}
+    assert world.refused(world.queues.DeleteQueue, pb.DeleteQueueRequest(name="bob"), ROOT)[0] == "NOT_FOUND"
+
+
+def test_usage_is_the_callers_own(world: World) -> None:
+    service = 3_600_000 * SECOND_NS
+    world.desk.rows = [UsageRow("default", 1000, 2 * service, service, 0, 1, job_id=7, state="completed", members=2)]
+    request = pb.GetUsageRequest(by="job")
+    request.since.FromSeconds(100)
+    (row,) = world.call(world.queues.GetUsage, request).usage
+    assert (row.gpu_seconds_asked, row.gpu_seconds_granted, row.job_id, row.state) == (7200.0, 3600.0, 7, "completed")
+    world.call(world.queues.GetUsage, pb.GetUsageRequest(), ROOT)
+    assert world.desk.done == [("usage", 100 * SECOND_NS, NEVER_NS, "job", 1000), ("usage", 0, NEVER_NS, "user", None)]
+    assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(by="moon"))[0] == "INVALID_ARGUMENT"
+    request.until.FromSeconds(50)
+    assert world.refused(world.queues.GetUsage, request)[0] == "INVALID_ARGUMENT"
