@@ -19,6 +19,7 @@ from grpc_reflection.v1alpha import reflection
 from vgpud import api_views as views
 from vgpud.api_calls import RefusedError, Watching, page, refuse, unary
 from vgpud.api_roles import Roles, caller
+from vgpud.api_suspend import SuspendCalls
 from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
@@ -43,6 +44,7 @@ class Backend(Protocol):
 
     async def submit(self, event: Event) -> Slice | Denied | None: ...
     async def saved(self) -> Denied | None: ...
+    async def suspend(self, name: str, evict: bool, deadline_s: float) -> Slice | Denied: ...
     async def resume(self, name: str, deadline_s: float) -> Slice | Denied: ...
     def node_view(self) -> pb.Node: ...
     def why_no_cdi(self) -> str: ...
@@ -139,7 +141,7 @@ class NodeService(Service, stubs.NodeServiceServicer):
         return pb.SetArbiterParamsResponse(params=pb.ArbiterParams(**answer))
 
 
-class SliceService(Service, stubs.SliceServiceServicer):
+class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
     """Slices and the processes in them."""
 
     @unary

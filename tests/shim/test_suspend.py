@@ -1,0 +1,157 @@
+"""Slices that are paused and evicted while their programs run: nothing is lost, others have the room, no half ways."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpud import suspending
+from vgpud.cli.own_system import Part, wait_for
+from vgpud.suspending import AWAY, RUNS, UNKNOWN
+
+from .test_checkpoint import HELD, Bench, bench, go, programs  # noqa: F401  (fixtures)
+
+
+def vgpu(system: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "vgpud.cli.main", *arguments]
+    return subprocess.run(
+        command, env=system.env, cwd=system.folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def shown(bench: Bench, name: str) -> dict[str, Any]:  # noqa: F811
+    found: dict[str, Any] = json.loads(vgpu(bench.system, "slice", "show", name, "-o", "json").stdout)["slice"]
+    return found
+
+
+def begun(bench: Bench, name: str, *command: str) -> tuple[Part, list[Any]]:  # noqa: F811
+    """A program that has said its first line, and all that it says."""
+    part = bench.start(name, *command)
+    said: list[Any] = []
+    wait_for("the program", lambda: said.extend(part.lines()) or len(said) >= 1)
+    return part, said
+
+
+def used_bytes(bench: Bench) -> int:  # noqa: F811
+    return sum(bench.page().process_used_bytes.values())
+
+
+def test_a_paused_program_launches_nothing_and_goes_on(bench: Bench) -> None:  # noqa: F811
+    part, _ = begun(bench, "a", "saturate", "1000", "60")
+    go(part)
+    wait_for("its work", bench.runs_on)
+    bench.system.vgpu("slice", "pause", "a")
+    assert shown(bench, "a")["suspended"] == "paused"
+    wait_for("its rest", lambda: not bench.runs_on())
+    assert vgpu(bench.system, "slice", "create", "c", "--gpus", "0.5", "--mem", "256M").returncode == 0
+    refused = vgpu(bench.system, "slice", "resume", "a")
+    assert refused.returncode == 6 and "needs 0.5 of device 0" in refused.stderr
+    bench.system.vgpu("slice", "rm", "c")
+    bench.system.vgpu("slice", "resume", "a")
+    wait_for("its work again", bench.runs_on)
+    part.check()
+
+
+def test_evicted_memory_is_others_meanwhile_and_bit_for_bit_the_same_afterwards(bench: Bench) -> None:  # noqa: F811
+    part, said = begun(bench, "a", "checkpoint_target")
+    assert used_bytes(bench) == HELD
+    bench.system.vgpu("slice", "evict", "a")
+    assert used_bytes(bench) == 0 and shown(bench, "a")["suspended"] == "evicted"
+    bench.system.vgpu("slice", "set", "b", "--mem", "3584M")
+    go(part)  # it asks for its contents, and waits
+    refused = vgpu(bench.system, "slice", "restore", "a")
+    assert refused.returncode == 6 and "left now" in refused.stderr
+    bench.system.vgpu("slice", "set", "b", "--mem", "1G")
+    assert len(said) == 1
+    bench.system.vgpu("slice", "restore", "a")
+    wait_for("its contents", lambda: said.extend(part.lines()) or len(said) == 2)
+    assert said == [{"same": 1}] * 2
+    assert shown(bench, "a")["suspended"] is None and used_bytes(bench) == HELD
+
+
+@pytest.mark.parametrize("kind", ["managed", "ipc"])
+def test_what_the_driver_cannot_move_goes_on_as_before(bench: Bench, kind: str) -> None:  # noqa: F811
+    part, said = begun(bench, "a", "checkpoint_target", kind)
+    refused = vgpu(bench.system, "slice", "evict", "a")
+    assert refused.returncode == 8 and "as before" in refused.stderr and "not supported" in refused.stderr
+    assert shown(bench, "a")["suspended"] is None
+    go(part)
+    wait_for("the program again", lambda: said.extend(part.lines()) or len(said) == 2)
+
+
+def test_work_that_never_ends_is_not_waited_for_beyond_the_deadline(bench: Bench) -> None:  # noqa: F811
+    part, said = begun(bench, "a", "checkpoint_target", "waits")
+    refused = vgpu(bench.system, "slice", "evict", "a", "--deadline", "2")
+    assert refused.returncode == 8 and "not ready in time" in refused.stderr
+    go(part)
+    wait_for("the program again", lambda: said.extend(part.lines()) or len(said) == 2)
+
+
+def test_an_evicted_slice_outlives_the_daemon(bench: Bench) -> None:  # noqa: F811
+    part, said = begun(bench, "a", "checkpoint_target")
+    bench.system.vgpu("slice", "evict", "a")
+    assert bench.system.daemon
+    bench.system.daemon.stop(signal.SIGKILL)
+    bench.system.start_daemon()
+    wait_for("the program's return", lambda: shown(bench, "a")["processes"] == 1)
+    assert shown(bench, "a")["suspended"] == "evicted" and used_bytes(bench) == 0
+    go(part)
+    bench.system.vgpu("slice", "restore", "a")
+    wait_for("its contents", lambda: said.extend(part.lines()) or len(said) == 2)
+    assert said[1] == {"same": 1}
+
+
+def test_an_evicted_program_that_is_killed_leaves_nothing_to_restore(bench: Bench) -> None:  # noqa: F811
+    begun(bench, "a", "checkpoint_target")
+    (pid,) = bench.page().process_used_bytes
+    bench.system.vgpu("slice", "evict", "a")
+    os.kill(pid, signal.SIGKILL)
+    wait_for("its end", lambda: shown(bench, "a")["processes"] == 0)
+    bench.system.vgpu("slice", "restore", "a")
+    _, said = begun(bench, "a", "checkpoint_target")
+    assert said == [{"same": 1}]
+
+
+# ---- the helper ----
+
+
+def moved(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, deadline_s: float = 20.0) -> suspending.Moved:
+    helper = folder / "helper.py"
+    helper.write_text(f"import json, sys, time\naction = sys.argv[1]\n{body}\n")
+    monkeypatch.setattr(suspending, "HELPER", helper)
+    return asyncio.run(suspending.move("evict", 1, "libcuda.so.1", "", deadline_s))
+
+
+def say(state: str, refused: str = "") -> str:
+    return f'print(json.dumps({{"state": {state!r}, "refused": {refused!r}}}))'
+
+
+def test_a_helper_that_hangs_is_killed_and_what_it_left_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = f"time.sleep(1000 * (action == 'evict'))\n{say(AWAY)}"
+    assert moved(tmp_path, monkeypatch, body, 1.5) == suspending.Moved(AWAY, "the driver took longer than 1.5 s")
+
+
+def test_a_helper_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = moved(tmp_path, monkeypatch, "raise SystemError('boom')")
+    assert result.state == UNKNOWN and "boom" in result.refused
+
+
+def test_what_the_helper_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert moved(tmp_path, monkeypatch, say(RUNS, "no")) == suspending.Moved(RUNS, "no")
+
+
+def test_a_driver_without_the_calls(tmp_path: Path) -> None:
+    result = asyncio.run(suspending.move("evict", 1, "libc.so.6", "", 20.0))
+    assert "570" in result.refused
+    result = asyncio.run(suspending.move("evict", 1, str(tmp_path / "none.so"), "", 20.0))
+    assert "cannot load" in result.refused
