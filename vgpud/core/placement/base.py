@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from vgpud.core.queue.model import Ask, Job, JobSpec, Node, Placement
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.queue.model import Job, JobSpec, Node, Placement
 
 Rank = tuple[int, ...]
 
@@ -17,12 +19,12 @@ class Rule(Protocol):
 
     name: str
 
-    def device_rank(self, node: Node, device: int, gpus_milli: int, milli: int, size_bytes: int) -> int:
-        """Of a device where a part fits that asks for `gpus_milli` and takes (milli, size_bytes)."""
+    def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
+        """Of each of these devices; this part fits on all of them."""
         ...
 
-    def node_rank(self, ask: Ask, node: Node, devices: tuple[int, ...], takes: tuple[int, ...]) -> Rank:
-        """Of a node where the ask would go on these devices, taking so many milli-GPU of each."""
+    def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
+        """Of a node where a member would go on these devices."""
         ...
 
     def consolidates(self, spec: JobSpec) -> bool:
@@ -44,22 +46,6 @@ class Room(Protocol):
     def take(self, placement: Placement) -> None: ...
 
     def release(self, placement: Placement) -> None: ...
-
-    def total_milli(self) -> int:
-        """Of all devices that are offered."""
-        ...
-
-    def free_milli(self) -> int:
-        """Of those: what nothing has taken."""
-        ...
-
-    def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
-        """The name of the placement rule of each queue's jobs, and whether they are spread."""
-        ...
-
-    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
-        """As events.RoomChanged says it."""
-        ...
 
     def could_ever(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""

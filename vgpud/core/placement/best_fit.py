@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vgpud.core.placement.base import Rank
-from vgpud.core.queue.model import Ask, JobSpec, Node
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.queue.model import JobSpec, Node
 from vgpud.core.units import MILLI_PER_DEVICE
 
-#: how many CPUs left on a node weigh as much as one GPU left (128 CPUs and 8 GPUs in the published simulator)
+#: how many CPUs left on a node weigh as much as one GPU left (128 CPUs and 8 GPUs in FGD's published simulator)
 CPUS_PER_GPU = 16
 
 
@@ -15,14 +18,24 @@ class BestFit:
 
     name = "best-fit"
 
-    def device_rank(self, node: Node, device: int, gpus_milli: int, milli: int, size_bytes: int) -> int:
-        memory_bytes = node.devices[device].memory_bytes
-        fullness = (MILLI_PER_DEVICE - node.free_milli[device]) * memory_bytes
-        fullness += (memory_bytes - node.free_bytes[device]) * MILLI_PER_DEVICE
-        return fullness if gpus_milli == MILLI_PER_DEVICE else -fullness
+    def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
+        ranks = [-fullness(node, i) for i in devices]
+        return [-rank for rank in ranks] if shape.parts[part].gpus_milli == MILLI_PER_DEVICE else ranks
 
-    def node_rank(self, ask: Ask, node: Node, devices: tuple[int, ...], takes: tuple[int, ...]) -> Rank:
-        return (sum(node.free_milli) * CPUS_PER_GPU + node.free_cpu_milli, node.free_ram_bytes)
+    def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
+        return (left(node),)
 
     def consolidates(self, spec: JobSpec) -> bool:
         return False
+
+
+def fullness(node: Node, device: int) -> int:
+    """How much of a device is taken, compute and memory alike."""
+    memory_bytes = node.devices[device].memory_bytes
+    taken = (MILLI_PER_DEVICE - node.free_milli[device]) * memory_bytes
+    return taken + (memory_bytes - node.free_bytes[device]) * MILLI_PER_DEVICE
+
+
+def left(node: Node) -> int:
+    """How much GPU and CPU is free on a node. What a job takes of it is the same on every node."""
+    return sum(node.free_milli) * CPUS_PER_GPU + node.free_cpu_milli

@@ -12,10 +12,11 @@ from vgpud.core.model import Policy
 from vgpud.core.placement import lack
 from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
+from vgpud.core.placement.choose import PACK, choose
 from vgpud.core.placement.counts import Counts
 from vgpud.core.placement.ranking import Changes, Ranking
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Ask, Job, JobSpec, Node, Placement
+from vgpud.core.queue.model import Ask, Job, Node, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
@@ -141,9 +142,9 @@ class Cluster:
         with Trial(self.nodes, ranking, self._changes) as trial:
             for index, count in plan:
                 for _ in range(count):
-                    entry = ranking.entry(self.nodes[index])
-                    assert entry is not None, "a node holds as many members as were counted"
-                    trial.put(index, entry[3])
+                    devices = choose(ranking.shape, self.nodes[index], PACK)
+                    assert devices is not None, "a node holds as many members as were counted"
+                    trial.put(index, devices)
             return trial.put_so_far
 
     def _ranking(self, rule: Rule, ask: Ask) -> Ranking:
@@ -161,7 +162,7 @@ class Cluster:
     def _count(self, rule: Rule, ask: Ask, shape: Shape) -> Counts:
         key = (id(rule), ask)
         if key not in self._counts:
-            self._counts[key] = Counts(shape, rule, self.nodes, self._changes)
+            self._counts[key] = Counts(shape, self.nodes, self._changes)
         return self._counts[key]
 
     def fits(self, placement: Placement) -> bool:
@@ -181,14 +182,11 @@ class Cluster:
 
     def could_ever(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""
-        return lack.never(job.spec, self.nodes, self._policy, self._rule_of(job.spec))
+        return lack.never(job.spec, self.nodes, self._policy)
 
     def why_not(self, job: Job) -> str:
         """One sentence: what is missing now. Looks at every node: for those who ask, not for every decision."""
-        return lack.now(job.spec, self.nodes, self._policy, self._rule_of(job.spec))
-
-    def _rule_of(self, spec: JobSpec) -> Rule:
-        return self._rules.get(spec.queue, self._rule)
+        return lack.now(job.spec, self.nodes, self._policy)
 
 
 class Trial:

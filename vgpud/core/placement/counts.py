@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from vgpud.core.placement.base import Rule
+from vgpud.core.placement.choose import room
 from vgpud.core.placement.ranking import Changes
-from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.placement.shape import Shape
 from vgpud.core.queue.model import Node
 
 
-def room(shape: Shape, node: Node, rule: Rule, most: int) -> int:
-    """How many members fit on a node as it is, at most `most`."""
-    put: list[Devices] = []
-    while len(put) < most and (devices := shape.choose(node, rule)) is not None:
-        shape.change(node, devices, -1)
-        put.append(devices)
-    for devices in put:
-        shape.change(node, devices, 1)
-    return len(put)
-
-
 class Counts:
-    """Of one shape by one rule."""
+    """Of one shape. On one node its members go where best fit puts them: counted so and placed so."""
 
-    __slots__ = ("_at", "_changes", "_most", "_nodes", "_of", "_position", "_rule", "_shape")
+    __slots__ = ("_at", "_changes", "_most", "_nodes", "_of", "_position", "_shape")
 
-    def __init__(self, shape: Shape, rule: Rule, nodes: Sequence[Node], changes: Changes) -> None:
+    def __init__(self, shape: Shape, nodes: Sequence[Node], changes: Changes) -> None:
         self._shape = shape
-        self._rule = rule
         self._nodes = nodes
         self._changes = changes
         self._position = -1
@@ -62,7 +50,7 @@ class Counts:
             changed = range(len(self._nodes))
         self._position = end
         for index in set(changed):
-            count = room(self._shape, self._nodes[index], self._rule, self._most)
+            count = room(self._shape, self._nodes[index], self._most)
             self._at.setdefault(self._of[index], set()).discard(index)
             self._of[index] = count
             self._at.setdefault(count, set()).add(index)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from vgpud.core import admit
 from vgpud.core.model import Denied, Policy, State
-from vgpud.core.placement.base import Rule
-from vgpud.core.placement.counts import room
+from vgpud.core.placement.choose import room
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
 from vgpud.core.queue.model import Ask, JobSpec, Node
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
-def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str:
+def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
     """Why these nodes, empty and with all devices offered, have no room for it; "" when they have."""
     shape = Shape(spec.ask, policy)
     if shape.denied is not None:
@@ -23,7 +22,7 @@ def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> s
     for node in nodes:
         key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, node.devices if shape.named else ())
         if key not in seen:
-            seen[key] = room(shape, _empty(node), rule, spec.members)
+            seen[key] = room(shape, _empty(node), spec.members)
         holds += seen[key]
         if holds >= spec.members:
             return ""
@@ -83,14 +82,14 @@ def _wants(ask: Ask) -> str:
     return " + ".join(words) or "nothing"
 
 
-def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str:
+def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
     """What is missing now; "" when all members fit."""
     shape = Shape(spec.ask, policy)
     if shape.denied is not None:
         return shape.denied.message
     holds = 0
     for node in nodes:
-        holds += room(shape, node, rule, spec.members - holds)
+        holds += room(shape, node, spec.members - holds)
         if holds == spec.members:
             return ""
     if holds:

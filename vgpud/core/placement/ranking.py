@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 from vgpud.core.placement.base import Rank, Rule
+from vgpud.core.placement.choose import choose
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.placement.topology import groups_used
 from vgpud.core.queue.model import Node
@@ -64,10 +65,10 @@ class Ranking:
     def entry(self, node: Node) -> Entry | None:
         """Where and how well a member goes on a node as it is; None where it does not fit."""
         shape = self.shape
-        devices = shape.choose(node, self._rule)
+        devices = choose(shape, node, self._rule)
         if devices is None:
             return None
-        rank = self._rule.node_rank(shape.ask, node, devices, shape.takes)
+        rank = self._rule.node_rank(shape, node, devices)
         if len(devices) > 1 and node.groups:
             rank = (groups_used(node.groups, devices), *rank)
         return (rank, node.index, node.version, devices)

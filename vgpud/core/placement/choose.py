@@ -1,0 +1,47 @@
+"""On which devices of a node a member goes: part by part, each where the rule likes it best, linked ones together."""
+
+from __future__ import annotations
+
+from vgpud.core.placement import topology
+from vgpud.core.placement.base import Rule
+from vgpud.core.placement.best_fit import BestFit
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.queue.model import Node
+
+#: members of one job on one node, where they are to be counted or kept together
+PACK = BestFit()
+
+
+def choose(shape: Shape, node: Node, rule: Rule) -> Devices | None:
+    """Devices for all parts of a member, or None where it does not fit. Equal devices: the lowest index."""
+    fits = shape.fitting(node)
+    if not fits:
+        return None if fits is None else ()
+    if len(fits) == 1:
+        fit = fits[0]
+        if len(fit) == 1:
+            return (fit[0],)
+        return (fit[_least(rule.device_ranks(shape, 0, node, fit))],)
+    early = topology.group_order(node.groups, fits)
+    chosen: list[int] = []
+    for part, fit in enumerate(fits):
+        left = [i for i in fit if i not in chosen]
+        earliest = min(early[i] for i in left)
+        left = [i for i in left if early[i] == earliest]
+        chosen.append(left[_least(rule.device_ranks(shape, part, node, left))])
+    return tuple(chosen)
+
+
+def _least(ranks: list[int]) -> int:
+    return ranks.index(min(ranks))
+
+
+def room(shape: Shape, node: Node, most: int) -> int:
+    """How many members fit on a node as it is, at most `most`, when they are packed."""
+    put: list[Devices] = []
+    while len(put) < most and (devices := choose(shape, node, PACK)) is not None:
+        shape.change(node, devices, -1)
+        put.append(devices)
+    for devices in put:
+        shape.change(node, devices, 1)
+    return len(put)

@@ -1,0 +1,179 @@
+"""Fragmentation gradient descent: place where fragmentation grows least (Weng et al., Beware of Fragmentation, ATC'23).
+
+Idle GPU of a node is fragmented for a job that it cannot serve: all of it where the job does not fit, else what is on
+devices with too little for it. F is the mean of that over a mix of popular jobs, weighted by popularity. Here it is a
+sum over devices, free x weight of the jobs that a device cannot serve, read from a table for each (model, CPU left):
+
+    F = sum_i free_i x unserved[usable_i] + idle_whole x weight of jobs of more devices than are whole
+
+The score is coarse on purpose, floor(100 sigmoid(dF / 1000)), as published; ties go to best fit (worst fit for queues
+that spread), then to the lowest index. How ties fall is worth five points of allocation.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import exp
+
+from vgpud.core.model import Spec
+from vgpud.core.placement.base import Rank, Rule
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.queue.model import Ask, JobSpec, Node
+from vgpud.core.units import MILLI_PER_DEVICE
+
+#: the mix is the most popular asks that make up so much of all jobs
+POPULAR_PERCENT = 95
+SCORE_MAX = 100
+#: scores of devices are combined with their ties' ranks, which are smaller
+_TIES = 1 << 80
+Mix = tuple[tuple[Ask, int], ...]
+#: when nothing is known of the jobs: as many halves as quarters, whole devices as often as both
+PLAIN_MIX: Mix = ((Ask(Spec(1000)), 2), (Ask(Spec(500)), 1), (Ask(Spec(250)), 1))
+
+
+def mix_of(asks: Iterable[Ask], popular_percent: int = POPULAR_PERCENT) -> Mix:
+    """The most popular of these asks, with how often each occurs; the earlier first among equals. GPU, CPU and model."""
+    counts: Counter[Ask] = Counter()
+    for ask, count in Counter(asks).items():
+        counts[Ask(Spec(ask.spec.gpus_milli, spread=ask.spec.spread), ask.cpu_milli, 0, ask.gpu_models)] += count
+    total, so_far = sum(counts.values()), 0
+    mix: list[tuple[Ask, int]] = []
+    for ask, count in counts.most_common():
+        if so_far * 100 >= total * popular_percent:
+            break
+        so_far += count
+        mix.append((ask, count))
+    return tuple(mix)
+
+
+class _Table:
+    """For nodes of one model with CPU for the same jobs of the mix."""
+
+    __slots__ = ("unserved", "wider")
+
+    def __init__(self, mix: Mix, model: str, cpu_milli: int) -> None:
+        #: by milli-GPU that a device can give: the weight of the jobs that it cannot serve
+        self.unserved = [0] * (MILLI_PER_DEVICE + 1)
+        #: by number of whole devices: the weight of the jobs that need more
+        self.wider = [0] * (1 + max(len(ask.spec.pieces) for ask, _ in mix))
+        for ask, weight in mix:
+            pieces = ask.spec.pieces
+            runs = ask.cpu_milli <= cpu_milli and (not ask.gpu_models or model in ask.gpu_models)
+            if not runs or not pieces:
+                lowest = MILLI_PER_DEVICE + 1
+            elif len(pieces) == 1:
+                lowest = pieces[0]
+            else:
+                lowest = MILLI_PER_DEVICE
+            for milli in range(lowest):
+                self.unserved[milli] += weight
+            if runs and len(pieces) > 1:
+                for whole in range(len(pieces)):
+                    self.wider[whole] += weight
+
+    def of_whole(self, count: int) -> int:
+        """The fragmented part of so many whole devices, for jobs that need more of them."""
+        return count * MILLI_PER_DEVICE * self.wider[count] if count < len(self.wider) else 0
+
+
+class _Sums:
+    """F of a node as it is, by table."""
+
+    __slots__ = ("by_table", "free", "usable", "version", "whole")
+
+    def __init__(self, node: Node) -> None:
+        self.version = node.version
+        self.free = [free if on else 0 for free, on in zip(node.free_milli, node.offered, strict=True)]
+        self.usable = [_usable(node, i, node.free_milli[i], node.free_bytes[i]) for i in range(len(node.devices))]
+        self.whole = self.usable.count(MILLI_PER_DEVICE)
+        self.by_table: dict[_Table, int] = {}
+
+    def devices(self, table: _Table) -> int:
+        """The sum over devices, without what is whole and not enough."""
+        found = self.by_table.get(table)
+        if found is None:
+            unserved = table.unserved
+            found = sum(free * unserved[usable] for free, usable in zip(self.free, self.usable, strict=True))
+            self.by_table[table] = found
+        return found
+
+
+def _usable(node: Node, device: int, free_milli: int, free_bytes: int) -> int:
+    """Milli-GPU that a device can give along with as much of its memory."""
+    if not node.offered[device] or free_milli < 0 or free_bytes < 0:
+        return 0
+    memory_bytes = node.devices[device].memory_bytes
+    if free_bytes * MILLI_PER_DEVICE >= free_milli * memory_bytes:
+        return free_milli
+    return free_bytes * MILLI_PER_DEVICE // memory_bytes
+
+
+class Fgd:
+    """Of one cluster: it remembers sums by node and version."""
+
+    name = "fgd"
+
+    def __init__(self, ties: Rule, mix: Mix = PLAIN_MIX) -> None:
+        self._ties = ties
+        self._mix = mix
+        self._total = sum(weight for _, weight in mix)
+        self._steps = sorted({ask.cpu_milli for ask, _ in mix})
+        self._models = {model for ask, _ in mix for model in ask.gpu_models}
+        self._tables: dict[tuple[str, int], _Table] = {}
+        self._sums: dict[int, _Sums] = {}
+
+    def fragmentation(self, node: Node) -> int:
+        """F of a node, in milli-GPU x weight of the whole mix (`total_weight`)."""
+        table, sums = self._table(node, node.free_cpu_milli), self._sums_of(node)
+        return sums.devices(table) + table.of_whole(sums.whole)
+
+    @property
+    def total_weight(self) -> int:
+        return self._total
+
+    def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
+        ties = self._ties.device_ranks(shape, part, node, devices)
+        if shape.takes[part] == MILLI_PER_DEVICE:
+            return ties
+        before = self.fragmentation(node)
+        return [
+            tie - self._score(before - self._after(shape, node, (part,), (i,))) * _TIES
+            for i, tie in zip(devices, ties, strict=True)
+        ]
+
+    def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
+        gradient = self.fragmentation(node) - self._after(shape, node, range(len(devices)), devices)
+        return (-self._score(gradient), *self._ties.node_rank(shape, node, devices))
+
+    def consolidates(self, spec: JobSpec) -> bool:
+        return False
+
+    def _score(self, gradient: int) -> int:
+        return int(SCORE_MAX / (1 + exp(-gradient / (MILLI_PER_DEVICE * self._total))))
+
+    def _after(self, shape: Shape, node: Node, parts: Sequence[int], devices: Sequence[int]) -> int:
+        """F once these parts have gone on these devices."""
+        table, sums = self._table(node, node.free_cpu_milli - shape.ask.cpu_milli), self._sums_of(node)
+        total, whole, unserved = sums.devices(table), sums.whole, table.unserved
+        sizes = shape.sizes(node)
+        for part, i in zip(parts, devices, strict=True):
+            milli = node.free_milli[i] - shape.takes[part]
+            usable = _usable(node, i, milli, node.free_bytes[i] - sizes[part][i])
+            total += milli * unserved[usable] - sums.free[i] * unserved[sums.usable[i]]
+            whole += (usable == MILLI_PER_DEVICE) - (sums.usable[i] == MILLI_PER_DEVICE)
+        return total + table.of_whole(whole)
+
+    def _sums_of(self, node: Node) -> _Sums:
+        found = self._sums.get(node.index)
+        if found is None or found.version != node.version:
+            found = self._sums[node.index] = _Sums(node)
+        return found
+
+    def _table(self, node: Node, cpu_milli: int) -> _Table:
+        model = node.gpu_model if node.gpu_model in self._models else ""
+        step = max((step for step in self._steps if step <= cpu_milli), default=-1)
+        found = self._tables.get((model, step))
+        if found is None:
+            found = self._tables[model, step] = _Table(self._mix, model, step)
+        return found

@@ -1,0 +1,25 @@
+"""Worst fit: where most is left, so that jobs disturb one another least. It leaves less room for whole devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vgpud.core.placement.base import Rank
+from vgpud.core.placement.best_fit import fullness, left
+from vgpud.core.placement.shape import Devices, Shape
+from vgpud.core.queue.model import JobSpec, Node
+
+
+class WorstFit:
+    """Nodes with the most GPU and CPU left, on them the emptiest devices."""
+
+    name = "worst-fit"
+
+    def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
+        return [fullness(node, i) for i in devices]
+
+    def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
+        return (-left(node),)
+
+    def consolidates(self, spec: JobSpec) -> bool:
+        return False
