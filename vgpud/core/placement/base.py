@@ -47,6 +47,22 @@ class Room(Protocol):
 
     def release(self, placement: Placement) -> None: ...
 
+    def total_milli(self) -> int:
+        """Of all devices that are offered."""
+        ...
+
+    def free_milli(self) -> int:
+        """Of those: what nothing has taken. Asked for at every step: it must be at hand."""
+        ...
+
+    def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
+        """The name of the placement rule of each queue's jobs, and whether they are spread."""
+        ...
+
+    def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
+        """As events.RoomChanged says it."""
+        ...
+
     def could_ever(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""
         ...
