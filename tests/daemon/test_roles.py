@@ -1,0 +1,286 @@
+"""Who may call what: every RPC that there is, by everybody that there is, on a real daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor, message_factory
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+
+from vgpud.api_roles import METHODS, Caller, Row, Who, why_not
+from vgpud.v1 import vgpud_pb2 as pb
+
+from .asker import Asker
+from .conftest import Node, own_node
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: only root can")
+
+OWNER, OTHER, MEMBER = 61001, 61002, 61003
+ADMIN_GROUP = next(group for group in grp.getgrall() if group.gr_gid > 0)
+#: role -> UID:GID:GROUPS
+ROLES = {
+    "root": "0:0",
+    "member of the admins' group": f"{MEMBER}:{MEMBER}:{MEMBER + 1},{ADMIN_GROUP.gr_gid}",
+    "owner": f"{OWNER}:{OWNER}",
+    "other": f"{OTHER}:{OTHER}:{OWNER}",
+}
+UNKNOWN = "who has not come through the door"
+SERVICES = [
+    service
+    for file in (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
+    for service in file.services_by_name.values()
+]
+RPCS = {f"/{service.full_name}/{method.name}": method for service in SERVICES for method in service.methods}
+#: methods of others' services that they do not implement
+NOT_SERVED = {"/grpc.health.v1.Health/List"}
+
+
+class Everybody:
+    """A node that lets every user connect, and one asker of each role."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.askers = {role: Asker(f"unix:{node.runtime / 'vgpud.sock'}", who) for role, who in ROLES.items()}
+        self.askers[UNKNOWN] = Asker(f"unix:{node.runtime / 'private' / 'vgpud.sock'}", "0:0")
+        self.count = 0
+
+    def ask(self, role: str, path: str, request: Any, deadline_s: float = 30.0) -> tuple[str, str, bytes]:
+        method = RPCS[path]
+        kind = "_".join("stream" if s else "unary" for s in (method.client_streaming, method.server_streaming))
+        return self.askers[role].ask(path, kind, request, deadline_s)
+
+    def call(self, role: str, name: str, request: Any) -> Any:
+        """The answer of a call that is let through."""
+        path = next(path for path in RPCS if path.endswith("/" + name))
+        code, message, raw = self.ask(role, path, request)
+        assert code == "OK", message
+        return message_factory.GetMessageClass(RPCS[path].output_type).FromString(raw)
+
+    def refused(self, role: str, name: str, request: Any) -> str:
+        path = next(path for path in RPCS if path.endswith("/" + name))
+        code, message, _ = self.ask(role, path, request)
+        assert code == "PERMISSION_DENIED", (code, message)
+        assert "\n" not in message
+        return message
+
+    def create(self, role: str = "owner", **fields: Any) -> pb.Slice:
+        self.count += 1
+        spec = pb.SliceSpec(gpus_milli=10, **fields.pop("spec", {}))
+        request = pb.CreateSliceRequest(name=f"s{self.count}", spec=spec, **fields)
+        made: pb.Slice = self.call(role, "CreateSlice", request).slice
+        return made
+
+    def submit(self, role: str = "owner") -> int:
+        spec = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10), command=["true"], directory="/", hold=True)
+        answer: pb.SubmitJobResponse = self.call(role, "SubmitJob", pb.SubmitJobRequest(spec=spec))
+        return answer.job_ids[0]
+
+    @contextlib.contextmanager
+    def slice(self, role: str = "owner", **fields: Any) -> Iterator[pb.Slice]:
+        made = self.create(role, **fields)
+        try:
+            yield made
+        finally:
+            for name in (made.name, f"{made.name}-x"):
+                path, request = "/vgpud.v1.SliceService/DeleteSlice", pb.DeleteSliceRequest(name=name, force=True)
+                assert self.ask("root", path, request)[0] in ("OK", "NOT_FOUND")
+
+    def close(self) -> None:
+        for asker in self.askers.values():
+            asker.close()
+
+
+@pytest.fixture(scope="module")
+def all_of_them(fake_driver: Path) -> Iterator[Everybody]:
+    with own_node(fake_driver) as node:
+        node.directory.chmod(0o755)
+        node.settings = {"socket_mode": '"0666"', "admin_group": f'"{ADMIN_GROUP.gr_name}"'}
+        node.start()
+        everybody = Everybody(node)
+        yield everybody
+        everybody.close()
+        assert node.stop() == 0
+        assert "Traceback" not in node.log.read_text()
+
+
+def test_every_method_has_a_row_and_every_row_a_method() -> None:
+    assert set(METHODS) == set(RPCS)
+
+
+@pytest.mark.parametrize("path", sorted(METHODS))
+def test_rows_name_what_is_in_the_requests(path: str) -> None:
+    row, method = METHODS[path], RPCS[path]
+    fields = method.input_type.fields_by_name
+    assert bool(row.field) == (row.who in (Who.SLICE_OWNER, Who.SLICE_USER, Who.JOB_OWNER))
+    if row.field:
+        assert not method.client_streaming, "a stream of requests names nothing"
+        named = fields[row.field]
+        job = row.who is Who.JOB_OWNER
+        assert named.type == (descriptor.FieldDescriptor.TYPE_INT64 if job else descriptor.FieldDescriptor.TYPE_STRING)
+    found = method.input_type
+    for name in row.spec.split(".") if row.spec else ():
+        found = found.fields_by_name[name].message_type
+    assert not row.spec or found.name == "SliceSpec"
+    asks = [f for f in fields.values() if f.message_type and f.message_type.name in ("SliceSpec", "JobSpec")]
+    assert bool(asks) == bool(row.spec), "what users may ask for is bounded wherever they ask for it"
+
+
+def test_what_has_no_row_is_nobodys() -> None:
+    class NoSite:
+        pass
+
+    admin = Caller(0, 0, (), 1, admin=True)
+    denied = why_not(None, admin, None, NoSite())  # type: ignore[arg-type]
+    assert denied is not None
+    assert why_not(Row(Who.ADMIN), admin, None, NoSite()) is None  # type: ignore[arg-type]
+
+
+def expected(role: str, who: Who) -> bool:
+    if role == UNKNOWN:
+        return False
+    return (
+        role not in ("owner", "other")
+        or {
+            Who.EVERYBODY: True,
+            Who.SLICE_OWNER: role == "owner",
+            Who.SLICE_USER: role == "owner",
+            Who.JOB_OWNER: role == "owner",
+            Who.ADMIN: False,
+        }[who]
+    )
+
+
+def request_of(path: str, slice_name: str, job_id: int) -> Any:
+    """A request that names these, where it names any."""
+    row = METHODS[path]
+    request: Any = message_factory.GetMessageClass(RPCS[path].input_type)()
+    if path.endswith("/CreateSlice"):
+        request.name, request.spec.gpus_milli = slice_name + "-x", 10
+    if row.who is Who.JOB_OWNER:
+        if isinstance(getattr(request, row.field), int):
+            setattr(request, row.field, job_id)
+        else:
+            getattr(request, row.field).append(job_id)
+    elif row.field:
+        setattr(request, row.field, slice_name)
+    return request
+
+
+@pytest.mark.parametrize("role", [*ROLES, UNKNOWN])
+@pytest.mark.parametrize("path", sorted(METHODS))
+def test_every_method_by_every_role(all_of_them: Everybody, path: str, role: str) -> None:
+    row = METHODS[path]
+    if "Job" in path or "Queue" in path or "rain" in path:
+        pytest.skip("not served yet")
+    job_id = all_of_them.submit() if row.who is Who.JOB_OWNER else 0
+    with all_of_them.slice() as made:
+        request = request_of(path, made.name, job_id)
+        deadline_s = 0.5 if RPCS[path].server_streaming and expected(role, row.who) else 30.0
+        code, message, _ = all_of_them.ask(role, path, request, deadline_s)
+        assert (code != "PERMISSION_DENIED") == expected(role, row.who), (code, message)
+        assert code not in ("UNKNOWN", "INTERNAL", "UNAVAILABLE"), message
+        assert code != "UNIMPLEMENTED" or path in NOT_SERVED, message
+        if not expected(role, row.who):
+            still = all_of_them.call("root", "GetSlice", pb.GetSliceRequest(name=made.name)).slice
+            assert (still.uid, still.revision) == (made.uid, made.revision)
+
+
+@pytest.mark.parametrize("role", [UNKNOWN, *ROLES])
+def test_a_method_that_is_not_there(all_of_them: Everybody, role: str) -> None:
+    code, _, _ = all_of_them.askers[role].ask("/vgpud.v1.NodeService/Nope", "unary_unary", pb.GetNodeRequest())
+    assert code == "UNIMPLEMENTED"
+
+
+def names(all_of_them: Everybody, role: str) -> set[str]:
+    listed = {s.name for s in all_of_them.call(role, "ListSlices", pb.ListSlicesRequest()).slices}
+    watched = all_of_them.call(role, "WatchSlices", pb.WatchSlicesRequest())
+    assert {s.name for s in watched.slices} == listed
+    assert len(watched.devices) == len(all_of_them.call(role, "ListDevices", pb.ListDevicesRequest()).devices) == 1
+    return listed
+
+
+def test_slices_are_shown_to_their_owners_and_admins(all_of_them: Everybody) -> None:
+    with (
+        all_of_them.slice() as mine,
+        all_of_them.slice("other") as others,
+        all_of_them.slice("root", owner_uid=-1) as opened,
+    ):
+        assert (mine.owner_uid, others.owner_uid, opened.owner_uid) == (OWNER, OTHER, -1)
+        assert names(all_of_them, "owner") == {mine.name, opened.name}
+        assert names(all_of_them, "other") == {others.name, opened.name}
+        assert names(all_of_them, "root") == {mine.name, others.name, opened.name}
+        assert names(all_of_them, "member of the admins' group") == {mine.name, others.name, opened.name}
+        assert all_of_them.call("other", "GetSlice", pb.GetSliceRequest(name=opened.name)).slice.name == opened.name
+        told = all_of_them.refused("other", "DeleteSlice", pb.DeleteSliceRequest(name=opened.name, force=True))
+        assert opened.name in told
+        (device,) = all_of_them.call("other", "ListDevices", pb.ListDevicesRequest()).devices
+        assert device.milli_reserved == 30  # of all, as a sum
+
+
+def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: Everybody) -> None:
+    spec = pb.SliceSpec(gpus_milli=10)
+    for owner_uid in (-1, OTHER):
+        request = pb.CreateSliceRequest(name="x", spec=spec, owner_uid=owner_uid)
+        assert f"owner_uid {owner_uid}" in all_of_them.refused("owner", "CreateSlice", request)
+    with all_of_them.slice(owner_uid=OWNER) as made:
+        assert made.owner_uid == OWNER
+        for greedy in (
+            pb.SliceSpec(gpus_milli=10, priority=1),
+            pb.SliceSpec(gpus_milli=10, service_class="latency"),
+        ):
+            told = all_of_them.refused("owner", "CreateSlice", pb.CreateSliceRequest(name="x", spec=greedy))
+            assert "container_" in told
+            all_of_them.refused("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=greedy))
+            all_of_them.call("root", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=greedy))
+        all_of_them.call("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=spec))
+
+
+def kinds(all_of_them: Everybody, role: str, slice_name: str) -> list[str]:
+    events = all_of_them.call(role, "ListEvents", pb.ListEventsRequest()).events
+    return [event.kind for event in events if event.slice == slice_name]
+
+
+def test_events_are_shown_to_the_slices_owner_also_when_it_is_gone(all_of_them: Everybody) -> None:
+    with all_of_them.slice() as made:
+        pass
+    both = ["slice.created", "slice.deleted"]
+    assert kinds(all_of_them, "owner", made.name) == kinds(all_of_them, "root", made.name) == both
+    assert kinds(all_of_them, "other", made.name) == []
+    again = pb.CreateSliceRequest(name=made.name, spec=pb.SliceSpec(gpus_milli=10))
+    all_of_them.call("other", "CreateSlice", again)  # another's, of the same name
+    assert kinds(all_of_them, "other", made.name) == ["slice.created"]
+    assert kinds(all_of_them, "owner", made.name) == both
+    all_of_them.call("other", "DeleteSlice", pb.DeleteSliceRequest(name=made.name))
+    assert kinds(all_of_them, "other", made.name) == both
+    first = all_of_them.call("other", "WatchEvents", pb.WatchEventsRequest()).event
+    listed = all_of_them.call("other", "ListEvents", pb.ListEventsRequest()).events
+    assert first == listed[0]
+
+
+def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them: Everybody) -> None:
+    def shown(role: str) -> list[int]:
+        return [p.uid for p in all_of_them.call(role, "ListProcesses", pb.ListProcessesRequest()).processes]
+
+    with all_of_them.slice() as mine, all_of_them.slice("root", owner_uid=-1) as opened:
+        tenants = []
+        for name, uid in ((mine.name, OWNER), (opened.name, OTHER)):
+            script = [sys.executable, str(Path(__file__).with_name("client.py")), all_of_them.node.socket(name)]
+            env = os.environ | {"AS": f"{uid}:{uid}"}
+            tenants.append(subprocess.Popen(script, env=env, stdout=subprocess.PIPE, text=True))
+            assert tenants[-1].stdout
+            assert tenants[-1].stdout.readline() == "0\n"
+        assert sorted(shown("root")) == [OWNER, OTHER]
+        assert shown("owner") == [OWNER]
+        assert shown("other") == [OTHER]
+        for tenant in tenants:
+            tenant.kill()
+            tenant.communicate()
