@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import shutil
@@ -27,6 +28,7 @@ from vgpud.jobs_remains import end_remains
 from vgpud.jobs_wire import (
     Attempt,
     Begun,
+    Refused,
     Result,
     Started,
     WireError,
@@ -45,9 +47,13 @@ log = logging.getLogger("vgpud.jobs")
 #: a supervisor that has not answered by then hangs: a disk that does, most likely
 ANSWER_S = 20.0
 _ANSWER_BYTES_MAX = 8192
+#: for what runs and is not known any more
+STRAY_GRACE_S = 5.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: exit code of an attempt of which nobody knows how it ended: as of a command that was killed
 LOST_CODE = 137
+#: the result of an attempt whose place was taken before it could begin
+GIVEN_UP = "exit_code 126\nsignal 0\ncpu_ns 0\nram_peak_bytes 0\nbegan_wall_ns 0\nended_wall_ns 0\nwhy it never began\n"
 
 
 class Backend(Protocol):
@@ -92,7 +98,6 @@ class Jobs:
         self._watched: dict[Key, _Watched] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
-        self._directory_is_there = False
 
     @property
     def running(self) -> list[Key]:
@@ -113,26 +118,41 @@ class Jobs:
             words = instructions(attempt, str(self._directory))
         except WireError as error:
             raise StartError(str(error), again=False) from error
-        if not self._directory_is_there:
-            paths.make_private_dir(self._directory)
-            self._directory_is_there = True
         try:
             answer = parse_answer(await asyncio.wait_for(self._ask(words), ANSWER_S))
-        except asyncio.TimeoutError as error:
-            raise StartError(f"vgpu-job did not answer within {ANSWER_S:.0f} s: see the disk", again=True) from error
+        except asyncio.TimeoutError:
+            return await self._settle(attempt.key, f"vgpu-job did not answer within {ANSWER_S:.0f} s: see the disk")
         except OSError as error:
-            raise StartError(f"cannot start {self._program}: {error.strerror or error}", again=True) from error
-        if isinstance(answer, str):
-            raise StartError(answer, again=False)
-        started = answer or await self._begun_before(attempt)
-        self._watch(attempt.key, started)
-        return started
+            return await self._settle(attempt.key, f"cannot start {self._program}: {error.strerror or error}")
+        if isinstance(answer, Refused):
+            raise StartError(answer.why, answer.again)
+        return self._watch(attempt.key, answer or await self._begun(attempt.key))
 
-    async def _begun_before(self, attempt: Attempt) -> Started:
-        begun = await asyncio.to_thread(self._read, attempt.key, "begun", parse_begun)
+    async def _begun(self, key: Key) -> Started:
+        begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
         if begun is None:
-            raise StartError(f"attempt {attempt.name} has begun, but its directory cannot be read", again=False)
+            raise StartError(f"attempt {attempt_name(*key)} was begun and given up before", again=True)
         return Started(begun.pid, begun.start, begun.note)
+
+    async def _settle(self, key: Key, problem: str) -> Started:
+        """Nobody answered, which does not say that nothing runs: we take the attempt's place before its supervisor
+        can, or see that it has. Raises StartError."""
+        if await asyncio.to_thread(self._take_place, key):
+            raise StartError(problem, again=True)
+        return self._watch(key, await self._begun(key))
+
+    def _take_place(self, key: Key) -> bool:
+        """Whether the attempt had not begun, and can no more: as in shim/job/attempt.c, who is first has it."""
+        made = self._directory / f".{attempt_name(*key)}.given-up"
+        try:
+            made.mkdir(mode=0o700, exist_ok=True)
+            (made / "result").write_text(GIVEN_UP)
+            made.rename(self._path(key))
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                log.error("%s: %s", made, error)
+            return error.errno not in (errno.ENOTEMPTY, errno.EEXIST)  # no supervisor can make its directory either
+        return True
 
     async def _ask(self, words: bytes) -> bytes:
         with self._supervisor() as sock:
@@ -167,15 +187,16 @@ class Jobs:
 
     # ---- watching ----
 
-    def _watch(self, key: Key, started: Started) -> None:
+    def _watch(self, key: Key, started: Started) -> Started:
         if key in self._watched:
-            return
+            return started
         pidfd = peers.open_process(started.pid, started.start)
         watched = self._watched[key] = _Watched(key, pidfd, started.pid)
         if pidfd >= 0:
             self._loop.add_reader(pidfd, self._supervisor_ended, watched)
         else:
             self._loop.call_soon(self._supervisor_ended, watched)
+        return started
 
     def _forget(self, watched: _Watched) -> None:
         self._watched.pop(watched.key, None)
@@ -259,18 +280,47 @@ class Jobs:
         )
 
     async def adopt(self, known: Iterable[Key]) -> dict[Key, Found | Result]:
-        """What became of the attempts that were running for the former daemon. Those that run are watched."""
-        found: dict[Key, Found | Result] = {}
-        for key in known:
-            begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
-            if begun is not None and self._lives(begun):
-                self._watch(key, Started(begun.pid, begun.start, begun.note))
-                found[key] = Found.RUNS
-            elif begun is not None or self._path(key).exists():
-                found[key] = await asyncio.to_thread(self._result_of, key)
+        """What became of the attempts that were running for the former daemon; before anything is started, once.
+
+        Those that run are watched. What the daemon does not know is ended: it had begun when its daemon was killed, and
+        the store is of before. Raises DeniedError where the directory cannot be ours.
+        """
+        paths.make_private_dir(self._directory)
+        keys = set(known)
+        same_boot = await asyncio.to_thread(self._note_boot)
+        found = {key: await self._adopt(key, same_boot) for key in sorted(keys)}
+        for key in await asyncio.to_thread(self._strays, keys):
+            log.error("attempt %s is not known any more: it is ended", attempt_name(*key))
+            if await self._adopt(key, same_boot) is Found.RUNS:
+                await self.stop(*key, STRAY_GRACE_S)
             else:
-                found[key] = Found.NEVER_BEGAN
+                await self.forget(*key)
         return found
+
+    async def _adopt(self, key: Key, same_boot: bool) -> Found | Result:
+        begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
+        if begun is not None and self._lives(begun):
+            self._watch(key, Started(begun.pid, begun.start, begun.note))
+            return Found.RUNS
+        if begun is None and same_boot and not self._path(key).exists():
+            return Found.NEVER_BEGAN
+        return await asyncio.to_thread(self._result_of, key)
+
+    def _note_boot(self) -> bool:
+        """Whether the machine has run ever since the former daemon: else a directory may have been lost with power."""
+        path, boot = self._directory / ".boot", _boot_id()
+        before = path.read_text() if path.exists() else ""
+        if before != boot:
+            with path.open("w") as file:
+                file.write(boot)
+                file.flush()
+                os.fsync(file.fileno())
+        return before == boot
+
+    def _strays(self, known: set[Key]) -> list[Key]:
+        names = (entry.name.split(".") for entry in self._directory.iterdir())
+        found = [(int(n[0]), int(n[1])) for n in names if len(n) == 2 and all(part.isdigit() for part in n)]
+        return sorted(set(found) - known)
 
     def _lives(self, begun: Begun) -> bool:
         return begun.boot == _boot_id() and peers.start_time(begun.pid) == begun.start and peers.runs(begun.pid)

@@ -68,6 +68,14 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """The attempt has not begun. `again`: it may go well later."""
+
+    why: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """What an attempt's directory says of its supervisor, and where its processes are should that be gone."""
 
@@ -149,17 +157,17 @@ def _limit(name: str, soft: int, hard: int) -> str:
     return f"{number} {low} {high}"
 
 
-def parse_answer(raw: bytes) -> Started | str | None:
-    """Who supervises it now; None: another supervisor had begun it before; a sentence: why it cannot be begun."""
-    lines = raw.decode("utf-8", "replace").splitlines()
-    words = lines[0].split(" ", 1) if lines else [""]
-    if words == ["begun"]:
+def parse_answer(raw: bytes) -> Started | Refused | None:
+    """Who supervises it now, or why it cannot be begun; None: another supervisor had begun it before."""
+    lines = raw.decode("utf-8", "replace").split("\n")
+    word, _, rest = lines[0].partition(" ")
+    if word == "begun":
         return None
-    if words[0] == "no" and len(words) == 2:
-        return words[1]
-    numbers = words[1].split() if words[0] == "ok" and len(words) == 2 else []
+    if word in ("no", "later"):
+        return Refused(rest, again=word == "later")
+    numbers = rest.split() if word == "ok" else []
     if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-        return "vgpu-job ended without an answer: see the system's log"
+        return Refused("vgpu-job ended without an answer: see the system's log", again=True)
     notes = [line.removeprefix("note ") for line in lines[1:] if line.startswith("note ")]
     return Started(int(numbers[0]), int(numbers[1]), "; ".join(notes))
 

@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 #define BASE "vgpud-jobs"
-#define SUPERVISORS "supervisors" /* the leaf that they all are in, outside of every job and of the daemon's service   \
-                                   */
+#define SUPERVISORS                                                                                                    \
+  "supervisors" /* the leaf that they all are in, outside of every job and of the daemon's service                     \
+                 */
 
 static const char *const names[VJ_CONTROLLERS] = {"cpu", "memory", "pids"};
 static const char *const flags[VJ_CONTROLLERS] = {"--cpus", "--ram", "the limit of processes"};

@@ -1,7 +1,8 @@
 /* main.c - vgpu-job, the supervisor of one attempt of a job (job.h). vgpud/jobs.py starts it and speaks with it.
  *
- * Answer on the socket: "ok PID START\n" with perhaps "note TEXT\n", or "no TEXT\n", or "begun\n" when another one has
- * the attempt; then the socket is closed, and only files and signals are left. */
+ * Answer on the socket: "ok PID START\n" with perhaps "note TEXT\n", or "no TEXT\n" ("later TEXT\n" where it may go
+ * well then), or "begun\n" when another one has the attempt; then the socket is closed, and only files and signals are
+ * left. */
 #define _GNU_SOURCE
 #include "job.h"
 
@@ -47,7 +48,8 @@ static void answer(const char *text) {
 
 static int refuse(int error, const char *reason) {
   char text[VJ_TEXT_BYTES + 8];
-  snprintf(text, sizeof text, "no %s\n", reason);
+  bool never = error == -EINVAL || error == -EPROTO || error == -E2BIG || error == -EPERM;
+  snprintf(text, sizeof text, "%s %s\n", never ? "no" : "later", reason);
   answer(error == -EEXIST ? "begun\n" : text);
   return 1;
 }

@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
-#define LOOK_MS 10 /* at a tree that is ending */
+#define LOOK_MS 5 /* at a tree that is ending; less and less often, as what hangs in a driver may do so for long */
+#define LOOK_MS_MAX 320
 
 enum phase { RUNNING, ENDING, KILLING };
 
@@ -31,6 +32,7 @@ struct job {
   size_t alive;
   enum phase phase;
   uint64_t deadline_ns;
+  int look_ms;
 };
 
 /* Tells all of it to end, and to end by then; later calls may only shorten that. */
@@ -40,6 +42,7 @@ static void end(struct job *job, uint64_t grace_ns) {
   job->deadline_ns = deadline_ns;
   if (job->phase == ENDING) return;
   job->phase = ENDING;
+  job->look_ms = LOOK_MS;
   vj_tree_signal(job->cgroups, SIGTERM);
   vj_tree_signal(job->cgroups, SIGCONT);
 }
@@ -104,11 +107,19 @@ static void take_signals(struct job *job, int signals) {
   reap(job);
 }
 
+static int look_in_ms(struct job *job) {
+  uint64_t now_ns = vj_now_ns();
+  int look_ms = job->look_ms;
+  if (job->look_ms < LOOK_MS_MAX) job->look_ms *= 2;
+  uint64_t left_ns = job->phase == ENDING && job->deadline_ns > now_ns ? job->deadline_ns - now_ns : UINT64_MAX;
+  return left_ns < (uint64_t)look_ms * VJ_NS_PER_MS ? (int)(left_ns / VJ_NS_PER_MS) + 1 : look_ms;
+}
+
 /* Waits for the next thing to do; a tree that is ending is looked at often. */
 static void wait_for_news(struct job *job, int signals) {
   size_t count = job->launch->member_count;
   job->failures[count] = (struct pollfd){.fd = signals, .events = POLLIN};
-  int timeout_ms = job->phase == RUNNING ? -1 : LOOK_MS;
+  int timeout_ms = job->phase == RUNNING ? -1 : look_in_ms(job);
   if (poll(job->failures, count + 1, timeout_ms) <= 0) return;
   for (size_t i = 0; i < count; i++)
     if (job->failures[i].fd >= 0 && job->failures[i].revents) look_at_failure(job, i);
@@ -123,6 +134,7 @@ static void run(struct job *job, int signals) {
       end(job, job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS);
     }
     if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
+      if (job->phase != KILLING) job->look_ms = LOOK_MS;
       job->phase = KILLING;
       vj_tree_kill(job->cgroups);
     }
@@ -172,7 +184,10 @@ void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgrou
     run(&job, signals);
     account(&job);
   }
-  vj_attempt_end(attempt, outcome, job.ends, job.ends ? count : 0);
+  /* A full disk is mended some day, and until then nobody else knows how the job ended. */
+  int error;
+  while ((error = vj_attempt_end(attempt, outcome, job.ends, job.ends ? count : 0)) == -ENOSPC || error == -EDQUOT)
+    sleep(1);
   if (signals >= 0) close(signals);
   free(job.ends);
   free(job.failures);
