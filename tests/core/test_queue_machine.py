@@ -1,0 +1,122 @@
+"""One queue: first in, first out, preemption, claims."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vgpud.core.queue.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted
+from vgpud.core.queue.model import How, JobState
+
+from .queue_world import POLICIES, Shell, gpus, queue, shell
+
+
+def test_jobs_start_in_order_and_small_ones_pass() -> None:
+    at = shell(2)
+    first, wide, half = at.submit(gpus(1.5)), at.submit(gpus(2)), at.submit(gpus(0.5))
+    assert at.starts == [first, half]
+    assert at.state(wide) == "pending"
+    at.now_ns = 7
+    at.end(first)
+    at.end(half)
+    assert at.starts == [first, half, wide]
+    assert at.state(first) == "completed" and at.job(first).ended_ns == 7 and at.job(first).attained == 7 * 1500
+
+
+def test_a_job_is_saved_before_it_starts() -> None:
+    at = shell(1)
+    commands = at.machine.step(Submitted((1,), gpus(1)), 0)
+    saved = [i for i, c in enumerate(commands) if isinstance(c, SaveJob)]
+    started = next(i for i, c in enumerate(commands) if isinstance(c, StartJob))
+    assert saved[-1] < started
+
+
+def test_strict_keeps_those_behind_waiting() -> None:
+    at = shell(2, queue(strict=True, backfill=False))
+    at.submit(gpus(1.5))
+    at.submit(gpus(2))
+    half = at.submit(gpus(0.5))
+    assert at.starts == [1] and at.state(half) == "pending"
+    assert "strict" in at.reason(half) and "job 2" in at.reason(half)
+
+
+def test_better_jobs_take_the_room_of_worse_ones() -> None:
+    at = shell(2, queue(policy="priority"))
+    low, mid = at.submit(gpus(1)), at.submit(gpus(1, priority=1))
+    high = at.submit(gpus(1, priority=2))
+    assert at.running == {mid, high}
+    assert at.state(low) == "suspended" and at.job(low).preemptions == 1
+    at.end(high)
+    assert at.running == {mid, low}
+    assert at.job(low).attempt == 1
+
+
+def test_room_is_claimed_while_victims_stop() -> None:
+    at = shell(2, queue(policy="priority"), slow=True)
+    low = at.submit(gpus(2))
+    high = at.submit(gpus(1, priority=2))
+    assert at.state(high) == "pending" and "job 1 must stop" in at.reason(high)
+    late = at.submit(gpus(1, priority=1))  # what the victim leaves beside the claim is this one's
+    assert at.state(late) == "pending"
+    at.answer_stops()
+    assert at.running == {high, late}
+    assert at.state(low) == "suspended"
+
+
+def test_a_claim_is_given_up_when_its_job_is_cancelled() -> None:
+    at = shell(2, queue(policy="priority"), slow=True)
+    low, high = at.submit(gpus(2)), at.submit(gpus(2, priority=2))
+    at.send(Cancelled(high, "by its user"))
+    assert at.state(high) == "cancelled"
+    at.answer_stops()
+    assert at.running == {low}
+
+
+def test_a_victim_that_ends_by_itself_makes_room_as_well() -> None:
+    at = shell(2, queue(policy="priority"), slow=True)
+    low, high = at.submit(gpus(2)), at.submit(gpus(2, priority=2))
+    at.end(low)
+    assert at.state(low) == "completed" and at.running == {high}
+
+
+def test_ends_of_other_attempts_are_ignored() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1))
+    at.send(JobEnded(job, 0, 0), JobSuspended(job, How.EVICT), StartFailed(job, 7, "x", True))
+    assert at.state(job) == "running"
+
+
+def walk(at: Shell, total_milli: int) -> set[int]:
+    """From scratch: in order, whatever still fits."""
+    policy = POLICIES[at.machine.queue("default").policy]()
+    jobs = [j for j in at.machine.jobs.values() if j.state in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)]
+    chosen = set()
+    for job in sorted(jobs, key=lambda j: (policy.key(j, at.now_ns), j.job_id)):
+        if job.width_milli <= total_milli:
+            total_milli -= job.width_milli
+            chosen.add(job.job_id)
+    return chosen
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["priority", "least"]),
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("submit"), st.integers(1, 8), st.integers(0, 4)),
+            st.tuples(st.just("end"), st.integers(0, 50), st.just(0)),
+            st.tuples(st.just("sleep"), st.integers(1, 20), st.just(0)),
+        ),
+        max_size=60,
+    ),
+)
+def test_who_runs_is_who_a_walk_from_scratch_chooses(policy: str, events: list[tuple[str, int, int]]) -> None:
+    at = shell(8, queue(policy=policy))
+    for what, number, priority in events:
+        if what == "submit":
+            at.submit(gpus(number, priority=priority))
+        elif what == "end" and at.running:
+            at.end(sorted(at.running)[number % len(at.running)])
+        elif what == "sleep":
+            at.sleep(number)
+        assert at.running == walk(at, 8000)

@@ -1,0 +1,162 @@
+"""What is refused before anything happens: each in one line that names the value and the mend."""
+
+from __future__ import annotations
+
+from vgpud.core.model import Denied, Reason
+from vgpud.core.queue import quota
+from vgpud.core.queue.events import Cancelled, Event, Held, Released, Requeued
+from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.queue.world import World
+from vgpud.core.units import format_bytes, format_gpus
+
+ARRAY_JOBS_MAX = 10_000
+MEMBERS_MAX = 1024
+AFTER_MAX = 1000
+RETRIES_MAX = 1000
+PRIORITY_MAX = 1000
+
+
+def _invalid(message: str, field: str) -> Denied:
+    return Denied(Reason.INVALID, message, field=field)
+
+
+def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
+    """Why such a job, or an array of so many, is refused."""
+    wrong = _check_numbers(spec, count) or _check_after(world, spec)
+    if wrong:
+        return wrong
+    line = world.lines.get(spec.queue)
+    if line is None:
+        names = ", ".join(world.lines) or "none"
+        return Denied(Reason.NOT_FOUND, f"there is no queue {spec.queue!r}: choose one of {names}", field="queue")
+    for account in line.account.chain:
+        limits = account.spec
+        if spec.width_milli > limits.limit_milli:
+            return _invalid(
+                f"{format_gpus(spec.width_milli)} GPUs are more than queue {limits.name} may ever have:"
+                f" its limit is {format_gpus(limits.limit_milli)}",
+                "gpus_milli",
+            )
+        if spec.ask.cpu_milli * spec.members > limits.cpu_limit_milli:
+            return _invalid(
+                f"{format_gpus(spec.ask.cpu_milli * spec.members)} CPUs are more than queue {limits.name} may ever"
+                f" have: its limit is {format_gpus(limits.cpu_limit_milli)}",
+                "cpu_milli",
+            )
+        if spec.ask.ram_bytes * spec.members > limits.ram_limit_bytes:
+            return _invalid(
+                f"{format_bytes(spec.ask.ram_bytes * spec.members)} of RAM is more than queue {limits.name} may ever"
+                f" have: its limit is {format_bytes(limits.ram_limit_bytes)}",
+                "ram_bytes",
+            )
+    never = world.room.could_ever(Job(0, spec, 0))
+    return _invalid(never, "gpus_milli") if never else None
+
+
+def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
+    if not 1 <= count <= ARRAY_JOBS_MAX:
+        return _invalid(f"an array of {count} jobs: 1 to {ARRAY_JOBS_MAX} can be submitted at once", "array")
+    if spec.index < 0:
+        return _invalid(f"array index {spec.index} is negative: begin at 0 or above", "array")
+    if not 1 <= spec.members <= MEMBERS_MAX:
+        return _invalid(f"a gang of {spec.members} members: write 1 to {MEMBERS_MAX}", "members")
+    if not 0 < spec.time_limit_ns <= NEVER_NS:
+        return _invalid(f"a time limit of {spec.time_limit_ns} ns cannot be: write more than 0, or none", "time_limit")
+    if not 0 <= spec.duration_ns < NEVER_NS:
+        return _invalid(
+            f"an expected duration of {spec.duration_ns} ns cannot be: write more than 0, or none", "expected_duration"
+        )
+    if not 0 <= spec.retries <= RETRIES_MAX:
+        return _invalid(f"{spec.retries} retries cannot be: write 0 to {RETRIES_MAX}", "retries")
+    if abs(spec.priority) > PRIORITY_MAX:
+        return _invalid(f"priority {spec.priority} cannot be: write {-PRIORITY_MAX} to {PRIORITY_MAX}", "priority")
+    return None
+
+
+def _check_after(world: World, spec: JobSpec) -> Denied | None:
+    """Jobs come after earlier ones only, so that no two can wait for each other."""
+    if len(spec.after) > AFTER_MAX:
+        return _invalid(f"it comes after {len(spec.after)} jobs: {AFTER_MAX} are the most", "after")
+    for job_id in spec.after:
+        other = world.jobs.get(job_id)
+        if other is None:
+            return _invalid(
+                f"there is no job {job_id} for it to come after: name one that has been submitted before", "after"
+            )
+        if other.state.ended and other.state is not JobState.COMPLETED and not spec.after_any:
+            return _invalid(
+                f"job {job_id}, after which it shall come, is {other.state.value}: leave it out, or say that any end"
+                " will do",
+                "after",
+            )
+    return None
+
+
+def refusal(world: World, event: Event) -> Denied | None:
+    """Why this wish of a user is refused."""
+    if not isinstance(event, Cancelled | Held | Released | Requeued):
+        return None
+    job = world.jobs.get(event.job_id)
+    if job is None:
+        return Denied(Reason.NOT_FOUND, f"there is no job {event.job_id}: see vgpu queue ls")
+    state = job.state
+    mend = ""
+    if isinstance(event, Cancelled) and state.ended:
+        mend = "there is nothing to cancel"
+    elif isinstance(event, Held) and state is not JobState.PENDING:
+        mend = "only pending jobs can be held"
+    elif isinstance(event, Released) and state is not JobState.HELD:
+        mend = "only held jobs can be released"
+    elif isinstance(event, Requeued) and state in (JobState.PENDING, JobState.HELD):
+        mend = "it waits already"
+    elif isinstance(event, Requeued) and job.stop_to not in (None, JobState.SUSPENDED):
+        mend = f"it is being stopped ({job.stopping}): wait for its end"
+    return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {mend}") if mend else None
+
+
+def check_queues(world: World, queues: tuple[QueueSpec, ...]) -> Denied | None:
+    """Why queues cannot become these."""
+    wrong = quota.check_queues(queues)
+    if wrong:
+        return wrong
+    after = {q.name: q for q in queues}
+    for name, line in world.lines.items():
+        account = line.account
+        busy = [j.job_id for j in world.jobs.values() if j.spec.queue == name and not j.state.ended]
+        moved = name not in after or after[name].parent != line.spec.parent
+        if moved and (busy or account.used.milli):
+            what = f"job {busy[0]}" if busy else f"slices of {format_gpus(account.used.milli)} GPUs"
+            return Denied(
+                Reason.PRECONDITION,
+                f"queue {name} is in use by {what}: wait for their end or cancel them before it is moved or removed",
+                field="name",
+            )
+    total = sum(q.guarantee_milli for q in queues if not q.parent)
+    have = world.room.total_milli()
+    if total > have and total > sum(line.spec.guarantee_milli for line in world.lines.values() if not line.spec.parent):
+        return _invalid(
+            f"all guarantees together are {format_gpus(total)} GPUs, there are {format_gpus(have)}: lower one",
+            "guarantee_milli",
+        )
+    return None
+
+
+def check_direct(world: World, queue: str, milli: int, cpu_milli: int, ram_bytes: int) -> Denied | None:
+    """Why a slice that is no job of the queue is refused."""
+    line = world.lines.get(queue)
+    if line is None:
+        names = ", ".join(world.lines) or "none"
+        return Denied(Reason.NOT_FOUND, f"there is no queue {queue!r}: choose one of {names}", field="queue")
+    over = line.account.limit_for_amount(milli, cpu_milli, ram_bytes, standing=True)
+    if over is None:
+        return None
+    below = [n for n, other in world.lines.items() if over.account in other.account.chain]
+    holders = [j for j in world.jobs.values() if j.state is JobState.RUNNING and j.spec.queue in below]
+    widest = sorted(holders, key=lambda j: (-j.width_milli, j.job_id))[:3]
+    who = ", ".join(f"job {j.job_id} ({format_gpus(j.width_milli)})" for j in widest)
+    slices = sum(amount.milli for amount in over.account.direct.values())
+    parts = [who] if who else []
+    if slices:
+        parts.append(f"slices ({format_gpus(slices)})")
+    held = f"; held by {' and '.join(parts)}" if parts else ""
+    return Denied(Reason.NO_CAPACITY, over.sentence() + held, field="queue", subject=over.account.spec.name)

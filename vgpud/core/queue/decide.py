@@ -1,0 +1,217 @@
+"""One decision: who of those that wait starts now, and who of those that run makes room for them.
+
+Queues take turns, least served first (quota.py); within a queue its policy's order counts. With one queue and counted
+GPUs the running jobs are afterwards exactly those that a walk through all jobs in order would choose which takes
+whatever still fits: a job that runs always fits in that walk when its turn comes, because all that run fit together, so
+only those that wait need to be looked at; those that make room are behind, and are looked at again when it is theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
+from vgpud.core.queue.line import Line
+from vgpud.core.queue.model import NEVER_NS, Job, Placement
+from vgpud.core.queue.order import Entry
+from vgpud.core.queue.world import World
+
+#: so many jobs are looked at for backfill
+BACKFILL_JOBS_MAX = 1000
+
+
+@dataclass(slots=True)
+class Turn:
+    """Where a queue is in this decision."""
+
+    line: Line
+    cursor: Entry | None = None
+    failed: int = 0  # bits of the shapes that do not fit any more
+    until_ns: int = -1  # those behind a reservation must have ended by then; -1 = there is none
+    looked_at: int = 0
+
+
+class Decision:
+    """Made and run once. Afterwards: `placed` have room and may start, `victims` must stop."""
+
+    def __init__(self, world: World, now_ns: int) -> None:
+        self.world = world
+        self.now_ns = now_ns
+        self.placed: list[Job] = []
+        self.victims: dict[int, Job] = {}
+        self.because: dict[int, int] = {}  # victim -> for whom
+        self.look_again_ns = NEVER_NS  # when a job that would have made room has run for long enough
+
+    def run(self) -> None:
+        turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
+        for turn in turns:
+            turn.line.refresh(self.world.jobs, self.now_ns)
+        while turns:
+            turn = turns[0] if len(turns) == 1 else min(turns, key=self._turn_key)
+            if not self._advance(turn):
+                turns.remove(turn)
+
+    def _turn_key(self, turn: Turn) -> tuple[int, ...]:
+        return turn.line.account.turn(self.now_ns, self.world.half_life_ns)
+
+    def _advance(self, turn: Turn) -> bool:
+        """The next job of this queue; False when its turn is over."""
+        line = turn.line
+        entry = line.waiting.next(turn.cursor, turn.failed)
+        if entry is None:
+            return False
+        turn.cursor = entry
+        job = self.world.jobs[entry[1]]
+        if turn.until_ns >= 0:
+            turn.looked_at += 1
+            if turn.looked_at > BACKFILL_JOBS_MAX:
+                return False
+            if ends_ns(job, self.now_ns) > turn.until_ns:
+                return True
+        bit = line.waiting.bit(job.job_id)
+        if self._start(job, entry, turn):
+            return True
+        turn.failed |= bit
+        if line.spec.strict and turn.until_ns < 0:
+            if not line.spec.backfill:
+                return False
+            turn.until_ns = reserved_start_ns(self.world, job, self.now_ns)
+        return True
+
+    def _start(self, job: Job, entry: Entry, turn: Turn) -> bool:
+        world, line = self.world, turn.line
+        if not job.spec.preemptible and not world.keeps_guarantees(job):
+            return False
+        placement = None if line.account.limit_for(job.spec) else self._find(job)
+        if placement is not None:
+            self._give(job, placement)
+        else:
+            within = line.policy.preempts and turn.until_ns < 0 and self._within(job, entry, line)
+            if not within and not self._reclaim(job, line):
+                return False
+        self._settle(job)
+        return True
+
+    def _find(self, job: Job) -> Placement | None:
+        if job.job_id in self.victims:  # it still runs: elsewhere it could go only by way of a stop
+            return job.placement if self.world.room.fits(job.placement) else None
+        return self.world.find(job)
+
+    def _settle(self, job: Job) -> None:
+        """It has been given room."""
+        line = self.world.line(job)
+        key = line.waiting.entry(job.job_id)[0]
+        line.dequeue(job.job_id)
+        if job.job_id in self.victims:
+            line.run(job, key)
+            del self.victims[job.job_id]
+            self.because.pop(job.job_id, None)
+        else:
+            self.world.unwatch(job)
+            self.placed.append(job)
+
+    # ---- making room ----
+
+    def _within(self, job: Job, entry: Entry, line: Line) -> bool:
+        """Takes room that jobs of its queue behind it have."""
+        free = self.world.room.free_milli() + line.running.weight_after(entry)
+        if not len(line.running) or free < job.spec.width_milli:
+            return False
+        return self._make_room(job, line, self._behind(line, entry))
+
+    def _behind(self, line: Line, entry: Entry) -> Iterator[Job]:
+        at = line.running.worst(None)
+        while at is not None and at > entry:
+            victim = self.world.jobs[at[1]]
+            if self._may_stop(victim, line):
+                yield victim
+            at = line.running.worst(at)
+
+    def _reclaim(self, job: Job, line: Line) -> bool:
+        """Takes room that jobs of queues above their guarantee have, for a queue below its own."""
+        width_milli = job.spec.width_milli
+        claimant = line.account.below_guarantee(width_milli)
+        if claimant is None:
+            return False
+        lines = [other for other in self.world.lines.values() if claimant not in other.account.chain]
+        above = sum(max(0, other.account.above_milli()) for other in lines)
+        if self.world.room.free_milli() + above < width_milli:
+            return False
+        return self._make_room(job, line, self._most_above(lines, line))
+
+    def _most_above(self, lines: list[Line], claimant: Line) -> Iterator[Job]:
+        """Jobs of these queues, of the one most above its guarantee first, as long as that leaves it its guarantee."""
+        cursors = {line.spec.name: line.running.worst(None) for line in lines}
+        left = [line for line in lines if cursors[line.spec.name] is not None]
+        while left:
+            line = max(left, key=lambda o: (o.account.share(o.account.history), -o.account.index))
+            at = cursors[line.spec.name]
+            if at is None or line.account.above_milli() <= 0:
+                left.remove(line)
+                continue
+            cursors[line.spec.name] = line.running.worst(at)
+            victim = self.world.jobs[at[1]]
+            leaves = all(
+                account.above_milli() >= victim.spec.width_milli
+                for account in line.account.chain
+                if account not in claimant.account.chain
+            )
+            if leaves and self._may_stop(victim, line):
+                yield victim
+
+    def _may_stop(self, job: Job, line: Line) -> bool:
+        if not job.spec.preemptible:
+            return False
+        until_ns = job.started_ns + line.spec.min_run_ns
+        if until_ns > self.now_ns:
+            self.look_again_ns = min(self.look_again_ns, until_ns)
+            return False
+        return True
+
+    def _make_room(self, job: Job, line: Line, candidates: Iterator[Job]) -> bool:
+        """Takes room from these, in this order, until the job fits; gives back, in the other, what is not needed."""
+        stopped: list[Job] = []
+        placement, ask_at = None, 1
+        for victim in candidates:
+            self._displace(victim)
+            stopped.append(victim)
+            if len(stopped) < ask_at or not self._may_fit(job, line):
+                continue
+            placement = self._find(job)
+            if placement is not None:
+                break
+            ask_at = 2 * len(stopped)
+        if placement is None and stopped and len(stopped) < ask_at and self._may_fit(job, line):
+            placement = self._find(job)
+        if placement is not None:
+            self._give(job, placement)
+        for victim in reversed(stopped):
+            if self._fits_where_it_runs(victim):
+                self._give(victim, victim.placement)
+                self._settle(victim)
+            else:
+                self.because[victim.job_id] = job.job_id
+        return placement is not None
+
+    def _may_fit(self, job: Job, line: Line) -> bool:
+        return self.world.room.free_milli() >= job.spec.width_milli and not line.account.limit_for(job.spec)
+
+    def _displace(self, victim: Job) -> None:
+        """For now: it waits like others, and is kept if it still fits when its turn comes."""
+        line = self.world.line(victim)
+        key = line.running.entry(victim.job_id)[0]
+        line.stop(victim.job_id)
+        line.enqueue(victim, key, pinned=True)
+        self.world.hold(victim, ())
+        self.world.count(victim, -1, self.now_ns)
+        self.victims[victim.job_id] = victim
+
+    def _fits_where_it_runs(self, victim: Job) -> bool:
+        account = self.world.line(victim).account
+        return not account.limit_for(victim.spec) and self.world.room.fits(victim.placement)
+
+    def _give(self, job: Job, placement: Placement) -> None:
+        job.placement = placement
+        self.world.hold(job, placement)
+        self.world.count(job, 1, self.now_ns)

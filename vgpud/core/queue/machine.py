@@ -1,0 +1,515 @@
+"""The queue's machine: events in, commands out. Policies order, rules place, the machine decides; it does no IO.
+
+`steps(events, now_ns)` applies what happens at one instant and decides once. The shell carries the commands out in
+their order and answers StartJob and StopJob with events. Drive it so:
+
+    machine = Machine(queues, room, registry.make)
+    commands = machine.steps([Submitted((1,), spec)], now_ns)
+
+and send Woken when the last Wake says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from vgpud.core.model import Denied
+from vgpud.core.placement.base import Room
+from vgpud.core.policy.base import Policy
+from vgpud.core.queue import check, estimate, reasons
+from vgpud.core.queue.deadlines import Due
+from vgpud.core.queue.decide import Decision
+from vgpud.core.queue.events import (
+    Cancelled,
+    Command,
+    Event,
+    Held,
+    JobEnded,
+    JobSuspended,
+    Note,
+    QueuesChanged,
+    Released,
+    Requeued,
+    RoomChanged,
+    SaveJob,
+    StartFailed,
+    StartJob,
+    StopJob,
+    Submitted,
+    Wake,
+    Woken,
+)
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.queue.world import WAITING, World
+
+#: a job that failed waits so long before its next try, twice as long each time
+BACKOFF_FIRST_NS = 10 * SECOND_NS
+BACKOFF_MAX_NS = 3600 * SECOND_NS
+#: the same for a start that the shell could not carry out
+START_BACKOFF_FIRST_NS = SECOND_NS
+START_BACKOFF_MAX_NS = 300 * SECOND_NS
+HALF_LIFE_NS = 7 * 24 * 3600 * SECOND_NS
+
+
+class Machine:
+    """`hows`: how the shell can stop jobs. `moves`: evicted jobs may go on elsewhere. `half_life_ns` 0: no history."""
+
+    def __init__(
+        self,
+        queues: tuple[QueueSpec, ...],
+        room: Room,
+        make_policy: Callable[[str], Policy],
+        *,
+        hows: tuple[How, ...] = (How.PAUSE, How.EVICT, How.REQUEUE),
+        moves: bool = False,
+        half_life_ns: int = HALF_LIFE_NS,
+    ) -> None:
+        self._world = World(room, make_policy, hows, moves, half_life_ns)
+        self._world.set_queues(queues, 0)
+        self._out: list[Command] = []
+        self._wake_ns = NEVER_NS
+        self._look_again_ns = NEVER_NS
+
+    @property
+    def jobs(self) -> dict[int, Job]:
+        """All jobs that it knows, also those that have ended. Only to be read."""
+        return self._world.jobs
+
+    # ---- in and out ----
+
+    def step(self, event: Event, now_ns: int) -> list[Command]:
+        return self.steps((event,), now_ns)
+
+    def steps(self, events: Iterable[Event], now_ns: int) -> list[Command]:
+        """Everything that happens at one instant, then one decision."""
+        for event in events:
+            self._apply(event, now_ns)
+        self._due(now_ns)
+        self._decide(now_ns)
+        self._wake(now_ns)
+        out, self._out = self._out, []
+        return out
+
+    def _apply(self, event: Event, now_ns: int) -> None:
+        match event:
+            case Submitted():
+                self._submitted(event, now_ns)
+            case Cancelled(job_id, why):
+                self._end(self.jobs[job_id], JobState.CANCELLED, why, now_ns)
+            case Held(job_id):
+                self._hold(self.jobs[job_id])
+            case Released(job_id):
+                self._release(self.jobs[job_id], now_ns)
+            case Requeued(job_id):
+                self._requeue(self.jobs[job_id], now_ns)
+            case JobEnded():
+                self._ended(event, now_ns)
+            case JobSuspended():
+                self._suspended(event, now_ns)
+            case StartFailed():
+                self._start_failed(event, now_ns)
+            case RoomChanged(node, direct, offered, held):
+                self._world.room.change(node, direct, offered)
+                self._world.set_direct(node, held, now_ns)
+            case QueuesChanged(queues):
+                self._world.set_queues(queues, now_ns)
+            case Woken():
+                self._wake_ns = NEVER_NS
+
+    def _save(self, job: Job) -> None:
+        self._out.append(SaveJob(job))
+
+    def _note(self, kind: str, job: Job, text: str) -> None:
+        self._out.append(Note(kind, job.job_id, text))
+
+    # ---- jobs come ----
+
+    def _submitted(self, event: Submitted, now_ns: int) -> None:
+        array = len(event.job_ids) > 1 or event.spec.index > 0
+        for number, job_id in enumerate(event.job_ids):
+            spec = event.spec
+            if array:
+                spec = replace(spec, array=event.job_ids[0], index=spec.index + number)
+            job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns)
+            self.jobs[job_id] = job
+            if event.held:
+                job.state = JobState.HELD
+            self._save(job)
+            self._depend(job, now_ns)
+            self._admit(job, now_ns)
+
+    def _depend(self, job: Job, now_ns: int) -> None:
+        """Notes whom it waits for; it ends at once if one of them has failed."""
+        unmet = set()
+        for other_id in job.spec.after:
+            other = self.jobs.get(other_id)
+            if other is None:
+                self._finish(job, JobState.CANCELLED, f"job {other_id}, which it comes after, is not known", now_ns)
+                return
+            if not other.state.ended:
+                unmet.add(other_id)
+            elif other.state is not JobState.COMPLETED and not job.spec.after_any:
+                self._finish(job, JobState.CANCELLED, _unmet(other), now_ns)
+                return
+        if unmet:
+            self._world.unmet[job.job_id] = unmet
+            for other_id in unmet:
+                self._world.dependents.setdefault(other_id, []).append(job.job_id)
+
+    def _admit(self, job: Job, now_ns: int) -> None:
+        """It waits for room, unless something else keeps it."""
+        world = self._world
+        if job.state not in WAITING or job.job_id in world.unmet or world.waits(job):
+            return
+        if job.job_id in world.claims or job.job_id in world.going:
+            return
+        if job.not_before_ns > now_ns:
+            world.deadlines.add(job.not_before_ns, Due.BACKOFF, job.job_id, job.not_before_ns)
+            return
+        world.enqueue(job, now_ns)
+
+    def _leave(self, job: Job, now_ns: int) -> None:
+        """It no longer waits for room, and gives up the claim that it may have."""
+        world = self._world
+        if world.waits(job):
+            world.line(job).dequeue(job.job_id)
+        elif job.job_id in world.claims:
+            del world.claims[job.job_id]
+            world.count_claim(job, -1)
+            world.count(job, -1, now_ns)
+            how = job.suspended_how
+            world.hold(job, world.kept(job, how) if job.state is JobState.SUSPENDED and how else ())
+        world.unwatch(job)
+
+    # ---- users change their minds ----
+
+    def _hold(self, job: Job) -> None:
+        if job.state is JobState.PENDING:
+            self._leave(job, job.waiting_since_ns)
+            job.state = JobState.HELD
+            self._save(job)
+
+    def _release(self, job: Job, now_ns: int) -> None:
+        if job.state is JobState.HELD:
+            job.state = JobState.PENDING
+            job.waiting_since_ns = now_ns
+            self._save(job)
+            self._admit(job, now_ns)
+
+    def _requeue(self, job: Job, now_ns: int) -> None:
+        if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+            self._stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
+        elif job.state.ended:
+            job.ended_ns, job.exit_code, job.stopping, job.stop_to = -1, -1, "", None
+            job.failures = job.start_failures = 0
+            self._anew(job, now_ns)
+            self._admit(job, now_ns)
+
+    def _end(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
+        """It shall end, whatever it is doing."""
+        if job.state in (JobState.PENDING, JobState.HELD):
+            self._leave(job, now_ns)
+            self._finish(job, state, why, now_ns)
+        elif not job.state.ended:
+            self._stop(job, None, state, why, now_ns)
+
+    # ---- jobs stop ----
+
+    def _stop(self, job: Job, how: How | None, state: JobState, why: str, now_ns: int) -> None:
+        """Tells it to stop; its room is given to others, who have it when it has gone."""
+        world = self._world
+        if job.job_id not in world.going:
+            if job.state is JobState.RUNNING:
+                world.line(job).stop(job.job_id)
+                world.count(job, -1, now_ns)
+            else:
+                self._leave(job, now_ns)
+            self._go(job, ())
+        job.stop_to, job.stopping = state, why
+        self._save(job)
+        self._out.append(StopJob(job.job_id, how, why))
+
+    def _go(self, job: Job, kept: tuple[()]) -> None:
+        """What it has physically is noted until it has gone; the room counts what it will keep."""
+        world = self._world
+        world.going[job.job_id] = job.placement if job.state is JobState.RUNNING else world.held.get(job.job_id, ())
+        if job.state is JobState.RUNNING:
+            world.count_going(job, 1)
+        world.hold(job, kept)
+
+    def _gone(self, job: Job, now_ns: int) -> None:
+        """It has its room no longer, of whatever kind; its times are added up."""
+        world = self._world
+        running = job.state is JobState.RUNNING
+        if job.job_id in world.going:
+            del world.going[job.job_id]
+            if running:
+                world.count_going(job, -1)
+        elif running:
+            world.line(job).stop(job.job_id)
+            world.count(job, -1, now_ns)
+        else:
+            self._leave(job, now_ns)
+        world.hold(job, ())
+        world.unwatch(job)
+        if running:
+            ran_ns = now_ns - job.started_ns
+            job.executed_ns += ran_ns
+            job.attained += ran_ns * job.width_milli
+
+    def _ended(self, event: JobEnded, now_ns: int) -> None:
+        job = self.jobs.get(event.job_id)
+        if job is None or event.attempt != job.attempt or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
+            return
+        stop_to, why = job.stop_to, job.stopping
+        self._gone(job, now_ns)
+        job.stop_to, job.stopping, job.exit_code = None, "", event.exit_code
+        if stop_to is JobState.PENDING:
+            self._anew(job, now_ns)
+            self._admit(job, now_ns)
+        elif stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
+            self._finish(job, stop_to, why, now_ns)
+        elif event.exit_code == 0:
+            self._finish(job, JobState.COMPLETED, "", now_ns)
+        else:
+            self._failed(job, f"it ended with exit code {event.exit_code}", now_ns)
+
+    def _failed(self, job: Job, why: str, now_ns: int) -> None:
+        """Another try if it has one left."""
+        job.failures += 1
+        if job.failures > job.spec.retries:
+            tries = f" in the last of {job.failures} tries" if job.failures > 1 else ""
+            self._finish(job, JobState.FAILED, why + tries, now_ns)
+            return
+        job.not_before_ns = now_ns + min(BACKOFF_FIRST_NS << min(job.failures - 1, 20), BACKOFF_MAX_NS)
+        self._anew(job, now_ns)
+        self._note("job.retried", job, f"{why}; try {job.failures + 1} of {job.spec.retries + 1} follows")
+        self._admit(job, now_ns)
+
+    def _anew(self, job: Job, now_ns: int) -> None:
+        """It waits to start from the beginning: what it has done is lost, the service that it has had is not."""
+        job.state = JobState.PENDING
+        job.placement, job.suspended_how = (), None
+        job.executed_ns = job.promoted_executed_ns = 0
+        job.waiting_since_ns = now_ns
+        self._save(job)
+
+    def _suspended(self, event: JobSuspended, now_ns: int) -> None:
+        job = self.jobs.get(event.job_id)
+        if job is None or job.job_id not in self._world.going or job.state is not JobState.RUNNING:
+            return
+        stop_to, why, how = job.stop_to, job.stopping, event.how
+        if stop_to is not JobState.SUSPENDED and how is not How.REQUEUE:
+            return  # it was suspended before it heard that it shall end: JobEnded follows
+        self._gone(job, now_ns)
+        job.preemptions += 1
+        job.stop_to, job.stopping = None, ""
+        self._note("job.preempted", job, why)
+        if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
+            self._finish(job, stop_to, why, now_ns)
+            return
+        if how is How.REQUEUE:
+            self._anew(job, now_ns)
+        else:
+            job.state, job.suspended_how, job.waiting_since_ns = JobState.SUSPENDED, how, now_ns
+            self._world.hold(job, self._world.kept(job, how))
+            self._save(job)
+        self._admit(job, now_ns)
+
+    def _start_failed(self, event: StartFailed, now_ns: int) -> None:
+        job = self.jobs.get(event.job_id)
+        if job is None or event.attempt != job.attempt or job.state is not JobState.RUNNING:
+            return
+        stop_to, why = job.stop_to, job.stopping
+        job.started_ns = now_ns  # nothing of it ran
+        self._gone(job, now_ns)
+        job.stop_to, job.stopping = None, ""
+        if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
+            self._finish(job, stop_to, why, now_ns)
+            return
+        if not event.again:
+            self._failed(job, f"it could not be started: {event.why}", now_ns)
+            return
+        job.start_failures += 1
+        wait_ns = min(START_BACKOFF_FIRST_NS << min(job.start_failures - 1, 20), START_BACKOFF_MAX_NS)
+        job.not_before_ns = now_ns + wait_ns
+        how = job.suspended_how
+        if how is None or stop_to is JobState.PENDING:
+            self._anew(job, now_ns)
+        else:
+            job.state, job.waiting_since_ns = JobState.SUSPENDED, now_ns
+            self._world.hold(job, self._world.kept(job, how))
+            self._save(job)
+        self._note("job.start_failed", job, event.why)
+        self._admit(job, now_ns)
+
+    def _finish(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
+        """It has ended. Those that come after it start to wait for room, or end as well."""
+        world = self._world
+        job.state, job.reason, job.ended_ns = state, why, now_ns
+        job.placement, job.suspended_how = (), None
+        for other_id in world.unmet.pop(job.job_id, ()):
+            world.dependents[other_id].remove(job.job_id)
+        self._save(job)
+        self._note(f"job.{state.value}", job, why)
+        if state is JobState.COMPLETED:
+            world.line(job).policy.ended(job)
+        for other_id in world.dependents.pop(job.job_id, ()):
+            other = self.jobs[other_id]
+            unmet = world.unmet[other_id]
+            unmet.discard(job.job_id)
+            if state is not JobState.COMPLETED and not other.spec.after_any:
+                self._finish(other, JobState.CANCELLED, _unmet(job), now_ns)
+            elif not unmet:
+                del world.unmet[other_id]
+                other.waiting_since_ns = now_ns
+                self._admit(other, now_ns)
+
+    # ---- time ----
+
+    def _due(self, now_ns: int) -> None:
+        world = self._world
+        while (due := world.deadlines.pop(now_ns)) is not None:
+            what, job_id = due
+            job = self.jobs[job_id]
+            if what is Due.KEY:
+                world.touch(job, now_ns)
+            elif what is Due.LIMIT:
+                self._end(job, JobState.TIMED_OUT, reasons.time_limit(job), now_ns)
+            else:
+                job.waiting_since_ns = now_ns
+                self._admit(job, now_ns)
+
+    def _wake(self, now_ns: int) -> None:
+        at_ns = min(self._world.deadlines.next_ns(), self._look_again_ns)
+        if at_ns < NEVER_NS and (at_ns != self._wake_ns or self._wake_ns <= now_ns):
+            self._out.append(Wake(at_ns))
+            self._wake_ns = at_ns
+
+    # ---- decisions ----
+
+    def _decide(self, now_ns: int) -> None:
+        world = self._world
+        decision = Decision(world, now_ns)
+        decision.run()
+        self._look_again_ns = decision.look_again_ns
+        for victim in decision.victims.values():
+            self._preempt(victim, decision.because[victim.job_id], now_ns)
+        for job in decision.placed:
+            world.claims[job.job_id] = job
+            world.count_claim(job, 1)
+        for job in [job for job in world.claims.values() if world.physically_free(job)]:
+            self._start(job, now_ns)
+
+    def _preempt(self, victim: Job, claimant_id: int, now_ns: int) -> None:
+        """As cheaply as leaves enough room for whom it stops for."""
+        world = self._world
+        world.line(victim).dequeue(victim.job_id)
+        world.going[victim.job_id] = victim.placement
+        world.count_going(victim, 1)
+        hows = [how for how in world.hows if how is How.REQUEUE or world.room.fits(world.kept(victim, how))]
+        how = hows[0] if hows else How.REQUEUE
+        world.hold(victim, world.kept(victim, how))
+        victim.stop_to = JobState.SUSPENDED
+        victim.stopping = reasons.preempted(world, victim, self.jobs[claimant_id])
+        self._save(victim)
+        self._out.append(StopJob(victim.job_id, how, victim.stopping))
+
+    def _start(self, job: Job, now_ns: int) -> None:
+        world = self._world
+        del world.claims[job.job_id]
+        world.count_claim(job, -1)
+        resume = job.state is JobState.SUSPENDED
+        if not resume:
+            job.attempt += 1
+        job.state, job.started_ns = JobState.RUNNING, now_ns
+        if job.first_started_ns < 0:
+            job.first_started_ns = now_ns
+        world.run(job, now_ns)
+        if job.spec.time_limit_ns < NEVER_NS:
+            left_ns = max(1, job.spec.time_limit_ns - job.executed_ns)
+            world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, now_ns)
+        self._save(job)
+        self._out.append(StartJob(job.job_id, job.attempt, job.placement, resume))
+        self._note("job.resumed" if resume else "job.started", job, reasons.placed(job))
+
+    # ---- after a restart ----
+
+    def restore(self, jobs: Iterable[Job], now_ns: int) -> list[Command]:
+        """Takes over jobs as they were saved, once and before all steps. Those that were to stop are told again.
+
+        Jobs that run keep their room, whatever else has changed; the shell says then what became of them.
+        """
+        world = self._world
+        known = sorted(jobs, key=lambda job: job.job_id)
+        self.jobs.update((job.job_id, job) for job in known)
+        for job in known:
+            if job.state is JobState.RUNNING:
+                self._readopt(job, now_ns)
+            elif job.state is JobState.SUSPENDED and job.suspended_how is not None:
+                world.hold(job, world.kept(job, job.suspended_how))
+        for job in known:
+            if job.state in (JobState.PENDING, JobState.HELD):
+                self._depend(job, now_ns)
+            if job.state is JobState.SUSPENDED and job.stop_to is not None:
+                self._stop(job, None, job.stop_to, job.stopping, now_ns)
+            self._admit(job, now_ns)
+        out, self._out = self._out, []
+        return out
+
+    def _readopt(self, job: Job, now_ns: int) -> None:
+        world = self._world
+        world.hold(job, job.placement)
+        world.count(job, 1, now_ns)
+        world.run(job, now_ns)
+        if job.spec.time_limit_ns < NEVER_NS:
+            ends_ns = job.started_ns + max(1, job.spec.time_limit_ns - job.executed_ns)
+            world.deadlines.add(ends_ns, Due.LIMIT, job.job_id, job.started_ns)
+        if job.stop_to is not None:
+            how = None if job.stop_to is not JobState.SUSPENDED else world.hows[-1]
+            self._stop(job, how, job.stop_to, job.stopping, now_ns)
+
+    def forget(self, job_ids: Iterable[int]) -> None:
+        """Ended jobs that nobody will ask for."""
+        for job_id in job_ids:
+            if job_id in self.jobs and self.jobs[job_id].state.ended:
+                del self.jobs[job_id]
+
+    # ---- questions ----
+
+    def check(self, spec: JobSpec, count: int = 1) -> Denied | None:
+        """Why such a job, or an array of so many, is refused."""
+        return check.check_job(self._world, spec, count)
+
+    def refusal(self, event: Event) -> Denied | None:
+        """Why this wish of a user is refused."""
+        return check.refusal(self._world, event)
+
+    def check_queues(self, queues: tuple[QueueSpec, ...]) -> Denied | None:
+        """Why queues cannot become these."""
+        return check.check_queues(self._world, queues)
+
+    def check_direct(self, queue: str, milli: int, cpu_milli: int = 0, ram_bytes: int = 0) -> Denied | None:
+        """Why a slice that is no job of the queue is refused."""
+        return check.check_direct(self._world, queue, milli, cpu_milli, ram_bytes)
+
+    def reason(self, job_id: int, now_ns: int) -> str:
+        """Why it waits, or how it ended: one sentence."""
+        return reasons.reason(self._world, self.jobs[job_id], now_ns)
+
+    def queue(self, name: str) -> QueueSpec:
+        return self._world.lines[name].spec
+
+    def position(self, job_id: int) -> int:
+        """In its queue, from 1; 0 = it does not wait for room."""
+        job = self.jobs[job_id]
+        return self._world.line(job).waiting.rank(job_id) + 1 if self._world.waits(job) else 0
+
+    def estimated_start(self, job_id: int, now_ns: int) -> int:
+        """NEVER_NS = not known."""
+        return estimate.estimated_start_ns(self._world, self.jobs[job_id], now_ns)
+
+
+def _unmet(job: Job) -> str:
+    return f"job {job.job_id}, which it comes after, is {job.state.value}"

@@ -1,0 +1,181 @@
+"""Jobs sorted by their policy's key, in blocks with sums: a decision costs what changes in it, not what waits.
+
+A job has a shape here (one bit): jobs of one shape fit or fail together. A block knows which shapes it holds, so that
+those in which only shapes wait that have failed already are passed over as a whole. After the sorted list of lists of
+Jenks' sortedcontainers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+#: (key of the policy, job_id)
+Entry = tuple[tuple[int, ...], int]
+
+BLOCK = 256
+
+
+class _Block:
+    __slots__ = ("bits", "counts", "entries", "mask", "weight", "weights")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.bits: list[int] = []  # of each entry: 1 << its shape
+        self.weights: list[int] = []
+        self.mask = 0  # all bits
+        self.counts: dict[int, int] = {}  # bit -> how many
+        self.weight = 0
+
+    def insert(self, at: int, entry: Entry, bit: int, weight: int) -> None:
+        self.entries.insert(at, entry)
+        self.bits.insert(at, bit)
+        self.weights.insert(at, weight)
+        self._count(bit, weight)
+
+    def _count(self, bit: int, weight: int) -> None:
+        self.counts[bit] = self.counts.get(bit, 0) + 1
+        self.mask |= bit
+        self.weight += weight
+
+    def delete(self, at: int) -> None:
+        del self.entries[at]
+        bit = self.bits.pop(at)
+        self.weight -= self.weights.pop(at)
+        left = self.counts[bit] - 1
+        if left:
+            self.counts[bit] = left
+        else:
+            del self.counts[bit]
+            self.mask ^= bit
+
+    def extend(self, entries: list[Entry], bits: list[int], weights: list[int]) -> None:
+        self.entries += entries
+        self.bits += bits
+        self.weights += weights
+        for bit, weight in zip(bits, weights, strict=True):
+            self._count(bit, weight)
+
+
+class Order:
+    """A sorted set of jobs. `weight` is summed (milli-GPU), `bit` is skipped by."""
+
+    def __init__(self) -> None:
+        self._blocks: list[_Block] = []
+        self._lasts: list[Entry] = []  # the last entry of each block
+        self._of: dict[int, tuple[Entry, int, int]] = {}  # job_id -> entry, bit, weight
+        self.weight = 0
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __contains__(self, job_id: int) -> bool:
+        return job_id in self._of
+
+    def __iter__(self) -> Iterator[int]:
+        """Job ids, best first."""
+        for block in self._blocks:
+            for _, job_id in block.entries:
+                yield job_id
+
+    def entry(self, job_id: int) -> Entry:
+        return self._of[job_id][0]
+
+    def bit(self, job_id: int) -> int:
+        return self._of[job_id][1]
+
+    def add(self, job_id: int, key: tuple[int, ...], bit: int, weight: int) -> None:
+        entry = (key, job_id)
+        self._of[job_id] = (entry, bit, weight)
+        self.weight += weight
+        if not self._blocks:
+            self._blocks.append(_Block())
+            self._lasts.append(entry)
+        at = min(bisect_left(self._lasts, entry), len(self._blocks) - 1)
+        block = self._blocks[at]
+        block.insert(bisect_left(block.entries, entry), entry, bit, weight)
+        self._lasts[at] = block.entries[-1]
+        if len(block.entries) > 2 * BLOCK:
+            self._replace(at, 1, block)
+
+    def remove(self, job_id: int) -> None:
+        entry, _, weight = self._of.pop(job_id)
+        self.weight -= weight
+        at = bisect_left(self._lasts, entry)
+        block = self._blocks[at]
+        block.delete(bisect_left(block.entries, entry))
+        if not block.entries:
+            del self._blocks[at], self._lasts[at]
+            return
+        self._lasts[at] = block.entries[-1]
+        after = at + 1
+        if after < len(self._blocks) and len(block.entries) + len(self._blocks[after].entries) < BLOCK:
+            follower = self._blocks[after]
+            block.extend(follower.entries, follower.bits, follower.weights)
+            self._lasts[at] = block.entries[-1]
+            del self._blocks[after], self._lasts[after]
+
+    def _replace(self, at: int, count: int, block: _Block) -> None:
+        """Puts the entries of `block` where `count` blocks were, in blocks of the usual length."""
+        made = []
+        for start in range(0, len(block.entries), BLOCK):
+            part = slice(start, start + BLOCK)
+            piece = _Block()
+            piece.extend(block.entries[part], block.bits[part], block.weights[part])
+            made.append(piece)
+        self._blocks[at : at + count] = made
+        self._lasts[at : at + count] = [piece.entries[-1] for piece in made]
+
+    def rekey(self, keys: Iterable[tuple[int, tuple[int, ...]]]) -> None:
+        """All jobs at once: (job_id, key) of each that is in."""
+        whole = _Block()
+        entries = sorted((key, job_id) for job_id, key in keys)
+        known = [self._of[job_id] for _, job_id in entries]
+        whole.entries, whole.bits, whole.weights = entries, [k[1] for k in known], [k[2] for k in known]
+        for entry, (_, bit, weight) in zip(entries, known, strict=True):
+            self._of[entry[1]] = (entry, bit, weight)
+        self._replace(0, len(self._blocks), whole)
+
+    def next(self, after: Entry | None, skip: int) -> Entry | None:
+        """The first entry beyond `after` (None: of all) whose bit is not in `skip`."""
+        at, start = 0, 0
+        if after is not None:
+            at = bisect_right(self._lasts, after)
+            if at == len(self._blocks):
+                return None
+            start = bisect_right(self._blocks[at].entries, after)
+        for block in self._blocks[at:] if at else self._blocks:
+            if block.mask & ~skip:
+                bits = block.bits
+                for index in range(start, len(bits)):
+                    if not bits[index] & skip:
+                        return block.entries[index]
+            start = 0
+        return None
+
+    def worst(self, before: Entry | None) -> Entry | None:
+        """The last entry before `before` (None: of all)."""
+        if not self._blocks:
+            return None
+        if before is None:
+            return self._lasts[-1]
+        at = min(bisect_left(self._lasts, before), len(self._blocks) - 1)
+        index = bisect_left(self._blocks[at].entries, before)
+        if index:
+            return self._blocks[at].entries[index - 1]
+        return self._lasts[at - 1] if at else None
+
+    def weight_after(self, entry: Entry) -> int:
+        """Sum of the weights beyond this entry."""
+        at = bisect_right(self._lasts, entry)
+        if at == len(self._blocks):
+            return 0
+        block = self._blocks[at]
+        first = bisect_right(block.entries, entry)
+        return sum(block.weights[first:]) + sum(b.weight for b in self._blocks[at + 1 :])
+
+    def rank(self, job_id: int) -> int:
+        """How many are before it."""
+        entry = self._of[job_id][0]
+        at = bisect_left(self._lasts, entry)
+        return sum(len(b.entries) for b in self._blocks[:at]) + bisect_left(self._blocks[at].entries, entry)

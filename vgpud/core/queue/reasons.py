@@ -1,0 +1,102 @@
+"""Why a job waits, in one sentence each with its numbers. Made when somebody asks, not at every decision."""
+
+from __future__ import annotations
+
+from vgpud.core.queue.estimate import reserved_start_ns
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.queue.world import World
+from vgpud.core.units import format_gpus
+
+#: so many jobs are named
+_NAMED_MAX = 3
+
+
+def duration(ns: int) -> str:
+    """As people say it, at most two units: 90 s is 1 min 30 s."""
+    seconds = -(-ns // SECOND_NS)
+    parts = []
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, seconds = divmod(seconds, unit)
+        if count:
+            parts.append(f"{count} {name}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def _jobs(ids: list[int]) -> str:
+    named = ", ".join(str(i) for i in ids[:_NAMED_MAX])
+    more = f" and {len(ids) - _NAMED_MAX} more" if len(ids) > _NAMED_MAX else ""
+    return f"job{'s' if len(ids) > 1 else ''} {named}{more}"
+
+
+def time_limit(job: Job) -> str:
+    return f"its time limit of {duration(job.spec.time_limit_ns)} has run out"
+
+
+def preempted(world: World, victim: Job, claimant: Job) -> str:
+    """Why a job makes room."""
+    if claimant.spec.queue == victim.spec.queue:
+        policy = world.line(victim).policy.name
+        return f"made room for job {claimant.job_id}, which comes before it in queue {victim.spec.queue} ({policy})"
+    return (
+        f"made room for job {claimant.job_id}: queue {claimant.spec.queue} is below its guarantee, queue"
+        f" {victim.spec.queue} above its own"
+    )
+
+
+def placed(job: Job) -> str:
+    """Where it runs."""
+    nodes = sorted({place.node for place in job.placement})
+    devices = sum(len(place.shares) for place in job.placement)
+    return f"{format_gpus(job.width_milli)} GPUs on {devices} device(s) of {', '.join(nodes[:_NAMED_MAX])}"
+
+
+def reason(world: World, job: Job, now_ns: int) -> str:
+    """Why it waits; how it ended; what is being done to it; "" when it simply runs."""
+    if job.state.ended:
+        return job.reason
+    if job.job_id in world.going:
+        return f"it is being stopped: {job.stopping}"
+    if job.state is JobState.RUNNING:
+        return ""
+    if job.state is JobState.HELD:
+        return f"it is held: release it with vgpu queue release {job.job_id}"
+    if job.job_id in world.unmet:
+        what = "to end" if job.spec.after_any else "to complete"
+        return f"it waits for {_jobs(sorted(world.unmet[job.job_id]))} {what}"
+    if job.not_before_ns > now_ns:
+        after = "failed" if not job.start_failures else "could not be started"
+        return f"it {after}: its next try begins in {duration(job.not_before_ns - now_ns)}"
+    if job.job_id in world.claims:
+        return f"its room is being freed: {_jobs(_in_its_way(world, job))} must stop first"
+    return _no_room(world, job, now_ns)
+
+
+def _in_its_way(world: World, job: Job) -> list[int]:
+    nodes = {place.node for place in job.placement}
+    return [j for j, placement in world.going.items() if any(place.node in nodes for place in placement)]
+
+
+def _no_room(world: World, job: Job, now_ns: int) -> str:
+    line = world.line(job)
+    over = line.account.limit_for(job.spec)
+    if over is not None:
+        return over.sentence()
+    if not job.spec.preemptible and not world.keeps_guarantees(job):
+        others = sum(o.spec.guarantee_milli for o in world.lines.values() if not o.spec.parent and o is not line)
+        return (
+            f"it cannot be preempted, and others are guaranteed {format_gpus(others)} of"
+            f" {format_gpus(world.room.total_milli())} GPUs: it must wait until all that cannot be preempted fit beside"
+        )
+    if world.pinned(job):
+        how = "memory is on" if job.suspended_how is How.PAUSE else "state belongs to"
+        where = ", ".join(s.device_uuid for place in job.placement for s in place.shares[:_NAMED_MAX])
+        if world.find(job) is None:
+            return f"it goes on where it was, its {how} {where}, and that is in use"
+    elif world.find(job) is None:
+        return world.room.why_not(job)
+    first = line.waiting.next(None, 0)
+    if line.spec.strict and first is not None and first[1] != job.job_id:
+        starts_ns = reserved_start_ns(world, world.jobs[first[1]], now_ns)
+        when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
+        return f"queue {line.spec.name} is strict: it waits for job {first[1]} before it{when}"
+    return "it starts with the next decision"

@@ -1,0 +1,243 @@
+"""What the machine's parts share: jobs, queues, who has which room, and the moves that keep these in step.
+
+A job's room is `held` from the decision that gives it until its end, or until the decision that takes it away: then the
+job is `going`, physically still there, and who gets its room has a claim on it until it has gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from vgpud.core.placement.base import Room
+from vgpud.core.policy.base import Policy
+from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
+from vgpud.core.queue.line import Line
+from vgpud.core.queue.model import How, Job, JobState, Placement, QueueSpec
+from vgpud.core.queue.quota import Account, Amount
+
+WAITING = (JobState.PENDING, JobState.SUSPENDED)
+
+
+class World:
+    def __init__(
+        self, room: Room, make_policy: Callable[[str], Policy], hows: tuple[How, ...], moves: bool, half_life_ns: int
+    ) -> None:
+        self.room = room
+        self.make_policy = make_policy
+        self.hows = hows
+        self.moves = moves
+        self.half_life_ns = half_life_ns
+        self.jobs: dict[int, Job] = {}
+        self.lines: dict[str, Line] = {}
+        self.held: dict[int, Placement] = {}  # what the room counts for a job
+        self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
+        self.claims: dict[int, Job] = {}  # jobs whose room is still being freed, oldest first
+        self.unmet: dict[int, set[int]] = {}  # job -> jobs that it waits for
+        self.dependents: dict[int, list[int]] = {}  # job -> those that wait for it
+        self.deadlines = Deadlines(self._holds)
+        self._key_changes_ns: dict[int, int] = {}
+
+    # ---- queues ----
+
+    def set_queues(self, queues: tuple[QueueSpec, ...], now_ns: int) -> None:
+        """As they are from now on; one that still has jobs stays."""
+        gone = [n for n, line in self.lines.items() if n not in {q.name for q in queues}]
+        busy = {job.spec.queue for job in self.jobs.values() if not job.state.ended} if gone else set()
+        queues += tuple(self.lines[n].spec for n in gone if n in busy)
+        before = self.lines
+        self.lines = {}
+        for index, spec in enumerate(sorted(queues, key=lambda q: q.parent != "")):
+            parent = self.lines[spec.parent].account if spec.parent else None
+            self.lines[spec.name] = self._line(spec, before.get(spec.name), Account(spec, index, parent), now_ns)
+        self.room.rules({q.name: (q.placement, q.spread) for q in queues})
+
+    def _line(self, spec: QueueSpec, old: Line | None, account: Account, now_ns: int) -> Line:
+        if old is None:
+            account.history_at_ns = now_ns
+            return Line(spec, self.make_policy(spec.policy), account)
+        old.account.learn(now_ns, self.half_life_ns)
+        same_parent = old.spec.parent == spec.parent
+        account.adopt(old.account)
+        assert same_parent or not account.used.milli, "a queue in use has moved"  # check_queues() refuses it
+        old.account = account
+        if old.spec.policy != spec.policy:
+            old.policy = self.make_policy(spec.policy)
+            for job_id in (*old.waiting, *old.running):
+                self.touch(self.jobs[job_id], now_ns, line=old)
+        old.spec = spec
+        return old
+
+    def line(self, job: Job) -> Line:
+        return self.lines[job.spec.queue]
+
+    # ---- order ----
+
+    def enqueue(self, job: Job, now_ns: int) -> None:
+        """It waits for room from now on."""
+        line = self.line(job)
+        line.policy.touch(job, now_ns)
+        line.enqueue(job, line.policy.key(job, now_ns), self.pinned(job))
+        self._watch(job, line, now_ns)
+
+    def run(self, job: Job, now_ns: int) -> None:
+        """It runs from now on."""
+        line = self.line(job)
+        line.policy.touch(job, now_ns)
+        line.run(job, line.policy.key(job, now_ns))
+        self._watch(job, line, now_ns)
+
+    def touch(self, job: Job, now_ns: int, line: Line | None = None) -> None:
+        """The policy looks at this job anew."""
+        line = line or self.line(job)
+        line.policy.touch(job, now_ns)
+        line.rekey(job, now_ns)
+        self._watch(job, line, now_ns)
+
+    def _watch(self, job: Job, line: Line, now_ns: int) -> None:
+        at_ns = line.policy.changes_at(job, now_ns)
+        if at_ns <= now_ns:
+            at_ns = now_ns + 1  # a policy that does not move a job when it said it would may not stop the clock
+        if self._key_changes_ns.get(job.job_id) != at_ns:
+            self._key_changes_ns[job.job_id] = at_ns
+            self.deadlines.add(at_ns, Due.KEY, job.job_id, at_ns)
+
+    def unwatch(self, job: Job) -> None:
+        self._key_changes_ns.pop(job.job_id, None)
+
+    def _holds(self, deadline: Deadline) -> bool:
+        _, due, job_id, token = deadline
+        job = self.jobs.get(job_id)
+        if job is None:
+            return False
+        if due == Due.KEY:
+            return self._key_changes_ns.get(job_id) == token
+        if due == Due.LIMIT:
+            return job.state is JobState.RUNNING and job.started_ns == token and job_id not in self.going
+        return job.state in WAITING and job.not_before_ns == token
+
+    def waits(self, job: Job) -> bool:
+        return job.job_id in self.line(job).waiting
+
+    # ---- room ----
+
+    def pinned(self, job: Job) -> bool:
+        """It can go on only where it was."""
+        return job.state is JobState.SUSPENDED and not (self.moves and job.suspended_how is How.EVICT)
+
+    def find(self, job: Job) -> Placement | None:
+        """Room for it now."""
+        if job.spec.width_milli > self.room.free_milli():
+            return None
+        if not self.pinned(job):
+            return self.room.place(job)
+        kept = self.held.pop(job.job_id, ())
+        if kept:
+            self.room.release(kept)
+        fits = self.room.fits(job.placement)
+        if kept:
+            self.hold(job, kept)
+        return job.placement if fits else None
+
+    def hold(self, job: Job, placement: Placement) -> None:
+        """The room counts exactly this for the job."""
+        kept = self.held.pop(job.job_id, ())
+        if kept:
+            self.room.release(kept)
+        if placement:
+            self.held[job.job_id] = placement
+            self.room.take(placement)
+
+    def kept(self, job: Job, how: How) -> Placement:
+        """What a job that has been stopped so still takes: its memory on the devices, its RAM."""
+        if how is How.REQUEUE or (how is How.EVICT and self.moves):
+            return ()
+        memory = how is How.PAUSE
+        return tuple(
+            replace(
+                place,
+                cpu_milli=0,
+                shares=tuple(
+                    replace(s, min_milli=0) if memory else replace(s, min_milli=0, mem_min_bytes=0)
+                    for s in place.shares
+                ),
+            )
+            for place in job.placement
+        )
+
+    def physically_free(self, claim: Job) -> bool:
+        """Whether the room that it has a claim on is free of those who have been told to go."""
+        if self.going and self.line(claim).account.limit_for(claim.spec, standing=True):
+            return False
+        nodes = {place.node for place in claim.placement}
+        near = [j for j, placement in self.going.items() if any(p.node in nodes for p in placement)]
+        if not near:
+            return True
+        others = [j for j in self.claims if j != claim.job_id and any(p.node in nodes for p in self.held[j])]
+        lent = {j: self.held[j] for j in (*others, *near) if j in self.held}
+        for placement in lent.values():
+            self.room.release(placement)
+        back = []
+        for job_id in near:
+            if not self.room.fits(self.going[job_id]):
+                break
+            self.room.take(self.going[job_id])
+            back.append(job_id)
+        for job_id in back:
+            self.room.release(self.going[job_id])
+        for placement in lent.values():
+            self.room.take(placement)
+        return len(back) == len(near)
+
+    # ---- quotas ----
+
+    def count(self, job: Job, sign: int, now_ns: int) -> None:
+        """The job uses its queue's quota, as decided (+1), or does no longer (-1)."""
+        for account in self.line(job).account.chain:
+            account.learn(now_ns, self.half_life_ns)
+            account.used.add(job.spec, sign)
+            if not job.spec.preemptible:
+                account.fixed_milli += sign * job.spec.width_milli
+
+    def count_claim(self, job: Job, sign: int) -> None:
+        for account in self.line(job).account.chain:
+            account.claimed.add(job.spec, sign)
+
+    def count_going(self, job: Job, sign: int) -> None:
+        for account in self.line(job).account.chain:
+            account.going.add(job.spec, sign)
+
+    def keeps_guarantees(self, job: Job) -> bool:
+        """Whether all guarantees can still be met when this job runs, which cannot be preempted."""
+        own = self.line(job).account
+        if own.fixed_milli + job.spec.width_milli <= own.spec.guarantee_milli:
+            return True
+        if not any(line.spec.guarantee_milli for line in self.lines.values()):
+            return True
+        needed = 0
+        for line in self.lines.values():
+            if line.account.parent is None:
+                needed += self._needs(line.account, own, job.spec.width_milli)
+        return needed <= self.room.total_milli()
+
+    def _needs(self, account: Account, own: Account, width_milli: int) -> int:
+        """What it may demand: its guarantee, or more where more is used by who cannot be preempted."""
+        below = [line.account for line in self.lines.values() if line.account.parent is account]
+        fixed = account.fixed_milli - sum(child.fixed_milli for child in below)
+        if account is own:
+            fixed += width_milli
+        return max(account.spec.guarantee_milli, fixed + sum(self._needs(c, own, width_milli) for c in below))
+
+    def set_direct(self, node: str, held: tuple[tuple[str, int, int, int], ...], now_ns: int) -> None:
+        """What slices that are no jobs hold on this node of each queue's quota."""
+        sums: dict[str, Amount] = {}
+        for queue, milli, cpu_milli, ram_bytes in held:
+            if queue in self.lines:
+                for account in self.lines[queue].account.chain:
+                    amount = sums.setdefault(account.spec.name, Amount())
+                    amount.milli += milli
+                    amount.cpu_milli += cpu_milli
+                    amount.ram_bytes += ram_bytes
+        for name, line in self.lines.items():
+            line.account.learn(now_ns, self.half_life_ns)
+            line.account.set_direct(node, sums.get(name, Amount()))
