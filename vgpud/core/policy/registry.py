@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
 from vgpud.core.policy.base import Policy
+from vgpud.core.policy.fair import Fair
 from vgpud.core.policy.fifo import Fifo
+from vgpud.core.policy.finish_time import FinishTimeFairness
+from vgpud.core.policy.gittins import Gittins
 from vgpud.core.policy.las import ContinuousLas, Las
 from vgpud.core.policy.priority import Priority
 from vgpud.core.policy.remaining import ShortestRemaining
@@ -29,6 +32,7 @@ class Arguments:
     numbers: list[Fraction] = field(default_factory=list)
     named: dict[str, Fraction] = field(default_factory=dict)
     words: set[str] = field(default_factory=set)
+    weights: dict[int, Fraction] = field(default_factory=dict)  # by uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,8 @@ class Kind:
     numbers: str = ""  # what the numbers in order are; "" = it takes none
     named: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    table: bool = False  # file=PATH gives more numbers
+    weights: bool = False  # UID=WEIGHT
 
 
 def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
@@ -63,9 +69,26 @@ def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
     )
 
 
+def _gittins(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
+    return Gittins(name, by_width=by_width, table=arguments.numbers)
+
+
+def _fair(name: str, arguments: Arguments) -> Policy:
+    if not all(arguments.weights.values()):
+        raise PolicyError(f"{name}: a weight of 0 is never served: write for example 1000=0.5")
+    return Fair(
+        name,
+        memory_gib=arguments.named.get("memory", Fraction(0)),
+        half_life_h=arguments.named.get("half-life", Fraction(0)),
+        weights=arguments.weights,
+    )
+
+
 #: of Tiresias' simulator
 DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
 DEFAULT_QUANTUM_S = Fraction(3600)
+#: of Themis
+DEFAULT_LEASE_S = Fraction(1200)
 
 KINDS = {
     "fifo": Kind("first in, first out; nobody is preempted", lambda name, arguments: Fifo()),
@@ -96,14 +119,37 @@ KINDS = {
         named=("promote", "quantum", "every"),
         words=("narrow", "keep"),
     ),
+    "gittins": Kind(
+        "who is likeliest to end soon for its GPUs x time, learnt from times alone; nobody says how long jobs take",
+        lambda name, arguments: _gittins(name, arguments, by_width=False),
+        numbers="seconds that jobs needed, instead of learning",
+        table=True,
+    ),
+    "2d-gittins": Kind(
+        "the same, learnt from GPUs x time (Tiresias)",
+        lambda name, arguments: _gittins(name, arguments, by_width=True),
+        numbers="GPU-seconds that jobs needed, instead of learning",
+        table=True,
+    ),
+    "fair": Kind(
+        "equal shares for users, by weight, of GPUs and of memory (DRF), now and over the last days (half-life)",
+        _fair,
+        named=("memory", "half-life"),
+        weights=True,
+    ),
+    "ftf": Kind(
+        "least finish-time fairness (Themis): who is slowed down most, compared with running alone, goes first",
+        lambda name, arguments: FinishTimeFairness(name, lease_s=arguments.named.get("lease", DEFAULT_LEASE_S)),
+        named=("lease",),
+    ),
 }
 
 #: name -> its line, for --help
 NAMES = {name: kind.line for name, kind in KINDS.items()}
 
 
-def make(text: str) -> Policy:
-    """The policy that is meant; PolicyError when none is."""
+def make(text: str, read: Callable[[str], Sequence[Fraction]] | None = None) -> Policy:
+    """The policy that is meant; PolicyError when none is. `read` gives the numbers of the file that file=PATH names."""
     name, _, rest = text.strip().partition("(")
     name = name.strip()
     kind = KINDS.get(name)
@@ -111,17 +157,19 @@ def make(text: str) -> Policy:
         raise PolicyError(f"there is no policy {name!r}: choose one of {', '.join(KINDS)}")
     if rest and not rest.endswith(")"):
         raise PolicyError(f"policy {text!r} has no closing bracket: write {name}(...)")
-    return kind.build(text.strip(), _arguments(name, kind, rest[:-1]))
+    return kind.build(text.strip(), _arguments(name, kind, rest[:-1], read))
 
 
 def _takes(kind: Kind) -> str:
     parts = [kind.numbers] if kind.numbers else []
     parts += [f"{name}=NUMBER" for name in kind.named]
+    parts += ["file=PATH"] if kind.table else []
+    parts += ["UID=WEIGHT"] if kind.weights else []
     parts += kind.words
     return ", ".join(parts) or "nothing"
 
 
-def _arguments(name: str, kind: Kind, text: str) -> Arguments:
+def _arguments(name: str, kind: Kind, text: str, read: Callable[[str], Sequence[Fraction]] | None) -> Arguments:
     found = Arguments()
     items = [item.strip() for item in text.split(",")] if text.strip() else []
     if len(items) > ARGUMENTS_MAX:
@@ -130,6 +178,12 @@ def _arguments(name: str, kind: Kind, text: str) -> Arguments:
         key, equals, value = (part.strip() for part in item.partition("="))
         if equals and key in kind.named and key not in found.named:
             found.named[key] = _number(name, value, item)
+        elif equals and kind.weights and key.isascii() and key.isdigit() and len(key) <= _DIGITS_MAX:
+            found.weights[int(key)] = _number(name, value, item)
+        elif equals and kind.table and key == "file":
+            if read is None:
+                raise PolicyError(f"{name}: no files are read here: write the numbers themselves")
+            found.numbers.extend(read(value))
         elif item in kind.words:
             found.words.add(item)
         elif kind.numbers and not equals and item[:1].isdigit():

@@ -1,0 +1,102 @@
+"""Weighted fair share among the users of a queue, over GPUs and device memory, now and over history.
+
+Ghodsi et al., "Dominant Resource Fairness" (NSDI 2011): a user's share is the larger of its part of the GPUs and of
+their memory, and the user with the least share over weight is served next. A job's key is what its user would hold
+without it and without those of its jobs that come before it, so the order of the keys is that of progressive filling.
+
+History, as in Slurm's multifactor priority and KAI: what was held in the past counts as well, half as much for each
+half-life that has passed, as the mean number of GPUs held in that time. `memory_gib` is that of one device; 0 counts
+GPUs alone. `half_life_h` = 0: only what is held now counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+
+from vgpud.core.policy.base import Key, Plain
+from vgpud.core.queue.model import SECOND_NS, Job, JobState
+
+#: shares are counted in millionths of a device
+PPM = 1_000_000
+HOUR_NS = 3600 * SECOND_NS
+GIB = 1 << 30
+#: history decays in so many steps for a half-life, by this factor (2**(-1/32) in units of 2**-62)
+STEPS = 32
+STEP_ONE_BITS = 62
+
+
+def _step_factor() -> int:
+    factor = 1 << (STEP_ONE_BITS - 1)  # 1/2
+    for _ in range(STEPS.bit_length() - 1):
+        factor = math.isqrt(factor << STEP_ONE_BITS)
+    return factor
+
+
+STEP_FACTOR = _step_factor()
+
+
+class Fair(Plain):
+    def __init__(
+        self, name: str, *, memory_gib: Fraction, half_life_h: Fraction, weights: Mapping[int, Fraction]
+    ) -> None:
+        self.name = name
+        self.dynamic = True
+        self.device_bytes = int(memory_gib * GIB)
+        self.step_ns = int(half_life_h * HOUR_NS) // STEPS
+        self.weights = weights
+        self.past: dict[int, int] = defaultdict(int)  # by uid: millionths of a device x ns, decayed
+        self.past_step = 0  # up to which `past` has decayed
+        self.charged: dict[int, int] = {}  # by job: ns of its run that are in `past`
+        self.before: dict[int, int] = {}  # by job: its key
+
+    def share_ppm(self, job: Job) -> int:
+        """Its dominant share, in millionths of a device."""
+        share = job.width_milli * 1000
+        if self.device_bytes:
+            held = (job.spec.ask.spec.mem_min_bytes or 0) * job.spec.members
+            share = max(share, held * PPM // self.device_bytes)
+        return share
+
+    def before_all(self, jobs: list[Job], now_ns: int) -> None:
+        self._decay(now_ns)
+        for job in jobs:
+            self._charge(job, job.executed_at(now_ns))
+        held = {uid: self._past_ppm(uid) for uid in sorted({job.spec.uid for job in jobs})}
+        for job in sorted(jobs, key=_own_order):
+            self.before[job.job_id] = int(held[job.spec.uid] / self.weights.get(job.spec.uid, 1))
+            held[job.spec.uid] += self.share_ppm(job)
+
+    def key(self, job: Job, now_ns: int) -> Key:
+        return (self.before.get(job.job_id, 0), *_own_order(job))
+
+    def ended(self, job: Job) -> None:
+        self._charge(job, job.executed_ns)
+        self.charged.pop(job.job_id, None)
+        self.before.pop(job.job_id, None)
+
+    def _charge(self, job: Job, executed_ns: int) -> None:
+        if self.step_ns:
+            self.past[job.spec.uid] += self.share_ppm(job) * (executed_ns - self.charged.get(job.job_id, 0))
+            self.charged[job.job_id] = executed_ns
+
+    def _decay(self, now_ns: int) -> None:
+        if not self.step_ns:
+            return
+        steps, self.past_step = now_ns // self.step_ns - self.past_step, now_ns // self.step_ns
+        factor = 1 << STEP_ONE_BITS
+        for _ in range(min(steps, STEPS * STEP_ONE_BITS)):
+            factor = factor * STEP_FACTOR >> STEP_ONE_BITS
+        for uid, held in self.past.items():
+            self.past[uid] = held * factor >> STEP_ONE_BITS
+
+    def _past_ppm(self, uid: int) -> int:
+        """Mean held in the window of the past: a constant use of x decays to x times half-life / ln 2."""
+        return self.past[uid] * 693_147 // (self.step_ns * STEPS * PPM) if self.step_ns else 0
+
+
+def _own_order(job: Job) -> Key:
+    """Of one user's jobs: those that run, by priority, then first in, first out."""
+    return (0 if job.state is JobState.RUNNING else 1, -job.spec.priority, job.submitted_ns, job.job_id)

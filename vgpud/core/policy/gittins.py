@@ -1,0 +1,149 @@
+"""Highest Gittins index first: who is most likely to end soon for the service that takes, going by all jobs so far.
+
+Gittins, "Bandit Processes and Dynamic Allocation Indices" (J. Royal Statistical Society B 1979); for jobs on GPUs: Gu
+et al., "Tiresias" (NSDI 2019), 2D-Gittins. The index of a job that has attained a, where S is what jobs need in all:
+
+    G(a) = sup over d of  P(S - a <= d | S > a) / E[min(S - a, d) | S > a]
+
+2D: service is GPUs x time. In time only: the distribution is that of times, and the index is divided by the job's
+GPUs. What it asks for is known, after all, so its service is its GPUs times a time that is not.
+
+The distribution is learnt from the jobs themselves: levels that double, and for each how many ended in it and how many
+got beyond, those that still run or wait included (Kaplan and Meier, "Nonparametric estimation from incomplete
+observations", J. American Statistical Association 1958). Before there are any, jobs are taken for heavy-tailed, half as
+likely to live four times as long: then the index falls with service, and the order is that of LAS. Or it is given, as a
+table of the GPU-seconds (in time only: seconds) that jobs needed; its values, or 64 quantiles of them, are the levels.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from fractions import Fraction
+
+from vgpud.core.policy.base import Key, Plain
+from vgpud.core.queue.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
+
+#: fixed point of probabilities
+ONE = 1 << 40
+#: the first level's end, and how often it doubles (600 s x 2**16 are 455 days)
+FIRST = 600
+DOUBLINGS = 16
+#: cost of what was never seen to end: jobs beyond the last level come last
+UNKNOWN = 1 << 100
+#: of a table with more values so many quantiles are taken
+TABLE_LEVELS_MAX = 64
+#: of a level without observations: the chance to end in it is 1 - 2**-0.5, which counts as much as three jobs seen
+PRIOR_PPM = 292_893
+PRIOR_JOBS = 3
+#: the table is made anew when the jobs that ended are more by a 16th
+RELEARN_PARTS = 16
+
+
+def costs(edges: Sequence[int], ends: Sequence[tuple[int, int]], *, evenly: bool) -> list[int]:
+    """1 / G at the beginning of each level: the least service that a job done costs from there on, in units of `edges`.
+
+    `edges` begin with 0; `ends`: the chance (dividend, divisor) that a job which has reached a level ends in it,
+    `evenly` or all at its end. The best d is always a corner of the upper hull of the points (service spent, jobs
+    done) that lie ahead, so one walk from the end finds all of them.
+    """
+    alive, spent = [ONE], [0]
+    for level, (dividend, divisor) in enumerate(ends):
+        alive.append(alive[-1] - alive[-1] * dividend // divisor)
+        working = (alive[-2] + alive[-1]) // 2 if evenly else alive[-2]
+        spent.append(spent[-1] + working * (edges[level + 1] - edges[level]))
+    hull: list[int] = []
+    found: list[int] = []
+    for level in reversed(range(len(edges))):
+        while len(hull) > 1:
+            # the corner in front goes when the one behind it is seen under a steeper angle
+            near, far = hull[-1], hull[-2]
+            done_near, done_far = alive[level] - alive[near], alive[level] - alive[far]
+            if done_near * (spent[far] - spent[level]) > done_far * (spent[near] - spent[level]):
+                break
+            hull.pop()
+        if hull:
+            done = alive[level] - alive[hull[-1]]
+            found.append((spent[hull[-1]] - spent[level]) // done if done else UNKNOWN)
+        hull.append(level)
+    return found[::-1]
+
+
+class Gittins(Plain):
+    """`table`: what jobs needed, in (GPU-)seconds; without one it is learnt."""
+
+    def __init__(self, name: str, *, by_width: bool, table: Sequence[Fraction] = ()) -> None:
+        self.name = name
+        self.by_width = by_width
+        self.learns = not table
+        unit = GPU_SECOND if by_width else SECOND_NS
+        needed = sorted(int(value * unit) for value in table)
+        parts = min(len(needed), TABLE_LEVELS_MAX)
+        quantiles = {needed[(part + 1) * len(needed) // parts - 1] for part in range(parts)}
+        doubling = {FIRST * unit << power for power in range(DOUBLINGS + 1)}
+        self.edges = sorted({0} | (quantiles or doubling))
+        self.levels = len(self.edges) - 1
+        self.ended_in = [0] * self.levels
+        self.got_beyond = [0] * self.levels
+        self.counted: dict[int, int] = {}  # by job that has not ended: up to which level it counts in got_beyond
+        self.seen = 0
+        self.relearn_at = 1
+        for served in needed:
+            self._count_end(0, served)
+        self.costs = self._learn()
+
+    def key(self, job: Job, now_ns: int) -> Key:
+        cost = self.costs[job.level] * (1 if self.by_width else job.width_milli)
+        if job.state is JobState.RUNNING:
+            return (cost, 0, job.started_ns)
+        return (cost, 1, max(job.level_since_ns, job.submitted_ns))
+
+    def changes_at(self, job: Job, now_ns: int) -> int:
+        rate = job.width_milli if self.by_width else 1
+        if job.state is not JobState.RUNNING or job.level == self.levels or not rate:
+            return NEVER_NS
+        return now_ns - (self._served(job, now_ns) - self.edges[job.level + 1]) // rate
+
+    def touch(self, job: Job, now_ns: int) -> None:
+        level = self._level(self._served(job, now_ns))
+        if self.learns and level > self.counted.get(job.job_id, 0):
+            self._count_beyond(self.counted.get(job.job_id, 0), level)
+            self.counted[job.job_id] = level
+        if level != job.level:
+            job.level = level
+            job.level_since_ns = now_ns
+
+    def ended(self, job: Job) -> None:
+        if not self.learns:
+            return
+        served = job.attained if self.by_width else job.executed_ns
+        self._count_end(self.counted.pop(job.job_id, 0), served)
+        self.seen += 1
+        if self.seen >= self.relearn_at:
+            self.relearn_at = self.seen + 1 + self.seen // RELEARN_PARTS
+            self.costs = self._learn()
+            self.epoch += 1
+
+    def _served(self, job: Job, now_ns: int) -> int:
+        return job.attained_at(now_ns) if self.by_width else job.executed_at(now_ns)
+
+    def _level(self, served: int) -> int:
+        """Of a job that has attained `served` and goes on."""
+        return bisect.bisect_right(self.edges, served) - 1
+
+    def _count_beyond(self, first: int, level: int) -> None:
+        for passed in range(first, level):
+            self.got_beyond[passed] += 1
+
+    def _count_end(self, first: int, served: int) -> None:
+        level = min(self._level(max(served - 1, 0)), self.levels - 1)
+        self._count_beyond(first, level)
+        self.ended_in[level] += 1
+
+    def _learn(self) -> list[int]:
+        prior = PRIOR_JOBS if self.learns else 0
+        ends = []
+        for ended, beyond in zip(self.ended_in, self.got_beyond, strict=True):
+            seen = (ended + beyond + prior) * 1_000_000
+            ends.append((ended * 1_000_000 + prior * PRIOR_PPM, seen))
+        return [*costs(self.edges, ends, evenly=self.learns), UNKNOWN]
