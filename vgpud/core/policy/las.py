@@ -12,10 +12,11 @@ so the narrow ones cost less per job done: Smith, "Various optimizers for single
 Logistics Quarterly 1956), with GPUs x time left in the place of time. Levels in time and narrow first is, of what
 knows no durations here, what does best on the published traces.
 
-Starvation: a job that has waited `promote` times as long as it has run since its last promotion goes back to the first
-level and counts from nothing (Tiresias' PROMOTEKNOB). As published that thrashes: a promoted job soon falls again and
-is promoted again. Here it keeps the first level until it has run for a `quantum`, and to be promoted it must have
-waited `promote` quanta at least.
+Starvation: a job that has waited `promote` times as long as it has run goes back to the first level and counts from
+nothing (Tiresias' PROMOTEKNOB). As published that thrashes: a promoted job soon falls again and, its counter small, is
+soon promoted again. Here it keeps the first level until it has run for as long again as before, and for a `quantum` at
+least; so a job is promoted no more often than its time can be doubled, however long it waits. And what it has run is
+all, not what it has run since the last promotion.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ class Las(Plain):
         """How much longer a promoted job stays in the first level whatever it attains."""
         if not job.promoted_executed_ns:
             return 0
-        return max(0, job.promoted_executed_ns + self.quantum_ns - job.executed_at(now_ns))
+        until_ns = job.promoted_executed_ns + max(job.promoted_executed_ns, self.quantum_ns)
+        return max(0, until_ns - job.executed_at(now_ns))
 
     def _level(self, job: Job, now_ns: int) -> int:
         if self._kept_ns(job, now_ns):
@@ -99,11 +101,10 @@ class Las(Plain):
         return now_ns - (served - self.thresholds[level]) // max(rate, 1) if rate else NEVER_NS
 
     def _promoted_at(self, job: Job) -> int:
-        """Of a waiting job: when it has waited for too long, compared with what it has run since its last promotion."""
+        """Of a waiting job: when it has waited for too long, compared with what it has run."""
         if not self.promote or not job.level:
             return NEVER_NS
-        ran_ns = max(job.executed_ns - job.promoted_executed_ns, self.quantum_ns)
-        return job.waiting_since_ns + int(self.promote * ran_ns)
+        return job.waiting_since_ns + int(self.promote * max(job.executed_ns, self.quantum_ns))
 
 
 class ContinuousLas(Plain):

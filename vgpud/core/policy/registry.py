@@ -86,7 +86,7 @@ def _fair(name: str, arguments: Arguments) -> Policy:
 
 #: of Tiresias' simulator
 DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
-DEFAULT_QUANTUM_S = Fraction(3600)
+DEFAULT_QUANTUM_S = Fraction(14400)
 #: of Themis
 DEFAULT_LEASE_S = Fraction(1200)
 
