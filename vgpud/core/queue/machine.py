@@ -399,8 +399,9 @@ class Machine:
         for job in decision.placed:
             world.claims[job.job_id] = job
             world.count_claim(job, 1)
-        for job in [job for job in world.claims.values() if world.physically_free(job)]:
-            self._start(job, now_ns)
+        for job in world.ready():
+            if not world.going or not world.line(job).account.limit_for(job.spec, standing=True):
+                self._start(job, now_ns)
 
     def _preempt(self, victim: Job, claimant_id: int, now_ns: int) -> None:
         """As cheaply as leaves enough room for whom it stops for."""

@@ -165,29 +165,30 @@ class World:
             for place in job.placement
         )
 
-    def physically_free(self, claim: Job) -> bool:
-        """Whether the room that it has a claim on is free of those who have been told to go."""
-        if self.going and self.line(claim).account.limit_for(claim.spec, standing=True):
-            return False
-        nodes = {place.node for place in claim.placement}
-        near = [j for j, placement in self.going.items() if any(p.node in nodes for p in placement)]
-        if not near:
-            return True
-        others = [j for j in self.claims if j != claim.job_id and any(p.node in nodes for p in self.held[j])]
-        lent = {j: self.held[j] for j in (*others, *near) if j in self.held}
-        for placement in lent.values():
+    def ready(self) -> list[Job]:
+        """Jobs with a claim whose room is free of those that have been told to stop: they can start."""
+        if not self.going:
+            return list(self.claims.values())
+        nodes = {place.node for placement in self.going.values() for place in placement}
+        found = {j for j in self.claims if not any(place.node in nodes for place in self.held[j])}
+        near = [j for j in self.claims if j not in found]
+        # the room as it is physically: without what is only claimed, with what is still there
+        lent = [self.held[j] for j in (*near, *self.going) if j in self.held]
+        there = list(self.going.values()) if near else []
+        for placement in lent if near else ():
             self.room.release(placement)
-        back = []
-        for job_id in near:
-            if not self.room.fits(self.going[job_id]):
-                break
-            self.room.take(self.going[job_id])
-            back.append(job_id)
-        for job_id in back:
-            self.room.release(self.going[job_id])
-        for placement in lent.values():
+        for placement in there:
             self.room.take(placement)
-        return len(back) == len(near)
+        for job_id in near:
+            if self.room.fits(self.held[job_id]):
+                found.add(job_id)
+                self.room.take(self.held[job_id])
+                there.append(self.held[job_id])
+        for placement in there:
+            self.room.release(placement)
+        for placement in lent if near else ():
+            self.room.take(placement)
+        return [job for job in self.claims.values() if job.job_id in found]
 
     # ---- quotas ----
 
