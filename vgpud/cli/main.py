@@ -26,6 +26,7 @@ COMMANDS = {
     "events": ("vgpud.cli.events:events", "Show what happened."),
     "setup": ("vgpud.cli.setup:setup", "Make docker, podman, containerd or systemd know vgpud."),
     "doctor": ("vgpud.cli.doctor:doctor", "Find what is wrong and say how to mend it."),
+    "simulate": ("vgpud.cli.simulate:simulate", "Replay a trace of jobs under another policy."),
     "sim": ("vgpud.cli.sim:sim", "Simulated devices: start, stop, and run programs on them."),
     "demo": ("vgpud.cli.demo:demo", "Two training programs share one device, each held to its slice."),
     "version": ("vgpud.cli.version:version", "Show the versions of client, daemon and ABI."),

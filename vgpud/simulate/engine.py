@@ -8,27 +8,19 @@ not: when a job ends.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from vgpud.core.queue import events
-from vgpud.core.queue.model import NEVER_NS, How, Job, Placement
+from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.model import NEVER_NS, How, Job, JobState, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.interference import FULL, Interference
 from vgpud.simulate.trace import TraceJob
 
-#: what happens first in an instant: room becomes free, jobs come, time has passed
-_FREED, _ARRIVED, _WOKEN = range(3)
+#: what happens first in an instant: room becomes free, jobs come, a time has come
+_FREED, _TOLD, _WOKEN = range(3)
 KILLED = 143  # exit code: 128 + SIGTERM
-
-
-class Machine(Protocol):
-    """What the simulation asks of core.queue.machine.Machine."""
-
-    def check(self, spec: object) -> events.Check: ...
-
-    def steps(self, happened: Sequence[events.Event], now_ns: int) -> list[events.Command]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +60,14 @@ class _Run:
 
     job_id: int
     job: TraceJob
-    left: int
+    left: int = 0
     placement: Placement = ()
     running: bool = False
     working_since_ns: int = 0  # may lie ahead: it is being started
     speed: int = FULL
     ends_ns: int = NEVER_NS
     leaves: events.Event | None = None  # it is being stopped: what is said when it has gone
-    waits_since_ns: int = 0
+    waits_since_ns: int = -1  # -1 = it does not
     attempt: int = 0
 
 
@@ -85,16 +77,18 @@ class Simulation:
     def __init__(
         self,
         machine: Machine,
-        trace: Sequence[TraceJob],
         capacity_milli: int,
         costs: Costs | None = None,
         interference: Interference | None = None,
+        listener: Callable[[events.Command], None] | None = None,
     ) -> None:
         self._machine = machine
-        self._trace = trace
         self._costs = costs or Costs()
         self._interference = interference
-        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id)
+        self._listener = listener
+        self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in what is told)
+        self._told: list[events.Event] = []
+        self._work: dict[int, TraceJob] = {}
         self._serial = 0
         self._now_ns = 0
         self._wake_ns = -1
@@ -105,10 +99,18 @@ class Simulation:
         self._held_milli = self._waiting = self._fragmented_milli = 0
         self.outcome = Outcome(capacity_milli)
 
+    def submit(self, job_id: int, job: TraceJob) -> None:
+        """This job will come in its time."""
+        self.tell(job.submitted_ns, events.Submitted((job_id,), job.spec), {job_id: job})
+
+    def tell(self, at_ns: int, event: events.Event, work: dict[int, TraceJob] | None = None) -> None:
+        """The machine will hear this then. Of jobs that it submits: `work`, what they will really do."""
+        self._work |= work or {}
+        self._told.append(event)
+        self._push(at_ns, _TOLD, len(self._told) - 1)
+
     def run(self, progress: Callable[[int], None] | None = None) -> Outcome:
         """Until all have ended. `progress` hears how many have."""
-        for job_id, job in enumerate(self._trace, 1):
-            self._push(job.submitted_ns, _ARRIVED, job_id)
         ended = 0
         while self._heap:
             happened = self._next()
@@ -124,20 +126,20 @@ class Simulation:
         self.outcome.jobs = [(self._runs[job_id].job, self._known[job_id]) for job_id in sorted(self._runs)]
         return self.outcome
 
-    def _push(self, at_ns: int, kind: int, job_id: int) -> None:
+    def _push(self, at_ns: int, kind: int, which: int) -> None:
         self._serial += 1
-        heapq.heappush(self._heap, (at_ns, kind, self._serial, job_id))
+        heapq.heappush(self._heap, (at_ns, kind, self._serial, which))
 
     def _next(self) -> list[events.Event]:
         """Everything that happens at the next instant; what has been overtaken is left out."""
         self._now_ns = self._heap[0][0]
         happened: list[events.Event] = []
         while self._heap and self._heap[0][0] == self._now_ns:
-            _, kind, _, job_id = heapq.heappop(self._heap)
+            _, kind, _, which = heapq.heappop(self._heap)
             if kind == _FREED:
-                event = self._freed(job_id)
-            elif kind == _ARRIVED:
-                event = self._arrived(job_id)
+                event = self._freed(which)
+            elif kind == _TOLD:
+                event = self._hears(self._told[which])
             else:
                 event = self._woken(happened)
             if event:
@@ -146,15 +148,15 @@ class Simulation:
 
     # ---- what happens ----
 
-    def _arrived(self, job_id: int) -> events.Event | None:
-        job = self._trace[job_id - 1]
-        denied = self._machine.check(job.spec)
-        if denied:
-            self.outcome.refused.append((job, denied.message))
-            return None
-        self._runs[job_id] = _Run(job_id, job, job.duration_ns * FULL, waits_since_ns=self._now_ns)
-        self._waiting += 1
-        return events.Submitted((job_id,), job.spec)
+    def _hears(self, event: events.Event) -> events.Event | None:
+        if isinstance(event, events.Submitted):
+            denied = self._machine.check(event.spec, len(event.job_ids))
+            if denied:
+                self.outcome.refused += [(self._work[job_id], denied.message) for job_id in event.job_ids]
+                return None
+            for job_id in event.job_ids:
+                self._runs[job_id] = _Run(job_id, self._work[job_id])
+        return event
 
     def _woken(self, happened: list[events.Event]) -> events.Event | None:
         """Nothing to say when the machine is about to look anyway, or has asked for another time."""
@@ -168,19 +170,19 @@ class Simulation:
         run = self._runs[job_id]
         if not run.running or run.ends_ns != self._now_ns:
             return None
-        said = run.leaves or events.JobEnded(job_id, run.attempt, 0)
+        said = run.leaves or events.JobEnded(job_id, run.attempt, run.job.attempt(run.attempt)[1])
         self._leave(run)
-        if isinstance(said, events.JobSuspended):
-            self._waiting += 1
-            run.waits_since_ns = self._now_ns
         return said
 
     # ---- what is commanded ----
 
     def _obey(self, command: events.Command) -> None:
+        if self._listener:
+            self._listener(command)
         match command:
             case events.SaveJob(job):
                 self._known[job.job_id] = job
+                self._waits(self._runs[job.job_id], job.state in (JobState.PENDING, JobState.SUSPENDED))
             case events.StartJob():
                 self._start(command)
             case events.StopJob(job_id, how):
@@ -194,12 +196,10 @@ class Simulation:
         run.attempt = command.attempt
         run.placement, run.running, run.leaves = command.placement, True, None
         if not command.resume:
-            run.left = run.job.duration_ns * FULL
+            run.left = run.job.attempt(command.attempt)[0] * FULL
         run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
         run.speed = FULL
         self._held_milli += run.job.spec.width_milli
-        self._waiting -= 1
-        self.outcome.longest_wait_ns = max(self.outcome.longest_wait_ns, self._now_ns - run.waits_since_ns)
         self._count(run, 1)
         self._neighbours(run, arrives=True)
         self._plan(run)
@@ -263,6 +263,14 @@ class Simulation:
         return speed
 
     # ---- what is kept for the results ----
+
+    def _waits(self, run: _Run, waits: bool) -> None:
+        if waits == (run.waits_since_ns >= 0):
+            return
+        if not waits:
+            self.outcome.longest_wait_ns = max(self.outcome.longest_wait_ns, self._now_ns - run.waits_since_ns)
+        self._waiting += 1 if waits else -1
+        run.waits_since_ns = self._now_ns if waits else -1
 
     def _count(self, run: _Run, sign: int) -> None:
         """Keeps the sum of what is free on devices of which a part is taken."""

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ def table(path: Path) -> tuple[set[str], list[Row]]:
         raise TraceError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TraceError(f"{path} is no text") from error
+
+
+def numbers(path: str) -> list[Fraction]:
+    """The numbers of a table with the one column `duration`, as Tiresias has them for Gittins. Raises TraceError."""
+    columns, rows = table(Path(path))
+    if columns != {"duration"}:
+        raise TraceError(f"{path}: a table of durations has the one column duration, not {', '.join(sorted(columns))}")
+    return [Fraction(row.number("duration")) for row in rows]
 
 
 def _from_csv(path: Path, file: Iterable[str]) -> Iterator[Any]:
@@ -117,7 +126,7 @@ def _tiresias(row: Row) -> TraceJob:
         duration_ns=row.ns("duration"),
         model=row.text("model_name"),
     )
-    return TraceJob(row.ns("submit_time"), spec, row.where)
+    return TraceJob(row.ns("submit_time"), spec.duration_ns, spec, row.where)
 
 
 def _philly(row: Row) -> TraceJob:
@@ -131,7 +140,7 @@ def _philly(row: Row) -> TraceJob:
     if since < datetime.timedelta():
         raise TraceError(f"{row.where}: timestamp is {row.text('timestamp')}: before 1970")
     spec = JobSpec(ask, members, name=row.where.rpartition(":")[2], duration_ns=row.ns("duration"))
-    return TraceJob(since // datetime.timedelta(microseconds=1) * 1000, spec, row.where)
+    return TraceJob(since // datetime.timedelta(microseconds=1) * 1000, spec.duration_ns, spec, row.where)
 
 
 def _openb(row: Row) -> TraceJob:
@@ -148,7 +157,7 @@ def _openb(row: Row) -> TraceJob:
         gpu_models=tuple(name for name in row.text("gpu_spec").split("|") if name),
     )
     spec = JobSpec(ask, name=row.text("name"), duration_ns=duration_ns)
-    return TraceJob(row.ns("creation_time"), spec, row.where, milli)
+    return TraceJob(row.ns("creation_time"), spec.duration_ns, spec, row.where, milli)
 
 
 def _usage(row: Row) -> TraceJob | None:
@@ -164,7 +173,7 @@ def _usage(row: Row) -> TraceJob | None:
         uid=row.whole("uid", 1 << 32),
         duration_ns=duration_ns,
     )
-    return TraceJob(row.ns("submitted_s"), spec, row.where, _used_milli(row, spec))
+    return TraceJob(row.ns("submitted_s"), spec.duration_ns, spec, row.where, _used_milli(row, spec))
 
 
 def _used_milli(row: Row, spec: JobSpec) -> int:

@@ -25,16 +25,21 @@ class TraceError(VgpudError):
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One job: when it comes, what it asks for (spec.name is its name in the trace) and how long it runs alone."""
+    """One job: when it comes, how long it runs alone, what it asks for (spec.name is its name in the trace).
+
+    `spec.duration_ns` is what policies are told of its duration.
+    """
 
     submitted_ns: int  # since the first job of the trace
+    duration_ns: int
     spec: JobSpec
     where: str = ""  # file and line
     utilisation_milli: int = -1  # of each of its devices, alone; -1 = not known
+    attempts: tuple[tuple[int, int], ...] = ()  # (ns that it runs, exit code) of each start from the beginning
 
-    @property
-    def duration_ns(self) -> int:
-        return self.spec.duration_ns
+    def attempt(self, number: int) -> tuple[int, int]:
+        """(ns that it runs, exit code); of attempts that are not told: all of its duration, and success."""
+        return self.attempts[number - 1] if 0 < number <= len(self.attempts) else (self.duration_ns, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,257 @@
+"""`vgpu simulate`: a trace replayed with the queue's own machine, under one policy or several."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.exits import CliError
+from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+from vgpud.errors import ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.cli.output import Grid
+    from vgpud.simulate.engine import Outcome
+    from vgpud.simulate.interference import Interference
+    from vgpud.simulate.results import Figures
+    from vgpud.simulate.scenario import Scenario
+
+NANOSECONDS = 1_000_000_000
+#: how often the progress bar is told, in jobs that have ended
+PROGRESS_EVERY_S = 0.1
+
+
+def _names(registry: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            from vgpud.core.placement import registry as placements
+            from vgpud.core.policy import registry as policies
+
+            for line in policies.NAMES.items() if registry == "policies" else ((name, "") for name in placements.NAMES):
+                click.echo("  ".join(line).rstrip())
+            ctx.exit()
+
+    return show
+
+
+def _seconds(name: str, text: str) -> Callable[[Any], Any]:
+    """An option that takes seconds."""
+    return click.option(name, type=click.FloatRange(0, 1e9), default=0.0, metavar="SECONDS", help=text)
+
+
+@click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
+@click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The jobs.")
+@click.option("--cluster", required=True, metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
+@click.option("--policy", default="fifo", metavar="POLICY", help="As a queue's; strict:fifo lets nobody pass.")
+@click.option("--compare", multiple=True, metavar="POLICY", help="This one as well; may be repeated.")
+@click.option("--placement", default="best-fit", metavar="RULE", help="As a queue's, or count: GPUs are only counted.")
+@click.option("--policies", is_flag=True, is_eager=True, expose_value=False, callback=_names("policies"), help="List.")
+@click.option(
+    "--placements", is_flag=True, is_eager=True, expose_value=False, callback=_names("placements"), help="List."
+)
+@click.option("--spread", is_flag=True, help="Between nodes and devices instead of packing.")
+@click.option("--backfill", is_flag=True, help="With strict: who ends in time may pass the one who waits first.")
+@click.option("--by-queue", is_flag=True, help="A queue of equal weight for each in the trace (default: one for all).")
+@_seconds("--start-cost", "From the decision to start a job until it works.")
+@_seconds("--suspend-cost", "To take a job off its devices (checkpoint).")
+@_seconds("--resume-cost", "Until a job that goes on works.")
+@_seconds("--min-run", "No job is preempted earlier.")
+@click.option(
+    "--interference",
+    type=click.Choice(("none", "summed", "gavel")),
+    default="none",
+    help="What jobs on one device cost each other: nothing, by their utilisations, or by --throughputs.",
+)
+@click.option("--throughputs", type=click.Path(path_type=Path), metavar="FILE", help="Gavel's table of pairs.")
+@click.option("--throughputs-device", default="v100", metavar="NAME", help="The device in that table (default: v100).")
+@click.option("--sort", is_flag=True, help="Put the trace in order of time instead of refusing it.")
+@click.option(
+    "--error", type=click.FloatRange(0, 10), default=0.0, metavar="SIGMA", help="Durations as told are wrong."
+)
+@click.option("--seed", type=int, default=0, help="Of --error: the same seed, the same figures.")
+@click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Write every job as CSV, too.")
+@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw completion times and utilisation.")
+@pass_settings
+def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -> None:
+    """Replay a trace on a cluster with the code that the daemon's queue runs, and say what each policy makes of it.
+
+    \b
+    vgpu usage --since 30d -o csv > month.csv
+    vgpu simulate --trace month.csv --cluster 1x8 --policy fifo --compare '2d-las(3250,7200)'
+
+    Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, openb; the header tells which. Clusters are also Tiresias'
+    cluster_spec.csv and openb's node list.
+    """
+    from vgpud.simulate import clusters, readers, results, scenario
+
+    if options["plots"] and importlib.util.find_spec("matplotlib") is None:
+        raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
+    chosen = _scenarios(options)
+    for one in chosen.values():
+        scenario.check(one)
+    jobs = readers.read(trace, options["sort"])
+    nodes = clusters.parse(cluster)
+    if options["error"]:
+        jobs = scenario.misjudged(jobs, options["error"], options["seed"])
+    began = time.monotonic()
+    outcomes: dict[str, Outcome] = {}
+    with _progress(settings, len(jobs) * len(chosen)) as tell:
+        for name, one in chosen.items():
+            before = len(outcomes) * len(jobs)
+            outcomes[name] = scenario.run(jobs, nodes, one, functools.partial(tell, name, before))
+    found = {name: results.figures(outcome) for name, outcome in outcomes.items()}
+    _complain(outcomes)
+    _write(trace, cluster, options, outcomes)
+    document = {"trace": trace.name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
+    document["runs"] = [{"policy": name, **figures.as_json()} for name, figures in found.items()]
+    _emit(settings, document, found)
+    _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
+
+
+def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
+    from vgpud.simulate.engine import Costs
+    from vgpud.simulate.scenario import Scenario
+
+    def ns(name: str) -> int:
+        return round(float(options[name]) * NANOSECONDS)
+
+    rest = {
+        "placement": options["placement"],
+        "backfill": options["backfill"],
+        "spread": options["spread"],
+        "min_run_ns": ns("min_run"),
+        "by_queue": options["by_queue"],
+        "costs": Costs(ns("start_cost"), ns("suspend_cost"), ns("resume_cost")),
+        "interference": _interference(options),
+    }
+    return {policy: Scenario(policy, **rest) for policy in (options["policy"], *options["compare"])}
+
+
+def _interference(options: Mapping[str, Any]) -> Interference | None:
+    from vgpud.simulate.interference import Summed, gavel
+
+    if options["interference"] == "gavel":
+        if options["throughputs"] is None:
+            raise click.UsageError("--interference gavel needs --throughputs FILE, Gavel's simulation_throughputs.json")
+        return gavel(options["throughputs"], options["throughputs_device"])
+    return Summed() if options["interference"] == "summed" else None
+
+
+def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What else the figures depend on, for the document."""
+    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs"}
+    return {key: value for key, value in options.items() if key not in left_out}
+
+
+@contextlib.contextmanager
+def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on a terminal; elsewhere silence."""
+    if not sys.stderr.isatty():
+        yield lambda name, before, done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from vgpud.cli.output import console
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(settings, stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        told = 0.0
+
+        def tell(name: str, before: int, done: int) -> None:
+            nonlocal told
+            if time.monotonic() - told >= PROGRESS_EVERY_S:
+                told = time.monotonic()
+                bar.update(task, completed=before + done, description=name)
+
+        yield tell
+
+
+def _complain(outcomes: Mapping[str, Outcome]) -> None:
+    """Who is not among the figures, on stderr: the first of each kind by name."""
+    from vgpud.cli.output import say
+
+    for name, outcome in outcomes.items():
+        if outcome.refused:
+            job, why = outcome.refused[0]
+            say(f"{name}: {len(outcome.refused)} jobs are left out, the first of {job.where}: {why}")
+        waiting = [traced for traced, job in outcome.jobs if not job.state.ended]
+        if waiting:
+            say(f"{name}: {len(waiting)} jobs never ended, the first of {waiting[0].where}")
+
+
+def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
+    from vgpud.cli.output import say
+    from vgpud.simulate import report
+
+    try:
+        if options["jobs"]:
+            report.write_jobs(options["jobs"], outcomes)
+            say(f"{options['jobs']} has every job")
+        if options["plots"]:
+            for path in report.write_plots(options["plots"], trace.stem, f"{trace.name} on {cluster}", outcomes):
+                say(f"{path} is drawn")
+    except OSError as error:
+        raise CliError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _emit(settings: Settings, document: Mapping[str, Any], found: Mapping[str, Figures]) -> None:
+    from vgpud.cli.output import emit
+
+    emit(settings, document, found, lambda: _grid(found))
+
+
+TITLES = (
+    "POLICY",
+    ">AVG-JCT",
+    ">P50",
+    ">P95",
+    ">P99",
+    ">QUEUEING",
+    ">LONGEST-WAIT",
+    ">MAKESPAN",
+    ">UTIL",
+    ">FRAGMENTED",
+    ">PREEMPTIONS",
+    ">RHO-P95",
+    ">JAIN",
+)
+
+
+def _grid(found: Mapping[str, Figures]) -> Grid:
+    from vgpud.cli.output import Grid
+
+    grid = Grid(TITLES)
+    for name, one in found.items():
+        times = (one.jct_s.mean, one.jct_s.p50, one.jct_s.p95, one.jct_s.p99, one.queueing_s.mean, one.longest_wait_s)
+        grid.rows.append(
+            (
+                name,
+                *map(_time, (*times, one.makespan_s)),
+                f"{one.utilisation:.1%}",
+                f"{one.fragmentation:.1%}",
+                str(one.preemptions),
+                f"{one.rho.p95:.1f}",
+                f"{one.jain:.3f}",
+            )
+        )
+    return grid
+
+
+def _time(seconds: float) -> str:
+    """Seconds below three hours, then hours."""
+    return f"{seconds:.1f}s" if not seconds >= 10_800 else f"{seconds / 3600:.1f}h"
+
+
+def _say(what: str, began: float) -> None:
+    from vgpud.cli.output import say
+
+    say(f"{what}: simulated in {time.monotonic() - began:.1f} s")

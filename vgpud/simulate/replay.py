@@ -1,0 +1,195 @@
+"""Recordings of a live queue (config key record_queue) told again: to the machine alone, and to the simulation.
+
+Both must decide as the daemon did. Told the same events, the machine gives the same commands in the same order. Told
+only what came from outside, with jobs that run as long as they ran, the simulation starts and stops the same jobs in
+the same order; what a live run has beside that (times of waking, notes, the store) is not compared there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vgpud.core.placement.cluster import Cluster
+from vgpud.core.policy import registry as policies
+from vgpud.core.queue import events
+from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, Node, QueueSpec
+from vgpud.core.queue.record import Plain, decode, from_plain, to_plain
+from vgpud.simulate.engine import Costs, Simulation
+from vgpud.simulate.trace import TraceError, TraceJob
+
+#: events that the simulation makes by itself
+MADE = (events.JobEnded, events.JobSuspended, events.Woken)
+#: how much longer a job would have run that was stopped: nobody knows, and it must only be more than nothing
+MORE_NS = SECOND_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What the machine was told at one time, and what it said."""
+
+    at_ns: int
+    events: tuple[events.Event, ...]
+    commands: tuple[Plain, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    queues: tuple[QueueSpec, ...]
+    nodes: tuple[Node, ...]
+    jobs: tuple[Job, ...] = ()  # those that were there before
+    steps: tuple[Step, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)  # of the machine
+
+    def machine(self) -> Machine:
+        """A fresh one, as the daemon made its own."""
+        nodes = [replace(node, free_milli=[], free_bytes=[]) for node in self.nodes]
+        machine = Machine(self.queues, Cluster(nodes), policies.make, **self.options)
+        if self.jobs:
+            machine.restore([replace(job) for job in self.jobs], self.steps[0].at_ns if self.steps else 0)
+        return machine
+
+
+def read(path: Path) -> Recording:
+    """Raises TraceError with the line that cannot be meant."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError(f"cannot read the recording {path}: {error}") from error
+    recording, number = Recording((), ()), 0
+    steps: list[Step] = []
+    told: list[events.Event] = []
+    try:
+        for number, line in enumerate(lines, 1):
+            data = json.loads(line)
+            if number == 1:
+                recording = _header(data)
+                continue
+            told.append(from_plain(data["event"]))
+            if "commands" in data:
+                steps.append(Step(data["at_ns"], tuple(told), tuple(data["commands"])))
+                told = []
+    except KeyError as error:
+        raise TraceError(f"{path}:{number}: {error} is missing: it is no recording of a queue") from error
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{path}:{number}: {error}") from error
+    return replace(recording, steps=tuple(steps))
+
+
+def _header(made: Plain) -> Recording:
+    return Recording(
+        decode(tuple[QueueSpec, ...], made["queues"]),
+        decode(tuple[Node, ...], made["nodes"]),
+        decode(tuple[Job, ...], made.get("jobs", [])),
+        options=_options(made),
+    )
+
+
+def _options(made: Plain) -> dict[str, Any]:
+    found = {key: made[key] for key in ("moves", "half_life_ns") if key in made}
+    return found | ({"hows": decode(tuple[How, ...], made["hows"])} if "hows" in made else {})
+
+
+def same_commands(recording: Recording) -> Iterator[str]:
+    """What the machine alone says differently, one line for each step; nothing when all is as recorded."""
+    machine = recording.machine()
+    for number, step in enumerate(recording.steps, 1):
+        said = [json.loads(json.dumps(to_plain(command))) for command in machine.steps(step.events, step.at_ns)]
+        if said != list(step.commands):
+            yield f"step {number}: {_difference(step.commands, said)}"
+
+
+def _difference(recorded: Sequence[Plain], said: Sequence[Plain]) -> str:
+    for before, after in zip(recorded, said, strict=False):
+        if before != after:
+            return f"recorded {before}, now {after}"
+    return f"recorded {len(recorded)} commands, now {len(said)}"
+
+
+#: StartJob or StopJob, the job, its attempt or how it is stopped, where
+Decision = tuple[Any, ...]
+
+
+def decisions(commands: Iterable[Plain]) -> list[Decision]:
+    """Who is started and stopped, in order."""
+    found: list[Decision] = []
+    for command in commands:
+        if command["type"] == "StartJob":
+            found.append(("StartJob", command["job_id"], command["attempt"], json.dumps(command["placement"])))
+        elif command["type"] == "StopJob":
+            found.append(("StopJob", command["job_id"], command.get("how")))
+    return found
+
+
+def recorded_decisions(recording: Recording) -> list[Decision]:
+    return decisions(command for step in recording.steps for command in step.commands)
+
+
+def simulated_decisions(recording: Recording) -> list[Decision]:
+    """The same of the simulation, which knows of the recording when jobs came and how long each ran."""
+    said: list[Plain] = []
+    costs = Costs(suspend_ns=_suspend_ns(recording))
+    simulation = Simulation(recording.machine(), 0, costs, listener=lambda command: said.append(to_plain(command)))
+    work = _work(recording)
+    for step in recording.steps:
+        for event in step.events:
+            if not isinstance(event, MADE):
+                simulation.tell(step.at_ns, event, work)
+    simulation.run()
+    return decisions(said)
+
+
+def _work(recording: Recording) -> dict[int, TraceJob]:
+    """What each job would do by itself."""
+    found = {}
+    for job_id, (at_ns, spec) in _submitted(recording).items():
+        attempts = tuple(_attempts(recording, job_id))
+        found[job_id] = TraceJob(at_ns, sum(ran_ns for ran_ns, _ in attempts), spec, attempts=attempts)
+    return found
+
+
+def _submitted(recording: Recording) -> dict[int, tuple[int, JobSpec]]:
+    return {
+        job_id: (step.at_ns, event.spec)
+        for step in recording.steps
+        for event in step.events
+        if isinstance(event, events.Submitted)
+        for job_id in event.job_ids
+    }
+
+
+def _attempts(recording: Recording, job_id: int) -> Iterator[tuple[int, int]]:
+    """(ns that it worked, exit code) of each start from the beginning; one that was stopped would have gone on."""
+    worked_ns, since_ns = 0, -1  # -1: it does not work
+    for step in recording.steps:
+        for event in step.events:
+            if isinstance(event, events.JobEnded) and event.job_id == job_id:
+                yield worked_ns + (step.at_ns - since_ns if since_ns >= 0 else MORE_NS), event.exit_code
+                worked_ns, since_ns = 0, -1
+            if isinstance(event, events.JobSuspended) and event.job_id == job_id and event.how is How.REQUEUE:
+                yield worked_ns + MORE_NS, 0
+                worked_ns = 0
+        for command in step.commands:
+            if command.get("job_id") == job_id and command["type"] == "StartJob":
+                since_ns = step.at_ns
+            elif command.get("job_id") == job_id and command["type"] == "StopJob":
+                worked_ns, since_ns = worked_ns + step.at_ns - since_ns, -1
+    if since_ns >= 0:
+        worked_ns += recording.steps[-1].at_ns - since_ns
+    yield worked_ns + MORE_NS, 0
+
+
+def _suspend_ns(recording: Recording) -> int:
+    """How long it took a job to go after it was told to, in the middle of all that were."""
+    told: dict[int, int] = {}
+    took: list[int] = []
+    for step in recording.steps:
+        for event in step.events:
+            if isinstance(event, events.JobSuspended | events.JobEnded) and event.job_id in told:
+                took.append(step.at_ns - told.pop(event.job_id))
+        told |= {command["job_id"]: step.at_ns for command in step.commands if command["type"] == "StopJob"}
+    return sorted(took)[len(took) // 2] if took else 0

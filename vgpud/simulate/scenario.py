@@ -1,0 +1,104 @@
+"""One simulation from its parts: which machine, which room, which policy. What commands and benchmarks call."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from vgpud.core.placement import registry as placements
+from vgpud.core.placement.base import Room
+from vgpud.core.placement.cluster import Cluster
+from vgpud.core.policy import registry as policies
+from vgpud.core.policy.base import Policy
+from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.model import DEFAULT_QUEUE, How, Node, QueueSpec
+from vgpud.simulate import readers
+from vgpud.simulate.counted import Counted
+from vgpud.simulate.engine import Costs, Outcome, Simulation
+from vgpud.simulate.interference import Interference
+from vgpud.simulate.trace import TraceError, TraceJob
+
+#: the placement that knows no devices
+COUNT = "count"
+BEST_FIT = "best-fit"
+#: in front of a policy: the first job that does not fit keeps those behind it waiting
+STRICT = "strict:"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """How a trace is replayed."""
+
+    policy: str = "fifo"  # as queues name it, `strict:` in front of it or not
+    placement: str = BEST_FIT
+    backfill: bool = False  # with `strict:`
+    spread: bool = False
+    min_run_ns: int = 0
+    by_queue: bool = False  # a queue of equal weight for each that the trace names; else all jobs are in one
+    costs: Costs = field(default_factory=Costs)
+    interference: Interference | None = None
+
+
+def make_policy(text: str) -> Policy:
+    """The policy of that name; its tables are read from files."""
+    return policies.make(text, readers.numbers)
+
+
+def check(scenario: Scenario) -> None:
+    """Raises TraceError when there is no such policy or placement."""
+    try:
+        make_policy(scenario.policy.removeprefix(STRICT))
+        if scenario.placement != COUNT:
+            placements.make(scenario.placement)
+    except ValueError as error:
+        raise TraceError(str(error)) from error
+
+
+def run(
+    trace: Sequence[TraceJob],
+    nodes: Sequence[Node],
+    scenario: Scenario,
+    progress: Callable[[int], None] | None = None,
+) -> Outcome:
+    """The trace replayed on fresh nodes."""
+    room = make_room(nodes, scenario)
+    names = sorted({job.spec.queue for job in trace}) if scenario.by_queue else [DEFAULT_QUEUE]
+    if not scenario.by_queue:
+        trace = [replace(job, spec=replace(job.spec, queue=DEFAULT_QUEUE)) for job in trace]
+    queues = tuple(make_queue(name, scenario) for name in names)
+    machine = Machine(queues, room, make_policy, hows=(How.EVICT,), moves=True)
+    simulation = Simulation(machine, room.total_milli(), scenario.costs, scenario.interference)
+    for job_id, job in enumerate(trace, 1):
+        simulation.submit(job_id, job)
+    return simulation.run(progress)
+
+
+def make_room(nodes: Sequence[Node], scenario: Scenario) -> Room:
+    """A fresh one: the nodes themselves stay as they are."""
+    if scenario.placement == COUNT:
+        return Counted(sum(len(node.devices) for node in nodes))
+    return Cluster([replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes])
+
+
+def make_queue(name: str, scenario: Scenario) -> QueueSpec:
+    """Without guarantees and limits: everything is shared by weight."""
+    return QueueSpec(
+        name,
+        policy=scenario.policy.removeprefix(STRICT),
+        placement=BEST_FIT if scenario.placement == COUNT else scenario.placement,
+        spread=scenario.spread,
+        strict=scenario.policy.startswith(STRICT),
+        backfill=scenario.backfill,
+        min_run_ns=scenario.min_run_ns,
+    )
+
+
+def misjudged(trace: Sequence[TraceJob], sigma: float, seed: int) -> list[TraceJob]:
+    """Jobs whose users say durations that are wrong by a factor e^N(0, sigma); what they run stays what it was."""
+    draw = random.Random(seed)
+
+    def said(job: TraceJob) -> int:
+        return max(1, round(job.duration_ns * draw.lognormvariate(0, sigma)))
+
+    return [replace(job, spec=replace(job.spec, duration_ns=said(job))) for job in trace]
