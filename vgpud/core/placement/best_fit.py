@@ -19,8 +19,8 @@ class BestFit:
     name = "best-fit"
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
-        ranks = [-fullness(node, i) for i in devices]
-        return [-rank for rank in ranks] if shape.parts[part].gpus_milli == MILLI_PER_DEVICE else ranks
+        sign = 1 if shape.parts[part].gpus_milli == MILLI_PER_DEVICE else -1
+        return [sign * fullness(node, i) for i in devices]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
         return (left(node),)

@@ -18,22 +18,28 @@ def choose(shape: Shape, node: Node, rule: Rule) -> Devices | None:
     if not fits:
         return None if fits is None else ()
     if len(fits) == 1:
-        fit = fits[0]
-        if len(fit) == 1:
-            return (fit[0],)
-        return (fit[_least(rule.device_ranks(shape, 0, node, fit))],)
+        return (_best(shape, 0, node, rule, fits[0]),)
     early = topology.group_order(node.groups, fits)
     chosen: list[int] = []
     for part, fit in enumerate(fits):
         left = [i for i in fit if i not in chosen]
         earliest = min(early[i] for i in left)
         left = [i for i in left if early[i] == earliest]
-        chosen.append(left[_least(rule.device_ranks(shape, part, node, left))])
+        chosen.append(_best(shape, part, node, rule, left))
     return tuple(chosen)
 
 
-def _least(ranks: list[int]) -> int:
-    return ranks.index(min(ranks))
+def _best(shape: Shape, part: int, node: Node, rule: Rule, fit: list[int]) -> int:
+    """Only one of each sort of device is ranked: many are alike, and the lowest index is the one to take."""
+    free_milli, free_bytes, devices = node.free_milli, node.free_bytes, node.devices
+    unlike: dict[tuple[int, int, int], int] = {}
+    for i in fit:
+        unlike.setdefault((free_milli[i], free_bytes[i], devices[i].memory_bytes), i)
+    if len(unlike) == 1:
+        return fit[0]
+    fit = list(unlike.values())
+    ranks = rule.device_ranks(shape, part, node, fit)
+    return fit[ranks.index(min(ranks))]
 
 
 def room(shape: Shape, node: Node, most: int) -> int:

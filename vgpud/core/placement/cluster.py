@@ -6,7 +6,7 @@ Rules rank (base.py), shapes know where an ask fits (shape.py), rankings remembe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from vgpud.core.model import Policy
 from vgpud.core.placement import lack
@@ -14,27 +14,36 @@ from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.choose import PACK, choose
 from vgpud.core.placement.counts import Counts
+from vgpud.core.placement.fgd import PLAIN_MIX, Mix
 from vgpud.core.placement.ranking import Changes, Ranking
+from vgpud.core.placement.registry import make
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Ask, Job, Node, Placement
+from vgpud.core.queue.model import Ask, Job, Node, Place, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
 SHAPES_MAX = 512
+#: where what is said of a node that is not there goes
+_NOWHERE: tuple[Node, dict[str, int]] = (Node("", ()), {})
 
 
 class Cluster:
     """Implements base.Room. The nodes are its own from now on: whatever is not said of them yet is free and offered."""
 
-    def __init__(self, nodes: Sequence[Node], policy: Policy | None = None, rule: Rule | None = None) -> None:
+    def __init__(
+        self, nodes: Sequence[Node], policy: Policy | None = None, rule: Rule | None = None, mix: Mix = PLAIN_MIX
+    ) -> None:
+        """`rule`: for jobs of queues that rules() does not name; `mix`: what `fgd` measures fragmentation by."""
         self.nodes = list(nodes)
         self._policy = policy or Policy()
         self._rule: Rule = rule or BestFit()
+        self._mix = mix
+        self._made: dict[tuple[str, bool], Rule] = {}
         self._rules: dict[str, Rule] = {}
         self._changes = Changes(len(self.nodes))
-        self._shapes: dict[tuple[int, Ask], Ranking] = {}
+        self._rankings: dict[tuple[int, Ask], Ranking] = {}
         self._counts: dict[tuple[int, Ask], Counts] = {}
-        self._direct: dict[str, dict[int, tuple[int, int]]] = {}
+        self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
         kinds: dict[object, int] = {}
         for index, node in enumerate(self.nodes):
@@ -46,6 +55,8 @@ class Cluster:
             node.free_cpu_milli, node.free_ram_bytes = node.cpu_milli, node.ram_bytes
             node.offered = node.offered or [True] * len(node.devices)
             self._by_name[node.name] = node, {device.uuid: i for i, device in enumerate(node.devices)}
+        self._total_milli = MILLI_PER_DEVICE * sum(sum(node.offered) for node in self.nodes)
+        self._free_milli = self._total_milli
 
     def node(self, name: str) -> Node:
         """The node of that name. Look, do not change."""
@@ -53,57 +64,91 @@ class Cluster:
 
     # ---- what is free ----
 
+    def total_milli(self) -> int:
+        """Of all devices that are offered."""
+        return self._total_milli
+
+    def free_milli(self) -> int:
+        """Of those: what nothing has taken."""
+        return self._free_milli
+
     def take(self, placement: Placement) -> None:
-        """The room is a job's from now on; also of one that runs already and is found again."""
-        self._change(placement, -1)
+        """The room is a job's from now on. Nothing is refused: it may be of a job that runs already and is found again,
+
+        on a device that has shrunk or is gone since.
+        """
+        self._add(placement, -1)
+        self._changed(placement)
 
     def release(self, placement: Placement) -> None:
         """Gives back what take() took."""
-        self._change(placement, 1)
+        self._add(placement, 1)
+        self._changed(placement)
 
-    def _change(self, placement: Placement, sign: int) -> None:
-        self._add(placement, sign)
+    def fits(self, placement: Placement) -> bool:
+        """Whether exactly this room is free, e.g. for a suspended job to go on where it was."""
+        self._add(placement, -1)
+        ok = all(self._sound(place) for place in placement)
+        self._add(placement, 1)
+        return ok
+
+    def _sound(self, place: Place) -> bool:
+        node, devices = self._by_name.get(place.node, _NOWHERE)
+        if node.free_cpu_milli < 0 or node.free_ram_bytes < 0:
+            return False
+        at = [devices.get(share.device_uuid, -1) for share in place.shares]
+        return all(i >= 0 and node.offered[i] and node.free_milli[i] >= 0 and node.free_bytes[i] >= 0 for i in at)
+
+    def _changed(self, placement: Placement) -> None:
         for place in placement:
-            self._changes.add(self._by_name[place.node][0])
+            if place.node in self._by_name:
+                self._changes.add(self._by_name[place.node][0])
 
     def _add(self, placement: Placement, sign: int) -> None:
         for place in placement:
-            node, devices = self._by_name[place.node]
+            node, devices = self._by_name.get(place.node, _NOWHERE)
             for share in place.shares:
-                i = devices[share.device_uuid]
-                node.free_milli[i] += sign * share.min_milli
-                node.free_bytes[i] += sign * share.mem_min_bytes
+                i = devices.get(share.device_uuid)
+                if i is not None:
+                    self._add_to(node, i, sign * share.min_milli, sign * share.mem_min_bytes)
             node.free_cpu_milli += sign * place.cpu_milli
             node.free_ram_bytes += sign * place.ram_bytes
 
-    def set_direct(self, name: str, reserved: Mapping[str, tuple[int, int]]) -> None:
-        """What slices that are no jobs have reserved on a node, by device: (milli, bytes); replaces what was said."""
+    def _add_to(self, node: Node, device: int, milli: int, size_bytes: int) -> None:
+        before = node.free_milli[device]
+        node.free_milli[device] = before + milli
+        node.free_bytes[device] += size_bytes
+        if node.offered[device]:
+            self._free_milli += max(before + milli, 0) - max(before, 0)
+
+    def change(self, name: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
+        """Of a node: what slices that are no jobs have reserved, and the only devices that jobs may be placed on.
+
+        As events.RoomChanged says it; both replace what was said before. Jobs that run stay where they are.
+        """
         node, devices = self._by_name[name]
-        now = {devices[uuid]: room for uuid, room in reserved.items() if uuid in devices}
-        before = self._direct.get(name, {})
-        if now == before:
+        wanted = [device.uuid in offered for device in node.devices]
+        before = self._direct.get(name, ())
+        if wanted == node.offered and direct == before:
             return
-        for sign, rooms in ((1, before), (-1, now)):
-            for i, (milli, size_bytes) in rooms.items():
-                node.free_milli[i] += sign * milli
-                node.free_bytes[i] += sign * size_bytes
-        self._direct[name] = now
+        for sign, reserved in ((1, before), (-1, direct)):
+            for uuid, milli, size_bytes in reserved:
+                if uuid in devices:
+                    self._add_to(node, devices[uuid], sign * milli, sign * size_bytes)
+        self._direct[name] = direct
+        for i, now in enumerate(wanted):
+            turned = now - node.offered[i]
+            self._total_milli += turned * MILLI_PER_DEVICE
+            self._free_milli += turned * max(node.free_milli[i], 0)
+        node.offered = wanted
         self._changes.add(node)
 
-    def set_offered(self, name: str, uuids: Iterable[str]) -> None:
-        """Jobs may be placed on these devices of a node and on no others; those that run stay where they are."""
-        node, _ = self._by_name[name]
-        wanted = set(uuids)
-        offered = [device.uuid in wanted for device in node.devices]
-        if offered != node.offered:
-            node.offered = offered
-            self._changes.add(node)
-
-    def set_rules(self, rules: Mapping[str, Rule]) -> None:
-        """By which rule each queue's jobs are placed; of other queues: by the cluster's own."""
-        self._rules = dict(rules)
-        self._shapes.clear()
-        self._counts.clear()
+    def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
+        """The name of the placement rule of each queue's jobs, and whether they are spread (registry.make)."""
+        for name, spread in by_queue.values():
+            if (name, spread) not in self._made:
+                self._made[name, spread] = make(name, spread, self._mix)
+        self._rules = {queue: self._made[named] for queue, named in by_queue.items()}
 
     # ---- where a job goes ----
 
@@ -148,15 +193,15 @@ class Cluster:
             return trial.put_so_far
 
     def _ranking(self, rule: Rule, ask: Ask) -> Ranking:
-        key = (id(rule), ask)  # rules live as long as they are set
-        found = self._shapes.pop(key, None)
+        key = (id(rule), ask)  # rules live as long as the cluster
+        found = self._rankings.pop(key, None)
         if found is None:
             found = Ranking(Shape(ask, self._policy), rule, self.nodes, self._changes)
-            if len(self._shapes) >= SHAPES_MAX:
-                oldest = next(iter(self._shapes))
-                del self._shapes[oldest]
+            if len(self._rankings) >= SHAPES_MAX:
+                oldest = next(iter(self._rankings))
+                del self._rankings[oldest]
                 self._counts.pop(oldest, None)
-        self._shapes[key] = found
+        self._rankings[key] = found
         return found
 
     def _count(self, rule: Rule, ask: Ask, shape: Shape) -> Counts:
@@ -164,19 +209,6 @@ class Cluster:
         if key not in self._counts:
             self._counts[key] = Counts(shape, self.nodes, self._changes)
         return self._counts[key]
-
-    def fits(self, placement: Placement) -> bool:
-        """Whether exactly this room is free, e.g. for a suspended job to go on where it was."""
-        self._add(placement, -1)
-        ok = all(self._sound(place.node, [s.device_uuid for s in place.shares]) for place in placement)
-        self._add(placement, 1)
-        return ok
-
-    def _sound(self, name: str, uuids: Sequence[str]) -> bool:
-        node, devices = self._by_name[name]
-        at = [devices[uuid] for uuid in uuids]
-        enough = node.free_cpu_milli >= 0 and node.free_ram_bytes >= 0
-        return enough and all(node.offered[i] and node.free_milli[i] >= 0 and node.free_bytes[i] >= 0 for i in at)
 
     # ---- why there is none ----
 

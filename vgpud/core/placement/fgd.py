@@ -2,7 +2,7 @@
 
 Idle GPU of a node is fragmented for a job that it cannot serve: all of it where the job does not fit, else what is on
 devices with too little for it. F is the mean of that over a mix of popular jobs, weighted by popularity. Here it is a
-sum over devices, free x weight of the jobs that a device cannot serve, read from a table for each (model, CPU left):
+sum over devices, free x weight of the jobs that a device cannot serve, read from a table for each (model, CPU, RAM left):
 
     F = sum_i free_i x unserved[usable_i] + idle_whole x weight of jobs of more devices than are whole
 
@@ -25,6 +25,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 #: the mix is the most popular asks that make up so much of all jobs
 POPULAR_PERCENT = 95
 SCORE_MAX = 100
+TABLES_REMEMBERED_MAX = 100_000
 #: scores of devices are combined with their ties' ranks, which are smaller
 _TIES = 1 << 80
 Mix = tuple[tuple[Ask, int], ...]
@@ -33,10 +34,12 @@ PLAIN_MIX: Mix = ((Ask(Spec(1000)), 2), (Ask(Spec(500)), 1), (Ask(Spec(250)), 1)
 
 
 def mix_of(asks: Iterable[Ask], popular_percent: int = POPULAR_PERCENT) -> Mix:
-    """The most popular of these asks, with how often each occurs; the earlier first among equals. GPU, CPU and model."""
+    """The most popular of these asks, with how often each occurs; the earlier first among equals."""
     counts: Counter[Ask] = Counter()
     for ask, count in Counter(asks).items():
-        counts[Ask(Spec(ask.spec.gpus_milli, spread=ask.spec.spread), ask.cpu_milli, 0, ask.gpu_models)] += count
+        counts[
+            Ask(Spec(ask.spec.gpus_milli, spread=ask.spec.spread), ask.cpu_milli, ask.ram_bytes, ask.gpu_models)
+        ] += count
     total, so_far = sum(counts.values()), 0
     mix: list[tuple[Ask, int]] = []
     for ask, count in counts.most_common():
@@ -48,29 +51,28 @@ def mix_of(asks: Iterable[Ask], popular_percent: int = POPULAR_PERCENT) -> Mix:
 
 
 class _Table:
-    """For nodes of one model with CPU for the same jobs of the mix."""
+    """For nodes of one model with CPU and RAM for the same jobs of the mix."""
 
     __slots__ = ("unserved", "wider")
 
-    def __init__(self, mix: Mix, model: str, cpu_milli: int) -> None:
-        #: by milli-GPU that a device can give: the weight of the jobs that it cannot serve
-        self.unserved = [0] * (MILLI_PER_DEVICE + 1)
+    def __init__(self, mix: Mix, model: str, cpu_milli: int, ram_bytes: int) -> None:
         #: by number of whole devices: the weight of the jobs that need more
         self.wider = [0] * (1 + max(len(ask.spec.pieces) for ask, _ in mix))
+        from_milli = [0] * (MILLI_PER_DEVICE + 2)
         for ask, weight in mix:
-            pieces = ask.spec.pieces
-            runs = ask.cpu_milli <= cpu_milli and (not ask.gpu_models or model in ask.gpu_models)
-            if not runs or not pieces:
-                lowest = MILLI_PER_DEVICE + 1
-            elif len(pieces) == 1:
-                lowest = pieces[0]
-            else:
-                lowest = MILLI_PER_DEVICE
-            for milli in range(lowest):
-                self.unserved[milli] += weight
-            if runs and len(pieces) > 1:
-                for whole in range(len(pieces)):
-                    self.wider[whole] += weight
+            count = len(ask.spec.pieces)
+            runs = ask.cpu_milli <= cpu_milli and ask.ram_bytes <= ram_bytes
+            if not count or not runs or (ask.gpu_models and model not in ask.gpu_models):
+                from_milli[MILLI_PER_DEVICE + 1] += weight
+                continue
+            from_milli[ask.spec.pieces[0] if count == 1 else MILLI_PER_DEVICE] += weight
+            for whole in range(count if count > 1 else 0):
+                self.wider[whole] += weight
+        #: by milli-GPU that a device can give: the weight of the jobs that it cannot serve
+        self.unserved = [0] * (MILLI_PER_DEVICE + 1)
+        for milli in range(MILLI_PER_DEVICE, -1, -1):
+            from_milli[milli] += from_milli[milli + 1]
+            self.unserved[milli] = from_milli[milli + 1]
 
     def of_whole(self, count: int) -> int:
         """The fragmented part of so many whole devices, for jobs that need more of them."""
@@ -78,24 +80,25 @@ class _Table:
 
 
 class _Sums:
-    """F of a node as it is, by table."""
+    """A node as it is: what each device can give, and F."""
 
-    __slots__ = ("by_table", "free", "usable", "version", "whole")
+    __slots__ = ("_by_table", "fragmentation", "free", "usable", "version", "whole")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, table: _Table) -> None:
         self.version = node.version
         self.free = [free if on else 0 for free, on in zip(node.free_milli, node.offered, strict=True)]
         self.usable = [_usable(node, i, node.free_milli[i], node.free_bytes[i]) for i in range(len(node.devices))]
         self.whole = self.usable.count(MILLI_PER_DEVICE)
-        self.by_table: dict[_Table, int] = {}
+        self._by_table: dict[_Table, int] = {}
+        self.fragmentation = self.devices(table) + table.of_whole(self.whole)
 
     def devices(self, table: _Table) -> int:
         """The sum over devices, without what is whole and not enough."""
-        found = self.by_table.get(table)
+        found = self._by_table.get(table)
         if found is None:
             unserved = table.unserved
-            found = sum(free * unserved[usable] for free, usable in zip(self.free, self.usable, strict=True))
-            self.by_table[table] = found
+            found = sum([free * unserved[usable] for free, usable in zip(self.free, self.usable, strict=True)])
+            self._by_table[table] = found
         return found
 
 
@@ -117,63 +120,72 @@ class Fgd:
     def __init__(self, ties: Rule, mix: Mix = PLAIN_MIX) -> None:
         self._ties = ties
         self._mix = mix
-        self._total = sum(weight for _, weight in mix)
-        self._steps = sorted({ask.cpu_milli for ask, _ in mix})
+        self.total_weight = sum(weight for _, weight in mix)
+        self._cpu_steps = sorted({ask.cpu_milli for ask, _ in mix})
+        self._ram_steps = sorted({ask.ram_bytes for ask, _ in mix})
         self._models = {model for ask, _ in mix for model in ask.gpu_models}
-        self._tables: dict[tuple[str, int], _Table] = {}
+        self._tables: dict[tuple[str, int, int], _Table] = {}
+        self._of_left: dict[tuple[str, int, int], _Table] = {}
         self._sums: dict[int, _Sums] = {}
 
     def fragmentation(self, node: Node) -> int:
         """F of a node, in milli-GPU x weight of the whole mix (`total_weight`)."""
-        table, sums = self._table(node, node.free_cpu_milli), self._sums_of(node)
-        return sums.devices(table) + table.of_whole(sums.whole)
-
-    @property
-    def total_weight(self) -> int:
-        return self._total
+        return self._sums_of(node).fragmentation
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
         ties = self._ties.device_ranks(shape, part, node, devices)
         if shape.takes[part] == MILLI_PER_DEVICE:
             return ties
-        before = self.fragmentation(node)
+        before = self._sums_of(node).fragmentation
         return [
-            tie - self._score(before - self._after(shape, node, (part,), (i,))) * _TIES
+            tie - self._score(before - self._after(shape, node, ((part, i),))) * _TIES
             for i, tie in zip(devices, ties, strict=True)
         ]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
-        gradient = self.fragmentation(node) - self._after(shape, node, range(len(devices)), devices)
+        gradient = self._sums_of(node).fragmentation - self._after(shape, node, enumerate(devices))
         return (-self._score(gradient), *self._ties.node_rank(shape, node, devices))
 
     def consolidates(self, spec: JobSpec) -> bool:
         return False
 
     def _score(self, gradient: int) -> int:
-        return int(SCORE_MAX / (1 + exp(-gradient / (MILLI_PER_DEVICE * self._total))))
+        return int(SCORE_MAX / (1 + exp(-gradient / (MILLI_PER_DEVICE * self.total_weight))))
 
-    def _after(self, shape: Shape, node: Node, parts: Sequence[int], devices: Sequence[int]) -> int:
+    def _after(self, shape: Shape, node: Node, puts: Iterable[tuple[int, int]]) -> int:
         """F once these parts have gone on these devices."""
-        table, sums = self._table(node, node.free_cpu_milli - shape.ask.cpu_milli), self._sums_of(node)
+        sums = self._sums_of(node)
+        ask = shape.ask
+        table = self._table(node, node.free_cpu_milli - ask.cpu_milli, node.free_ram_bytes - ask.ram_bytes)
         total, whole, unserved = sums.devices(table), sums.whole, table.unserved
         sizes = shape.sizes(node)
-        for part, i in zip(parts, devices, strict=True):
+        for part, i in puts:
             milli = node.free_milli[i] - shape.takes[part]
             usable = _usable(node, i, milli, node.free_bytes[i] - sizes[part][i])
-            total += milli * unserved[usable] - sums.free[i] * unserved[sums.usable[i]]
-            whole += (usable == MILLI_PER_DEVICE) - (sums.usable[i] == MILLI_PER_DEVICE)
+            was = sums.usable[i]
+            total += milli * unserved[usable] - sums.free[i] * unserved[was]
+            whole += (usable == MILLI_PER_DEVICE) - (was == MILLI_PER_DEVICE)
         return total + table.of_whole(whole)
 
     def _sums_of(self, node: Node) -> _Sums:
         found = self._sums.get(node.index)
         if found is None or found.version != node.version:
-            found = self._sums[node.index] = _Sums(node)
+            found = self._sums[node.index] = _Sums(node, self._table(node, node.free_cpu_milli, node.free_ram_bytes))
         return found
 
-    def _table(self, node: Node, cpu_milli: int) -> _Table:
-        model = node.gpu_model if node.gpu_model in self._models else ""
-        step = max((step for step in self._steps if step <= cpu_milli), default=-1)
-        found = self._tables.get((model, step))
+    def _table(self, node: Node, cpu_milli: int, ram_bytes: int) -> _Table:
+        left = (node.gpu_model, cpu_milli, ram_bytes)
+        found = self._of_left.get(left)
         if found is None:
-            found = self._tables[model, step] = _Table(self._mix, model, step)
+            key = (
+                node.gpu_model if node.gpu_model in self._models else "",
+                max((step for step in self._cpu_steps if step <= cpu_milli), default=-1),
+                max((step for step in self._ram_steps if step <= ram_bytes), default=-1),
+            )
+            found = self._tables.get(key)
+            if found is None:
+                found = self._tables[key] = _Table(self._mix, *key)
+            if len(self._of_left) >= TABLES_REMEMBERED_MAX:
+                self._of_left.clear()
+            self._of_left[left] = found
         return found
