@@ -28,6 +28,10 @@ class World:
     strict: bool = False
     #: decide once in a unit of time too, and not only when something has happened
     unit_ns: int = 0
+    #: see at every decision that no key has changed but when the policy had said so
+    watch: bool = False
+    #: jobs that come for ever are cut off here
+    until_ns: int = NEVER_NS
     now_ns: int = 0
     preemptions: int = 0
     longest_wait_ns: int = 0  # without a break
@@ -43,7 +47,7 @@ class World:
     def run(self, jobs: list[Job]) -> None:
         coming = sorted(jobs, key=lambda job: (job.submitted_ns, job.job_id))[::-1]
         left = len(jobs)
-        while left:
+        while left and self.now_ns < self.until_ns:
             for job in [j for j in self._running.values() if j.executed_at(self.now_ns) >= j.spec.duration_ns]:
                 self._end(job)
                 left -= 1
@@ -62,11 +66,20 @@ class World:
                 heapq.heappop(self._due)
             times += [self._due[0][0]] if self._due else []
             if self.unit_ns:
-                self.schedule.append(tuple(sorted(self._running)))
-                times.append(self.now_ns + self.unit_ns)
+                if self.now_ns % self.unit_ns == 0:
+                    self.schedule.append(tuple(sorted(self._running)))
+                times.append(self.now_ns - self.now_ns % self.unit_ns + self.unit_ns)
             then_ns = min(times)
             assert then_ns > self.now_ns, "time stands still: a change that has come does not go away"
+            if self.watch and not self.policy.dynamic:
+                self._see_keys(then_ns - 1, "until the next event")
             self.now_ns = then_ns
+
+    def _see_keys(self, at_ns: int, when: str) -> None:
+        for job_id, key in self._keys.items():
+            job = self._jobs[job_id]
+            if not (self.policy.drifts and job.state is JobState.RUNNING and at_ns > self.now_ns):
+                assert self.policy.key(job, at_ns) == key, f"{when}: key of job {job_id} has changed by itself"
 
     def _enter(self, job: Job) -> None:
         self._jobs[job.job_id] = job
@@ -116,6 +129,8 @@ class World:
             self._leave(job)
         for job in anew:
             self._rekey(job)
+        if self.watch:
+            self._see_keys(self.now_ns, "now")
         chosen = self._walk()
         for job in [j for j in self._running.values() if j.job_id not in chosen]:
             self._stop(job, JobState.SUSPENDED)

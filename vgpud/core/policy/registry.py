@@ -70,6 +70,8 @@ def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
 
 
 def _gittins(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
+    if arguments.numbers and not any(arguments.numbers):
+        raise PolicyError(f"{name}: none of the jobs in the table needed anything: write what they needed in seconds")
     return Gittins(name, by_width=by_width, table=arguments.numbers)
 
 
