@@ -23,8 +23,6 @@ from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
 SHAPES_MAX = 512
-#: where what is said of a node that is not there goes
-_NOWHERE: tuple[Node, dict[str, int]] = (Node("", ()), {})
 
 
 class Cluster:
@@ -93,7 +91,9 @@ class Cluster:
         return ok
 
     def _sound(self, place: Place) -> bool:
-        node, devices = self._by_name.get(place.node, _NOWHERE)
+        if place.node not in self._by_name:
+            return False
+        node, devices = self._by_name[place.node]
         if node.free_cpu_milli < 0 or node.free_ram_bytes < 0:
             return False
         at = [devices.get(share.device_uuid, -1) for share in place.shares]
@@ -106,7 +106,9 @@ class Cluster:
 
     def _add(self, placement: Placement, sign: int) -> None:
         for place in placement:
-            node, devices = self._by_name.get(place.node, _NOWHERE)
+            if place.node not in self._by_name:
+                continue
+            node, devices = self._by_name[place.node]
             for share in place.shares:
                 i = devices.get(share.device_uuid)
                 if i is not None:

@@ -2,7 +2,7 @@
 
 Idle GPU of a node is fragmented for a job that it cannot serve: all of it where the job does not fit, else what is on
 devices with too little for it. F is the mean of that over a mix of popular jobs, weighted by popularity. Here it is a
-sum over devices, free x weight of the jobs that a device cannot serve, read from a table for each (model, CPU, RAM left):
+sum over devices, free x weight of the jobs that a device cannot serve, from a table for each (model, CPU, RAM left):
 
     F = sum_i free_i x unserved[usable_i] + idle_whole x weight of jobs of more devices than are whole
 
@@ -37,9 +37,8 @@ def mix_of(asks: Iterable[Ask], popular_percent: int = POPULAR_PERCENT) -> Mix:
     """The most popular of these asks, with how often each occurs; the earlier first among equals."""
     counts: Counter[Ask] = Counter()
     for ask, count in Counter(asks).items():
-        counts[
-            Ask(Spec(ask.spec.gpus_milli, spread=ask.spec.spread), ask.cpu_milli, ask.ram_bytes, ask.gpu_models)
-        ] += count
+        spec = Spec(ask.spec.gpus_milli, spread=ask.spec.spread)
+        counts[Ask(spec, ask.cpu_milli, ask.ram_bytes, ask.gpu_models)] += count
     total, so_far = sum(counts.values()), 0
     mix: list[tuple[Ask, int]] = []
     for ask, count in counts.most_common():
@@ -119,7 +118,7 @@ class Fgd:
 
     def __init__(self, ties: Rule, mix: Mix = PLAIN_MIX) -> None:
         self._ties = ties
-        self._mix = mix
+        self._mix = mix = mix or PLAIN_MIX
         self.total_weight = sum(weight for _, weight in mix)
         self._cpu_steps = sorted({ask.cpu_milli for ask, _ in mix})
         self._ram_steps = sorted({ask.ram_bytes for ask, _ in mix})
