@@ -48,7 +48,7 @@ class Database(Protocol):
 class Kept:
     """What a daemon finds when it starts."""
 
-    jobs: tuple[Job, ...]  # that have not ended
+    jobs: tuple[Job, ...]  # that have not ended, and those that they come after
     queues: tuple[tuple[QueueSpec, tuple[str, ...]], ...]
     latest_ns: int  # of all times that were written: the clock goes on from there
     next_id: int
@@ -87,7 +87,11 @@ class JobStore:
     def load(self) -> Kept:
         def read(db: Any) -> Kept:
             rows = db.execute("SELECT spec, launch, state FROM jobs WHERE NOT ended ORDER BY id").fetchall()
-            jobs = tuple(_job(*row) for row in rows)
+            live = {job.job_id: job for job in (_job(*row) for row in rows)}
+            for job_id in {before for job in live.values() for before in job.spec.after} - live.keys():
+                row = db.execute("SELECT spec, launch, state FROM jobs WHERE id = ?", (job_id,)).fetchone()
+                live |= {job_id: _job(*row)} if row else {}
+            jobs = tuple(job for _, job in sorted(live.items()))
             queues = tuple(
                 (decode(QueueSpec, json.loads(spec)), tuple(json.loads(members)))
                 for spec, members in db.execute("SELECT spec, members FROM queues ORDER BY name")
@@ -101,19 +105,19 @@ class JobStore:
 
     # ---- jobs ----
 
-    def save(self, jobs: Sequence[Job], request: Request | None = None, next_id: int = 0) -> None:
-        """Jobs as they are now, with the request that made them, in one transaction."""
+    def save(self, jobs: Sequence[Job], requests: Sequence[Request] = (), next_id: int = 0) -> None:
+        """Jobs as they are now, with the requests that made them, in one transaction."""
 
         def write(db: Any) -> None:
             for job in jobs:
                 _save_job(db, job)
             if next_id:
                 db.execute("UPDATE job_ids SET next = max(next, ?)", (next_id,))
-            if request and request.request_id:
+            for request in requests:
                 row = (request.uid, request.request_id, request.fingerprint, json.dumps(request.job_ids))
                 db.execute("INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?)", (*row, request.until_ns))
 
-        if jobs or request:
+        if jobs or requests:
             self._db.write(write)
 
     def requested(self, uid: int, request_id: str, now_ns: int) -> Request | None:

@@ -66,13 +66,20 @@ def test_ended_jobs_are_found_and_not_loaded(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     done = job(1, JobState.FAILED, ended_ns=20 * S, exit_code=3, reason="it ended with 3")
     jobs.save([done, job(2), job(3, JobState.COMPLETED, ended_ns=30 * S)])
-    assert [found.job_id for found in jobs.load().jobs] == [2]
+    assert [found.job_id for found in jobs.load().jobs] == [2, 3], "and what they come after"
     assert plain(jobs.find(1) or job()) == plain(done)
     assert jobs.find(4) is None
     assert [found.job_id for found in jobs.ended_after(0, 9, None, "")] == [1, 3]
     assert [found.job_id for found in jobs.ended_after(1, 9, 1000, DEFAULT_QUEUE)] == [3]
     assert jobs.ended_after(0, 9, 1001, "") == jobs.ended_after(0, 9, None, "other") == []
     assert [found.job_id for found in jobs.jobs_between(25 * S, NEVER_NS, None)] == [3]
+
+
+def test_what_a_job_comes_after_is_loaded_with_it(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([job(3, JobState.COMPLETED, ended_ns=S), job(4, JobState.COMPLETED, ended_ns=S)])
+    jobs.save([job(5, JobState.COMPLETED, ended_ns=S), job(6)])
+    assert [found.job_id for found in jobs.load().jobs] == [3, 4, 6]
 
 
 def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:
@@ -87,7 +94,7 @@ def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:
 
 def test_a_request_is_remembered_for_its_user(tmp_path: Path) -> None:
     made = Request(1000, "r", "f", (4, 5), 100)
-    JobStore(Store(tmp_path)).save([job(4), job(5)], made)
+    JobStore(Store(tmp_path)).save([job(4), job(5)], [made])
     jobs = reopened(tmp_path)
     assert jobs.requested(1000, "r", 99) == made
     assert jobs.requested(1000, "r", 100) is None

@@ -1,0 +1,213 @@
+"""The part of the composition root that answers the API's questions and wishes about jobs and queues (api_jobs.Desk).
+
+Made by Daemon; the desk (daemon_jobs.py) holds the state and has wishes decided, saved and carried out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from vgpud.core.model import Asker, Denied, Reason
+from vgpud.core.queue.events import Cancelled, Event, Held, QueuesChanged, Released, Requeued, Submitted
+from vgpud.core.queue.model import Job, JobState, QueueSpec
+from vgpud.core.quotas import used_milli
+from vgpud.daemon_jobs import Host, JobDesk
+from vgpud.errors import StoreError
+from vgpud.jobfacts import Facts, QueueNow, Submission, UsageRow
+from vgpud.store_jobs import Request
+
+#: how long the id of a request is known
+REQUEST_MEMORY_NS = 600_000_000_000
+
+
+def _unavailable(error: StoreError) -> Denied:
+    return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
+
+
+class JobRequests:
+    """api_jobs.Desk."""
+
+    def __init__(self, host: Host, desk: JobDesk) -> None:
+        self.node = host.node
+        self._host = host
+        self._desk = desk
+
+    def observe(self, method: str, code: str, seconds: float) -> None:
+        self._host.observe(method, code, seconds)
+
+    def owner(self, job_id: int) -> int | None:
+        """Whose a job is; None: there is none."""
+        job = self._find(job_id)
+        return job.spec.uid if job else None
+
+    # ---- looking ----
+
+    def _find(self, job_id: int) -> Job | None:
+        known = self._desk.machine.jobs.get(job_id)
+        return self._shown(known) if known else self._desk.store.find(job_id)
+
+    def _shown(self, job: Job) -> Job:
+        """A copy of it as it is now, with the reason why it waits."""
+        if job.state.ended:
+            return replace(job)
+        return replace(job, reason=self._desk.machine.reason(job.job_id, self._desk.clock.now_ns()))
+
+    async def job(self, job_id: int) -> Job | None:
+        return self._find(job_id)
+
+    async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
+        found = [
+            job
+            for job_id, job in self._desk.machine.jobs.items()
+            if job_id > after and not job.state.ended and uid in (None, job.spec.uid) and queue in ("", job.spec.queue)
+        ]
+        if ended:
+            found += self._desk.store.ended_after(after, count, uid, queue)
+        found.sort(key=lambda job: job.job_id)
+        return [self._shown(job) for job in found[:count]]
+
+    def facts(self, job: Job) -> Facts:
+        slices = self._desk.slices_of(job) if job.placement else []
+        devices = self._host.state.devices
+        indices = {devices[s.device_uuid].index for made in slices for s in made.shares if s.device_uuid in devices}
+        granted, used = self._desk.queues.of_job(job.job_id)
+        kept = self._desk.store.facts(job.job_id)
+        made = Facts(
+            slices=tuple(made.name for made in slices),
+            device_indices=tuple(sorted(indices)),
+            granted=granted,
+            used_ns=used // 1000,
+            cpu_ns=int(kept.get("cpu_ns", 0)),
+            ram_peak_bytes=int(kept.get("ram_peak_bytes", 0)),
+        )
+        if job.job_id not in self._desk.machine.jobs or job.state.ended:
+            return made
+        machine, now_ns = self._desk.machine, self._desk.clock.now_ns()
+        position, start_ns = machine.position(job.job_id), machine.estimated_start(job.job_id, now_ns)
+        return replace(made, position=position, estimated_start_ns=start_ns)
+
+    async def array_of(self, job_id: int) -> Sequence[int]:
+        jobs = self._desk.machine.jobs.values()
+        return sorted(job.job_id for job in jobs if job.spec.array == job_id and not job.state.ended)
+
+    def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
+        return self._desk.changed_since(after)
+
+    async def wait_job_change(self, after: int, timeout_s: float) -> None:
+        await self._desk.wait_change(after, timeout_s)
+
+    # ---- wishes about jobs ----
+
+    async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
+        """All of the array or nothing."""
+        desk, spec = self._desk, submission.spec
+        now_ns = desk.clock.now_ns()
+        try:
+            known = desk.store.requested(spec.uid, submission.request_id, now_ns) if submission.request_id else None
+            if known:
+                return self._repeated(known, submission)
+            spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
+        except StoreError as error:
+            return _unavailable(error)
+        denied = desk.machine.check(spec, submission.count)
+        if denied:
+            return denied
+        ids = tuple(range(desk.next_id, desk.next_id + submission.count))
+        desk.next_id += submission.count
+        request = Request(spec.uid, submission.request_id, submission.fingerprint, ids, now_ns + REQUEST_MEMORY_NS)
+        desk.feed(Submitted(ids, spec, submission.held), request=request if submission.request_id else None)
+        try:
+            await desk.on_disk(ids)
+        except StoreError as error:
+            desk.feed(*(Cancelled(i, "it could not be saved") for i in ids if not desk.machine.jobs[i].state.ended))
+            return _unavailable(error)
+        return ids
+
+    @staticmethod
+    def _repeated(known: Request, submission: Submission) -> Sequence[int] | Denied:
+        if known.fingerprint == submission.fingerprint:
+            return known.job_ids
+        text = f"request_id {submission.request_id!r} was used for another request: use a new one"
+        return Denied(Reason.INVALID, text, field="request_id")
+
+    def _is_past(self, job_id: int) -> bool:
+        """Whether a job that nobody remembers but the store has ended: the API has looked how."""
+        return job_id not in self._desk.machine.jobs and self._desk.store.find(job_id) is not None
+
+    async def _wish(self, *events: Event) -> Denied | None:
+        for event in events:
+            denied = self._desk.machine.refusal(event)
+            if denied:
+                return self._better(event, denied)
+        self._desk.feed(*events)
+        try:
+            await self._desk.on_disk(event.job_id for event in events if hasattr(event, "job_id"))
+        except StoreError as error:
+            return Denied(Reason.UNAVAILABLE, f"done, but perhaps not kept: {error}")
+        return None
+
+    def _better(self, event: Event, denied: Denied) -> Denied:
+        """Of a job that only the store remembers: it has ended."""
+        job = self._desk.store.find(getattr(event, "job_id", 0)) if denied.reason is Reason.NOT_FOUND else None
+        if job is None:
+            return denied
+        text = f"job {job.job_id} is {job.state.value}: it ended too long ago, submit it again"
+        return Denied(Reason.PRECONDITION, text)
+
+    async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:
+        if len(job_ids) == 1:
+            return await self._wish(Cancelled(job_ids[0], why))
+        known = self._desk.machine.jobs
+        return await self._wish(*(Cancelled(i, why) for i in job_ids if i in known and not known[i].state.ended))
+
+    async def hold_job(self, job_id: int) -> Denied | None:
+        return await self._wish(Held(job_id))
+
+    async def release_job(self, job_id: int) -> Denied | None:
+        return await self._wish(Released(job_id))
+
+    async def requeue_job(self, job_id: int) -> Denied | None:
+        return await self._wish(Requeued(job_id))
+
+    # ---- queues ----
+
+    def queue_for(self, name: str, asker: Asker) -> str | Denied:
+        return self._desk.queues.choose(name, asker)
+
+    def queues(self) -> Sequence[QueueSpec]:
+        return self._desk.queues.specs
+
+    def queue_now(self, name: str) -> QueueNow:
+        children = {spec.name for spec in self._desk.queues.specs if spec.parent == name}
+        used = used_milli(self._host.state)
+        states = Counter(job.state for job in self._desk.machine.jobs.values() if job.spec.queue in {name, *children})
+        return QueueNow(
+            members=self._desk.queues.members(name),
+            used_milli=sum(used.get(one, 0) for one in (name, *children)),
+            running=states[JobState.RUNNING],
+            pending=states[JobState.PENDING] + states[JobState.SUSPENDED],
+        )
+
+    async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:
+        queues = self._desk.queues.with_queue(spec, members)
+        denied = queues if isinstance(queues, Denied) else self._desk.machine.check_queues(queues)
+        return denied or await self._change_queues(lambda: self._desk.queues.set(spec, members))
+
+    async def delete_queue(self, name: str) -> Denied | None:
+        jobs = [job for job in self._desk.machine.jobs.values() if job.spec.queue == name and not job.state.ended]
+        denied = self._desk.queues.why_kept(name, len(jobs))
+        return denied or await self._change_queues(lambda: self._desk.queues.delete(name))
+
+    async def _change_queues(self, change: Callable[[], None]) -> Denied | None:
+        try:
+            change()
+        except StoreError as error:
+            return _unavailable(error)
+        self._desk.feed(QueuesChanged(self._desk.queues.specs))
+        return await self._host.saved()
+
+    async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
+        live = [job for job in self._desk.machine.jobs.values() if not job.state.ended]
+        return self._desk.queues.usage(since_ns, until_ns, by, uid, live)

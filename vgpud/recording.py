@@ -1,0 +1,77 @@
+"""The queue's clock, and the recording of what its machine was told and decided (config key record_queue).
+
+A recording can be replayed by `vgpu simulate`: the same events give the same decisions in the same order.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from vgpud.core.model import Policy
+from vgpud.core.queue.events import Command, Event
+from vgpud.core.queue.model import How, Job, Node, QueueSpec
+from vgpud.core.queue.record import encode, to_plain
+
+log = logging.getLogger("vgpud")
+
+
+class Clock:
+    """Wall time that never goes back: it begins after all that was written, and goes on whatever is set."""
+
+    def __init__(self, latest_ns: int) -> None:
+        self._offset_ns = max(time.time_ns(), latest_ns + 1) - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def now_ns(self) -> int:
+        return self._offset_ns + time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class Recorder:
+    """Lines of JSON: what the machine was made of, then each step: its events, its time and the commands it gave."""
+
+    def __init__(self, path: str) -> None:
+        self._file: IO[str] | None = None
+        if not path:
+            return
+        try:
+            self._file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  closed by close()
+        except OSError as error:
+            log.error("cannot record the queue in %s: %s", path, error.strerror)
+
+    def begin(
+        self,
+        queues: Sequence[QueueSpec],
+        nodes: Sequence[Node],
+        policy: Policy,
+        hows: Sequence[How],
+        jobs: Sequence[Job],
+    ) -> None:
+        """`jobs`: those of a former daemon; a recording with such cannot be replayed from its first line alone."""
+        given = {"queues": queues, "nodes": nodes, "policy": policy, "hows": hows}
+        given |= {"jobs": jobs} if jobs else {}
+        self._write({name: encode(value) for name, value in given.items()})
+
+    def add(self, at_ns: int, events: Sequence[Event], commands: Sequence[Command]) -> None:
+        """What was told at one moment, and what came of it."""
+        if self._file:
+            told = {"events": [to_plain(event) for event in events]}
+            self._write({"at_ns": at_ns} | told | {"commands": [to_plain(command) for command in commands]})
+
+    def _write(self, line: object) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+        except OSError as error:
+            log.error("the recording of the queue ends here: %s", error.strerror)
+            self.close()
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+            self._file = None
