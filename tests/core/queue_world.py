@@ -135,7 +135,13 @@ class Shell:
     next_id: int = 1
 
     def send(self, *events: Event) -> list[Command]:
-        commands = self.machine.steps(events, self.now_ns)
+        return self.carry(self.machine.steps(events, self.now_ns))
+
+    def restore(self, jobs: Iterable[Job]) -> list[Command]:
+        return self.carry(self.machine.restore(jobs, self.now_ns))
+
+    def carry(self, commands: list[Command]) -> list[Command]:
+        """Does what it is told."""
         self.log += commands
         for command in commands:
             if isinstance(command, StartJob):

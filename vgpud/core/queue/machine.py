@@ -41,6 +41,7 @@ from vgpud.core.queue.events import (
     Woken,
 )
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.queue.world import WAITING, World
 
 #: a job that failed waits so long before its next try, twice as long each time
@@ -456,6 +457,7 @@ class Machine:
             if job.state is JobState.SUSPENDED and job.stop_to is not None:
                 self._stop(job, None, job.stop_to, job.stopping, now_ns)
             self._admit(job, now_ns)
+        self._wake(now_ns)
         out, self._out = self._out, []
         return out
 
@@ -501,6 +503,13 @@ class Machine:
 
     def queue(self, name: str) -> QueueSpec:
         return self._world.lines[name].spec
+
+    def history_milli(self, name: str, now_ns: int) -> int:
+        """What a queue has used on average, each half-life ago counting half."""
+        world = self._world
+        return (
+            world.lines[name].account.history_now(now_ns, world.half_life_ns) + (1 << HISTORY_BITS - 1) >> HISTORY_BITS
+        )
 
     def position(self, job_id: int) -> int:
         """In its queue, from 1; 0 = it does not wait for room."""

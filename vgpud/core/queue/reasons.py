@@ -81,6 +81,11 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
     over = line.account.limit_for(job.spec)
     if over is not None:
         return over.sentence()
+    first = line.waiting.next(None, 0)
+    if line.spec.strict and first is not None and first[1] != job.job_id:
+        starts_ns = reserved_start_ns(world, world.jobs[first[1]], now_ns)
+        when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
+        return f"queue {line.spec.name} is strict: it waits for job {first[1]} before it{when}"
     if not job.spec.preemptible and not world.keeps_guarantees(job):
         others = sum(o.spec.guarantee_milli for o in world.lines.values() if not o.spec.parent and o is not line)
         return (
@@ -94,9 +99,4 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
             return f"it goes on where it was, its {how} {where}, and that is in use"
     elif world.find(job) is None:
         return world.room.why_not(job)
-    first = line.waiting.next(None, 0)
-    if line.spec.strict and first is not None and first[1] != job.job_id:
-        starts_ns = reserved_start_ns(world, world.jobs[first[1]], now_ns)
-        when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
-        return f"queue {line.spec.name} is strict: it waits for job {first[1]} before it{when}"
     return "it starts with the next decision"

@@ -1,0 +1,283 @@
+"""What jobs can be told: dependencies, arrays, gangs, holds, retries, time limits, cancelling, requeueing; reasons."""
+
+from __future__ import annotations
+
+import pytest
+
+from vgpud.core.queue.events import Cancelled, Held, Released, Requeued, StartFailed, StopJob, Submitted
+from vgpud.core.queue.model import SECOND_NS, Job, JobSpec, JobState
+
+from .queue_world import gpus, queue, shell
+
+
+def test_a_job_comes_after_another_has_completed() -> None:
+    at = shell(4)
+    first = at.submit(gpus(1))
+    then = at.submit(gpus(1, after=(first,)))
+    assert at.running == {first}
+    assert at.reason(then) == "it waits for job 1 to complete"
+    at.now_ns = 5
+    at.end(first)
+    assert at.running == {then} and at.job(then).waiting_since_ns == 5
+
+
+def test_what_comes_after_a_failed_job_ends_with_it_and_says_so() -> None:
+    at = shell(1)
+    first = at.submit(gpus(1))
+    then = at.submit(gpus(1, after=(first,)))
+    last = at.submit(gpus(1, after=(then,)), held=True)
+    whatever = at.submit(gpus(1, after=(first,), after_any=True))
+    at.end(first, exit_code=3)
+    assert at.state(first) == "failed" and at.reason(first) == "it ended with exit code 3"
+    assert at.state(then) == "cancelled" and at.reason(then) == "job 1, which it comes after, is failed"
+    assert at.state(last) == "cancelled" and at.reason(last) == "job 2, which it comes after, is cancelled"
+    assert at.running == {whatever}
+
+
+@pytest.mark.parametrize(
+    ("spec", "says", "field"),
+    [
+        (gpus(1, after=(9,)), "there is no job 9 for it to come after", "after"),
+        (gpus(1, after=(1,)), "job 1, after which it shall come, is cancelled", "after"),
+        (gpus(5), "5 GPUs are more than there are", "gpus_milli"),
+        (gpus(1, members=0), "a gang of 0 members", "members"),
+        (gpus(1, members=5), "5 GPUs are more than there are", "gpus_milli"),
+        (gpus(1, queue="nobody"), "there is no queue 'nobody': choose one of default", "queue"),
+        (gpus(1, time_limit_ns=-1), "a time limit of -1 ns", "time_limit"),
+        (gpus(1, duration_ns=-1), "an expected duration of -1 ns", "expected_duration"),
+        (gpus(1, retries=-1), "-1 retries", "retries"),
+        (gpus(1, priority=1001), "priority 1001", "priority"),
+        (gpus(1, index=-1), "array index -1", "array"),
+        (gpus(3), "3 GPUs are more than queue default may ever have: its limit is 2.5", "gpus_milli"),
+    ],
+)
+def test_refusals_name_the_field(spec: JobSpec, says: str, field: str) -> None:
+    at = shell(4, queue(limit_milli=2500) if "limit is 2.5" in says else queue())
+    at.submit(gpus(1))
+    at.send(Cancelled(1, "by its user"))
+    denied = at.machine.check(spec)
+    assert denied is not None and says in denied.message and denied.field == field
+    assert "\n" not in denied.message
+
+
+def test_an_array_of_a_million_is_refused() -> None:
+    denied = shell(4).machine.check(gpus(1), 1_000_000)
+    assert denied is not None and "an array of 1000000 jobs: 1 to 10000" in denied.message
+
+
+def test_an_array_is_a_job_for_each_index() -> None:
+    at = shell(2)
+    first = at.submit(gpus(1, index=3), count=4)
+    specs = [at.job(i).spec for i in range(first, first + 4)]
+    assert [(s.array, s.index) for s in specs] == [(1, 3), (1, 4), (1, 5), (1, 6)]
+    assert at.running == {1, 2} and at.machine.position(4) == 2
+
+
+def test_a_gang_starts_whole_or_not_at_all() -> None:
+    at = shell(5)
+    small = at.submit(gpus(2))
+    gang = at.submit(gpus(2.5, members=2))
+    assert at.running == {small}
+    at.end(small)
+    assert at.running == {gang} and at.job(gang).width_milli == 5000
+
+
+def test_a_held_job_waits_for_its_release() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1), held=True)
+    assert at.state(job) == "held" and "vgpu queue release 1" in at.reason(job)
+    at.send(Released(job))
+    assert at.running == {job}
+    other = at.submit(gpus(1))
+    at.send(Held(other))
+    at.end(job)
+    assert at.state(other) == "held" and not at.running and at.machine.position(other) == 0
+
+
+def test_a_failed_job_is_tried_again_later_and_later() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1, retries=2))
+    at.end(job, exit_code=1)
+    assert at.state(job) == "pending" and at.reason(job) == "it failed: its next try begins in 10 s"
+    at.sleep(9.9)
+    assert not at.running
+    at.sleep(0.1)
+    assert at.running == {job} and at.job(job).attempt == 2
+    at.end(job, exit_code=1)
+    assert at.reason(job) == "it failed: its next try begins in 20 s"
+    at.sleep(20)
+    at.end(job, exit_code=7)
+    assert at.state(job) == "failed" and at.reason(job) == "it ended with exit code 7 in the last of 3 tries"
+    assert at.job(job).exit_code == 7
+
+
+def test_a_start_that_failed_is_repeated_when_that_may_help() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1))
+    at.running.clear()
+    at.send(StartFailed(job, 1, "no slice was free", again=True))
+    assert at.reason(job) == "it could not be started: its next try begins in 1 s"
+    at.sleep(1)
+    at.running.clear()
+    at.send(StartFailed(job, 2, "no such program", again=False))
+    assert at.state(job) == "failed" and at.reason(job) == "it could not be started: no such program"
+
+
+def test_a_time_limit_ends_a_job() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1, time_limit_ns=90 * SECOND_NS))
+    at.sleep(89)
+    assert at.state(job) == "running"
+    at.sleep(1)
+    assert at.state(job) == "timed_out" and at.reason(job) == "its time limit of 1 min 30 s has run out"
+
+
+def test_a_time_limit_does_not_count_while_a_job_is_suspended() -> None:
+    at = shell(1, queue(policy="priority"))
+    job = at.submit(gpus(1, time_limit_ns=10 * SECOND_NS))
+    at.sleep(6)
+    other = at.submit(gpus(1, priority=1))
+    at.sleep(100)
+    assert at.state(job) == "suspended"
+    at.end(other)
+    at.sleep(3.9)
+    assert at.state(job) == "running"
+    at.sleep(0.1)
+    assert at.state(job) == "timed_out"
+
+
+def test_a_running_job_that_is_cancelled_is_told_to_stop_and_its_room_given_on() -> None:
+    at = shell(1, slow=True)
+    job, other = at.submit(gpus(1)), at.submit(gpus(1))
+    commands = at.send(Cancelled(job, "by its user"))
+    assert [(c.job_id, c.how) for c in commands if isinstance(c, StopJob)] == [(job, None)]
+    assert at.state(job) == "running" and at.reason(job) == "it is being stopped: by its user"
+    assert at.running == {job} and at.reason(other) == "its room is being freed: job 1 must stop first"
+    at.answer_stops()
+    assert at.state(job) == "cancelled" and at.running == {other}
+
+
+def test_a_suspended_job_can_be_cancelled() -> None:
+    at = shell(1, queue(policy="priority"))
+    job = at.submit(gpus(1))
+    other = at.submit(gpus(1, priority=1))
+    at.send(Cancelled(job, "by its user"))
+    assert at.state(job) == "cancelled"
+    at.end(other)
+    assert not at.running
+
+
+def test_a_job_that_is_being_preempted_can_be_cancelled() -> None:
+    at = shell(1, queue(policy="priority"), slow=True)
+    job = at.submit(gpus(1))
+    other = at.submit(gpus(1, priority=1))
+    at.send(Cancelled(job, "by its user"))
+    at.answer_stops()
+    assert at.state(job) == "cancelled" and at.running == {other}
+
+
+def test_a_user_can_requeue() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1))
+    at.sleep(5)
+    at.send(Requeued(job))
+    assert at.running == {job} and at.job(job).attempt == 2 and at.job(job).executed_ns == 0
+    at.end(job)
+    at.send(Requeued(job))
+    assert at.running == {job} and at.job(job).attempt == 3 and at.job(job).ended_ns == -1
+
+
+def test_wishes_that_cannot_be_granted_are_refused() -> None:
+    at = shell(1)
+    job, waiting = at.submit(gpus(1)), at.submit(gpus(1))
+    refused = {
+        Held(job): "job 1 is running: only pending jobs can be held",
+        Released(waiting): "job 2 is pending: only held jobs can be released",
+        Requeued(waiting): "job 2 is pending: it waits already",
+        Cancelled(7, ""): "there is no job 7: see vgpu queue ls",
+    }
+    for event, says in refused.items():
+        denied = at.machine.refusal(event)  # type: ignore[arg-type]
+        assert denied is not None and denied.message == says
+    assert at.machine.refusal(Held(waiting)) is None
+    at.end(job)
+    denied = at.machine.refusal(Cancelled(job, ""))
+    assert denied is not None and denied.message == "job 1 is completed: there is nothing to cancel"
+
+
+def test_positions_and_estimated_starts() -> None:
+    at = shell(2)
+    at.submit(gpus(2, time_limit_ns=100 * SECOND_NS))
+    second = at.submit(gpus(1, duration_ns=50 * SECOND_NS))
+    third = at.submit(gpus(2))
+    fourth = at.submit(gpus(1))
+    at.sleep(10)
+    assert [at.machine.position(i) for i in (1, second, third, fourth)] == [0, 1, 2, 3]
+    expected = [at.machine.estimated_start(i, at.now_ns) // SECOND_NS for i in (second, third)]
+    assert expected == [100, 150]
+    assert at.machine.estimated_start(fourth, at.now_ns) == 1 << 62, "the third may run for ever"
+
+
+def test_backfill_fills_until_the_first_can_start() -> None:
+    at = shell(4, queue(strict=True))
+    running = at.submit(gpus(3, time_limit_ns=100 * SECOND_NS))
+    first = at.submit(gpus(4))
+    long = at.submit(gpus(1, time_limit_ns=101 * SECOND_NS))
+    unknown = at.submit(gpus(1))
+    short = at.submit(gpus(1, duration_ns=100 * SECOND_NS))
+    assert at.running == {running, short}
+    assert at.state(long) == at.state(unknown) == "pending"
+    assert "it waits for job 2 before it, which is expected to start in 1 min 40 s" in at.reason(long)
+    at.sleep(99)
+    at.end(short)
+    at.sleep(1)
+    assert at.running == {first}
+
+
+def test_jobs_go_on_after_a_restart() -> None:
+    at = shell(2, queue(policy="priority"))
+    suspended = at.submit(gpus(2))
+    at.sleep(3)
+    running = at.submit(gpus(1.5, priority=1, time_limit_ns=60 * SECOND_NS))
+    waiting = at.submit(gpus(1, priority=2, after=(running,)))
+    held = at.submit(gpus(1), held=True)
+    at.sleep(4)
+    jobs: list[Job] = list(at.machine.jobs.values())
+    again = shell(2, queue(policy="priority"))
+    again.now_ns, again.running = at.now_ns, {running}
+    again.restore(jobs)
+    again.sleep(55)
+    assert again.running == {running} and again.machine.reason(waiting, 0) == "it waits for job 2 to complete"
+    again.sleep(1)
+    assert again.state(running) == "timed_out" and again.state(waiting) == "cancelled"
+    assert again.state(held) == "held"
+    assert again.running == {suspended} and again.job(suspended).executed_ns == 3 * SECOND_NS
+
+
+def test_jobs_that_were_to_stop_are_told_again_after_a_restart() -> None:
+    at = shell(1, queue(policy="priority"), slow=True)
+    victim = at.submit(gpus(1))
+    winner = at.submit(gpus(1, priority=1))
+    again = shell(1, queue(policy="priority"), slow=True)
+    again.running = {victim}
+    again.restore(at.machine.jobs.values())
+    assert [c.job_id for c in again.stops] == [victim]
+    again.answer_stops()
+    assert again.running == {winner} and again.state(victim) == "suspended"
+
+
+def test_ended_jobs_can_be_forgotten() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1))
+    at.machine.forget([job])
+    assert job in at.machine.jobs
+    at.end(job)
+    at.machine.forget([job])
+    assert job not in at.machine.jobs
+
+
+def test_a_job_after_one_that_is_not_known_ends_with_a_sentence() -> None:
+    at = shell(1)
+    at.send(Submitted((1,), gpus(1, after=(8,))))
+    assert at.job(1).state is JobState.CANCELLED
+    assert at.reason(1) == "job 8, which it comes after, is not known"
