@@ -159,8 +159,12 @@ class Jobs:
             await self._loop.sock_sendall(sock, words)
             sock.shutdown(socket.SHUT_WR)
             answer = bytearray()
-            while part := await self._loop.sock_recv(sock, _ANSWER_BYTES_MAX):
-                answer += part
+            try:
+                while part := await self._loop.sock_recv(sock, _ANSWER_BYTES_MAX):
+                    answer += part
+            except ConnectionResetError:  # it has ended without listening to all of it
+                if not answer:
+                    raise
         return bytes(answer)
 
     def _supervisor(self) -> socket.socket:

@@ -190,14 +190,15 @@ static bool is_other(const struct vj_cgroups *cgroups, size_t which) {
   return *cgroups->limit[which] && strcmp(cgroups->limit[which], cgroups->track);
 }
 
-int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member) {
-  char path[PATH_MAX];
+int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member, pid_t pid) {
+  char path[PATH_MAX], value[16];
   int error = 0;
+  snprintf(value, sizeof value, "%d", (int)pid);
   if (*cgroups->track && !(error = vj_path(path, "%s/%zu/cgroup.procs", cgroups->track, member)))
-    error = vj_write_file(path, "0");
+    error = vj_write_file(path, value);
   for (size_t i = 0; i < VJ_CONTROLLERS && !error; i++)
     if (is_other(cgroups, i) && !(error = vj_path(path, "%s/%zu/cgroup.procs", cgroups->limit[i], member)))
-      error = vj_write_file(path, "0");
+      error = vj_write_file(path, value);
   return error;
 }
 

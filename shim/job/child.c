@@ -1,6 +1,6 @@
 /* child.c - a member's first process, from the fork to its program. Called by supervise.c.
  *
- * What needs root comes first: cgroups and limits. Then the process becomes the user, with no way back, and everything
+ * What needs root comes first. Then the process becomes the user, with no way back, and everything
  * that names a file (the directory, the log, the program) is done as that user, so that a link in a path leads nobody
  * further than they could go themselves. From the change of user until exec the kernel keeps the user from looking at
  * the process. PR_SET_NO_NEW_PRIVS stays off: a job may use sudo, ping or newgrp as its user may elsewhere, which gives
@@ -25,7 +25,7 @@
 #endif
 #define CLOSE_RANGE_CLOEXEC_FLAG 4
 
-enum step { STEP_CGROUP, STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_EXEC };
+enum step { STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_EXEC };
 
 struct failure {
   int step, error;
@@ -76,13 +76,11 @@ static int open_output(const char *log, int null_fd) {
   return dup2(fd, 1) < 0 || dup2(fd, 2) < 0 ? errno : 0;
 }
 
-static struct failure run(const struct vj_launch *launch, const struct vj_cgroups *cgroups, size_t member, int null_fd,
-                          pid_t supervisor) {
+static struct failure run(const struct vj_launch *launch, size_t member, int null_fd, pid_t supervisor) {
   const struct vj_member *self = &launch->members[member];
   int error;
   setsid();
   vj_write_file("/proc/self/oom_score_adj", "0");
-  if ((error = -vj_cgroups_enter(cgroups, member))) return (struct failure){STEP_CGROUP, error};
   if ((error = set_limits(launch))) return (struct failure){STEP_LIMITS, error};
   if ((error = become_user(launch))) return (struct failure){STEP_USER, error};
   /* Should the supervisor be killed, at least the first process goes with it; a change of user clears this. */
@@ -97,25 +95,44 @@ static struct failure run(const struct vj_launch *launch, const struct vj_cgroup
   return (struct failure){STEP_EXEC, errno};
 }
 
+/* In the child: waits until it is in its cgroups, and runs. */
+static _Noreturn void child(const struct vj_launch *launch, size_t member, int null_fd, pid_t supervisor, int go_fd,
+                            int failure_fd) {
+  char go;
+  if (read(go_fd, &go, 1) == 1) {
+    struct failure failure = run(launch, member, null_fd, supervisor);
+    vj_write_all(failure_fd, (const char *)&failure, sizeof failure);
+  }
+  _exit(VJ_CODE_NOT_RUNNABLE);
+}
+
 pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cgroups, size_t member, int null_fd,
                      int *ret_failure_fd) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC)) return -errno;
-  pid_t supervisor = getpid(), pid = fork();
-  if (!pid) {
-    close(ends[0]);
-    struct failure failure = run(launch, cgroups, member, null_fd, supervisor);
-    vj_write_all(ends[1], (const char *)&failure, sizeof failure);
-    _exit(VJ_CODE_NOT_RUNNABLE);
-  }
-  int error = errno;
-  close(ends[1]);
-  if (pid < 0) {
-    close(ends[0]);
+  int failure[2], go[2];
+  if (pipe2(failure, O_CLOEXEC)) return -errno;
+  if (pipe2(go, O_CLOEXEC)) {
+    int error = errno;
+    close(failure[0]);
+    close(failure[1]);
     return -error;
   }
-  *ret_failure_fd = ends[0];
-  return pid;
+  pid_t supervisor = getpid(), pid = fork();
+  if (!pid) {
+    close(failure[0]);
+    close(go[1]);
+    child(launch, member, null_fd, supervisor, go[0], failure[1]);
+  }
+  int error = pid < 0 ? -errno : vj_cgroups_enter(cgroups, member, pid);
+  if (!error) error = vj_write_all(go[1], "g", 1);
+  close(go[0]);
+  close(go[1]);
+  close(failure[1]);
+  if (!error) {
+    *ret_failure_fd = failure[0];
+    return pid;
+  }
+  close(failure[0]); /* the child, if there is one, ends by itself and is waited for as a stray */
+  return error;
 }
 
 static int exec_failure(const char *name, int error, char *text) {
@@ -140,9 +157,6 @@ int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_
   if (got != sizeof failure) return 0;
   const char *reason = strerror(failure.error);
   switch (failure.step) {
-  case STEP_CGROUP:
-    vj_say(text, 0, "cannot enter the job's cgroup: %s", reason);
-    break;
   case STEP_LIMITS:
     vj_say(text, 0, "cannot set the job's limits: %s", reason);
     break;

@@ -113,13 +113,14 @@ static int check(const struct vj_launch *launch, char *text) {
 }
 
 int vj_launch_parse(char *bytes, size_t count, struct vj_launch *ret_launch, char *text) {
-  *ret_launch = (struct vj_launch){.uid = UINT32_MAX, .gid = UINT32_MAX};
+  *ret_launch = (struct vj_launch){.uid = UINT32_MAX, .gid = UINT32_MAX, .bytes = bytes};
   size_t strings = 0;
   for (size_t i = 0; i < count; i++) strings += !bytes[i];
-  struct lists lists = {.next = calloc(2 * strings + 2, sizeof(char *))};
+  ret_launch->strings = calloc(2 * strings + 2, sizeof *ret_launch->strings);
   ret_launch->groups = calloc(strings + 1, sizeof *ret_launch->groups);
   ret_launch->members = calloc(VJ_MEMBERS_MAX, sizeof *ret_launch->members);
-  if (!lists.next || !ret_launch->groups || !ret_launch->members) return vj_say(text, ENOMEM, "out of memory");
+  if (!ret_launch->strings || !ret_launch->groups || !ret_launch->members) return vj_say(text, ENOMEM, "out of memory");
+  struct lists lists = {.next = ret_launch->strings};
   char *at = bytes, *end = bytes + count;
   while (strings >= 2) {
     char *key = at, *value = key + strlen(key) + 1;

@@ -46,12 +46,13 @@ struct vj_launch {
   uint64_t grace_ns;                       /* between SIGTERM and SIGKILL where who stops it names no other */
   struct vj_member *members;
   size_t member_count;
+  char *bytes, **strings; /* what all of it points into */
 };
 
 /* Reads all instructions from a socket whose other end is of our own user. 0, or -errno and a line in text. */
 int vj_launch_read(int fd, struct vj_launch *ret_launch, char *text);
 
-/* Parses instructions; launch keeps pointers into `bytes`, which must be followed by a 0. Never freed: one per life. */
+/* Parses instructions; launch keeps `bytes`, which must be followed by a 0. Never freed: one per life. */
 int vj_launch_parse(char *bytes, size_t count, struct vj_launch *ret_launch, char *text);
 
 /* ---- the attempt's directory (attempt.c) ---- */
@@ -106,8 +107,8 @@ struct vj_cgroups {
  * ours (systemd's Delegate=), instead of below /vgpud-jobs. What cannot be had is in ret_cgroups->note. */
 void vj_cgroups_make(const struct vj_launch *launch, bool here, struct vj_cgroups *ret_cgroups);
 
-/* Puts the caller into those of a member. 0 or -errno. */
-int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member);
+/* Puts a process into those of a member. 0 or -errno. */
+int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member, pid_t pid);
 
 /* CPU time, and the most memory, of all members together; what the kernel does not tell stays as it was. */
 void vj_cgroups_usage(const struct vj_cgroups *cgroups, uint64_t *cpu_ns, uint64_t *ram_peak_bytes);
@@ -131,7 +132,8 @@ bool vj_tree_is_empty(const struct vj_cgroups *cgroups);
 
 /* ---- a member's first process (child.c) ---- */
 
-/* Starts a member. Returns its pid and a pipe that says what went wrong before its program began, or -errno. */
+/* Starts a member, in its cgroups when this returns, so that no signal to the tree misses it. Returns its pid and a
+ * pipe that says what went wrong before its program began, or -errno. */
 pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cgroups, size_t member, int null_fd,
                      int *ret_failure_fd);
 

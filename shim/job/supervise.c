@@ -90,7 +90,7 @@ static void start(struct job *job, int null_fd) {
       job->pids[i] = pid;
       continue;
     }
-    vj_say(text, 0, "cannot start a process: %s", strerror((int)-pid));
+    vj_say(text, 0, "cannot start a process in its cgroups: %s", strerror((int)-pid));
     member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, text);
   }
   for (size_t i = 0; i < job->launch->member_count; i++) /* those that were not started any more */
