@@ -33,6 +33,7 @@ SHELLS = {"api", "tenants", "arbiter", "devices", "store", "metrics", "container
 COMPOSITION_ROOTS = {
     "vgpud/daemon.py",
     "vgpud/daemon_containers.py",
+    "vgpud/daemon_jobs.py",
     "vgpud/daemon_lookout.py",
     "vgpud/daemon_tenants.py",
     "vgpud/serve.py",

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection
 
 from vgpud import api_views as views
 from vgpud.api_calls import RefusedError, Watching, page, refuse, unary
+from vgpud.api_jobs import Desk, JobService, QueueService
 from vgpud.api_roles import Roles, caller
 from vgpud.api_suspend import SuspendCalls
 from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
@@ -289,7 +290,7 @@ class EventService(Service, stubs.EventServiceServicer):
 class Server:
     """The gRPC server on a private unix socket, and the door that leads there."""
 
-    def __init__(self, backend: Backend, private: Path) -> None:
+    def __init__(self, backend: Backend, desk: Desk, private: Path) -> None:
         options = [
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.so_reuseport", 0),
@@ -304,6 +305,8 @@ class Server:
         stubs.add_NodeServiceServicer_to_server(node, self._server)
         stubs.add_SliceServiceServicer_to_server(slices, self._server)
         stubs.add_EventServiceServicer_to_server(events, self._server)
+        stubs.add_JobServiceServicer_to_server(JobService(desk), self._server)
+        stubs.add_QueueServiceServicer_to_server(QueueService(desk), self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._names = [service.full_name for service in pb.DESCRIPTOR.services_by_name.values()]
         known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)

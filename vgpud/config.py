@@ -15,6 +15,7 @@ from typing import Any
 from vgpud import paths
 from vgpud.core.admit import PRIORITY_MAX
 from vgpud.core.enforce import VERBS
+from vgpud.core.model import DIRECTS
 from vgpud.core.units import UnitError, parse_gpus
 from vgpud.errors import ConfigError
 from vgpud.oci.request import Limits
@@ -82,6 +83,9 @@ class Config:
     container_latency: bool = False  # and whether either may be of class latency
     cdi_dir: str = ""  # where our CDI files go; "" = /var/run/cdi for the system's daemon, none for others
     nvidia_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # NVIDIA's CDI files, later ones win
+    direct: str = "allow"  # slices that are no jobs': "allow" (counted in their queue), "quota" (held to it) or "deny"
+    job_grace_s: int = 10  # from SIGTERM to SIGKILL, for a job that is told to end
+    record_queue: str = ""  # a file to which all that the queue is told and decides is written, to be replayed
     front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
     arbiter: ArbiterConfig = field(default_factory=ArbiterConfig)
 
@@ -180,6 +184,7 @@ def check(config: Config, where: str) -> None:
         ("default_max", DEFAULT_MAXES),
         ("on_stranger", VERBS),
         ("on_excess", VERBS),
+        ("direct", DIRECTS),
     ):
         if getattr(config, key) not in allowed:
             refuse(key, "write " + " or ".join(f'"{a}"' for a in allowed))
@@ -198,7 +203,9 @@ def check(config: Config, where: str) -> None:
         parse_gpus(config.container_gpus_max)
     except UnitError as error:
         refuse("container_gpus_max", str(error))
-    for key in ("cdi_dir", "front"):
+    if not 0 <= config.job_grace_s <= 3600:
+        refuse("job_grace_s", "write 0 to 3600 seconds")
+    for key in ("cdi_dir", "front", "record_queue"):
         if getattr(config, key) and not getattr(config, key).startswith("/"):
             refuse(key, "write an absolute path")
     if not all(directory.startswith("/") for directory in config.nvidia_cdi_dirs):

@@ -27,6 +27,8 @@ from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, Sta
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
 from vgpud.daemon_cdi import DeviceFiles
 from vgpud.daemon_containers import ContainerDesk
+from vgpud.daemon_job_api import JobRequests
+from vgpud.daemon_jobs import JobDesk
 from vgpud.daemon_lookout import Lookout
 from vgpud.daemon_suspend import SuspendDesk
 from vgpud.daemon_tenants import TenantDesk
@@ -37,6 +39,7 @@ from vgpud.flushing import Flushing
 from vgpud.oci.request import Limits
 from vgpud.snapshot import take_snapshot
 from vgpud.store import BUSY_S, Store, saved_ones
+from vgpud.store_jobs import JobStore
 from vgpud.tenants import SHARED, Tenants
 from vgpud.tenants_wire import ABI_VERSION
 from vgpud.tracing import Tracing
@@ -67,6 +70,7 @@ def policy_of(config: Config) -> Policy:
         grace_ns=config.grace_s * 1_000_000_000,
         on_stranger=config.on_stranger,
         on_excess=config.on_excess,
+        direct=config.direct,
     )
 
 
@@ -97,7 +101,7 @@ class Daemon:
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
         self._private = paths.make_private_dir(config.runtime / "private")
-        self._api = api.Server(self, self._private / paths.SOCKET_NAME)
+        self._jobs: JobDesk | None = None  # hears of slices as soon as those of before are there
         self._started_wall_ns = time.time_ns()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -105,6 +109,9 @@ class Daemon:
         self.run(ev.Started(policy_of(config), inventory, loaded.slices, loaded.requests, loaded.containers))
         self._tenants.open(SHARED)
         self._containers.adopt(list(self.state.containers.values()))
+        self._queue = self._jobs = JobDesk(self, JobStore(store))
+        self._job_requests = JobRequests(self, self._queue)
+        self._api = api.Server(self, self._job_requests, self._private / paths.SOCKET_NAME)
 
     # ---- life ----
 
@@ -116,6 +123,7 @@ class Daemon:
         self._suspending.settle()
         self._metrics.put(self._snapshot())
         await self._files.refresh()
+        await self._queue.start()
         await self._api.start(paths.grpc_socket(self.config.runtime), self.config.socket_mode, gid, admin_gid)
         front = paths.runtime_socket(self.config.runtime)
         # it serves root and us: that everybody may ask the API is no reason to let everybody in there
@@ -135,6 +143,7 @@ class Daemon:
         await self._guests.stop()
         await self._containers.stop()
         await self._api.stop(1.0)
+        await self._queue.stop()
         if self._metrics_server:
             self._metrics_server.shutdown()
             self._metrics_server.server_close()
@@ -167,6 +176,7 @@ class Daemon:
 
     async def _housekeeping(self) -> None:
         self.run(ev.Tick())
+        self._queue.tick()
         self._flushing.begin()
         self._flush_events()
         for name in self._tenants.repair():
@@ -195,6 +205,8 @@ class Daemon:
         live |= {
             "on_stranger",
             "on_excess",
+            "direct",
+            "job_grace_s",
             "container_gpus_max",
             "container_priority_max",
             "container_latency",
@@ -322,7 +334,11 @@ class Daemon:
         for command in commands:
             if isinstance(command, ev.ApplySlice):
                 self._arbiters.apply(command.slice, command.dropped)
+                if self._jobs:
+                    self._jobs.slice_changed(command.slice)
             elif isinstance(command, ev.RemoveSlice):
+                if self._jobs:
+                    self._jobs.slice_goes(command.slice)
                 self._arbiters.remove(command.slice)
             elif isinstance(command, ev.OpenSocket):
                 self._tenants.open(command.slice_name)
@@ -459,8 +475,14 @@ class Daemon:
         made = self.state.slices.get(name)
         return made.owner_uid if made else None
 
+    async def suspend_job(self, name: str, evict: bool, job_id: int) -> Slice | Denied:
+        return await self._suspending.suspend(name, evict, job_id)
+
+    async def resume_job(self, name: str, job_id: int) -> Slice | Denied:
+        return await self._suspending.resume(name, job_id)
+
     def job_owner(self, job_id: int) -> int | None:
-        return None
+        return self._job_requests.owner(job_id)
 
     def user_limits(self) -> Limits:
         return self.config.container_limits
