@@ -31,7 +31,7 @@ class Clock:
 
 
 class Recorder:
-    """Lines of JSON: what the machine was made of, then each step: its events, its time and the commands it gave."""
+    """Lines of JSON: what the machine was made of, then each event with its time, and the commands that a step gave."""
 
     def __init__(self, path: str) -> None:
         self._file: IO[str] | None = None
@@ -56,10 +56,13 @@ class Recorder:
         self._write({name: encode(value) for name, value in given.items()})
 
     def add(self, at_ns: int, events: Sequence[Event], commands: Sequence[Command]) -> None:
-        """What was told at one moment, and what came of it."""
-        if self._file:
-            told = {"events": [to_plain(event) for event in events]}
-            self._write({"at_ns": at_ns} | told | {"commands": [to_plain(command) for command in commands]})
+        """What was told at one moment, and what came of it: beside the last event."""
+        if self._file is None:
+            return
+        for number, event in enumerate(events, 1):
+            line = {"at_ns": at_ns, "event": to_plain(event)}
+            came = {"commands": [to_plain(command) for command in commands]} if number == len(events) else {}
+            self._write(line | came)
 
     def _write(self, line: object) -> None:
         if self._file is None:
