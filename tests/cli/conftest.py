@@ -30,6 +30,7 @@ def _load(name: str) -> ModuleType:
     return module
 
 
+fake_queue = _load("fake_queue")
 fake_server = _load("fake_server")
 
 

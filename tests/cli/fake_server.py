@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+from fake_queue import FakeQueue
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
@@ -63,6 +64,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.born_with = 0  # processes that a new slice has at once
         self.throttled_ns_per_view = 0  # by how much every slice has waited longer when it is shown again
         self.makes_cdi = True
+        self.queue = FakeQueue()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
@@ -72,10 +74,11 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         return f"unix://{self.socket}"
 
     def __enter__(self) -> FakeDaemon:
-        server = grpc.server(futures.ThreadPoolExecutor(4))
+        server = grpc.server(futures.ThreadPoolExecutor(8))
         stubs.add_NodeServiceServicer_to_server(self, server)
         stubs.add_SliceServiceServicer_to_server(self, server)
         stubs.add_EventServiceServicer_to_server(self, server)
+        self.queue.serve(server)
         server.add_insecure_port(self.host)
         server.start()
         self._server = server

@@ -28,7 +28,7 @@ def _numbers(device: pb.SliceDevice) -> str:
 
 @click.command("alloc", cls=VgpuCommand, short_help="Make a one-time CDI device of any size for one container.")
 @click.argument("gpus", type=Gpus())
-@partial(spec_options, gpus=False)
+@partial(spec_options, without=("gpus",))
 @click.option("--name", default="", metavar="NAME", help="Name of the slice (default: the daemon makes one).")
 @pass_settings
 def alloc(settings: Settings, /, gpus: int, name: str, **asked: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -60,9 +60,9 @@ _FIELDS = {
 }
 
 
-def spec_options(function: F, *, gpus: bool = True) -> F:
-    """Adds --gpus (unless the command has its own), --min, --max, --mem... and how it shares: --class, --priority..."""
-    return _add(function, {name: row for name, row in _OPTIONS.items() if gpus or name != "gpus"})
+def spec_options(function: F, *, without: Collection[str] = ()) -> F:
+    """Adds --gpus, --min, --max, --mem... and how it shares: --class, --priority...; `without`: not these."""
+    return _add(function, {name: row for name, row in _OPTIONS.items() if name not in without})
 
 
 def change_options(function: F) -> F:

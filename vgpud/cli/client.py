@@ -31,6 +31,7 @@ for _name in _set:
     del os.environ[_name]
 
 T = TypeVar("T")
+C = TypeVar("C", bound="Client")
 
 #: beyond the deadline that the daemon is given for something, for its answer
 SPARE_S = 15.0
@@ -116,7 +117,7 @@ class Client:
         self._slices = stubs.SliceServiceStub(self._channel)
         self._events = stubs.EventServiceStub(self._channel)
 
-    def __enter__(self) -> Client:
+    def __enter__(self: C) -> C:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
@@ -151,6 +152,14 @@ class Client:
 
     def devices(self) -> list[pb.Device]:
         return self._pages(self._node.ListDevices, pb.ListDevicesRequest(), "devices")
+
+    def drain_device(self, device: str, reason: str) -> pb.Device:
+        """Nothing new is placed on the device with this UUID or index from now on."""
+        request = pb.DrainDeviceRequest(device_uuid=_utf8(device), reason=reason)
+        return self._call(self._node.DrainDevice, request).device
+
+    def undrain_device(self, device: str) -> pb.Device:
+        return self._call(self._node.UndrainDevice, pb.UndrainDeviceRequest(device_uuid=_utf8(device))).device
 
     def slices(self) -> list[pb.Slice]:
         return self._pages(self._slices.ListSlices, pb.ListSlicesRequest(), "slices")

@@ -1,4 +1,4 @@
-"""`vgpu completion SHELL`: the script that makes a shell complete commands, options and slice names."""
+"""`vgpu completion SHELL`: the script that makes a shell complete commands, options and names."""
 
 from __future__ import annotations
 

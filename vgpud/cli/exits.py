@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
 import click
 
-from vgpud.errors import ExitCode
+from vgpud.errors import ExitCode, VgpudError
 
 #: code -> what it says to a script; the README's table is made of the same words
 EXIT_CODES: dict[ExitCode, str] = {
@@ -12,17 +15,19 @@ EXIT_CODES: dict[ExitCode, str] = {
     ExitCode.OTHER: "another error",
     ExitCode.USAGE: "wrong use: an option or value that cannot be meant",
     ExitCode.UNREACHABLE: "the daemon does not answer",
-    ExitCode.NOT_FOUND: "no such slice, device or simulated device",
+    ExitCode.NOT_FOUND: "no such slice, device, job or queue",
     ExitCode.DENIED: "not allowed",
     ExitCode.NO_CAPACITY: "no capacity, or over a quota",
     ExitCode.TIMED_OUT: "timed out (--timeout)",
-    ExitCode.CONFLICT: "conflict: the name is taken, or the slice is in use",
+    ExitCode.CONFLICT: "conflict: the name is taken, or the slice, job or queue is not in a state for this",
     ExitCode.DEVICE_REFUSED: "a device cannot be shared as it is (MPS, exclusive-process mode, MIG)",
 }
 
 RUN_CODES = (
     "vgpu run and vgpu sim run exit with the command's own code, 128+N if signal N ended it; 125 if vgpu itself failed "
-    "(nothing was started), 126 if the command cannot be executed, 127 if it was not found."
+    "(nothing was started), 126 if the command cannot be executed, 127 if it was not found. vgpu submit --wait and "
+    "vgpu queue wait exit with the job's code, the greatest of several; where it has none, 124 if its time was up "
+    "and 130 if it was cancelled; 125 if vgpu itself failed."
 )
 
 #: gRPC status name -> exit code; anything else is OTHER
@@ -47,6 +52,19 @@ class CliError(click.ClickException):
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.OTHER) -> None:
         super().__init__(message)
         self.exit_code = int(exit_code)  # type: ignore[misc]  # click declares it on the class
+
+
+@contextmanager
+def failures_are_125(but: Collection[int] = ()) -> Iterator[None]:
+    """Whatever fails in vgpu itself is exit code 125, as docker's, where others are a program's; `but`: not these."""
+    try:
+        yield
+    except click.ClickException as error:
+        if error.exit_code not in but:
+            error.exit_code = int(ExitCode.ENGINE)  # type: ignore[misc]  # click declares it on the class
+        raise
+    except (VgpudError, OSError) as error:
+        raise CliError(str(error), ExitCode.ENGINE) from error
 
 
 def epilog() -> str:

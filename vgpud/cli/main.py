@@ -16,12 +16,16 @@ from vgpud.errors import ExitCode, VgpudError
 #: name -> (where it is, its line in `vgpu --help`)
 COMMANDS = {
     "run": ("vgpud.cli.run:run", "Run a command on a slice of the GPUs."),
+    "submit": ("vgpud.cli.submit:submit", "Queue a job that runs when there is room."),
+    "queue": ("vgpud.cli.queue:queue", "List, show, cancel, hold and follow jobs."),
+    "quota": ("vgpud.cli.quota:quota", "Show and set queues: guarantees, limits, policies."),
+    "usage": ("vgpud.cli.usage:usage", "GPU time asked for, granted and used."),
     "ps": ("vgpud.cli.ps:ps", "List the processes that use a slice."),
     "status": ("vgpud.cli.status:status", "Show devices, slices and their use on one screen."),
     "top": ("vgpud.cli.top:top", "Watch shares and memory live."),
     "trace": ("vgpud.cli.trace:trace", "Record leases, drains and launches for Perfetto."),
     "alloc": ("vgpud.cli.alloc:alloc", "Make a one-time CDI device of any size for one container."),
-    "gpu": ("vgpud.cli.gpu:gpu", "List devices."),
+    "gpu": ("vgpud.cli.gpu:gpu", "List devices, take them out of use and back."),
     "slice": ("vgpud.cli.slice:slice_group", "Create, list, show, change and remove slices."),
     "events": ("vgpud.cli.events:events", "Show what happened."),
     "setup": ("vgpud.cli.setup:setup", "Make docker, podman, containerd or systemd know vgpud."),

@@ -12,9 +12,9 @@ import click
 
 from vgpud.cli.asking import build_spec, spec_options
 from vgpud.cli.completing import complete_slice
-from vgpud.cli.exits import CliError
+from vgpud.cli.exits import CliError, failures_are_125
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
-from vgpud.errors import ExitCode, VgpudError
+from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
@@ -25,23 +25,12 @@ _CODES_OF_THE_COMMAND = (ExitCode.NOT_RUNNABLE, ExitCode.COMMAND_NOT_FOUND)
 class RunningCommand(VgpuCommand):
     """A command that runs a program: whatever fails before the program runs is exit code 125, as docker's."""
 
-    @contextmanager
-    def _failures_are_125(self) -> Iterator[None]:
-        try:
-            yield
-        except click.ClickException as error:
-            if error.exit_code not in _CODES_OF_THE_COMMAND:
-                error.exit_code = int(ExitCode.ENGINE)  # type: ignore[misc]  # click declares it on the class
-            raise
-        except (VgpudError, OSError) as error:
-            raise CliError(str(error), ExitCode.ENGINE) from error
-
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        with self._failures_are_125():
+        with failures_are_125(_CODES_OF_THE_COMMAND):
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with self._failures_are_125():
+        with failures_are_125(_CODES_OF_THE_COMMAND):
             return super().invoke(ctx)
 
 

@@ -1,0 +1,164 @@
+"""A queue of wood beside the daemon of wood: jobs in a dictionary, which start and end when a test says so."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.rpc import code_pb2, status_pb2
+from grpc_status import rpc_status
+
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+NODE = "testnode"
+SUBMITTED_S = 1_700_000_000
+ENDED = ("completed", "failed", "cancelled", "timed_out")
+
+
+def _refuse(context: grpc.ServicerContext, code: int, message: str) -> None:
+    context.abort_with_status(rpc_status.to_status(status_pb2.Status(code=code, message=message)))
+
+
+class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
+    """Keeps what is asked in `requests`; tests move jobs with change()."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, pb.Job] = {}
+        self.queues = {"default": pb.Queue(name="default", limit_milli=-1, weight=1, policy="fifo")}
+        self.rows: list[pb.Usage] = []
+        self.requests: list[Any] = []
+        self.page = 1000
+        self.first_state, self.first_reason = "pending", "no room: 0.5 GPUs asked, device 0 has 0.25 free"
+        self._changed = threading.Condition()
+        self._changes: list[int] = []
+
+    def serve(self, server: grpc.Server) -> None:
+        stubs.add_JobServiceServicer_to_server(self, server)
+        stubs.add_QueueServiceServicer_to_server(self, server)
+
+    # ---- what tests do ----
+
+    def add(self, job_id: int, state: str = "pending", **fields: Any) -> pb.Job:
+        """A job as if it had been submitted."""
+        spec = pb.JobSpec(name="train", queue="default", members=1, command=["train.py"], directory="/home/a")
+        spec.slice.gpus_milli = 500
+        values = {"node": NODE, "uid": os.getuid(), "exit_code": -1, "submitted_at": Timestamp(seconds=SUBMITTED_S)}
+        job = pb.Job(**{**values, "job_id": job_id, "spec": spec, "state": state, **fields})
+        self.jobs[job_id] = job
+        return job
+
+    def change(self, job_id: int, **fields: Any) -> None:
+        with self._changed:
+            for name, value in fields.items():
+                setattr(self.jobs[job_id], name, value)
+            self._changes.append(job_id)
+            self._changed.notify_all()
+
+    def end(self, job_id: int, code: int = 0, state: str = "") -> None:
+        self.change(job_id, exit_code=code, state=state or ("failed" if code else "completed"))
+
+    # ---- the API ----
+
+    def SubmitJob(self, request: pb.SubmitJobRequest, context: grpc.ServicerContext) -> pb.SubmitJobResponse:
+        self.requests.append(request)
+        spec = request.spec
+        if spec.queue and spec.queue not in self.queues:
+            _refuse(context, code_pb2.NOT_FOUND, f"no queue {spec.queue!r}: there are {', '.join(self.queues)}")
+        if spec.slice.gpus_milli * (spec.members or 1) > 8000:
+            _refuse(context, code_pb2.RESOURCE_EXHAUSTED, f"a gang of {spec.members} is more than the cluster has")
+        count = spec.array_last - spec.array_first + 1 if spec.array_last else 1
+        ids = [len(self.jobs) + 1 + i for i in range(count)]
+        for index, job_id in enumerate(ids):
+            array = {"array_id": ids[0], "array_index": spec.array_first + index} if spec.array_last else {}
+            log = Path(spec.directory) / (spec.log or "vgpu-%j.log").replace("%j", str(job_id))
+            self.add(job_id, self.first_state, spec=spec, reason=self.first_reason, log=str(log), **array)
+        return pb.SubmitJobResponse(job_ids=ids)
+
+    def _find(self, job_id: int, context: grpc.ServicerContext) -> pb.Job:
+        if job_id not in self.jobs:
+            _refuse(context, code_pb2.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours")
+        return self.jobs[job_id]
+
+    def GetJob(self, request: pb.GetJobRequest, context: grpc.ServicerContext) -> pb.GetJobResponse:
+        return pb.GetJobResponse(job=self._find(request.job_id, context))
+
+    def ListJobs(self, request: pb.ListJobsRequest, context: grpc.ServicerContext) -> pb.ListJobsResponse:
+        self.requests.append(request)
+        after = int(request.page_token or 0)
+        found = [j for i, j in sorted(self.jobs.items()) if i > after and (request.all or j.state not in ENDED)]
+        found = [j for j in found if request.queue in ("", j.spec.queue)]
+        shown = found[: self.page]
+        token = str(shown[-1].job_id) if len(found) > len(shown) else ""
+        return pb.ListJobsResponse(jobs=shown, next_page_token=token)
+
+    def _act(self, request: Any, context: grpc.ServicerContext, state: str) -> None:
+        self.requests.append(request)
+        job = self._find(request.job_id, context)
+        if job.state in ENDED:
+            _refuse(context, code_pb2.FAILED_PRECONDITION, f"job {job.job_id} has {job.state}: it cannot be changed")
+        self.change(job.job_id, state=state)
+
+    def CancelJob(self, request: pb.CancelJobRequest, context: grpc.ServicerContext) -> pb.CancelJobResponse:
+        self._act(request, context, "cancelled")
+        return pb.CancelJobResponse()
+
+    def HoldJob(self, request: pb.HoldJobRequest, context: grpc.ServicerContext) -> pb.HoldJobResponse:
+        self._act(request, context, "held")
+        return pb.HoldJobResponse()
+
+    def ReleaseJob(self, request: pb.ReleaseJobRequest, context: grpc.ServicerContext) -> pb.ReleaseJobResponse:
+        self._act(request, context, "pending")
+        return pb.ReleaseJobResponse()
+
+    def RequeueJob(self, request: pb.RequeueJobRequest, context: grpc.ServicerContext) -> pb.RequeueJobResponse:
+        self._act(request, context, "pending")
+        return pb.RequeueJobResponse()
+
+    def WatchJobs(self, request: pb.WatchJobsRequest, context: grpc.ServicerContext) -> Iterator[pb.WatchJobsResponse]:
+        seen = len(self._changes)
+        ids = list(request.job_ids) or list(self.jobs)
+        yield pb.WatchJobsResponse(jobs=[self._find(job_id, context) for job_id in ids])
+        while context.is_active():
+            with self._changed:
+                if len(self._changes) == seen:
+                    self._changed.wait(0.05)
+                changed, seen = self._changes[seen:], len(self._changes)
+            jobs = [self.jobs[job_id] for job_id in dict.fromkeys(changed) if job_id in ids]
+            if jobs:
+                yield pb.WatchJobsResponse(jobs=jobs)
+
+    def ListQueues(self, request: pb.ListQueuesRequest, context: grpc.ServicerContext) -> pb.ListQueuesResponse:
+        return pb.ListQueuesResponse(queues=list(self.queues.values()))
+
+    def SetQueue(self, request: pb.SetQueueRequest, context: grpc.ServicerContext) -> pb.SetQueueResponse:
+        self.requests.append(request)
+        queue = self.queues.setdefault(request.queue.name, pb.Queue(name=request.queue.name, weight=1, policy="fifo"))
+        for field in request.update_mask.paths:
+            queue.ClearField(field)
+        queue.MergeFrom(request.queue)
+        return pb.SetQueueResponse(queue=queue)
+
+    def DeleteQueue(self, request: pb.DeleteQueueRequest, context: grpc.ServicerContext) -> pb.DeleteQueueResponse:
+        if request.name not in self.queues:
+            _refuse(context, code_pb2.NOT_FOUND, f"no queue {request.name!r}: there are {', '.join(self.queues)}")
+        del self.queues[request.name]
+        return pb.DeleteQueueResponse()
+
+    def GetUsage(self, request: pb.GetUsageRequest, context: grpc.ServicerContext) -> pb.GetUsageResponse:
+        self.requests.append(request)
+        return pb.GetUsageResponse(usage=self.rows)
+
+
+def eventually(look: Any, timeout_s: float = 10) -> None:
+    """Until look() is true."""
+    until_ns = time.monotonic_ns() + int(timeout_s * 1e9)
+    while not look():
+        assert time.monotonic_ns() < until_ns, "it did not come"
+        time.sleep(0.01)

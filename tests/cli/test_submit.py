@@ -1,0 +1,361 @@
+"""`vgpu submit`: what becomes of its options and its file, what is refused before anything is queued, and waiting."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_queue import eventually
+
+from vgpud.cli.job_quantities import format_span, parse_span
+
+GIB = 1 << 30
+USAGE, NOT_FOUND, NO_CAPACITY = 2, 4, 6
+
+
+def one_line(text: str) -> str:
+    assert text.startswith("vgpu: "), text
+    assert text.count("\n") == 1, text
+    return text
+
+
+def submitted(daemon: Any) -> Any:
+    (request,) = daemon.queue.requests
+    assert request.request_id
+    return request.spec
+
+
+def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+    share = "--gpus 0.5 --min 0.3 --max 0.8 --mem-min 4G --mem-max 8G --class latency --weight 3 --spread 1 --device 0"
+    job = "--gang 4 --cpus 2.5 --ram 16G --name train --priority -7 --time-limit 2h30m --expected 90m --retries 2"
+    more = "--after 3,4 --after-any --array 2-9 --hold --log out-%j --env A=1=2 --env B= --skew 0.25 --no-preempt"
+    words = f"{share} {job} {more} -C {tmp_path} --image my/image:1".split()
+    result = vgpu("submit", *words, "--", "python", "-c", "print( 1 )", host=daemon.host)
+    assert (result.code, result.stdout) == (0, "1\n")
+    spec = submitted(daemon)
+    slice_ = spec.slice
+    assert (slice_.gpus_milli, slice_.min_milli, slice_.max_milli) == (500, 300, 800)
+    assert (slice_.mem_min_bytes, slice_.mem_max_bytes, slice_.service_class) == (4 * GIB, 8 * GIB, "latency")
+    assert (slice_.weight, slice_.spread, slice_.priority) == (3, 1, 0)
+    assert list(slice_.device_uuids) == [daemon.devices[0].uuid]
+    assert (spec.members, spec.cpu_milli, spec.ram_bytes, spec.name, spec.priority) == (4, 2500, 16 * GIB, "train", -7)
+    assert (spec.time_limit.seconds, spec.expected_duration.seconds, spec.retries) == (9000, 5400, 2)
+    assert (list(spec.after), spec.after_any, spec.array_first, spec.array_last, spec.hold) == (
+        [3, 4],
+        True,
+        2,
+        9,
+        True,
+    )
+    assert (spec.log, spec.skew, spec.not_preemptible, spec.image) == ("out-%j", 0.25, True, "my/image:1")
+    assert list(spec.command) == ["python", "-c", "print( 1 )"]
+    assert spec.directory == str(tmp_path)
+    assert (spec.environment["A"], spec.environment["B"]) == ("1=2", "")
+    assert not spec.limits  # the daemon asks the kernel for them
+
+
+def test_only_what_is_said_is_sent(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROM_HERE", "yes")
+    mask = os.umask(0o027)
+    try:
+        result = vgpu("submit", "--gpus", "2.5", "true", host=daemon.host)
+    finally:
+        assert os.umask(mask) == 0o027
+    assert result.code == 0
+    spec = submitted(daemon)
+    assert (spec.members, spec.umask, spec.directory, spec.queue) == (1, 0o027, os.getcwd(), "")
+    assert not spec.HasField("time_limit") and not spec.slice.HasField("min_milli")
+    assert spec.environment["FROM_HERE"] == "yes"
+    assert spec.environment == dict(os.environ)
+
+
+def test_no_env_leaves_little(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "x")
+    monkeypatch.setenv("HOME", "/home/a")
+    assert vgpu("submit", "--gpus", "1", "--no-env", "--env", "B=2", "true", host=daemon.host).code == 0
+    environment = submitted(daemon).environment
+    assert (environment["HOME"], environment["B"]) == ("/home/a", "2")
+    assert "SECRET" not in environment
+
+
+def test_a_variable_that_is_no_text_is_left_out_and_said(
+    vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODD", os.fsdecode(b"caf\xe9"))
+    result = vgpu("submit", "-q", "--gpus", "1", "true", host=daemon.host)
+    assert result.code == 0
+    assert "ODD" in one_line(result.stderr)
+    assert "ODD" not in submitted(daemon).environment
+
+
+def test_what_is_said_of_a_job_that_waits_and_of_one_that_runs(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("submit", "--gpus", "0.5", "--name", "train", "true", host=daemon.host)
+    assert result.stdout == "1\n"
+    assert result.stderr == "vgpu: job 1 (train) is pending: no room: 0.5 GPUs asked, device 0 has 0.25 free\n"
+    daemon.queue.first_state, daemon.queue.first_reason = "running", ""
+    result = vgpu("submit", "--gpus", "0.5", "--name", "train", "true", host=daemon.host)
+    assert result.stderr == f"vgpu: job 2 (train) is running, its output goes to {os.getcwd()}/vgpu-2.log\n"
+    result = vgpu("submit", "-q", "--gpus", "0.5", "true", host=daemon.host)
+    assert (result.stdout, result.stderr) == ("3\n", "")
+
+
+def test_an_array_says_its_numbers(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("submit", "--gpus", "0.5", "--array", "1-3", "true", host=daemon.host)
+    assert result.stdout == "1\n"
+    assert "3 jobs, 1 to 3" in result.stderr and "--array 1" in result.stderr
+    result = vgpu("submit", "-o", "name", "--gpus", "0.5", "--array", "1-3", "true", host=daemon.host)
+    assert result.stdout == "4\n5\n6\n"
+    answer = vgpu("submit", "-o", "json", "--gpus", "0.5", "--array", "1-2", "true", host=daemon.host).json
+    assert (answer["schema_version"], answer["job_ids"], answer["job"]["array_index"]) == (1, [7, 8], 1)
+
+
+BAD: list[tuple[tuple[str, ...], str, int]] = [
+    ((), "--gpus", USAGE),
+    (("--gpus", "0"), "0 GPUs", USAGE),
+    (("--gpus", "abc"), "abc", USAGE),
+    (("--gpus", "17"), "17", USAGE),
+    (("--gpus", "0.5", "--min", "0.8", "--max", "0.3"), "0.8", USAGE),
+    (("--gpus", "0.5", "--mem", "8Q"), "8Q", USAGE),
+    (("--gpus", "1", "--time-limit", "-5"), "-5", USAGE),
+    (("--gpus", "1", "--time-limit", "0s"), "0s", USAGE),
+    (("--gpus", "1", "--time-limit", "2h90"), "2h90", USAGE),
+    (("--gpus", "1", "--time-limit", "nan"), "nan", USAGE),
+    (("--gpus", "1", "--expected", "soon"), "soon", USAGE),
+    (("--gpus", "1", "--retries", "-1"), "-1", USAGE),
+    (("--gpus", "1", "--priority", "1001"), "1001", USAGE),
+    (("--gpus", "1", "--after", "0"), "'0'", USAGE),
+    (("--gpus", "1", "--after", "1,x"), "'x'", USAGE),
+    (("--gpus", "1", "--array", "8-1"), "8-1", USAGE),
+    (("--gpus", "1", "--array", "8"), "'8'", USAGE),
+    (("--gpus", "1", "--array", "0-3"), "0-3", USAGE),
+    (("--gpus", "1", "--gang", "0"), "0", USAGE),
+    (("--gpus", "1", "--gang", "1000000"), "1000000", USAGE),
+    (("--gpus", "1", "--cpus", "-1"), "-1", USAGE),
+    (("--gpus", "1", "--cpus", "0"), "'0'", USAGE),
+    (("--gpus", "1", "--ram", "lots"), "lots", USAGE),
+    (("--gpus", "1", "--skew", "2"), "2", USAGE),
+    (("--gpus", "1", "--env", "NAME"), "'NAME'", USAGE),
+    (("--gpus", "1", "--class", "fast"), "fast", USAGE),
+    (("--gpus", "1", "--device", "7"), "'7'", NOT_FOUND),
+    (("--gpus", "1", "--queue", "nobody"), "'nobody'", NOT_FOUND),
+    (("--gpus", "1", "--gang", "9"), "a gang of 9", NO_CAPACITY),
+    (("--gpus", "1", "--env", "BIG=" + "x" * 120_000, "--env", "MORE=" + "x" * 140_000), "--no-env", USAGE),
+    (("-f", "/nowhere/job.toml"), "/nowhere/job.toml", USAGE),
+]
+
+
+@pytest.mark.parametrize(("words", "named", "code"), BAD)
+def test_bad_input_is_one_line_and_nothing_is_queued(
+    vgpu: Any, daemon: Any, words: tuple[str, ...], named: str, code: int
+) -> None:
+    result = vgpu("submit", *words, "--", "true", host=daemon.host)
+    assert result.code == code, result
+    assert named in one_line(result.stderr)
+    assert (result.stdout, daemon.queue.jobs) == ("", {})
+
+
+def test_nothing_to_run(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("submit", "--gpus", "1", host=daemon.host)
+    assert result.code == USAGE
+    assert "what to run" in one_line(result.stderr)
+    assert vgpu("submit", "--gpus", "1", "--image", "my/image", host=daemon.host).code == 0
+
+
+def test_a_command_that_is_no_text(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("submit", "--gpus", "1", "--", os.fsdecode(b"caf\xe9"), host=daemon.host)
+    assert result.code == USAGE
+    assert "not UTF-8" in one_line(result.stderr)
+    assert daemon.queue.jobs == {}
+
+
+# ---- the job file ----
+
+FILE = """\
+# a comment
+name = "from-file"
+command = ["python", "train.py"]
+gpus = 0.5
+mem = "8G"
+gang = 2
+queue = "default"
+time_limit = "1h"
+after = [3, 4]
+array = "1-4"
+retries = 1
+device = ["0"]
+hold = true
+after_any = false
+no_preempt = true
+
+[env]
+A = "file"
+B = "file"
+"""
+
+
+def test_a_job_file_is_the_options_and_flags_win(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(FILE)
+    words = ("-f", str(path), "--gpus", "2", "--name", "mine", "--env", "B=flag", "--array", "1-2")
+    result = vgpu("submit", *words, host=daemon.host)
+    assert result.code == 0, result
+    spec = submitted(daemon)
+    assert (spec.slice.gpus_milli, spec.name, spec.array_last) == (2000, "mine", 2)
+    assert (spec.slice.mem_min_bytes, spec.members, spec.time_limit.seconds, spec.retries) == (8 * GIB, 2, 3600, 1)
+    assert (list(spec.after), spec.hold, spec.after_any, spec.not_preemptible) == ([3, 4], True, False, True)
+    assert (spec.environment["A"], spec.environment["B"]) == ("file", "flag")
+    assert list(spec.slice.device_uuids) == [daemon.devices[0].uuid]
+    assert list(spec.command) == ["python", "train.py"]
+    daemon.queue.requests.clear()
+    assert vgpu("submit", "-f", str(path), "--", "other", host=daemon.host).code == 0
+    assert list(submitted(daemon).command) == ["other"]
+
+
+def test_a_command_as_a_text_is_the_shells(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text("gpus = '0.25'\ncommand = 'make && ./train | tee log'\n")
+    assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
+    assert list(submitted(daemon).command) == ["/bin/sh", "-c", "make && ./train | tee log"]
+
+
+BAD_FILES = [
+    ("gpu = 1\n", "line 1: there is no key 'gpu': did you mean 'gpus'?"),
+    ("gpus = 1\n\ntimelimit = '1h'\n", "line 3: there is no key 'timelimit': did you mean 'time_limit'?"),
+    ("gpus = 1\n[evn]\nA = '1'\n", "line 2: there is no key 'evn': did you mean 'env'?"),
+    ("gpus = 1\nqzx = 1\n", "line 2: there is no key 'qzx': there are "),
+    ("gpus = 1\ntime_limit = '-5'\n", "line 2: time_limit: '-5' is not a time"),
+    ("gpus = -1\n", "line 1: gpus: '-1' is not a number of GPUs"),
+    ("gpus = true\n", "line 1: gpus = True is neither"),
+    ("gpus = [1]\n", "line 1: gpus takes one value"),
+    ("gpus = 1\narray = '1-'\n", "line 2: array: '1-' is no range"),
+    ("gpus = 1\nhold = 'yes'\n", "line 2: hold = 'yes' is neither true nor false"),
+    ("gpus = 1\ncommand = []\n", "line 2: command is a list"),
+    ("gpus = 1\ncommand = 5\n", "line 2: command is a list"),
+    ("gpus = 1\nenv = 5\n", "line 2: env is a table"),
+    ("gpus = 1\n[env]\nA = 5\n", "line 3: env.A = 5 is no text"),
+    ("gpus = 1\nwait = true\n", "line 2: there is no key 'wait'"),
+    ("gpus = 1\ngpus = 2\n", "is not TOML"),
+    ("gpus = = 1\n", "is not TOML"),
+    ("gpus = 1\nafter = [{a = 1}]\n", "line 2: after = {'a': 1} is neither"),
+]
+
+
+@pytest.mark.parametrize(("text", "named"), BAD_FILES)
+def test_a_wrong_job_file_names_its_line(vgpu: Any, daemon: Any, tmp_path: Path, text: str, named: str) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(text)
+    result = vgpu("submit", "-f", str(path), "--", "true", host=daemon.host)
+    assert result.code == USAGE, result
+    assert named in one_line(result.stderr)
+    assert str(path) in result.stderr
+    assert daemon.queue.jobs == {}
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"#" * (1 << 20) + b"#"])
+def test_a_file_that_is_no_job_file(vgpu: Any, daemon: Any, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "job.toml"
+    path.write_bytes(content)
+    result = vgpu("submit", "-f", str(path), "true", host=daemon.host)
+    assert result.code == USAGE
+    assert str(path) in one_line(result.stderr)
+
+
+# ---- times ----
+
+
+@pytest.mark.parametrize(
+    ("text", "span_ns"),
+    [("90", 90), ("90s", 90), ("45m", 2700), ("2h30m", 9000), ("1d12h", 129_600), ("1w", 604_800), ("1.5h", 5400)],
+)
+def test_times(text: str, span_ns: int) -> None:
+    assert parse_span(text) == span_ns * 10**9
+    assert parse_span(format_span(span_ns * 10**9)) == span_ns * 10**9
+
+
+@pytest.mark.parametrize("text", ["", "h", "5x", "30m2h", "1h1h", "-1h", "1e3", "inf", "1 h", "1h 5m", "9" * 30])
+def test_what_is_no_time(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a time"):
+        parse_span(text)
+
+
+def test_times_are_shown_exactly() -> None:
+    shown = {9000: "2h30m", 45: "45s", 86_400: "1d", 0: "0s", 691_200: "8d", 61: "1m1s"}
+    assert {s: format_span(s * 10**9) for s in shown} == shown
+    assert format_span(1_500_000_000) == "1.5s"
+
+
+# ---- waiting ----
+
+
+def end_later(daemon: Any, job_id: int, **how: Any) -> threading.Thread:
+    def act() -> None:
+        eventually(lambda: job_id in daemon.queue.jobs)
+        daemon.queue.change(job_id, state="running", reason="")
+        daemon.queue.end(job_id, **how)
+
+    thread = threading.Thread(target=act)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ({"code": 0}, 0),
+        ({"code": 7}, 7),
+        ({"code": 143}, 143),
+        ({"code": -1, "state": "cancelled"}, 130),
+        ({"code": 0, "state": "timed_out"}, 124),
+        ({"code": -1, "state": "failed"}, 1),
+    ],
+)
+def test_wait_exits_as_the_job_does(vgpu: Any, daemon: Any, how: dict[str, Any], code: int) -> None:
+    thread = end_later(daemon, 1, **how)
+    result = vgpu("submit", "--wait", "-q", "--gpus", "1", "true", host=daemon.host)
+    thread.join()
+    assert (result.code, result.stdout) == (code, "1\n"), result
+
+
+def test_wait_with_a_failure_of_its_own_is_125(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("submit", "--wait", "--gpus", "1", "--queue", "nobody", "true", host=daemon.host)
+    assert result.code == 125
+    assert vgpu("submit", "--gpus", "1", "--queue", "nobody", "true", host=daemon.host).code == NOT_FOUND
+
+
+def test_ctrl_c_leaves_the_job_and_says_how_to_end_it(daemon: Any) -> None:
+    command = [sys.executable, "-m", "vgpud.cli.main", "--host", daemon.host, "submit", "--wait", "--gpus", "1", "true"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    eventually(lambda: 1 in daemon.queue.jobs)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "1\n"
+    assert process.stderr is not None
+    process.send_signal(signal.SIGINT)
+    process.wait(30)
+    told = process.stderr.read()
+    assert process.returncode == 130
+    assert "vgpu queue cancel 1" in told
+    assert daemon.queue.jobs[1].state == "pending"
+
+
+@pytest.mark.parametrize("command", [("submit", "--gpus", "1", "true"), ("queue", "ls"), ("quota", "get"), ("usage",)])
+def test_without_a_daemon(vgpu: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
+    result = vgpu(*command, host=f"unix://{tmp_path}/vgpud.sock")
+    assert result.code == 3
+    assert "vgpud serve" in one_line(result.stderr)
+
+
+def test_help_imports_neither_grpc_nor_protobuf() -> None:
+    look = (
+        "import sys; from vgpud.cli.main import invoke\n"
+        "for words in (['submit'], ['queue', 'ls'], ['queue', 'wait'], ['quota', 'set'], ['usage']):\n"
+        "    assert invoke([*words, '--help']) == 0\n"
+        "sys.exit(', '.join(sorted({m for m in sys.modules if m in ('grpc', 'google.protobuf', 'rich')})) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -1,0 +1,217 @@
+"""`vgpu submit`: queues a job, which runs as the user who submits it, here and with this environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli import job_file
+from vgpud.cli.asking import build_spec, spec_options
+from vgpud.cli.completing import complete_job, complete_queue
+from vgpud.cli.exits import CliError, failures_are_125
+from vgpud.cli.job_quantities import Cpus, JobIds, Range, Span, Variable
+from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.quantities import Bytes, Whole
+from vgpud.errors import ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.cli.job_client import JobClient
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: what --no-env leaves
+_KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR")
+#: keywords of submit() that are fields of JobSpec as they are
+_PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", "skew", "log")
+
+
+class SubmitCommand(VgpuCommand):
+    """With --wait it exits as the job does, so what fails in vgpu itself is 125, as of `vgpu run`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with failures_are_125() if ctx.params.get("wait") else nullcontext():
+            return super().invoke(ctx)
+
+
+@click.command(
+    "submit",
+    cls=SubmitCommand,
+    short_help="Queue a job that runs when there is room.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=False, dir_okay=False, path_type=Path),
+    metavar="JOB.TOML",
+    is_eager=True,
+    expose_value=False,
+    callback=job_file.read,
+    help="These options from a file; what is given here wins.",
+)
+@partial(spec_options, without=("priority",))
+@click.option("--device", "devices", multiple=True, metavar="GPU", help="On this device, by index or UUID; repeatable.")
+@click.option("--gang", type=Whole(1, 1024), metavar="N", help="N members with so much each: all start or none.")
+@click.option("--cpus", type=Cpus(), metavar="N", help="Processors of each member, a limit (default: none).")
+@click.option("--ram", type=Bytes(), metavar="SIZE", help="Memory of the host, a limit (default: none).")
+@click.option("--name", metavar="NAME", help="Name of the job (default: the program's).")
+@click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="In this queue (default: yours).")
+@click.option("--priority", type=Whole(-1000, 1000), metavar="N", help="Higher ones are first where the policy asks.")
+@click.option("--time-limit", type=Span(), metavar="TIME", help="It is ended after this: 90s, 45m, 2h30m.")
+@click.option("--expected", type=Span(), metavar="TIME", help="How long it will take; some policies go by it.")
+@click.option("--retries", type=Whole(0, 100), metavar="N", help="Start it again so often when it fails.")
+@click.option(
+    "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="When these have completed."
+)
+@click.option("--after-any", is_flag=True, help="... or have ended in whatever way.")
+@click.option("--array", type=Range(), metavar="1-8", help="A job for each index; it is VGPU_ARRAY_INDEX in them.")
+@click.option("--hold", is_flag=True, help="Not before `vgpu queue release`.")
+@click.option("--image", metavar="IMAGE", help="In a container of this image.")
+@click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Where it runs (default: here).")
+@click.option("--log", metavar="PATH", help="Where its output goes; %j is its number, %a its index (vgpu-%j.log).")
+@click.option("--env", type=Variable(), multiple=True, metavar="NAME=VALUE", help="Set a variable; repeatable.")
+@click.option("--no-env", is_flag=True, help="Nothing else of your environment but HOME, PATH, LANG and the like.")
+@click.option("--skew", type=click.FloatRange(0, 1), metavar="0..1", help="Largest tensor's part of a gang's traffic.")
+@click.option("--no-preempt", is_flag=True, help="Never take its room before it ends.")
+@click.option("-w", "--wait", is_flag=True, help="Wait for its end, and exit as it does.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the number only.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
+@click.pass_context
+@pass_settings
+def submit(settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, **given: Any) -> int:
+    """Queue COMMAND; it starts, as you, as soon as there is room, and its number is printed.
+
+    \b
+    vgpu submit --gpus 0.5 -- python train.py            half a device, when there is one
+    vgpu submit --gpus 1 --gang 4 -- ./train             four members, all at once or none
+    vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
+    vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
+    vgpu submit --gpus 1 --image my/image -- ./train     in a container
+    vgpu submit -f job.toml --gpus 2                     as the file says, but on two devices
+    vgpu submit --wait --gpus 1 -- ./train               wait, and exit with its code
+
+    `vgpu queue ls` shows jobs and why they wait, `vgpu queue logs -f JOB` their output, `vgpu queue cancel JOB` ends
+    one. What the job file may say is in docs/queue.md.
+    """
+    from_file = ctx.meta.get(job_file.META, {})
+    command = given.pop("command") or from_file.get("command", ())
+    if not command and not given["image"]:
+        raise click.UsageError("say what to run: for example vgpu submit --gpus 0.5 -- python train.py")
+    if given["gpus"] is None:
+        raise click.UsageError("say how much: for example --gpus 0.5")
+    spec = _spec(given, command, from_file.get("env", ()))
+    from vgpud.cli.job_client import JobClient
+
+    with JobClient(settings) as client:
+        spec.slice.device_uuids.extend(_devices(client, given["devices"]))
+        ids = client.submit(spec)
+        if not wait:
+            _tell(settings, client, ids, quiet)
+            return 0
+        from vgpud.cli.job_wait import leaving, wait_for
+
+        with leaving(ids):
+            _tell(settings, client, ids, quiet)
+            return wait_for(settings, ids, quiet)
+
+
+def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]]) -> pb.JobSpec:
+    """The API's message, but for the devices."""
+    from google.protobuf.duration_pb2 import Duration
+
+    from vgpud.v1 import vgpud_pb2 as pb
+
+    share = {name: given.get(name) for name in _SHARE}
+    spec = pb.JobSpec(slice=build_spec(share), members=given["gang"] or 1, umask=_umask())
+    for name in _PLAIN:
+        if given[name]:
+            setattr(spec, name, given[name])
+    for field, option in (("time_limit", "time_limit"), ("expected_duration", "expected")):
+        if given[option]:
+            getattr(spec, field).CopyFrom(Duration(seconds=given[option] // 10**9, nanos=given[option] % 10**9))
+    spec.array_first, spec.array_last = given["array"] or (0, 0)
+    spec.after.extend(given["after"] or ())
+    spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0
+    spec.not_preemptible = given["no_preempt"]
+    spec.directory = os.path.join(_here(), given["directory"]) if given["directory"] else _here()
+    try:
+        spec.command.extend(command)
+    except (UnicodeEncodeError, ValueError) as error:
+        raise CliError("the command has bytes that are not UTF-8: put it into a script", ExitCode.USAGE) from error
+    for name, value in _environment(given["no_env"], [*file_env, *given["env"]]).items():
+        spec.environment[name] = value
+    return spec
+
+
+_SHARE = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise CliError(f"the working directory is gone ({error.strerror}): give one with --directory") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _environment(bare: bool, more: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The variables that the job gets; those that are no UTF-8 cannot be sent."""
+    from vgpud.cli.output import say
+
+    wanted = {**{k: v for k, v in os.environ.items() if not bare or k in _KEPT or k.startswith("LC_")}, **dict(more)}
+    odd = [name for name, value in wanted.items() if not _is_text(name + value)]
+    if odd:
+        say(f"left out of the job's environment, not UTF-8: {', '.join(map(ascii, odd))}")
+    return {name: value for name, value in wanted.items() if name not in odd}
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _devices(client: JobClient, wanted: Sequence[str]) -> list[str]:
+    """UUIDs of devices that are named by index or UUID."""
+    if not wanted:
+        return []
+    devices = client.devices()
+    by_name = {str(d.index): d.uuid for d in devices} | {d.uuid: d.uuid for d in devices}
+    for name in wanted:
+        if name not in by_name:
+            text = f"no device {name!r}: there are {', '.join(str(d.index) for d in devices) or 'none'}"
+            raise CliError(text, ExitCode.NOT_FOUND)
+    return [by_name[name] for name in wanted]
+
+
+def _tell(settings: Settings, client: JobClient, ids: Sequence[int], quiet: bool) -> None:
+    """The number on stdout, of an array the first one's; how it stands on stderr."""
+    from vgpud.cli import job_grids, job_views
+    from vgpud.cli.output import dump, say
+
+    if settings.output == "name":
+        print("\n".join(map(str, ids)), flush=True)
+        return
+    job = job_views.job_view(client.job(ids[0]))
+    if settings.output != "table":
+        dump(settings, {"job_ids": list(ids), "job": job})
+        return
+    print(ids[0], flush=True)
+    if quiet:
+        return
+    if len(ids) > 1:
+        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel --array {ids[0]}` would end all")
+    text = f"job {ids[0]} ({job_grids.name_label(job)}) is {job_grids.state_label(job['state'])}"
+    say(f"{text}: {job['reason']}" if job["reason"] else f"{text}, its output goes to {job['log']}")
