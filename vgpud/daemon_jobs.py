@@ -163,7 +163,7 @@ class JobDesk:
     def tick(self) -> None:
         """Once a second: what the store could not take, and now and then the accounting."""
         try:
-            if self._unsaved or self._unsaved_requests:
+            if self._unsaved or self._unsaved_requests or self.queues.unsaved:
                 self._write({})
             if self.clock.now_ns() >= self._rows_at_ns:
                 self._rows_at_ns = self.clock.now_ns() + int(ROWS_S * 1e9)
@@ -250,9 +250,10 @@ class JobDesk:
     def _write(self, jobs: dict[int, Job]) -> None:
         """All that is not written yet, in one transaction. Raises StoreError: it is kept for later."""
         self._unsaved |= jobs
-        self.store.save(list(self._unsaved.values()), self._unsaved_requests, self.next_id)
+        self.store.save(list(self._unsaved.values()), self._unsaved_requests, self.next_id, self.queues.unsaved)
         self._unsaved.clear()
         self._unsaved_requests.clear()
+        self.queues.saved()
 
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""

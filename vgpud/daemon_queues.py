@@ -140,11 +140,18 @@ class QueueDesk:
     def _keep(self, row: Row) -> None:
         self._unsaved[row.slice_uid, row.begin_ns] = row
 
+    @property
+    def unsaved(self) -> list[Row]:
+        return list(self._unsaved.values())
+
+    def saved(self) -> None:
+        self._unsaved.clear()
+
     def save(self) -> None:
         """Brings the rows up to now and writes those that have grown."""
         self._see_all()
-        self._store.save_rows(self._unsaved.values())
-        self._unsaved.clear()
+        self._store.save_rows(self.unsaved)
+        self.saved()
 
     def _see_all(self) -> None:
         now_ns = self._now_ns()

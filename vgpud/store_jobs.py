@@ -7,7 +7,7 @@ forgets them; a number is never given twice, not even after its job has gone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
@@ -105,8 +105,10 @@ class JobStore:
 
     # ---- jobs ----
 
-    def save(self, jobs: Sequence[Job], requests: Sequence[Request] = (), next_id: int = 0) -> None:
-        """Jobs as they are now, with the requests that made them, in one transaction."""
+    def save(
+        self, jobs: Sequence[Job], requests: Sequence[Request] = (), next_id: int = 0, rows: Sequence[Row] = ()
+    ) -> None:
+        """Jobs as they are now, the requests that made them and what they have used, in one transaction."""
 
         def write(db: Any) -> None:
             for job in jobs:
@@ -116,8 +118,9 @@ class JobStore:
             for request in requests:
                 row = (request.uid, request.request_id, request.fingerprint, json.dumps(request.job_ids))
                 db.execute("INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?)", (*row, request.until_ns))
+            _save_rows(db, rows)
 
-        if jobs or requests:
+        if jobs or requests or rows:
             self._db.write(write)
 
     def requested(self, uid: int, request_id: str, now_ns: int) -> Request | None:
@@ -178,12 +181,10 @@ class JobStore:
 
     # ---- the accounting ----
 
-    def save_rows(self, rows: Iterable[Row]) -> None:
+    def save_rows(self, rows: Sequence[Row]) -> None:
         """Rows that are new or have grown. The newest may be lost with the machine."""
-        values = [astuple(row) for row in rows]
-        if values:
-            statement = "INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-            self._db.write(lambda db: db.executemany(statement, values), outlive=False)
+        if rows:
+            self._db.write(lambda db: _save_rows(db, rows), outlive=False)
 
     def rows(self, since_ns: int, until_ns: int, uid: int | None = None) -> list[Row]:
         """Those that reach into a time."""
@@ -225,6 +226,11 @@ class JobStore:
             return [_job(*row) for row in rows]
 
         return self._db.read(read)  # type: ignore[no-any-return]
+
+
+def _save_rows(db: Any, rows: Sequence[Row]) -> None:
+    values = [astuple(row) for row in rows]
+    db.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def _save_job(db: Any, job: Job) -> None:
