@@ -21,9 +21,10 @@ from vgpud.api_calls import RefusedError, Watching, page, refuse, unary
 from vgpud.api_jobs import Desk, JobService, QueueService
 from vgpud.api_roles import Roles, caller
 from vgpud.api_suspend import SuspendCalls
-from vgpud.core.events import CreateSlice, DeleteSlice, Event, UpdateSlice
+from vgpud.core.events import CreateSlice, DeleteSlice, DrainDevice, Event, UndrainDevice, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
+from vgpud.core.offered import find
 from vgpud.door import Door
 from vgpud.oci.request import Limits
 from vgpud.tracing import Tracing
@@ -109,7 +110,7 @@ class Service(Watching):
 
     def _device(self, device: Device) -> pb.Device:
         used, busy = self.backend.reading(device.uuid)
-        return views.device_view(device, self.backend.node, self.backend.state.reserved(device.uuid), used, busy)
+        return views.device_view(device, self.backend.node, self.backend.state, used, busy)
 
     async def _submit(self, event: Event) -> Slice | None:
         """Answered when it is on the disk, so that a crash of the machine takes nothing back that a user was told."""
@@ -140,6 +141,22 @@ class NodeService(Service, stubs.NodeServiceServicer):
         if isinstance(answer, Denied):
             raise RefusedError(answer)
         return pb.SetArbiterParamsResponse(params=pb.ArbiterParams(**answer))
+
+    @unary
+    async def DrainDevice(self, request: pb.DrainDeviceRequest) -> pb.DrainDeviceResponse:
+        self._here(request.node)
+        await self._submit(DrainDevice(request.device_uuid, request.reason))
+        return pb.DrainDeviceResponse(device=self._device_named(request.device_uuid))
+
+    @unary
+    async def UndrainDevice(self, request: pb.UndrainDeviceRequest) -> pb.UndrainDeviceResponse:
+        self._here(request.node)
+        await self._submit(UndrainDevice(request.device_uuid))
+        return pb.UndrainDeviceResponse(device=self._device_named(request.device_uuid))
+
+    def _device_named(self, name: str) -> pb.Device | None:
+        found = find(name, self.backend.state)
+        return self._device(found) if isinstance(found, Device) else None
 
 
 class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.core.model import BATCH, Container, Device, Process, Slice, Spec
+from vgpud.core.model import BATCH, Container, Device, Process, Slice, Spec, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -146,10 +146,9 @@ def trace_event_view(event: TraceEvent, indexes: Mapping[str, int], names: Mappi
     )
 
 
-def device_view(
-    device: Device, node: str, reserved: tuple[int, int], used_bytes: int | None, busy: float | None
-) -> pb.Device:
+def device_view(device: Device, node: str, state: State, used_bytes: int | None, busy: float | None) -> pb.Device:
     """A device with the sums of its slices' minima (milli, bytes) and NVML's reading (0 where it has none)."""
+    reserved, drain, taken = state.reserved(device.uuid), state.drains.get(device.uuid), state.taken.get(device.uuid)
     return pb.Device(
         node=node,
         index=device.index,
@@ -165,6 +164,10 @@ def device_view(
         context_bytes=device.context_bytes,
         granule_bytes=device.granule_bytes,
         utilization_ratio=busy or 0.0,
+        drained=drain.reason if drain else "",
+        drained_by_fault=bool(drain and drain.by_fault),
+        taken_by=taken.why if taken else "",
+        offered=not state.closed(device.uuid),
     )
 
 

@@ -36,7 +36,7 @@ SYSTEM_CDI_DIR = Path("/var/run/cdi")
 #: nothing that the arbiter does is shorter than 100 us or longer than 10 s
 _ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
 #: keys that hold lists of strings
-_LISTS = ("device", "nvidia_cdi_dirs")
+_LISTS = ("device", "nvidia_cdi_dirs", "exclude")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,15 @@ class ArbiterConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DevicesConfig:
+    """[devices]: which of them are never offered, seen or policed, by UUID or index."""
+
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
-    """All that the site decides. `device`: "auto" (all of the driver), "sim" or a list of UUIDs."""
+    """All that the site decides. `device`: "auto" (all of the driver), "sim" or a list of UUIDs and indices."""
 
     device: str | tuple[str, ...] = "auto"
     sim_dir: str = ""  # of the simulated device's server; "" = $VGPU_SIM_DIR, else <runtime_dir>/sim
@@ -88,6 +95,7 @@ class Config:
     record_queue: str = ""  # a file to which all that the queue is told and decides is written, to be replayed
     front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
     arbiter: ArbiterConfig = field(default_factory=ArbiterConfig)
+    devices: DevicesConfig = field(default_factory=DevicesConfig)
 
     @property
     def runtime(self) -> Path:
@@ -113,6 +121,9 @@ class Config:
         return self.node or socket.gethostname()
 
 
+_TABLES: dict[str, type] = {"arbiter": ArbiterConfig, "devices": DevicesConfig}
+
+
 def load(path: Path | None, **overrides: Any) -> Config:
     """Reads a file (None: the default one, which may be missing) and lays the overrides that are not None over it.
 
@@ -130,19 +141,23 @@ def load(path: Path | None, **overrides: Any) -> Config:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{chosen} is not TOML: {error}") from error
     where = str(chosen)
-    arbiter = given.pop("arbiter", {})
-    if not isinstance(arbiter, dict):
-        raise ConfigError(f"{where}: arbiter = {arbiter!r} is not a table: write [arbiter] and its keys below it")
-    tuned = replace(ArbiterConfig(), **_known(ArbiterConfig, arbiter, f"{where}: [arbiter] "))
+    tables: dict[str, Any] = {name: _table(name, cls, given, where) for name, cls in _TABLES.items()}
     known = _known(Config, given, f"{where}: ") | {k: v for k, v in overrides.items() if v is not None}
-    config = replace(Config(), arbiter=tuned, **known)
+    config = replace(Config(), **tables, **known)
     check(config, where)
     return config
 
 
+def _table(name: str, cls: type, given: dict[str, Any], where: str) -> Any:
+    body = given.pop(name, {})
+    if not isinstance(body, dict):
+        raise ConfigError(f"{where}: {name} = {body!r} is not a table: write [{name}] and its keys below it")
+    return cls(**_known(cls, body, f"{where}: [{name}] "))
+
+
 def _known(cls: type, given: dict[str, Any], where: str) -> dict[str, Any]:
     """The given keys as constructor arguments; unknown keys and wrong types are errors."""
-    types = {f.name: f.default for f in fields(cls) if f.name != "arbiter"}
+    types = {f.name: f.default for f in fields(cls) if f.name not in _TABLES}
     for key, value in given.items():
         if key not in types:
             near = difflib.get_close_matches(key, types, 1, 0.0)[0]
@@ -189,7 +204,7 @@ def check(config: Config, where: str) -> None:
         if getattr(config, key) not in allowed:
             refuse(key, "write " + " or ".join(f'"{a}"' for a in allowed))
     if isinstance(config.device, str) and config.device not in ("auto", "sim"):
-        refuse("device", 'write "auto", "sim" or a list of UUIDs')
+        refuse("device", 'write "auto", "sim" or a list of UUIDs and indices')
     if not 0 <= config.socket_mode <= 0o777 or config.socket_mode & 0o600 != 0o600:
         refuse("socket_mode", "the owner must read and write, write for example '0660'")
     for key, top in (("slices_max", SLICES_MAX), ("processes_per_slice_max", PROCESSES_MAX), ("events_max", 1_000_000)):

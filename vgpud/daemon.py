@@ -106,7 +106,8 @@ class Daemon:
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._store_fault = ""
-        self.run(ev.Started(policy_of(config), inventory, loaded.slices, loaded.requests, loaded.containers))
+        kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
+        self.run(ev.Started(policy_of(config), inventory, *kept))
         self._tenants.open(SHARED)
         self._containers.adopt(list(self.state.containers.values()))
         self._queue = self._jobs = JobDesk(self, JobStore(store))

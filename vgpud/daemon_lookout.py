@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol
@@ -20,9 +20,10 @@ from vgpud import enforcing, peers
 from vgpud.arbiter import Arbiters
 from vgpud.core import events as ev
 from vgpud.core.enforce import EXCESS, LOG, Act
-from vgpud.core.faults import fault_entry
-from vgpud.core.model import Process, State
+from vgpud.core.faults import fault_drain, fault_entry
+from vgpud.core.model import Process, State, Taken
 from vgpud.core.observed import Credit, Reading, Seen, SliceStats
+from vgpud.core.units import format_bytes
 from vgpud.core.watch import Running, Strangers, Watch, attached_by_pid
 from vgpud.devices import Devices
 
@@ -32,6 +33,8 @@ log = logging.getLogger("vgpud")
 READ_S = 0.5
 #: with every second reading, who uses them
 LOOK_EVERY = 2
+#: with every how many readings, whether something has a whole device: that looks at every process of the machine
+HOLDERS_EVERY = 10
 #: threads that deal with programs: each asks the driver once more before
 ACTORS = 4
 
@@ -41,6 +44,7 @@ class Host(Protocol):
 
     state: State
 
+    def run(self, event: ev.Event) -> list[ev.Command]: ...
     def note(self, entry: ev.Log) -> None: ...
     def note_bounded(self, key: str, entry: ev.Log) -> None: ...
     def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None: ...
@@ -59,6 +63,7 @@ class Lookout:
         self._watch = Watch()
         self._charged: dict[tuple[str, str], int] = {}
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
+        self._holders: dict[str, str] = {}  # of whole devices
         self._acting: set[tuple[str, int]] = set()  # (device, pid) that somebody is at; each thing is done once a time
         self._actors = ThreadPoolExecutor(ACTORS, "enforce")  # of our own, as a driver may hang
         self._loop = asyncio.get_running_loop()
@@ -115,6 +120,9 @@ class Lookout:
         for turn in itertools.count():
             try:
                 self._read_devices()
+                if turn % HOLDERS_EVERY == 0:
+                    found = {uuid: self._devices.holder(uuid) for uuid in self._host.state.devices}
+                    self._holders = {uuid: holder.what for uuid, holder in found.items() if holder}
                 if turn % LOOK_EVERY == 0:
                     self._read_processes()
             except Exception:  # who could make this end would be seen by nobody
@@ -149,6 +157,9 @@ class Lookout:
     def _note_faults(self, faults: Sequence[tuple[str, int]]) -> None:
         for uuid, xid in faults:
             self._host.note_bounded(f"xid {uuid}", fault_entry(self._host.state, uuid, xid))
+            drain = fault_drain(uuid, xid)
+            if drain and uuid in self._host.state.devices:
+                self._host.run(drain)
 
     def _look(self, running: Running, seen: Strangers) -> None:
         if self._stopping.is_set():  # the arbiters may have ended
@@ -160,8 +171,23 @@ class Lookout:
             if self._charged.get(key) != found.charges.get(key):
                 self._host.charge(*key, found.charges.get(key, 0))
         self._charged, self.beyond = found.charges, found.beyond
+        self._take(found.foreign)
         for act in found.acts:
             self._begin(act)
+
+    def _take(self, foreign: Mapping[str, tuple[int, int]]) -> None:
+        """What others have of the devices is not offered."""
+        taken: list[Taken] = []
+        for uuid in self._host.state.devices:
+            count, size = foreign.get(uuid, (0, 0))
+            if uuid in self._holders:
+                taken.append(Taken(uuid, self._holders[uuid], whole=True, memory_bytes=size))
+            elif count:
+                programs = "a program" if count == 1 else f"{count} programs"
+                text = f"{programs} outside slices ({format_bytes(size)})"
+                taken.append(Taken(uuid, text, whole=False, memory_bytes=size))
+        if taken != list(self._host.state.taken.values()):
+            self._host.run(ev.DevicesTaken(tuple(taken)))
 
     def _begin(self, act: Act) -> None:
         """Not while the same is being done: a slow driver must not make a queue of what is asked with each reading."""

@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ _MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
 #: faults that are taken in one go
 FAULTS_MAX = 16
 _COMM_MAX = 15  # the kernel cuts process names
+#: compute modes in which a device has one program at most
+_MODES = {
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive-process",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+}
 
 #: runs in a process of its own, so that the daemon never becomes a client of the driver; prints the error's name
 _PROBE = """
@@ -76,6 +82,15 @@ def driver_version(driver: str, sim_dir: str = "") -> int:
     raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {mend}")
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps a device from being shared. `mend`: a command, with the device's index for {}."""
+
+    what: str
+    so: str
+    mend: str
+
+
 class Devices:
     """NVML of this node. `driver`, `nvml`: libraries in use; `sim_dir`: of the simulated device, "" for real ones."""
 
@@ -100,22 +115,28 @@ class Devices:
             mend = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
             raise DriverError(f"NVML does not start: {error}; {mend}") from error
 
-    def inventory(self, wanted: Iterable[str] = ()) -> tuple[Device, ...]:
-        """The devices to share: all, or those with the wanted UUIDs. Raises DriverError, ConfigError."""
+    def inventory(self, wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[Device, ...]:
+        """The devices to share: all or the wanted, without the excluded (UUIDs or indices). An excluded one need not be
+        there. Raises DriverError, ConfigError."""
         try:
             found = [self._device(index) for index in range(pynvml.nvmlDeviceGetCount())]
         except pynvml.NVMLError as error:
             raise DriverError(f"NVML cannot list the devices: {error}; see `nvidia-smi` and dmesg") from error
-        names = {d.uuid for d in found}
-        for uuid in wanted:
-            if uuid not in names:
-                raise ConfigError(f"device {uuid!r} is not on this node: it has {', '.join(sorted(names)) or 'none'}")
+        names = {d.uuid for d in found} | {str(d.index) for d in found}
+        for name in wanted:
+            if name not in names:
+                have = ", ".join(f"{d.index} ({d.uuid})" for d in found) or "none"
+                raise ConfigError(f"device {name!r} is not on this node: it has {have}")
         masked = next((d for d in found if d.name.startswith(SIMULATED) and not self.sim_dir), None)
         if masked:
             raise ConfigError(f'the driver is the simulated one ({masked.name}): ask for it by name (device = "sim")')
-        chosen = tuple(d for d in found if not wanted or d.uuid in wanted)
+        chosen = tuple(d for d in found if not wanted or {d.uuid, str(d.index)} & set(wanted))
         if not chosen:
             raise DriverError("the driver lists no device: see `nvidia-smi -L`")
+        chosen = tuple(d for d in chosen if not {d.uuid, str(d.index)} & set(excluded))
+        if not chosen:
+            raise ConfigError(f"devices.exclude leaves no device: {', '.join(excluded)}; leave one of them out")
+        self._handles = {d.uuid: self._handles[d.uuid] for d in chosen}
         return chosen
 
     def _device(self, index: int) -> Device:
@@ -140,24 +161,30 @@ class Devices:
             return CONTEXT_BYTES
         return sim_context_bytes(Path(self.sim_dir) / "state", index)
 
-    def refuse_unshareable(self, devices: Iterable[Device], proc: Path = Path("/proc")) -> None:
-        """Raises DeviceRefusedError, with the mend, for MPS, exclusive-process mode and MIG."""
-        for device in devices:
-            handle = self._handles[device.uuid]
-            mode = _or_none(lambda h=handle: pynvml.nvmlDeviceGetComputeMode(h))
-            if mode in (pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, pynvml.NVML_COMPUTEMODE_PROHIBITED):
-                word = "exclusive-process" if mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS else "prohibited"
-                text = f"device {device.index} ({device.uuid}) is in compute mode {word}, so programs cannot share it:"
-                raise DeviceRefusedError(f"{text} run `nvidia-smi -i {device.index} -c DEFAULT`")
-            mig = _or_none(lambda h=handle: pynvml.nvmlDeviceGetMigMode(h))
-            if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
-                text = (
-                    f"device {device.index} ({device.uuid}) is in MIG mode, which this version does not divide further:"
-                )
-                raise DeviceRefusedError(f"{text} run `nvidia-smi -i {device.index} -mig 0`, or list other devices")
-        if not self.sim_dir and (pid := mps_pid(proc)):
-            text = f"MPS is running (pid {pid}) and would merge the tenants' contexts:"
-            raise DeviceRefusedError(f"{text} run `echo quit | nvidia-cuda-mps-control`")
+    def refuse_unshareable(self, devices: Iterable[Device]) -> None:
+        """Raises DeviceRefusedError, with the mend, when MPS, exclusive-process mode or MIG have every device."""
+        held = [(device, self.holder(device.uuid)) for device in devices]
+        if all(holder for _, holder in held):
+            device, holder = held[0]
+            assert holder
+            text = f"device {device.index} ({device.uuid}) is held by {holder.what}, {holder.so}:"
+            raise DeviceRefusedError(f"{text} run `{holder.mend.format(device.index)}`")
+
+    def holder(self, uuid: str, proc: Path = Path("/proc")) -> Holder | None:
+        """What has a whole device, so that it cannot be shared now. `proc`: /proc, or a copy for tests."""
+        handle = self._handles.get(uuid)
+        mode = _or_none(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
+        if mode in _MODES:
+            return Holder(f"compute mode {_MODES[mode]}", "so programs cannot share it", "nvidia-smi -i {} -c DEFAULT")
+        mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+        if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
+            return Holder("MIG mode", "which this version does not divide further", "nvidia-smi -i {} -mig 0")
+        clients = _or_none(lambda: pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle))
+        pid = clients[0].pid if clients else 0 if self.sim_dir else mps_pid(proc)
+        if pid:
+            so = "which would merge the tenants' contexts"
+            return Holder(f"MPS (pid {pid})", so, "echo quit | nvidia-cuda-mps-control")
+        return None
 
     def read(self, uuid: str) -> Reading:
         """What the device does now; fields are None when NVML does not say or is lost."""

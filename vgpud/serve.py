@@ -106,7 +106,7 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
         driver, nvml = str(paths.sim_lib_dir() / "libcuda.so.1"), str(paths.sim_lib_dir() / "libnvidia-ml.so.1")
     driver_version(driver, sim_dir)
     devices = Devices(driver, nvml, sim_dir, config.context_bytes)
-    inventory = devices.inventory(config.device if isinstance(config.device, tuple) else ())
+    inventory = devices.inventory(config.device if isinstance(config.device, tuple) else (), config.devices.exclude)
     devices.refuse_unshareable(inventory)
     return devices, inventory
 
@@ -207,7 +207,7 @@ def main() -> None:
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
 @click.option("--runtime-dir", help="Sockets and locks.")
 @click.option("--state-dir", help="What survives restarts.")
-@click.option("--device", multiple=True, help='"auto", "sim" (simulated) or a UUID; repeat for several.')
+@click.option("--device", multiple=True, help='"auto", "sim" (simulated), a UUID or an index; repeat for several.')
 @click.option("--sim-dir", help="Directory of the simulated device's server.")
 @click.option("--metrics", help='Address of the Prometheus endpoint, or "off".')
 @click.option("--mode", type=click.Choice(configuration.MODES), help="What tenants do without the daemon.")
@@ -242,13 +242,15 @@ def check_config(file: Path | None) -> None:
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Configuration file (TOML).")
 @click.option("--driver", help="libcuda: a name or a path.")
 @click.option("--nvml", help="libnvidia-ml: a name or a path.")
-@click.option("--device", multiple=True, help="Only the device with this UUID; repeat for several.")
+@click.option("--device", multiple=True, help="Only the device with this UUID or index; repeat for several.")
 def check_devices(config_path: Path | None, device: tuple[str, ...], **flags: str | None) -> None:
     """Say whether the devices can be shared as they are; creates nothing. `vgpu doctor` asks this."""
     config = configuration.load(config_path, **flags, **_device_override(device))
-    _devices, inventory = open_devices(config)
+    devices, inventory = open_devices(config)
     for found in inventory:
-        click.echo(f"device {found.index}: {found.name} ({found.uuid}): ok")
+        holder = devices.holder(found.uuid)
+        said = f"held by {holder.what}, {holder.so}: run `{holder.mend.format(found.index)}`" if holder else "ok"
+        click.echo(f"device {found.index}: {found.name} ({found.uuid}): {said}")
 
 
 @main.command()

@@ -19,8 +19,17 @@ from pathlib import Path
 from typing import Any
 
 from vgpud import store_jobs
-from vgpud.core.events import Command, ForgetContainer, ForgetSlice, SaveContainer, SaveRequest, SaveSlice
-from vgpud.core.model import Container, Remembered, Share, Slice, Spec
+from vgpud.core.events import (
+    Command,
+    ForgetContainer,
+    ForgetDrain,
+    ForgetSlice,
+    SaveContainer,
+    SaveDrain,
+    SaveRequest,
+    SaveSlice,
+)
+from vgpud.core.model import Container, Drain, Remembered, Share, Slice, Spec
 from vgpud.core.observed import Entry
 from vgpud.errors import StoreBusyError, StoreError
 
@@ -42,9 +51,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (),  # specs have service_class and spread, which older versions would not read
     store_jobs.TABLES,  # and slices have a queue
     ("ALTER TABLE events ADD COLUMN owner_uid INTEGER NOT NULL DEFAULT -2",),  # observed.ADMINS
+    ("CREATE TABLE drains (device TEXT PRIMARY KEY, reason TEXT NOT NULL, by_fault INTEGER NOT NULL)",),
 )
 
-_Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest
+_Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,7 @@ class Loaded:
     requests: tuple[tuple[str, Remembered], ...]
     events: tuple[Entry, ...]
     containers: tuple[Container, ...] = ()
+    drains: tuple[Drain, ...] = ()
 
 
 def _dump(given: Slice | None) -> str | None:
@@ -154,7 +165,9 @@ class Store:
         events = tuple(Entry(*row) for row in reversed(rows))
         bodies = db.execute("SELECT body FROM containers ORDER BY rowid").fetchall()
         containers = tuple(Container(**json.loads(body)) for (body,) in bodies)
-        return Loaded(tuple(s for s in slices if s), tuple(requests), events, containers)
+        rows = db.execute("SELECT device, reason, by_fault FROM drains ORDER BY device").fetchall()
+        drains = tuple(Drain(device, reason, bool(by_fault)) for device, reason, by_fault in rows)
+        return Loaded(tuple(s for s in slices if s), tuple(requests), events, containers, drains)
 
     def apply(self, commands: Iterable[Command], requests_max: int = 4096) -> None:
         """Writes the commands that concern the store in one transaction; nothing when there are none."""
@@ -195,6 +208,12 @@ class Store:
                 db.execute("INSERT OR REPLACE INTO containers VALUES (?, ?)", (command.container.container_id, body))
             elif isinstance(command, ForgetContainer):
                 db.execute("DELETE FROM containers WHERE id = ?", (command.container_id,))
+            elif isinstance(command, SaveDrain):
+                drain = command.drain
+                drained = (drain.device_uuid, drain.reason, drain.by_fault)
+                db.execute("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", drained)
+            elif isinstance(command, ForgetDrain):
+                db.execute("DELETE FROM drains WHERE device = ?", (command.device_uuid,))
             else:
                 kept = command.remembered
                 db.execute(

@@ -527,6 +527,7 @@ def random_run(seed: int) -> list[ev.Command]:
                 ev.ContainerCreated(f"k{name}", Spec(milli), "", name, 0, 1, 1, f"u{number}", 0),
                 ev.ContainerStarted(f"k{name}", 2, 2, f"/{name}"),
                 ev.ContainerEnded(f"k{name}", "ended"),
+                choose.choice([ev.DrainDevice("0", "x"), ev.UndrainDevice("0")]),
                 ev.Tick(),
             ]
         )

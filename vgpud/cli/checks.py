@@ -126,7 +126,7 @@ def daemon(look: Look) -> Iterator[Finding]:
         yield Finding("devices", "fail", "the daemon has no device", "see its log")
     for device in devices:
         name = device.name if not device.simulated or "SIMULATED" in device.name else f"SIMULATED {device.name}"
-        yield Finding("devices", "ok", f"device {device.index}: {name} {device.uuid}")
+        yield _offered(device, f"device {device.index}: {name} {device.uuid}")
     if node.simulated:
         yield from _sim_server(Path(node.sim_dir or f"{node.runtime_dir}/sim"))
     for item in slices:
@@ -183,6 +183,21 @@ def driver(look: Look) -> Iterator[Finding]:
         yield Finding("nvml", "warn", f"no NVML ({drivers.NVML_SONAME}): nvidia-smi does not work", "install it")
     yield from _shareable(look, found, nvml)
     yield from fitting(found, nvml)
+
+
+def _offered(device: pb.Device, label: str) -> Finding:
+    """Whether slices get anything of a device."""
+    if device.drained:
+        mend = "see dmesg, reset or replace it, then: " if device.drained_by_fault else "when it is right again: "
+        text = f"{label} is drained: {device.drained}"
+        return Finding("devices", "warn", text, f"{mend}vgpu gpu undrain {device.index}")
+    if not device.offered:
+        text = f"{label} is taken by {device.taken_by}: nothing is placed there"
+        return Finding("devices", "warn", text, f'end that, or exclude it (devices.exclude = ["{device.index}"])')
+    if device.taken_by:
+        text = f"{label} is used by {device.taken_by}, whose memory is not offered"
+        return Finding("devices", "warn", text, "see `vgpu events` for who it is")
+    return Finding("devices", "ok", label)
 
 
 def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding]:

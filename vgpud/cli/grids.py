@@ -48,9 +48,18 @@ def now_utc() -> datetime.datetime:
     return datetime.datetime.now(datetime.timezone.utc)
 
 
+def _offered(device: View) -> str:
+    """Whether slices get anything of a device, and why not."""
+    if device["drained"]:
+        return f"no: drained: {device['drained']}"
+    if device["taken_by"]:
+        return f"yes, beside {device['taken_by']}" if device["offered"] else f"no: {device['taken_by']}"
+    return "yes"
+
+
 def devices_grid(devices: Sequence[View]) -> Grid:
-    titles = ("DEVICE", "NAME", ">UTIL", ">RESERVED", ">FREE", ">MEM-USED", ">MEM-RESERVED", ">MEM-TOTAL", "UUID")
-    grid = Grid(titles)
+    titles = ("DEVICE", "NAME", ">UTIL", ">RESERVED", ">FREE", ">MEM-USED", ">MEM-RESERVED", ">MEM-TOTAL")
+    grid = Grid((*titles, "OFFERED", "UUID"))
     for d in devices:
         grid.rows.append(
             (
@@ -58,10 +67,11 @@ def devices_grid(devices: Sequence[View]) -> Grid:
                 full_name(d["name"], d["simulated"]),
                 percent(d["utilization_ratio"]),
                 format_gpus(d["reserved_milli"]),
-                format_gpus(max(0, 1000 - d["reserved_milli"])),
+                format_gpus(max(0, 1000 - d["reserved_milli"]) if d["offered"] else 0),
                 format_bytes(d["memory_used_bytes"]),
                 format_bytes(d["memory_reserved_bytes"]),
                 format_bytes(d["memory_total_bytes"]),
+                _offered(d),
                 d["uuid"],
             )
         )

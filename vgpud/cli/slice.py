@@ -57,7 +57,9 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
 @slice_group.command("create", short_help="Create a slice that stays until it is removed.")
 @click.argument("name")
 @spec_options
-@click.option("--device", "devices", multiple=True, metavar="UUID", help="On this device; may be repeated.")
+@click.option(
+    "--device", "devices", multiple=True, metavar="GPU", help="On this device (UUID or index); may be repeated."
+)
 @click.option("--owner", type=Owner(), default=None, help="Who may join: user name, uid or any (default: you).")
 @pass_settings
 def create(

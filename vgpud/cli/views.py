@@ -51,6 +51,10 @@ def device_view(device: pb.Device) -> View:
         "memory_reserved_bytes": device.memory_reserved_bytes,
         "context_bytes": device.context_bytes,
         "granule_bytes": device.granule_bytes,
+        "drained": device.drained,
+        "drained_by_fault": device.drained_by_fault,
+        "taken_by": device.taken_by,
+        "offered": device.offered,
     }
 
 

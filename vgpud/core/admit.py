@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+from vgpud.core import offered
 from vgpud.core.model import CLASSES, LATENCY, Denied, Device, Policy, Reason, Share, Spec, State
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
@@ -202,7 +203,11 @@ def put(shares: tuple[Share, ...], state: State) -> tuple[Share, ...] | Denied:
         device = state.devices.get(share.device_uuid)
         if device is None:
             return Denied(Reason.NO_CAPACITY, f"device {share.device_uuid} is not there", subject=share.device_uuid)
+        closed = offered.refusal([device], state)
+        if closed:
+            return closed
         milli, size = state.reserved(share.device_uuid)
+        size += state.foreign_bytes(share.device_uuid)
         if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} and"
             text += f" {format_bytes(device.memory_bytes - size)} left, not {format_gpus(share.min_milli)} and"
@@ -234,7 +239,20 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
             f" ask for {have_count} or less",
             "gpus_milli",
         )
-    return [state.devices[name] for name in names] if names else list(state.devices.values())
+    return _offered([state.devices[name] for name in names] or list(state.devices.values()), len(parts), state, only)
+
+
+def _offered(devices: list[Device], count: int, state: State, only: Sequence[str]) -> list[Device] | Denied:
+    """Without those on which nothing new is placed, which all that were named must not be."""
+    if only:
+        return devices  # it is there already
+    found = [device for device in devices if not state.closed(device.uuid)]
+    closed = offered.refusal([device for device in devices if device not in found], state)
+    if closed is None or len(found) >= count:
+        return found
+    if not found:
+        return closed
+    return replace(closed, message=f"{count} devices are needed, {len(found)} offered: {closed.message}")
 
 
 def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> Share | Denied:
@@ -248,6 +266,7 @@ def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> 
             refusals.append(wrong)
             continue
         milli, size = state.reserved(device.uuid, without)
+        size += _foreign(share, state, without)
         if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
             continue
         fullness = milli * device.memory_bytes + size * MILLI_PER_DEVICE
@@ -260,20 +279,28 @@ def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> 
     return _no_room(part, devices, state, without)
 
 
+def _foreign(share: Share, state: State, without: str) -> int:
+    """What others hold of the device takes room from what is new, not from what a slice has there already."""
+    had = state.slices[without].share(share.device_uuid) if without else None
+    return state.foreign_bytes(share.device_uuid) if share.mem_min_bytes > (had.mem_min_bytes if had else 0) else 0
+
+
 def _no_room(part: Part, devices: list[Device], state: State, without: str) -> Denied:
     """Names the device with the most left, so that the user knows what would work."""
 
     def left(device: Device) -> tuple[int, int]:
         milli, size = state.reserved(device.uuid, without)
-        return MILLI_PER_DEVICE - milli, device.memory_bytes - size
+        return MILLI_PER_DEVICE - milli, max(0, device.memory_bytes - size - state.foreign_bytes(device.uuid))
 
     best = max(devices, key=lambda d: (left(d), -d.index))
     milli, size = left(best)
     wanted = part.on(best)
+    others = state.foreign_bytes(best.uuid)
+    whose = f" (programs outside slices hold {format_bytes(others)})" if others else ""
     return Denied(
         Reason.NO_CAPACITY,
         f"no device has min {format_gpus(wanted.min_milli)} and memory {format_bytes(wanted.mem_min_bytes)} left:"
-        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)};"
+        f" device {best.index} has most, {format_gpus(milli)} and {format_bytes(size)}{whose};"
         " ask for less, lower the minimum or remove a slice",
         subject=best.uuid,
     )

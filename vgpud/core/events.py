@@ -10,6 +10,7 @@ from vgpud.core.model import (
     Container,
     Denied,
     Device,
+    Drain,
     Policy,
     Process,
     Quota,
@@ -17,6 +18,7 @@ from vgpud.core.model import (
     Share,
     Slice,
     Spec,
+    Taken,
 )
 
 # ---- events ----
@@ -31,6 +33,7 @@ class Started:
     slices: tuple[Slice, ...]
     requests: tuple[tuple[str, Remembered], ...]  # until_ns of these is set anew
     containers: tuple[Container, ...] = ()  # the shell then says which of them have ended meanwhile
+    drains: tuple[Drain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +139,25 @@ class ContainerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class DrainDevice:
+    device: str  # UUID or index
+    reason: str
+    by_fault: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UndrainDevice:
+    device: str  # UUID or index
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesTaken:
+    """What others than slices have of the devices now: all of it that is seen."""
+
+    taken: tuple[Taken, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed."""
 
@@ -153,6 +175,9 @@ Event = (
     | ContainerCreated
     | ContainerStarted
     | ContainerEnded
+    | DrainDevice
+    | UndrainDevice
+    | DevicesTaken
     | Tick
 )
 
@@ -161,8 +186,8 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To whoever sent the event: exactly one per CreateSlice, UpdateSlice, DeleteSlice, ContainerCreated,
-    ContainerStarted and refused ProcessAttached."""
+    """To whoever sent the event: exactly one per CreateSlice, UpdateSlice, DeleteSlice, DrainDevice, UndrainDevice,
+    ContainerCreated, ContainerStarted and refused ProcessAttached."""
 
     result: Slice | Denied | None
 
@@ -187,6 +212,16 @@ class ForgetContainer:
     """It is not watched any more, and its own files go."""
 
     container_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveDrain:
+    drain: Drain
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDrain:
+    device_uuid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +299,8 @@ Command = (
     | ForgetSlice
     | SaveContainer
     | ForgetContainer
+    | SaveDrain
+    | ForgetDrain
     | OpenDevice
     | CloseDevice
     | SaveRequest

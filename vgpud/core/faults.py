@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpud.core.events import Log
+from vgpud.core.events import DrainDevice, Log
 from vgpud.core.model import State
 
 #: those that an operator meets, in the words of NVIDIA's list of XIDs
@@ -24,6 +24,16 @@ _KNOWN = {
 }
 #: what a program's own fault leaves as it was for others on the device
 _OF_PROGRAMS = frozenset((13, 31, 43, 45))
+
+#: after which a device is not to be trusted with new work before somebody has looked at it
+_DRAINING = frozenset((48, 64, 74, 79, 95, 119, 120))
+
+
+def fault_drain(uuid: str, xid: int) -> DrainDevice | None:
+    """What a fault does to its device: those of programs nothing."""
+    if not uuid or xid not in _DRAINING:
+        return None
+    return DrainDevice(uuid, f"XID {xid} ({_KNOWN[xid]}); see dmesg, mend or reset it, then undrain it", by_fault=True)
 
 
 def fault_entry(state: State, uuid: str, xid: int) -> Log:

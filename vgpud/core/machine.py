@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, containers, quotas, suspend
+from vgpud.core import admit, containers, offered, quotas, suspend
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -22,6 +22,8 @@ from vgpud.core.events import (
     ContainerStarted,
     CreateSlice,
     DeleteSlice,
+    DevicesTaken,
+    DrainDevice,
     DropProcess,
     Event,
     ForgetContainer,
@@ -34,9 +36,10 @@ from vgpud.core.events import (
     QuotasChanged,
     SaveRequest,
     SaveSlice,
-    SuspendSlice,
     Started,
+    SuspendSlice,
     Tick,
+    UndrainDevice,
     UpdateSlice,
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
@@ -58,6 +61,7 @@ def _started(state: State, event: Started, now_ns: int) -> list[Command]:
     """Takes the store's slices over. One that does not fit the devices of now keeps its name and waits."""
     state.policy = event.policy
     state.devices = {d.uuid: d for d in sorted(event.devices, key=lambda d: d.index)}
+    state.drains = {drain.device_uuid: drain for drain in event.drains}
     commands = _known_containers(state, event)
     for stored in event.slices:
         kept = replace(stored, serial=state.next_serial)
@@ -180,9 +184,10 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     fixed = job_refusal(old, 0, "its size is what the job asked for; submit another with more")
     if fixed:
         return [Answer(fixed)]
-    spec = admit.merge(old.spec, event.patch, event.fields)
-    if isinstance(spec, Denied):
-        return [Answer(spec)]
+    merged = admit.merge(old.spec, event.patch, event.fields)
+    if isinstance(merged, Denied):
+        return [Answer(merged)]
+    spec = offered.named(merged, state)
     parts = admit.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return [Answer(parts)]
@@ -322,5 +327,8 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     ContainerCreated: containers.created,
     ContainerStarted: containers.started,
     ContainerEnded: containers.ended,
+    DrainDevice: offered.drained,
+    UndrainDevice: offered.undrained,
+    DevicesTaken: offered.taken,
     Tick: _tick,
 }

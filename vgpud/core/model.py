@@ -180,6 +180,25 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """Nothing new is placed on this device until an operator undrains it."""
+
+    device_uuid: str
+    reason: str
+    by_fault: bool = False  # of the device, as its driver reports them
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What others than slices have of a device: all of it (`whole`), or so much memory."""
+
+    device_uuid: str
+    why: str
+    whole: bool = True
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """What the site has decided; every limit of the core is here."""
 
@@ -223,6 +242,8 @@ class State:
     waiting: set[str] = field(default_factory=set)
     requests: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)  # oldest first
     quotas: dict[str, Quota] = field(default_factory=dict)  # by the queue's name
+    drains: dict[str, Drain] = field(default_factory=dict)  # by the device's UUID, as are:
+    taken: dict[str, Taken] = field(default_factory=dict)
     next_serial: int = 1
 
     def copy(self) -> State:
@@ -237,7 +258,21 @@ class State:
             waiting=set(self.waiting),
             requests=OrderedDict(self.requests),
             quotas=dict(self.quotas),
+            drains=dict(self.drains),
+            taken=dict(self.taken),
         )
+
+    def closed(self, device_uuid: str) -> str:
+        """Why nothing new is placed on a device: "drained: ..." or "taken by ..."; "" when it is offered."""
+        drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
+        if drain:
+            return f"drained: {drain.reason}"
+        return f"taken by {taken.why}" if taken and taken.whole else ""
+
+    def foreign_bytes(self, device_uuid: str) -> int:
+        """Memory that others than slices hold of a device."""
+        taken = self.taken.get(device_uuid)
+        return taken.memory_bytes if taken else 0
 
     def reserved(self, device_uuid: str, without: str = "") -> tuple[int, int]:
         """(milli, bytes) of all minima on a device, leaving out the slice of that name, those that wait, and what

@@ -5,7 +5,7 @@ machine.py (requests of users, programs) and containers.py call these with the s
 
 from __future__ import annotations
 
-from vgpud.core import admit, quotas
+from vgpud.core import admit, offered, quotas
 from vgpud.core.events import (
     ApplySlice,
     CloseDevice,
@@ -75,7 +75,8 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     queue = _queue_for(state, wanted)
     if isinstance(queue, Denied):
         return queue
-    shares = admit.put(wanted.shares, state) if wanted.shares else admit.place(wanted.spec, state)
+    spec = offered.named(wanted.spec, state)
+    shares = admit.put(wanted.shares, state) if wanted.shares else admit.place(spec, state)
     if isinstance(shares, Denied):
         return shares
     full = quotas.limit_refusal(state, queue, sum(share.min_milli for share in shares))
@@ -85,7 +86,7 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
         name=name,
         uid=wanted.uid,
         serial=state.next_serial,
-        spec=wanted.spec,
+        spec=spec,
         shares=shares,
         ephemeral=wanted.ephemeral or wanted.cdi_device,
         owner_uid=owner_uid,

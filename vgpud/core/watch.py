@@ -63,6 +63,8 @@ class Findings:
     #: the same by (device, process_id), for attached programs: at the oldest life of each
     beyond: dict[tuple[str, int], int] = field(default_factory=dict)
     acts: list[Act] = field(default_factory=list)
+    #: by device: (how many, bytes) of those that are in no slice's container; of who may still come back nothing
+    foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class Watch:
         strangers = dict(found.charges)
         used = self._compare(state, running, attached, ledger, found)
         self._look_for_hidden(state, running, attached, used, ledger, found)
+        found.foreign |= {u: now for u, now in self._last.foreign.items() if u not in running}
         for key, size in self._last.charges.items():
             if key[1] not in running and key[0] in state.slices:
                 found.charges[key] = size
@@ -179,6 +182,9 @@ class Watch:
             found.log.append(Log(CAME, text, slice_name, uuid))
             one.slice_name = slice_name
         self._charge(found, slice_name, uuid, used_bytes)
+        if not inside and (not one.returning or one.looks_awake >= RETURN_MERCY):
+            count, size = found.foreign.get(uuid, (0, 0))
+            found.foreign[uuid] = count + 1, size + used_bytes
         if not one.returning or one.looks_awake >= RETURN_MERCY:
             self._act(found, state.policy.on_stranger, STRANGER, pid, slice_name, uuid, one.who.started)
 

@@ -1,0 +1,96 @@
+"""Which devices are offered: not those that an operator or a fault has drained, nor what others hold of them. Pure.
+
+Nothing new is placed where a device is not offered. What runs there goes on, and keeps what it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from vgpud.core.events import (
+    Answer,
+    Command,
+    DevicesTaken,
+    DrainDevice,
+    ForgetDrain,
+    Log,
+    SaveDrain,
+    UndrainDevice,
+)
+from vgpud.core.model import ANYONE, Denied, Device, Drain, Reason, Spec, State
+
+REASON_BYTES_MAX = 200
+
+
+def find(name: str, state: State) -> Device | Denied:
+    """The device with this UUID or index."""
+    by_index = {str(device.index): device for device in state.devices.values()}
+    found = state.devices.get(name) or by_index.get(name)
+    if found:
+        return found
+    have = ", ".join(f"{d.index} ({d.uuid})" for d in state.devices.values()) or "none"
+    return Denied(Reason.INVALID, f"no device {name!r} on this node: it has {have}", field="device_uuids")
+
+
+def named(spec: Spec, state: State) -> Spec:
+    """The same with UUIDs for indices; names that are no device's are left for admission to refuse."""
+    found = [(name, find(name, state)) for name in spec.device_uuids]
+    uuids = tuple(device.uuid if isinstance(device, Device) else name for name, device in found)
+    return spec if uuids == spec.device_uuids else replace(spec, device_uuids=uuids)
+
+
+def refusal(devices: Collection[Device], state: State) -> Denied | None:
+    """Why none of these is offered; None when one is."""
+    closed = [(device, why) for device in devices if (why := state.closed(device.uuid))]
+    if len(closed) < len(devices) or not closed:
+        return None
+    said = "; ".join(f"device {device.index} is {why}" for device, why in closed)
+    return Denied(Reason.PRECONDITION, f"{said}: see `vgpu gpu ls`", subject=closed[0][0].uuid)
+
+
+def drained(state: State, event: DrainDevice, now_ns: int) -> list[Command]:
+    """An operator's reason takes the place of an earlier one; a fault's does not."""
+    device = find(event.device, state)
+    if isinstance(device, Denied):
+        return [Answer(device)]
+    reason = event.reason.strip()
+    if not reason or len(reason.encode()) > REASON_BYTES_MAX or not reason.isprintable():
+        text = f"reason {reason!r} does not tell why: write one line of at most {REASON_BYTES_MAX} bytes (--reason)"
+        return [Answer(Denied(Reason.INVALID, text, field="reason"))]
+    drain = Drain(device.uuid, reason, event.by_fault)
+    known = state.drains.get(device.uuid)
+    if known == drain or (known and event.by_fault):
+        return [Answer(None)]
+    state.drains[device.uuid] = drain
+    text = f"device {device.index} is drained: {reason}; nothing new is placed there, what runs there goes on"
+    log = Log("device.drained", text, device_uuid=device.uuid, owner_uid=ANYONE)
+    return [SaveDrain(drain), log, Answer(None)]
+
+
+def undrained(state: State, event: UndrainDevice, now_ns: int) -> list[Command]:
+    device = find(event.device, state)
+    if isinstance(device, Denied):
+        return [Answer(device)]
+    known = state.drains.pop(device.uuid, None)
+    if known is None:
+        return [Answer(None)]
+    text = f"device {device.index} is offered again: it was drained ({known.reason})"
+    log = Log("device.undrained", text, device_uuid=device.uuid, owner_uid=ANYONE)
+    return [ForgetDrain(device.uuid), log, Answer(None)]
+
+
+def taken(state: State, event: DevicesTaken, now_ns: int) -> list[Command]:
+    """What is seen of others' use now, of all devices. Told of is who takes a whole device, and its end."""
+    before, state.taken = state.taken, {one.device_uuid: one for one in event.taken}
+    commands: list[Command] = []
+    for device in state.devices.values():
+        old, new = before.get(device.uuid), state.taken.get(device.uuid)
+        was, now = (one.why if one and one.whole else "" for one in (old, new))
+        if now and now != was:
+            text = f"device {device.index} is taken by {now}: nothing new is placed there"
+            commands.append(Log("device.taken", text, device_uuid=device.uuid, owner_uid=ANYONE))
+        elif was and not now:
+            text = f"device {device.index} is offered again: it was taken by {was}"
+            commands.append(Log("device.free", text, device_uuid=device.uuid, owner_uid=ANYONE))
+    return commands
