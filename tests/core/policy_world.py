@@ -34,7 +34,8 @@ class World:
     until_ns: int = NEVER_NS
     now_ns: int = 0
     preemptions: int = 0
-    longest_wait_ns: int = 0  # without a break
+    jobs: dict[int, Job] = field(default_factory=dict)
+    waits_ns: dict[int, int] = field(default_factory=dict)  # by job: its longest without a break
     schedule: list[tuple[int, ...]] = field(default_factory=list)  # with unit_ns: who runs in each
     _lists: dict[int, list[tuple[Key, int, Job]]] = field(default_factory=dict)  # by width: waiting and running
     _keys: dict[int, Key] = field(default_factory=dict)
@@ -42,7 +43,6 @@ class World:
     _due: list[tuple[int, int, int]] = field(default_factory=list)  # changes_at, job, version
     _versions: dict[int, int] = field(default_factory=dict)
     _epoch: int = 0
-    _jobs: dict[int, Job] = field(default_factory=dict)
 
     def run(self, jobs: list[Job]) -> None:
         coming = sorted(jobs, key=lambda job: (job.submitted_ns, job.job_id))[::-1]
@@ -56,7 +56,7 @@ class World:
             while self._due and self._due[0][0] <= self.now_ns:
                 _, job_id, version = heapq.heappop(self._due)
                 if self._versions.get(job_id) == version:
-                    self._touch(self._jobs[job_id])
+                    self._touch(self.jobs[job_id])
             if not left:
                 break
             self._decide()
@@ -75,14 +75,18 @@ class World:
                 self._see_keys(then_ns - 1, "until the next event")
             self.now_ns = then_ns
 
+    @property
+    def longest_wait_ns(self) -> int:
+        return max(self.waits_ns.values())
+
     def _see_keys(self, at_ns: int, when: str) -> None:
         for job_id, key in self._keys.items():
-            job = self._jobs[job_id]
+            job = self.jobs[job_id]
             if not (self.policy.drifts and job.state is JobState.RUNNING and at_ns > self.now_ns):
                 assert self.policy.key(job, at_ns) == key, f"{when}: key of job {job_id} has changed by itself"
 
     def _enter(self, job: Job) -> None:
-        self._jobs[job.job_id] = job
+        self.jobs[job.job_id] = job
         self._touch(job)
 
     def _leave(self, job: Job) -> None:
@@ -138,7 +142,7 @@ class World:
             self.preemptions += 1
             self._touch(job)
         for job in [j for j in chosen.values() if j.job_id not in self._running]:
-            self.longest_wait_ns = max(self.longest_wait_ns, job.waited_at(self.now_ns))
+            self.waits_ns[job.job_id] = max(self.waits_ns.get(job.job_id, 0), job.waited_at(self.now_ns))
             job.state = JobState.RUNNING
             job.started_ns = self.now_ns
             if job.first_started_ns < 0:
