@@ -73,10 +73,6 @@ class _Table:
             from_milli[milli] += from_milli[milli + 1]
             self.unserved[milli] = from_milli[milli + 1]
 
-    def of_whole(self, count: int) -> int:
-        """The fragmented part of so many whole devices, for jobs that need more of them."""
-        return count * MILLI_PER_DEVICE * self.wider[count] if count < len(self.wider) else 0
-
 
 class _Sums:
     """A node as it is: what each device can give, and F."""
@@ -89,7 +85,9 @@ class _Sums:
         self.usable = [_usable(node, i, node.free_milli[i], node.free_bytes[i]) for i in range(len(node.devices))]
         self.whole = self.usable.count(MILLI_PER_DEVICE)
         self._by_table: dict[_Table, int] = {}
-        self.fragmentation = self.devices(table) + table.of_whole(self.whole)
+        self.fragmentation = self.devices(table)
+        if self.whole < len(table.wider):
+            self.fragmentation += self.whole * MILLI_PER_DEVICE * table.wider[self.whole]
 
     def devices(self, table: _Table) -> int:
         """The sum over devices, without what is whole and not enough."""
@@ -120,6 +118,7 @@ class Fgd:
         self._ties = ties
         self._mix = mix = mix or PLAIN_MIX
         self.total_weight = sum(weight for _, weight in mix)
+        self._scale = MILLI_PER_DEVICE * self.total_weight
         self._cpu_steps = sorted({ask.cpu_milli for ask, _ in mix})
         self._ram_steps = sorted({ask.ram_bytes for ask, _ in mix})
         self._models = {model for ask, _ in mix for model in ask.gpu_models}
@@ -135,36 +134,31 @@ class Fgd:
         ties = self._ties.device_ranks(shape, part, node, devices)
         if shape.takes[part] == MILLI_PER_DEVICE:
             return ties
-        before = self._sums_of(node).fragmentation
-        return [
-            tie - self._score(before - self._after(shape, node, ((part, i),))) * _TIES
-            for i, tie in zip(devices, ties, strict=True)
-        ]
+        return [tie - self._score(shape, node, ((part, i),)) * _TIES for i, tie in zip(devices, ties, strict=True)]
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
-        gradient = self._sums_of(node).fragmentation - self._after(shape, node, enumerate(devices))
-        return (-self._score(gradient), *self._ties.node_rank(shape, node, devices))
+        return (-self._score(shape, node, enumerate(devices)), *self._ties.node_rank(shape, node, devices))
 
     def consolidates(self, spec: JobSpec) -> bool:
         return False
 
-    def _score(self, gradient: int) -> int:
-        return int(SCORE_MAX / (1 + exp(-gradient / (MILLI_PER_DEVICE * self.total_weight))))
-
-    def _after(self, shape: Shape, node: Node, puts: Iterable[tuple[int, int]]) -> int:
-        """F once these parts have gone on these devices."""
-        sums = self._sums_of(node)
-        ask = shape.ask
+    def _score(self, shape: Shape, node: Node, puts: Iterable[tuple[int, int]]) -> int:
+        """How much less is fragmented once these parts have gone on these devices, as 0 to SCORE_MAX."""
+        ask, sums = shape.ask, self._sums_of(node)
         table = self._table(node, node.free_cpu_milli - ask.cpu_milli, node.free_ram_bytes - ask.ram_bytes)
-        total, whole, unserved = sums.devices(table), sums.whole, table.unserved
-        sizes = shape.sizes(node)
+        unserved, wider = table.unserved, table.wider
+        after, whole = sums.devices(table), sums.whole
+        sizes, takes = shape.sizes(node), shape.takes
         for part, i in puts:
-            milli = node.free_milli[i] - shape.takes[part]
+            milli = node.free_milli[i] - takes[part]
             usable = _usable(node, i, milli, node.free_bytes[i] - sizes[part][i])
             was = sums.usable[i]
-            total += milli * unserved[usable] - sums.free[i] * unserved[was]
-            whole += (usable == MILLI_PER_DEVICE) - (was == MILLI_PER_DEVICE)
-        return total + table.of_whole(whole)
+            after += milli * unserved[usable] - sums.free[i] * unserved[was]
+            if was == MILLI_PER_DEVICE != usable:
+                whole -= 1
+        if whole < len(wider):
+            after += whole * MILLI_PER_DEVICE * wider[whole]
+        return int(SCORE_MAX / (1 + exp((after - sums.fragmentation) / self._scale)))
 
     def _sums_of(self, node: Node) -> _Sums:
         found = self._sums.get(node.index)

@@ -98,8 +98,28 @@ class Ranking:
         self._position = end
         limit = STALE_FACTOR * len(self._nodes) + STALE_MIN
         if changed is None or 2 * len(changed) > limit or len(self._heap) > limit:
-            self._heap = [entry for entry in map(self.entry, self._nodes) if entry is not None]
-            heapify(self._heap)
+            self._rebuild()
             return
         for index in set(changed):
             self.push(self._nodes[index])
+
+    def _rebuild(self) -> None:
+        """Of nodes that are alike only the first is ranked: in a cluster that is half empty most are."""
+        seen: dict[object, Entry | None] = {}
+        self._heap = []
+        for node in self._nodes:
+            like = _likeness(node, self.shape)
+            if like not in seen:
+                seen[like] = self.entry(node)
+            entry = seen[like]
+            if entry is not None:
+                self._heap.append((entry[0], node.index, node.version, entry[3]))
+        heapify(self._heap)
+
+
+def _likeness(node: Node, shape: Shape) -> object:
+    """Equal for nodes that a rule cannot tell apart but by their index."""
+    if shape.named:
+        return node.index
+    rooms = (tuple(node.free_milli), tuple(node.free_bytes), tuple(node.offered), node.groups)
+    return (node.kind, node.gpu_model, node.free_cpu_milli, node.free_ram_bytes, rooms)

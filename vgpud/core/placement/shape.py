@@ -48,12 +48,10 @@ class Shape:
             return None
         if self.models and node.gpu_model not in self.models:
             return None
+        free_milli, free_bytes, offered = node.free_milli, node.free_bytes, node.offered
         fits: list[list[int]] = []
         for milli, sizes in zip(self.takes, self.sizes(node), strict=True):
-            rooms = zip(node.free_milli, node.free_bytes, sizes, node.offered, strict=True)
-            fit = [
-                i for i, (free, left, size, offered) in enumerate(rooms) if free >= milli and left >= size and offered
-            ]
+            fit = [i for i, free in enumerate(free_milli) if free >= milli and free_bytes[i] >= sizes[i] and offered[i]]
             if self.named:
                 fit = [i for i in fit if node.devices[i].uuid in self.named]
             if len(fit) <= len(fits):
