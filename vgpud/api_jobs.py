@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import resource
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -92,7 +91,7 @@ def own_limits(who: Caller) -> dict[str, tuple[int, int]]:
     pidfd = peers.open_process(who.pid, who.started) if who.pid else -1
     if pidfd >= 0:
         try:
-            limits = {name: resource.prlimit(who.pid, number) for name, number in views.LIMITS.items()}
+            limits = {name: both for name, both in peers.resource_limits(who.pid).items() if name in views.LIMITS}
             if not peers.has_ended(pidfd):  # else they may be another process's
                 return limits
         except OSError as error:

@@ -19,6 +19,25 @@ _GROUPS_MAX = 65536  # the kernel's NGROUPS_MAX
 _libc = ctypes.CDLL(None, use_errno=True)
 #: of the fields of /proc/PID/stat after the program's name: state (field 3) and start time (field 22), proc(5)
 _STATE, _START = 0, 19
+#: /proc/PID/limits begins its lines with these, in a column of its own
+_LIMIT_NAME_BYTES = 25
+_LIMITS = {
+    "Max cpu time": "cpu",
+    "Max file size": "fsize",
+    "Max data size": "data",
+    "Max stack size": "stack",
+    "Max core file size": "core",
+    "Max resident set": "rss",
+    "Max processes": "nproc",
+    "Max open files": "nofile",
+    "Max locked memory": "memlock",
+    "Max address space": "as",
+    "Max pending signals": "sigpending",
+    "Max msgqueue size": "msgqueue",
+    "Max nice priority": "nice",
+    "Max realtime priority": "rtprio",
+    "Max realtime timeout": "rttime",
+}
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO, the same everywhere
 
 
@@ -120,6 +139,21 @@ def is_stopped(pid: int, proc: Path = Path("/proc")) -> bool:
         return False
     states = {fields[_STATE] for fields in threads if fields} - {"Z", "X"}  # the first one may have ended before
     return bool(states) and states <= {"T", "t"}
+
+
+def resource_limits(pid: int, proc: Path = Path("/proc")) -> dict[str, tuple[int, int]]:
+    """(soft, hard) of a process by setrlimit's names (nofile, memlock, ...); -1 is none. Raises OSError.
+
+    From /proc, for prlimit(2) of another user's process needs CAP_SYS_RESOURCE, which a container has not.
+    """
+    limits = {}
+    for line in (proc / str(pid) / "limits").read_text().splitlines()[1:]:
+        name = _LIMITS.get(line[:_LIMIT_NAME_BYTES].strip())
+        numbers = line[_LIMIT_NAME_BYTES:].split()[:2]
+        if name and len(numbers) == 2:
+            soft, hard = (-1 if number == "unlimited" else int(number) for number in numbers)
+            limits[name] = (soft, hard)
+    return limits
 
 
 def real_uid(pid: int, proc: Path = Path("/proc")) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import door
+from vgpud import door, peers
 from vgpud.door import Door
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: only root can")
@@ -222,3 +223,10 @@ def test_rights_and_a_name_that_was_removed(directory: Path) -> None:
         assert not public.exists()
 
     asyncio.run(main())
+
+
+def test_limits_of_a_process_are_setrlimits() -> None:
+    found = peers.resource_limits(os.getpid())
+    assert {"nofile", "memlock", "cpu", "as", "nproc"} <= found.keys()
+    for name, both in found.items():
+        assert both == resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}")), name

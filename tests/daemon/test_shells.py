@@ -232,4 +232,5 @@ def test_example_configuration_shows_every_key_with_its_default(tmp_path: Path) 
     assert config.load(shown) == config.load(example) == config.Config()
     keys = {line.split(" ")[0] for line in lines if " = " in line and not line.startswith("#")}
     arbiter = {name for name, _ in config.arbiter_items(config.ArbiterConfig())}
-    assert keys == {*config.Config.__dataclass_fields__, *arbiter} - {"arbiter"}
+    tables = {"arbiter", "devices"}
+    assert keys == {*config.Config.__dataclass_fields__, *config.DevicesConfig.__dataclass_fields__, *arbiter} - tables
