@@ -6,7 +6,7 @@ NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name buil
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing conformance clients-gpu qualify clean
+.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-scheduling conformance clients-gpu qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -60,6 +60,9 @@ bench-containers: $(VENV)/.test $(NATIVE) ## as root: what sharing costs CIFAR c
 
 bench-sharing: $(VENV)/.test $(NATIVE) ## how well a device is shared, without a hook and with (BENCH="W1 W4", "--full")
 	@$(PY) -m benchmarks.sharing $(BENCH)
+
+bench-scheduling: $(VENV)/.test ## how well jobs are ordered and placed: policies, placement, speed, on shipped traces (BENCH="muri speed")
+	@$(PY) -m benchmarks.scheduling $(BENCH)
 
 qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes; PYTHON=..., RESUME=1, SIM=1)
 	@$(PY) -m benchmarks.qualify $(if $(SIM),--sim) $(if $(RESUME),--resume) $(if $(PYTHON),--python $(PYTHON))

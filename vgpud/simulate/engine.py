@@ -52,6 +52,7 @@ class Outcome:
     samples: list[Sample] = field(default_factory=list)
     decisions: int = 0
     longest_wait_ns: int = 0  # of any job, at one time
+    spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): who had its devices when
 
 
 @dataclass(slots=True, eq=False)
@@ -63,6 +64,7 @@ class _Run:
     left: int = 0
     placement: Placement = ()
     running: bool = False
+    started_ns: int = 0  # it has its devices since
     working_since_ns: int = 0  # may lie ahead: it is being started
     speed: int = FULL
     ends_ns: int = NEVER_NS
@@ -195,6 +197,7 @@ class Simulation:
         run = self._runs[command.job_id]
         run.attempt = command.attempt
         run.placement, run.running, run.leaves = command.placement, True, None
+        run.started_ns = self._now_ns
         if not command.resume:
             run.left = run.job.attempt(command.attempt)[0] * FULL
         run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
@@ -217,6 +220,7 @@ class Simulation:
 
     def _leave(self, run: _Run) -> None:
         run.running = False
+        self.outcome.spans.append((run.job_id, run.started_ns, self._now_ns))
         run.ends_ns = NEVER_NS
         self._held_milli -= run.job.spec.width_milli
         self._count(run, -1)

@@ -60,14 +60,15 @@ def run(
     nodes: Sequence[Node],
     scenario: Scenario,
     progress: Callable[[int], None] | None = None,
+    make: Callable[[str], Policy] | None = None,
 ) -> Outcome:
-    """The trace replayed on fresh nodes."""
+    """The trace replayed on fresh nodes. `make`: of policies that have no name."""
     room = make_room(nodes, scenario)
     names = sorted({job.spec.queue for job in trace}) if scenario.by_queue else [DEFAULT_QUEUE]
     if not scenario.by_queue:
         trace = [replace(job, spec=replace(job.spec, queue=DEFAULT_QUEUE)) for job in trace]
     queues = tuple(make_queue(name, scenario) for name in names)
-    machine = Machine(queues, room, make_policy, hows=(How.EVICT,), moves=True)
+    machine = Machine(queues, room, make or make_policy, hows=(How.EVICT,), moves=True)
     simulation = Simulation(machine, room.total_milli(), scenario.costs, scenario.interference)
     for job_id, job in enumerate(trace, 1):
         simulation.submit(job_id, job)

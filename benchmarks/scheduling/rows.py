@@ -1,0 +1,31 @@
+"""The rows of the table: what each runs, its figures, its plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scheduling import plots, policies, slides, speed
+from benchmarks.scheduling.table import Figure
+
+Raw = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """`figures` leaves in its raw data what is worth keeping, of which `plot` (path without suffix) draws."""
+
+    what: str
+    figures: Callable[[Raw], Iterable[Figure]]
+    plot: Callable[[Path, Raw], None] | None = None
+
+
+ROWS = {
+    "slides": Row("three jobs on two GPUs, decided once in a unit of time; schedules are known", slides.figures),
+    "tiresias": Row("60_job.csv on 8 GPUs; the released simulator's figures", policies.tiresias),
+    "muri": Row("400 jobs on 64 GPUs; starvation promotion", policies.muri, plots.completion),
+    "ratio": Row("every trace under every policy; FIFO over the best that knows no durations", policies.ratio),
+    "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
+}

@@ -1,0 +1,85 @@
+"""The scheduling benchmark: its table, its rows on what is quick, and that it judges."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.scheduling import plots, policies, report, slides, speed, traces
+from benchmarks.scheduling.rows import ROWS
+from benchmarks.scheduling.table import Figure, Near, exactly, markdown, within
+from vgpud.simulate.scenario import make_policy
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("goal", "met", "missed", "text"),
+    [
+        (exactly(1556.5, 1), 1556.4833, 1556.56, "1556.5 exactly"),
+        (within(83.6, 3), 81.1, 80.9, "83.6 +- 3 %"),
+        (Near(92.9, 0.3), 93.2, 92.5, "92.9 +- 0.3"),
+        (policies.Below(3), 2.99, 3.0, "< 3"),
+    ],
+)
+def test_goals(goal: Any, met: float, missed: float, text: str) -> None:
+    assert goal.met(met) and not goal.met(missed) and not goal.met(math.nan)
+    assert str(goal) == text
+
+
+def test_a_missed_goal_is_shown() -> None:
+    figures = [Figure("r", "c", "what", 2.5, within(2, 3)), Figure("r", "c", "unmeasured", None, within(2, 3))]
+    assert all(figure.missed for figure in figures)
+    table = markdown(figures)
+    assert "| r | c | what | 2.5 | 2 +- 3 % | **missed** |" in table and "| - | 2 +- 3 % | **missed** |" in table
+
+
+@pytest.mark.parametrize("row", ["slides", "tiresias", "muri"])
+def test_known_figures_are_met(row: str, tmp_path: Path) -> None:
+    raw: dict[str, Any] = {}
+    figures = list(ROWS[row].figures(raw))
+    assert [figure for figure in figures if figure.missed] == []
+    paths = report.write(figures, {row: raw}, tmp_path)
+    assert all(path.stat().st_size > 0 for path in paths)
+    assert f"{report.verdict(figures)}" in (tmp_path / "scheduling-sim.md").read_text()
+
+
+def test_the_slides_schedule_is_looked_at() -> None:
+    """Another policy's schedule is another."""
+    assert slides.schedule_of(slides.play("srsf")) != slides.schedule_of(slides.play("2d-las(every=1)"))
+
+
+def test_all_policies_that_are_compared_exist() -> None:
+    for policy in (
+        policies.TIRESIAS,
+        policies.WITHOUT_DURATIONS,
+        *policies.PROMOTING,
+        *policies.OTHERS,
+        *policies.ORACLES,
+    ):
+        make_policy(policy)
+
+
+def test_a_decision_is_measured_under_contention(tmp_path: Path) -> None:
+    found = speed.measure(10, 200, policies.TIRESIAS)
+    assert 0 < found["median_ms"] <= found["p99_ms"]
+    assert speed.exponent((10, 100, 1000), (2, 20, 200)) == pytest.approx(1)
+    assert speed.exponent((10, 100, 1000), (5, 5, 5)) == pytest.approx(0)
+    plots.decisions(tmp_path / "plot.png", {"decisions": [found, {**found, "jobs": 400}]})
+    assert (tmp_path / "plot.png").stat().st_size > 0
+
+
+def test_traces_are_there() -> None:
+    for trace in traces.ALL:
+        assert (traces.DATA / trace.file).is_file(), trace.name
+
+
+def test_unknown_rows_are_named() -> None:
+    command = [sys.executable, "-m", "benchmarks.scheduling", "tea"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2 and "tea is no row: choose from slides" in done.stderr
