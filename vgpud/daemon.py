@@ -23,7 +23,7 @@ from vgpud.config import Config, arbiter_items, check_arbiter
 from vgpud.containers import Containers
 from vgpud.core import events as ev
 from vgpud.core.machine import step
-from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State
+from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
 from vgpud.daemon_cdi import DeviceFiles
 from vgpud.daemon_containers import ContainerDesk
@@ -197,6 +197,12 @@ class Daemon:
             self._arbiters.charge(made.serial, device, unattributed_bytes)
             self._wake()
 
+    def devices_taken(self, taken: tuple[Taken, ...]) -> None:
+        """What others than slices have of the devices, as it is seen now."""
+        self.run(ev.DevicesTaken(taken))
+        if self._jobs:
+            self._jobs.room_changed()
+
     def dead(self) -> list[int]:
         return self._tenants.dead()
 
@@ -341,6 +347,9 @@ class Daemon:
                 if self._jobs:
                     self._jobs.slice_goes(command.slice)
                 self._arbiters.remove(command.slice)
+            elif isinstance(command, ev.SaveDrain | ev.ForgetDrain):
+                if self._jobs:
+                    self._jobs.room_changed()
             elif isinstance(command, ev.OpenSocket):
                 self._tenants.open(command.slice_name)
             elif isinstance(command, ev.CloseSocket):

@@ -175,17 +175,21 @@ class JobDesk:
 
     def slice_changed(self, made: Slice) -> None:
         self.queues.slice_changed(made)
-        self._loop.call_soon(self._look_at_room)
+        self.room_changed()
 
     def slice_goes(self, made: Slice) -> None:
         """Before its counters go."""
         self.queues.slice_goes(made)
+        self.room_changed()
+
+    def room_changed(self) -> None:
+        """Slices came or went, or devices are offered otherwise than before."""
         self._loop.call_soon(self._look_at_room)
 
     def _look_at_room(self) -> None:
-        """Tells the machine what slices that are no jobs' hold, when that has changed."""
+        """Tells the machine what slices that are no jobs', and others, hold, when that has changed."""
         state = self._host.state
-        direct = {uuid: [0, 0] for uuid in state.devices}
+        direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
         for made in state.slices.values():
             if made.job_id or made.name in state.waiting:
                 continue
@@ -196,7 +200,7 @@ class JobDesk:
         room = qe.RoomChanged(
             node=self.node,
             direct=tuple((device, milli, size) for device, (milli, size) in direct.items()),
-            offered=tuple(state.devices),
+            offered=tuple(uuid for uuid in state.devices if not state.closed(uuid)),
             held=tuple((queue, milli, 0, 0) for queue, milli in held if milli),
         )
         if room != self._room:
