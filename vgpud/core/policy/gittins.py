@@ -10,9 +10,10 @@ GPUs. What it asks for is known, after all, so its service is its GPUs times a t
 
 The distribution is learnt from the jobs themselves: levels that double, and for each how many ended in it and how many
 got beyond, those that still run or wait included (Kaplan and Meier, "Nonparametric estimation from incomplete
-observations", J. American Statistical Association 1958). Before there are any, jobs are taken for heavy-tailed, half as
-likely to live four times as long: then the index falls with service, and the order is that of LAS. Or it is given, as a
-table of the GPU-seconds (in time only: seconds) that jobs needed; its values, or 64 quantiles of them, are the levels.
+observations", J. American Statistical Association 1958). Before there are any, jobs are taken for heavy-tailed, the
+old half as likely to live four times as long (Lomax): then the index falls with service, and the order is that of LAS.
+Or it is given, as a table of the GPU-seconds (in time only: seconds) that jobs needed; its values, or 64 quantiles of
+them, are the levels.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from vgpud.core.queue.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobStat
 
 #: fixed point of probabilities
 ONE = 1 << 40
-#: the first level's end, and how often it doubles (600 s x 2**16 are 455 days)
+#: length of the first level, and how often it doubles: 0, 600, 1800, 4200, ... 910 days
 FIRST = 600
 DOUBLINGS = 16
 #: cost of what was never seen to end: jobs beyond the last level come last
 UNKNOWN = 1 << 100
 #: of a table with more values so many quantiles are taken
 TABLE_LEVELS_MAX = 64
-#: of a level without observations: the chance to end in it is 1 - 2**-0.5, which counts as much as three jobs seen
+#: of each level before anything is seen: the chance to end in it is 1 - 2**-0.5, as if three jobs had shown it
 PRIOR_PPM = 292_893
 PRIOR_JOBS = 3
 #: the table is made anew when the jobs that ended are more by a 16th
@@ -80,7 +81,7 @@ class Gittins(Plain):
         needed = sorted(int(value * unit) for value in table)
         parts = min(len(needed), TABLE_LEVELS_MAX)
         quantiles = {needed[(part + 1) * len(needed) // parts - 1] for part in range(parts)}
-        doubling = {FIRST * unit << power for power in range(DOUBLINGS + 1)}
+        doubling = {FIRST * unit * ((2 << power) - 1) for power in range(DOUBLINGS + 1)}
         self.edges = sorted({0} | (quantiles or doubling))
         self.levels = len(self.edges) - 1
         self.ended_in = [0] * self.levels

@@ -1,0 +1,148 @@
+"""The Gittins index: against its definition, where it must rise and fall, and learnt from jobs as they come."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.policy_world import World, make_job
+from vgpud.core.policy.gittins import ONE, UNKNOWN, Gittins, costs
+from vgpud.core.policy.registry import make
+from vgpud.core.queue.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
+
+
+def by_definition(needed: list[int], attained: int) -> Fraction:
+    """sup over d of P(S - a <= d | S > a) / E[min(S - a, d) | S > a]; the best d ends where a job ends."""
+    left = [service - attained for service in needed if service > attained]
+    return max(Fraction(sum(x <= d for x in left), sum(min(x, d) for x in left)) for d in left)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
+def test_index_of_a_table_is_its_definition(needed: list[int]) -> None:
+    policy = Gittins("", by_width=False, table=[Fraction(value) for value in needed])
+    for level, edge in enumerate(policy.edges[:-1]):
+        index = by_definition(needed, edge // SECOND_NS)
+        assert SECOND_NS / policy.costs[level] == pytest.approx(float(index), rel=1e-6)
+    assert policy.costs[-1] == UNKNOWN
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.just(10)), min_size=1, max_size=30), st.booleans())
+def test_hull_finds_what_trying_all_finds(ends: list[tuple[int, int]], evenly: bool) -> None:
+    edges = [0, *(1000 << level for level in range(len(ends)))]
+    alive, spent = [ONE], [0]
+    for level, (dividend, divisor) in enumerate(ends):
+        alive.append(alive[-1] - alive[-1] * dividend // divisor)
+        working = (alive[-2] + alive[-1]) // 2 if evenly else alive[-2]
+        spent.append(spent[-1] + working * (edges[level + 1] - edges[level]))
+    for level, found in enumerate(costs(edges, ends, evenly=evenly)):
+        tried = [
+            (spent[then] - spent[level]) // (alive[level] - alive[then])
+            for then in range(level + 1, len(edges))
+            if alive[then] < alive[level]
+        ]
+        assert found == (min(tried) if tried else UNKNOWN)
+
+
+def test_index_falls_where_who_has_lived_long_lives_longer_and_rises_where_not() -> None:
+    """Decreasing hazard: the order of LAS. Jobs that all need the same: who has most behind it goes first."""
+    heavy = Gittins("", by_width=True)
+    assert all(early < late for early, late in zip(heavy.costs, heavy.costs[1:], strict=False))
+    alike = Gittins("", by_width=True, table=[Fraction(value) for value in range(1000, 1020)])
+    assert all(early > late for early, late in zip(alike.costs[:-1], alike.costs[1:-1], strict=False))
+
+
+def test_a_long_table_becomes_quantiles() -> None:
+    policy = Gittins("", by_width=True, table=[Fraction(value) for value in range(1, 1001)])
+    assert policy.levels == 64
+    assert policy.edges[-1] == 1000 * GPU_SECOND
+    assert 15 <= min(policy.ended_in) <= max(policy.ended_in) <= 16
+    assert sum(policy.ended_in) == 1000
+
+
+def test_beyond_the_table_comes_last() -> None:
+    policy = make("2d-gittins(4,8,12)")
+    job = make_job(1, 1, 100)
+    job.state, job.started_ns = JobState.RUNNING, 0
+    policy.touch(job, 12 * SECOND_NS)
+    assert policy.key(job, 12 * SECOND_NS) > policy.key(make_job(2, 1, 100), 12 * SECOND_NS)
+    assert policy.changes_at(job, 12 * SECOND_NS) == NEVER_NS
+
+
+@pytest.mark.parametrize("policy", ["gittins(10,20)", "2d-gittins(10,20)"])
+def test_narrow_ones_cost_less(policy: str) -> None:
+    """In time only the GPUs divide the index; in two dimensions new jobs are equal, and who came first goes first."""
+    made = make(policy)
+    wide, narrow = made.key(make_job(1, 8, 10), 0), made.key(make_job(2, 1, 10, at=1), 0)
+    assert (narrow < wide) == policy.startswith("gittins")
+    assert narrow != wide
+
+
+def ended(policy: Gittins, job_id: int, seconds: float) -> None:
+    """As the machine does it: the job runs, is touched at each level, ends."""
+    job = make_job(job_id, 1, seconds)
+    job.state, job.started_ns = JobState.RUNNING, 0
+    now_ns = 0
+    while now_ns <= seconds * SECOND_NS:
+        policy.touch(job, now_ns)
+        now_ns = policy.changes_at(job, now_ns)
+    job.executed_ns = int(seconds * SECOND_NS)
+    job.attained = job.executed_ns * 1000
+    job.state = JobState.COMPLETED
+    policy.ended(job)
+
+
+def test_learns_what_jobs_need() -> None:
+    """All need 1000 s: one that has run for 600 is nearly there, one that has run for longer than all is not."""
+    policy = Gittins("", by_width=False)
+    before = policy.costs
+    for job_id in range(200):
+        ended(policy, job_id, 1000)
+    assert policy.epoch > 0
+    assert policy.costs[1] < policy.costs[0] < policy.costs[2]
+    assert before[1] > before[0]
+    assert (policy.got_beyond[0], policy.ended_in[1], policy.counted) == (200, 200, {})
+
+
+def test_learns_from_those_that_go_on_too() -> None:
+    policy = Gittins("", by_width=False)
+    job = make_job(1, 1, 1e6)
+    job.state, job.started_ns = JobState.RUNNING, 0
+    policy.touch(job, 5000 * SECOND_NS)
+    policy.touch(job, 5000 * SECOND_NS)
+    assert policy.got_beyond[:4] == [1, 1, 1, 0]
+
+
+def test_jobs_of_the_past_are_learnt_though_it_has_never_touched_them() -> None:
+    policy = Gittins("", by_width=False)
+    job = make_job(1, 1, 5000)
+    job.executed_ns = 5000 * SECOND_NS
+    policy.ended(job)
+    assert (policy.got_beyond[:4], policy.ended_in[:4]) == ([1, 1, 1, 0], [0, 0, 0, 1])
+
+
+def test_keys_change_only_with_the_epoch() -> None:
+    """It learns often at first, later when there is a sixteenth more to learn from."""
+    policy = Gittins("", by_width=False)
+    watched, epochs = make_job(0, 1, 10), set()
+    for job_id in range(1, 400):
+        before = policy.epoch, policy.key(watched, 0)
+        ended(policy, job_id, 50 * job_id)
+        assert policy.epoch > before[0] or policy.key(watched, 0) == before[1]
+        epochs.add(policy.epoch)
+    assert 16 < len(epochs) < 100
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9000), st.integers(0, 9000)), min_size=1, max_size=25))
+def test_every_job_is_counted_once(rows: list[tuple[int, int, int]]) -> None:
+    policy = Gittins("", by_width=True)
+    jobs: list[Job] = [make_job(i, gpus, seconds, at) for i, (gpus, seconds, at) in enumerate(rows, 1)]
+    World(policy, 4).run(jobs)
+    assert sum(policy.ended_in) == len(jobs)
+    assert policy.counted == {}
+    reached = len(jobs)
+    for ended_in, beyond in zip(policy.ended_in, policy.got_beyond, strict=True):
+        assert ended_in + beyond == reached, "who reaches a level ends in it or gets beyond"
+        reached = beyond
