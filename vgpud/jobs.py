@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 
 from vgpud import paths, peers
 from vgpud.errors import VgpudError
+from vgpud.jobs_image import Engine, client_environment, containers
 from vgpud.jobs_remains import end_remains
 from vgpud.jobs_wire import (
     Attempt,
@@ -85,13 +86,20 @@ class _Watched:
     key: Key
     pidfd: int
     pid: int
+    stray: bool = False  # nobody is told of its end
 
 
 class Jobs:
-    """All attempts that run. `directory` is private to the daemon; `activated`: systemd's socket, if there is one."""
+    """All attempts that run. `directory` is private to the daemon; `activated`: systemd's socket, if there is one.
 
-    def __init__(self, directory: Path, backend: Backend, activated: Path | None = None) -> None:
+    `engine`: of jobs in containers; None: there is none here.
+    """
+
+    def __init__(
+        self, directory: Path, backend: Backend, activated: Path | None = None, engine: Engine | None = None
+    ) -> None:
         self._directory = directory
+        self._engine = engine
         self._backend = backend
         self._activated = activated
         self._program = paths.lib_dir() / "vgpu-job"
@@ -115,6 +123,8 @@ class Jobs:
     async def start(self, attempt: Attempt) -> Started:
         """Begins an attempt, or finds that it has begun already: none is begun twice. Raises StartError."""
         try:
+            if attempt.image:
+                attempt = await self._in_containers(attempt)
             words = instructions(attempt, str(self._directory))
         except WireError as error:
             raise StartError(str(error), again=False) from error
@@ -127,6 +137,26 @@ class Jobs:
         if isinstance(answer, Refused):
             raise StartError(answer.why, answer.again)
         return self._watch(attempt.key, answer or await self._begun(attempt.key))
+
+    async def _in_containers(self, attempt: Attempt) -> Attempt:
+        """Raises WireError, StartError."""
+        if self._engine is None:
+            raise StartError(
+                "no container engine is configured here: set job_engine, or leave --image out", again=False
+            )
+        made, files = containers(attempt, self._engine, self._directory)
+
+        def write() -> None:
+            for path, text in files.items():
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+                with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                    file.write(text)
+
+        try:
+            await asyncio.to_thread(write)
+        except (OSError, UnicodeEncodeError) as error:
+            raise StartError(f"cannot write the container's variables: {error}", again=True) from error
+        return made
 
     async def _begun(self, key: Key) -> Started:
         begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
@@ -219,8 +249,12 @@ class Jobs:
 
     async def _tell_end(self, watched: _Watched) -> None:
         result = await asyncio.to_thread(self._result_of, watched.key)
-        if self._watched.get(watched.key) is watched:
-            self._forget(watched)
+        if self._watched.get(watched.key) is not watched:
+            return
+        self._forget(watched)
+        if watched.stray:
+            await self.forget(*watched.key)
+        else:
             self._backend.job_ended(*watched.key, result)
 
     def _spawn(self, work: Any) -> None:
@@ -271,7 +305,8 @@ class Jobs:
             return result
         begun = self._read(key, "begun", parse_begun)
         if begun and begun.boot == _boot_id():
-            end_remains(attempt_name(*key), begun)
+            client = client_environment(self._engine, self._directory) if self._engine else {}
+            end_remains(attempt_name(*key), begun, client)
             why = "its supervisor was killed, and what was left of it was ended"
         else:
             why = "the machine was restarted while it ran"
@@ -296,6 +331,7 @@ class Jobs:
         for key in await asyncio.to_thread(self._strays, keys):
             log.error("attempt %s is not known any more: it is ended", attempt_name(*key))
             if await self._adopt(key, same_boot) is Found.RUNS:
+                self._watched[key].stray = True
                 await self.stop(*key, STRAY_GRACE_S)
             else:
                 await self.forget(*key)
@@ -331,7 +367,14 @@ class Jobs:
 
     async def forget(self, job_id: int, attempt: int) -> None:
         """Removes the directory of an attempt whose result the store has."""
-        await asyncio.to_thread(shutil.rmtree, self._path((job_id, attempt)), True)
+        path = self._path((job_id, attempt))
+
+        def remove() -> None:
+            for file in self._directory.glob(f"{path.name}.*.env"):
+                file.unlink(missing_ok=True)
+            shutil.rmtree(path, ignore_errors=True)
+
+        await asyncio.to_thread(remove)
 
 
 def _boot_id() -> str:

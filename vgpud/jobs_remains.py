@@ -9,18 +9,21 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from vgpud import peers
 from vgpud.jobs_wire import Begun
 
+#: an engine that does not answer
+CLEANUP_S = 60.0
 _LOOK_S = 0.02
 
 
-def end_remains(name: str, begun: Begun) -> None:
-    """Returns when no process of the attempt is left."""
+def end_remains(name: str, begun: Begun, environment: Mapping[str, str]) -> None:
+    """Returns when no process of the attempt is left. `environment`: of the engine that has its containers."""
     directory = Path(begun.cgroup) if begun.cgroup else None
     while left := list(_processes(directory, name)):
         for pid, start in left:
@@ -28,6 +31,9 @@ def end_remains(name: str, begun: Begun) -> None:
         if directory:
             _kill_cgroup(directory)
         time.sleep(_LOOK_S)
+    if begun.cleanup:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(begun.cleanup, env=dict(environment), timeout=CLEANUP_S, capture_output=True, check=False)
     for path in (begun.cgroup, *begun.limits):
         _remove(path)
 

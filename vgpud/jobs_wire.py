@@ -29,6 +29,7 @@ class Member:
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     log: str = ""  # absolute; "": nowhere
+    slice_name: str = ""  # what its container joins
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,9 @@ class Attempt:
     ram_bytes: int = 0
     pids_max: int = 0
     grace_ms: int = 10_000
+    image: str = ""  # its members are containers: argv is what follows the image
+    client: bool = False  # its programs are an engine's client, which runs as the daemon does; logs are the user's
+    cleanup: tuple[str, ...] = ()  # a command that removes its containers, run as the daemon when all has ended
 
     @property
     def name(self) -> str:
@@ -86,6 +90,7 @@ class Begun:
     cgroup: str = ""
     limits: tuple[str, ...] = ()
     note: str = ""
+    cleanup: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,10 @@ def _pairs(attempt: Attempt, directory: str) -> Iterator[tuple[str, str]]:
     yield "ram_bytes", str(attempt.ram_bytes)
     yield "pids_max", str(attempt.pids_max)
     yield "grace_ms", str(attempt.grace_ms)
+    if attempt.client:
+        yield "client", "1"
+    if attempt.cleanup:
+        yield "cleanup", " ".join(attempt.cleanup)
     for member in attempt.members:
         yield "member", member.log
         environment = dict(member.environment) | {"VGPU_JOB": attempt.name}  # by which strays are found
@@ -194,6 +203,7 @@ def parse_begun(text: str) -> Begun:
         cgroup=fields.get("cgroup", ""),
         limits=tuple(line.removeprefix("limit ") for line in text.split("\n") if line.startswith("limit ")),
         note=fields.get("note", ""),
+        cleanup=tuple(fields.get("cleanup", "").split()),
     )
 
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,16 +25,6 @@ uint64_t vj_own_start(void) {
   return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* Writes a new file and sees to it that it is on the disk. */
-static int write_new(const char *path, const char *bytes, size_t count, bool durable) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return -errno;
-  int error = vj_write_all(fd, bytes, count);
-  if (!error && durable && fsync(fd)) error = -errno;
-  if (close(fd) && !error) error = -errno;
-  return error;
-}
-
 static void sync_directory(const char *path) {
   int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
@@ -41,32 +32,56 @@ static void sync_directory(const char *path) {
   close(fd);
 }
 
-/* The directories of cgroups that hold processes of ours, so that they are found should we be killed. */
-static int describe(const struct vj_cgroups *cgroups, char *ret_text, size_t text_bytes) {
+/* Lines for one of our files, as many as fit. */
+struct lines {
+  char text[FILE_BYTES_MAX];
+  size_t count;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct lines *lines, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  int length = vsnprintf(lines->text + lines->count, sizeof lines->text - lines->count, format, arguments);
+  va_end(arguments);
+  if (length > 0 && (size_t)length < sizeof lines->text - lines->count) lines->count += (size_t)length;
+}
+
+/* Writes a new file and sees to it that it is on the disk. */
+static int write_new(const char *path, const struct lines *lines, bool durable) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return -errno;
+  int error = vj_write_all(fd, lines->text, lines->count);
+  if (!error && durable && fsync(fd)) error = -errno;
+  if (close(fd) && !error) error = -errno;
+  return error;
+}
+
+/* Who we are, and what of the job would be left should we be killed: cgroups with its processes, containers. */
+static void describe(const struct vj_launch *launch, const struct vj_cgroups *cgroups, struct lines *lines) {
   char boot[64];
   if (vj_read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot) < 0) *boot = 0;
   boot[strcspn(boot, "\n")] = 0;
-  int length = snprintf(ret_text, text_bytes, "pid %d\nstart %llu\nboot %s\nbegan_wall_ns %lld\n", (int)getpid(),
-                        (unsigned long long)vj_own_start(), boot, (long long)vj_wall_ns());
-  if (*cgroups->track)
-    length += snprintf(ret_text + length, text_bytes - (size_t)length, "cgroup %s\n", cgroups->track);
+  add(lines, "pid %d\nstart %llu\nboot %s\n", (int)getpid(), (unsigned long long)vj_own_start(), boot);
+  add(lines, "began_wall_ns %lld\n", (long long)vj_wall_ns());
+  if (*cgroups->track) add(lines, "cgroup %s\n", cgroups->track);
   for (size_t i = 0; i < VJ_CONTROLLERS; i++)
-    if (*cgroups->limit[i] && strcmp(cgroups->limit[i], cgroups->track))
-      length += snprintf(ret_text + length, text_bytes - (size_t)length, "limit %s\n", cgroups->limit[i]);
-  if (*cgroups->note) length += snprintf(ret_text + length, text_bytes - (size_t)length, "note %s\n", cgroups->note);
-  return length;
+    if (*cgroups->limit[i] && strcmp(cgroups->limit[i], cgroups->track)) add(lines, "limit %s\n", cgroups->limit[i]);
+  if (*cgroups->note) add(lines, "note %s\n", cgroups->note);
+  if (launch->cleanup) add(lines, "cleanup %s\n", launch->cleanup);
 }
 
 int vj_attempt_begin(const struct vj_launch *launch, const struct vj_cgroups *cgroups, struct vj_attempt *ret_attempt,
                      char *text) {
-  char made[PATH_MAX], begun[PATH_MAX], content[8 * PATH_MAX];
+  char made[PATH_MAX], begun[PATH_MAX];
+  static struct lines content;
   if (vj_path(ret_attempt->path, "%s/%s", launch->directory, launch->name) ||
       vj_path(made, "%s/.%s.%d", launch->directory, launch->name, (int)getpid()) || vj_path(begun, "%s/begun", made))
     return vj_say(text, ENAMETOOLONG, "%.200s is too long a path", launch->directory);
   unlink(begun); /* of a supervisor that died here with the pid that is now ours */
   rmdir(made);
+  describe(launch, cgroups, &content);
   int error = mkdir(made, 0700) ? -errno : 0;
-  if (!error) error = write_new(begun, content, (size_t)describe(cgroups, content, sizeof content), false);
+  if (!error) error = write_new(begun, &content, false);
   if (!error && rename(made, ret_attempt->path)) error = errno == ENOTEMPTY ? -EEXIST : -errno;
   if (!error) return 0;
   unlink(begun);
@@ -85,20 +100,19 @@ uint64_t vj_attempt_grace_ns(const struct vj_attempt *attempt, uint64_t fallback
 
 int vj_attempt_end(const struct vj_attempt *attempt, const struct vj_outcome *outcome,
                    const struct vj_member_end *members, size_t member_count) {
-  static char content[FILE_BYTES_MAX];
+  static struct lines content;
   char made[PATH_MAX], result[PATH_MAX];
   if (vj_path(made, "%s/.result", attempt->path) || vj_path(result, "%s/result", attempt->path)) return -ENAMETOOLONG;
-  int length = snprintf(content, sizeof content,
-                        "exit_code %d\nsignal %d\nstopped %d\ncpu_ns %llu\nram_peak_bytes %llu\n"
-                        "began_wall_ns %lld\nended_wall_ns %lld\nmembers",
-                        outcome->code, outcome->signal, outcome->stopped, (unsigned long long)outcome->cpu_ns,
-                        (unsigned long long)outcome->ram_peak_bytes, (long long)outcome->began_wall_ns,
-                        (long long)outcome->ended_wall_ns);
-  for (size_t i = 0; i < member_count; i++)
-    length += snprintf(content + length, sizeof content - (size_t)length, " %d", members[i].code);
-  length += snprintf(content + length, sizeof content - (size_t)length, "\nwhy %s\n", outcome->why);
+  content.count = 0;
+  add(&content, "exit_code %d\nsignal %d\nstopped %d\n", outcome->code, outcome->signal, outcome->stopped);
+  add(&content, "cpu_ns %llu\n", (unsigned long long)outcome->cpu_ns);
+  add(&content, "ram_peak_bytes %llu\n", (unsigned long long)outcome->ram_peak_bytes);
+  add(&content, "began_wall_ns %lld\nended_wall_ns %lld\nmembers", (long long)outcome->began_wall_ns,
+      (long long)outcome->ended_wall_ns);
+  for (size_t i = 0; i < member_count; i++) add(&content, " %d", members[i].code);
+  add(&content, "\nwhy %s\n", outcome->why);
   unlink(made);
-  int error = write_new(made, content, (size_t)length, true);
+  int error = write_new(made, &content, true);
   if (!error && rename(made, result)) error = -errno;
   sync_directory(attempt->path);
   return error;

@@ -69,6 +69,19 @@ static int become_user(const struct vj_launch *launch) {
   return 0;
 }
 
+/* An engine's client stays what we are; until its log is open it has the user's rights. */
+static int borrow_user(const struct vj_launch *launch) {
+  if (geteuid()) return launch->uid == geteuid() ? 0 : EPERM;
+  if (setgroups(launch->group_count, launch->groups) || setegid(launch->gid) || seteuid(launch->uid)) return errno;
+  return 0;
+}
+
+static int return_user(void) {
+  if (getuid()) return 0;
+  if (seteuid(0) || setegid(getgid()) || setgroups(0, NULL)) return errno;
+  return 0;
+}
+
 static int open_output(const char *log, int null_fd) {
   if (dup2(null_fd, 0) < 0) return errno;
   int fd = *log ? open(log, O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC, 0666) : null_fd;
@@ -82,13 +95,15 @@ static struct failure run(const struct vj_launch *launch, size_t member, int nul
   setsid();
   vj_write_file("/proc/self/oom_score_adj", "0");
   if ((error = set_limits(launch))) return (struct failure){STEP_LIMITS, error};
-  if ((error = become_user(launch))) return (struct failure){STEP_USER, error};
+  if ((error = launch->is_client ? borrow_user(launch) : become_user(launch)))
+    return (struct failure){STEP_USER, error};
   /* Should the supervisor be killed, at least the first process goes with it; a change of user clears this. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != supervisor) return (struct failure){STEP_USER, ESRCH};
   umask(launch->umask);
   if (chdir(launch->cwd)) return (struct failure){STEP_CWD, errno};
   default_signals();
   if ((error = open_output(self->log, null_fd))) return (struct failure){STEP_LOG, error};
+  if (launch->is_client && (error = return_user())) return (struct failure){STEP_USER, error};
   close_rest_on_exec();
   environ = self->env; /* whose PATH it is that is searched */
   execvp(*self->argv, self->argv);

@@ -52,7 +52,7 @@ static bool parse_grace(const char *value, struct vj_launch *launch) {
 }
 
 /* What belongs to the whole attempt. */
-static bool parse_common(const char *key, const char *value, struct vj_launch *launch) {
+static bool parse_common(const char *key, char *value, struct vj_launch *launch) {
   uint64_t number;
   if (!strcmp(key, "directory")) return *(launch->directory = value) == '/';
   if (!strcmp(key, "name")) return is_name(launch->name = value);
@@ -61,6 +61,8 @@ static bool parse_common(const char *key, const char *value, struct vj_launch *l
   if (!strcmp(key, "gid")) return parse_id(value, &launch->gid);
   if (!strcmp(key, "group")) return parse_id(value, &launch->groups[launch->group_count++]);
   if (!strcmp(key, "limit")) return parse_limit(value, launch);
+  if (!strcmp(key, "client")) return launch->is_client = !strcmp(value, "1");
+  if (!strcmp(key, "cleanup")) return *(launch->cleanup = value) == '/';
   if (!strcmp(key, "cpu_milli")) return parse_number(value, &launch->cpu_milli);
   if (!strcmp(key, "ram_bytes")) return parse_number(value, &launch->ram_bytes);
   if (!strcmp(key, "pids_max")) return parse_number(value, &launch->pids_max);

@@ -42,6 +42,8 @@ struct vj_launch {
   mode_t umask;
   bool has_limit[RLIM_NLIMITS];
   struct rlimit limits[RLIM_NLIMITS];
+  bool is_client; /* the programs are an engine's client and run as we do: only the logs are opened as the user */
+  char *cleanup;  /* a command, words separated by blanks, run as we are when all has ended; NULL: none */
   uint64_t cpu_milli, ram_bytes, pids_max; /* of each member; 0 = no limit */
   uint64_t grace_ns;                       /* between SIGTERM and SIGKILL where who stops it names no other */
   struct vj_member *members;
@@ -144,6 +146,11 @@ int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_
 
 void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgroups, const struct vj_attempt *attempt,
                   int null_fd, struct vj_outcome *outcome);
+
+/* ---- what an engine is asked to remove (cleanup.c) ---- */
+
+/* Runs the attempt's cleanup command, if it has one, with a deadline. May be called again. */
+void vj_cleanup(const struct vj_launch *launch, int null_fd);
 
 /* ---- files (file.c) ---- */
 

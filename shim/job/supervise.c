@@ -32,7 +32,7 @@ struct job {
   size_t alive;
   enum phase phase;
   uint64_t deadline_ns;
-  int look_ms;
+  int look_ms, null_fd;
 };
 
 /* Tells all of it to end, and to end by then; later calls may only shorten that. */
@@ -43,6 +43,11 @@ static void end(struct job *job, uint64_t grace_ns) {
   if (job->phase == ENDING) return;
   job->phase = ENDING;
   job->look_ms = LOOK_MS;
+  if (job->launch->is_client) { /* who hands it on to the containers; its own helpers are none of the job's */
+    for (size_t i = 0; i < job->launch->member_count; i++)
+      if (job->pids[i] > 0) kill(job->pids[i], SIGTERM);
+    return;
+  }
   vj_tree_signal(job->cgroups, SIGTERM);
   vj_tree_signal(job->cgroups, SIGCONT);
 }
@@ -82,9 +87,9 @@ static void reap(struct job *job) {
     }
 }
 
-static void start(struct job *job, int null_fd) {
+static void start(struct job *job) {
   for (size_t i = 0; i < job->launch->member_count && job->phase == RUNNING; i++) {
-    pid_t pid = vj_child_start(job->launch, job->cgroups, i, null_fd, &job->failures[i].fd);
+    pid_t pid = vj_child_start(job->launch, job->cgroups, i, job->null_fd, &job->failures[i].fd);
     char text[VJ_TEXT_BYTES];
     if (pid > 0) {
       job->pids[i] = pid;
@@ -134,7 +139,10 @@ static void run(struct job *job, int signals) {
       end(job, job->launch->grace_ns < LEFTOVER_GRACE_NS ? job->launch->grace_ns : LEFTOVER_GRACE_NS);
     }
     if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
-      if (job->phase != KILLING) job->look_ms = LOOK_MS;
+      if (job->phase != KILLING) {
+        vj_cleanup(job->launch, job->null_fd); /* while an engine's helpers live, who see their container's end */
+        job->look_ms = LOOK_MS;
+      }
       job->phase = KILLING;
       vj_tree_kill(job->cgroups);
     }
@@ -161,7 +169,8 @@ static void account(struct job *job) {
 void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgroups, const struct vj_attempt *attempt,
                   int null_fd, struct vj_outcome *outcome) {
   size_t count = launch->member_count;
-  struct job job = {.launch = launch, .cgroups = cgroups, .attempt = attempt, .outcome = outcome, .alive = count};
+  struct job job = {
+      .launch = launch, .cgroups = cgroups, .attempt = attempt, .outcome = outcome, .alive = count, .null_fd = null_fd};
   job.ends = calloc(count, sizeof *job.ends);
   job.failures = calloc(count + 1, sizeof *job.failures);
   job.pids = calloc(count, sizeof *job.pids);
@@ -180,8 +189,9 @@ void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgrou
       job.pids[i] = -1;
     }
     outcome->began_wall_ns = vj_wall_ns();
-    start(&job, null_fd);
+    start(&job);
     run(&job, signals);
+    vj_cleanup(launch, null_fd);
     account(&job);
   }
   /* A full disk is mended some day, and until then nobody else knows how the job ended. */

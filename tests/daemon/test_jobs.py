@@ -254,7 +254,7 @@ async def test_without_cgroups_strays_are_known_by_their_environment(place: Plac
     ours, others = (subprocess.Popen(words, env={"PATH": os.defpath, "VGPU_JOB": name}) for name in ("7.1", "7.11"))
     try:
         await until("their start", lambda: all(Path(f"/proc/{p.pid}/environ").read_bytes() for p in (ours, others)))
-        await asyncio.to_thread(end_remains, "7.1", Begun(1, 1, "", 0))
+        await asyncio.to_thread(end_remains, "7.1", Begun(1, 1, "", 0), {})
         assert ours.wait(WAIT_S) == -signal.SIGKILL and others.poll() is None
     finally:
         others.kill()
@@ -272,25 +272,25 @@ async def test_what_the_store_has_forgotten_is_ended(place: Place) -> None:
         await until("the other's end", lambda: (place.jobs / ended.name / "result").exists())
     async with daemon(place) as (_, ends, found):
         assert not found
-        job_id, _, result = await ends.next()
-        assert (job_id, result.stopped) == (attempt.job_id, True)
-        assert not is_alive(int(place.read("pid")))
-        assert not (place.jobs / ended.name).exists()
+        await until("its directory's end", lambda: not (place.jobs / attempt.name).exists())
+        await until("the other one's", lambda: not (place.jobs / ended.name).exists())
+        assert ends.told.empty()
+    assert not is_alive(int(place.read("pid")))
 
 
 @on_a_loop
 async def test_machine_was_restarted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What ran has gone with the machine, and so may have the directory of what had just begun: neither runs again."""
     attempt, unseen = place.attempt("exec sleep 1000", 1), place.attempt("exit 0", 2)
-    async with daemon(place) as (jobs, ends, _):
+    async with daemon(place) as (jobs, _, _):
         await jobs.start(attempt)
         monkeypatch.setattr(shell, "_boot_id", lambda: "another boot")
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):
         for key in (attempt.key, unseen.key):
             assert found[key].lost and found[key].why == "the machine was restarted while it ran"
     monkeypatch.undo()
-    async with daemon(place) as (_, ends, _):  # ends what goes on: it was no restart after all
-        await ends.next()
+    async with daemon(place):  # ends what goes on: it was no restart after all
+        await until("its end", lambda: not (place.jobs / attempt.name).exists())
 
 
 @on_a_loop

@@ -1,0 +1,163 @@
+"""Jobs in images: whose the container is, what it cannot do, what it is given, and that it goes with the job."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import engine
+from tests.daemon.test_jobs import Place, daemon, on_a_loop, until
+from tests.runtime.supervisors import USER
+from vgpud.cli.own_system import OwnSystem
+from vgpud.jobs import StartError
+from vgpud.jobs_image import Engine, image_error
+from vgpud.jobs_wire import Attempt, Member
+
+from .helpers import events, slices, vgpu
+
+#: of the container, as its own tools say it
+ASKED = "id -u; id -g; grep -E 'Cap(Eff|Bnd)|NoNewPrivs' /proc/self/status; echo \"$GIVEN|$HOME|$VGPU\""
+
+
+@pytest.fixture(params=["docker", "podman"])
+def site(request: pytest.FixtureRequest) -> Engine:
+    """The site's engine: its client's words and environment."""
+    made = request.getfixturevalue(request.param)
+    if isinstance(made, engine.Docker):
+        program: tuple[str, ...] = (engine.find("docker") or "docker",)
+    else:
+        made.cli("version")  # makes its world
+        world = ("/usr/bin/nsenter", f"--mount=/proc/{made._world.process.pid}/ns/mnt") if made._world else ()
+        roots = ("--root", f"{made.folder}/root", "--runroot", f"{made.folder}/runroot", "--runtime", "vgpu")
+        program = (*world, engine.find("podman") or "podman", *roots)
+    names = ("DOCKER_HOST", "CONTAINERS_CONF", "PATH")
+    words = {name: value for name, value in made.env.items() if name in names}
+    return Engine(program, "vgpu", "none", words)
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    made = Place()
+    yield made
+    shutil.rmtree(made.folder, ignore_errors=True)
+
+
+def in_image(place: Place, script: str, slice_name: str = "", env: dict[str, str] | None = None) -> Attempt:
+    member = Member(("sh", "-c", script), env or {}, str(place.home / "log"), slice_name)
+    return replace(place.attempt(""), members=(member,), image=engine.BASE)
+
+
+def left(site: Engine, attempt: Attempt) -> str:
+    """Containers of the attempt."""
+    words = [*site.program, "ps", "-aq", "--filter", f"name=vgpu-job-{attempt.name}"]
+    return engine.call(words, {**os.environ, **site.environment}, True, 60).stdout
+
+
+@on_a_loop
+async def test_whose_it_is(place: Place, site: Engine) -> None:
+    """The user's, without any right of root's, and with nothing but what was named."""
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        attempt = in_image(place, ASKED + "; exit 3", env={"GIVEN": 'a "b" #c $d', "VGPU": "4"})
+        await jobs.start(attempt)
+        result = (await ends.next())[2]
+        log = place.home / "log"
+        assert (result.exit_code, log.stat().st_uid) == (3, USER), log.read_text()
+        said = log.read_text().split()
+        assert said[:2] == [str(USER)] * 2 and said[2:8] == [
+            "CapEff:",
+            "0" * 16,
+            "CapBnd:",
+            "0" * 16,
+            "NoNewPrivs:",
+            "1",
+        ]
+        given, home, asked = log.read_text().split("\n")[-2].split("|")
+        assert (given, asked) == ('a "b" #c $d', "") and str(place.folder) not in home
+        assert not left(site, attempt)
+        await jobs.forget(*attempt.key)
+        assert not list(place.jobs.glob("*.env"))
+
+
+@on_a_loop
+async def test_it_has_the_jobs_slice(place: Place, site: Engine, system: OwnSystem) -> None:
+    """Joined by name: the slice's socket is there, and the slice is in use while it runs."""
+    vgpu(system, "slice", "create", "team", "--gpus", "0.5", "--mem", "1g", "--owner", str(USER))
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        attempt = in_image(place, "cat /proc/self/mountinfo; while :; do sleep 0.1; done", "team", {"VGPU": "2"})
+        await jobs.start(attempt)
+        await until("the container", lambda: any("slice team" in text for text in events(system, "container.created")))
+        await until("its socket", lambda: "slices/team" in place.read("log"))
+        await jobs.stop(*attempt.key, 0)
+        await ends.next()
+    assert list(slices(system)) == ["team"]
+
+
+@on_a_loop
+async def test_it_ends_with_the_job(place: Place, site: Engine) -> None:
+    """Also one that does not listen: its engine removes it."""
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        attempt = in_image(place, "trap '' TERM; echo begun; while :; do sleep 0.1; done")
+        await jobs.start(attempt)
+        await until("its first word", lambda: "begun" in place.read("log"))
+        assert left(site, attempt)
+        await jobs.stop(*attempt.key, 0.5)
+        result = (await ends.next())[2]
+        assert result.stopped and result.exit_code == 137
+        assert not left(site, attempt)
+
+
+@on_a_loop
+async def test_it_ends_with_a_supervisor_that_is_killed(place: Place, site: Engine) -> None:
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        attempt = in_image(place, "echo begun; while :; do sleep 0.1; done")
+        started = await jobs.start(attempt)
+        await until("its first word", lambda: "begun" in place.read("log"))
+        os.kill(started.pid, signal.SIGKILL)
+        assert (await ends.next())[2].lost
+        assert not left(site, attempt)
+
+
+@on_a_loop
+async def test_log_is_opened_as_the_user(place: Place, site: Engine) -> None:
+    async with daemon(place, engine=site) as (jobs, ends, _):
+        good = in_image(place, "true")
+        bad = replace(good, members=(replace(good.members[0], log=str(place.jobs / "log")),))
+        await jobs.start(bad)
+        result = (await ends.next())[2]
+        assert result.exit_code == 126 and "cannot write the log" in result.why
+        assert not (place.jobs / "log").exists()
+
+
+@on_a_loop
+async def test_refusals(place: Place, site: Engine) -> None:
+    async with daemon(place, engine=site) as (jobs, _, _):
+        good = in_image(place, "true")
+        rows = [
+            (replace(good, image="--privileged"), "'--privileged' is not the name of an image"),
+            (replace(good, image="oci:/etc"), "'oci:/etc' is not the name of an image"),
+            (replace(good, image="oci:etc"), "'oci:etc' names files of this node"),
+            (in_image(place, "true", env={"A": "1\n2"}), "variable 'A' cannot be given to a container: it has line"),
+            (in_image(place, "true", env={"A B": "1"}), "variable 'A B' cannot be given to a container: write"),
+        ]
+        for attempt, why in rows:
+            with pytest.raises(StartError) as refused:
+                await jobs.start(attempt)
+            assert str(refused.value).startswith(why) and not refused.value.again
+
+
+def test_names_of_images() -> None:
+    good = (
+        "ubuntu",
+        "a/b",
+        "nvcr.io/nvidia/pytorch:24.01-py3",
+        "localhost:5000/x@sha256:" + "a" * 64,
+        "r.io/a__b/c-d.e",
+    )
+    bad = ("", "-v", "/etc", "dir:/etc", "docker-archive:x", "docker://x", "a b", "A/B:-x", "a:b:c", "../x", "x" * 400)
+    assert [name for name in good if image_error(name)] == []
+    assert [name for name in bad if not image_error(name)] == []
