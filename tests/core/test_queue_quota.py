@@ -45,8 +45,8 @@ def test_the_limit_of_a_parent_counts_its_children() -> None:
 
 def test_below_its_guarantee_a_queue_comes_first() -> None:
     at = shell(2, queue("a", weight=9), queue("b", guarantee_milli=1000))
-    wall = at.submit(gpus(2, queue="a", preemptible=False))
-    assert wall not in at.running, "it would take what is guaranteed to b"
+    denied = at.machine.check(gpus(2, queue="a", preemptible=False))
+    assert denied is not None and "2 GPUs that cannot be preempted would take" in denied.message
     wall = at.submit(gpus(1, queue="b"))
     for name in "aaabbb":
         at.submit(gpus(1, queue=name))

@@ -15,6 +15,7 @@ from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.line import Line
 from vgpud.core.queue.model import NEVER_NS, Job, Placement
 from vgpud.core.queue.order import Entry
+from vgpud.core.queue.quota import Account
 from vgpud.core.queue.world import World
 
 #: so many jobs are looked at for backfill
@@ -135,29 +136,30 @@ class Decision:
         if claimant is None:
             return False
         lines = [other for other in self.world.lines.values() if claimant not in other.account.chain]
-        above = sum(max(0, other.account.above_milli()) for other in lines)
-        if self.world.room.free_milli() + above < width_milli:
+        running = sum(other.running.weight for other in lines if other.account.excess_milli(line.account) > 0)
+        if not running or self.world.room.free_milli() + running < width_milli:
             return False
-        return self._make_room(job, line, self._most_above(lines, line))
+        covered, partly = (self._most_above(lines, line.account, whole=whole) for whole in (True, False))
+        return self._make_room(job, line, _one_after_the_other(covered, partly))
 
-    def _most_above(self, lines: list[Line], claimant: Line) -> Iterator[Job]:
-        """Jobs of these queues, of the one most above its guarantee first, as long as that leaves it its guarantee."""
+    def _most_above(self, lines: list[Line], claimant: Account, *, whole: bool) -> Iterator[Job]:
+        """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
+
+        `whole`: as long as that leaves it all of its guarantee. The others run partly on what is guaranteed to their
+        queue: they go only if that is not enough, for the guarantee of who claims is whole as well.
+        """
         cursors = {line.spec.name: line.running.worst(None) for line in lines}
         left = [line for line in lines if cursors[line.spec.name] is not None]
         while left:
             line = max(left, key=lambda o: (o.account.share(o.account.history), -o.account.index))
             at = cursors[line.spec.name]
-            if at is None or line.account.above_milli() <= 0:
+            excess_milli = line.account.excess_milli(claimant)
+            if at is None or excess_milli <= 0:
                 left.remove(line)
                 continue
             cursors[line.spec.name] = line.running.worst(at)
             victim = self.world.jobs[at[1]]
-            leaves = all(
-                account.above_milli() >= victim.spec.width_milli
-                for account in line.account.chain
-                if account not in claimant.account.chain
-            )
-            if leaves and self._may_stop(victim, line):
+            if (not whole or excess_milli >= victim.width_milli) and self._may_stop(victim, line):
                 yield victim
 
     def _may_stop(self, job: Job, line: Line) -> bool:
@@ -215,3 +217,8 @@ class Decision:
         job.placement = placement
         self.world.hold(job, placement)
         self.world.count(job, 1, self.now_ns)
+
+
+def _one_after_the_other(first: Iterator[Job], second: Iterator[Job]) -> Iterator[Job]:
+    yield from first
+    yield from second

@@ -506,10 +506,8 @@ class Machine:
 
     def history_milli(self, name: str, now_ns: int) -> int:
         """What a queue has used on average, each half-life ago counting half."""
-        world = self._world
-        return (
-            world.lines[name].account.history_now(now_ns, world.half_life_ns) + (1 << HISTORY_BITS - 1) >> HISTORY_BITS
-        )
+        history = self._world.lines[name].account.history_now(now_ns, self._world.half_life_ns)
+        return (history + (1 << HISTORY_BITS - 1)) >> HISTORY_BITS
 
     def position(self, job_id: int) -> int:
         """In its queue, from 1; 0 = it does not wait for room."""

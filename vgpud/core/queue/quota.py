@@ -84,6 +84,9 @@ class Account:
         self.index = index
         self.parent = parent
         self.chain: list[Account] = [self] if parent is None else [self, parent]
+        self.children: list[Account] = []
+        if parent is not None:
+            parent.children.append(self)
         self.used = Amount()  # as decided: by jobs that run or have a claim and by slices that are no jobs
         self.claimed = Amount()  # of that: by jobs whose room is still being freed
         self.going = Amount()  # beside that: by jobs that have been told to stop and still run
@@ -121,6 +124,15 @@ class Account:
 
     def above_milli(self) -> int:
         return self.used.milli - self.spec.guarantee_milli
+
+    def excess_milli(self, claimant: Account) -> int:
+        """How much its own jobs are above what is guaranteed to them: so much is the claimant's to reclaim.
+
+        A parent's own jobs are guaranteed what its children are not.
+        """
+        kept = self.spec.guarantee_milli - sum(child.spec.guarantee_milli for child in self.children)
+        own = self.used.milli - sum(child.used.milli for child in self.children) - kept
+        return min([own, *(a.above_milli() for a in self.chain if a not in claimant.chain)])
 
     def share(self, history: int) -> int:
         """What it uses beyond its guarantee, now and in the past, for its weight."""

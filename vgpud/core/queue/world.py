@@ -208,26 +208,31 @@ class World:
         for account in self.line(job).account.chain:
             account.going.add(job.spec, sign)
 
-    def keeps_guarantees(self, job: Job) -> bool:
-        """Whether all guarantees can still be met when this job runs, which cannot be preempted."""
+    def keeps_guarantees(self, job: Job, *, alone: bool = False) -> bool:
+        """Whether all guarantees can still be met when this job runs, which cannot be preempted.
+
+        `alone`: if nothing else were to run.
+        """
         own = self.line(job).account
-        if own.fixed_milli + job.spec.width_milli <= own.spec.guarantee_milli:
+        fixed_milli = 0 if alone else own.fixed_milli
+        if fixed_milli + job.spec.width_milli <= own.spec.guarantee_milli:
             return True
         if not any(line.spec.guarantee_milli for line in self.lines.values()):
             return True
         needed = 0
         for line in self.lines.values():
             if line.account.parent is None:
-                needed += self._needs(line.account, own, job.spec.width_milli)
+                needed += self._needs(line.account, own, job.spec.width_milli, alone)
         return needed <= self.room.total_milli()
 
-    def _needs(self, account: Account, own: Account, width_milli: int) -> int:
+    def _needs(self, account: Account, own: Account, width_milli: int, alone: bool) -> int:
         """What it may demand: its guarantee, or more where more is used by who cannot be preempted."""
         below = [line.account for line in self.lines.values() if line.account.parent is account]
-        fixed = account.fixed_milli - sum(child.fixed_milli for child in below)
+        fixed = 0 if alone else account.fixed_milli - sum(child.fixed_milli for child in below)
         if account is own:
             fixed += width_milli
-        return max(account.spec.guarantee_milli, fixed + sum(self._needs(c, own, width_milli) for c in below))
+        needed = sum(self._needs(child, own, width_milli, alone) for child in below)
+        return max(account.spec.guarantee_milli, fixed + needed)
 
     def set_direct(self, node: str, held: tuple[tuple[str, int, int, int], ...], now_ns: int) -> None:
         """What slices that are no jobs hold on this node of each queue's quota."""
