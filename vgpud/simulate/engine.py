@@ -71,6 +71,7 @@ class _Run:
     leaves: events.Event | None = None  # it is being stopped: what is said when it has gone
     waits_since_ns: int = -1  # -1 = it does not
     attempt: int = 0
+    stops: int = 0  # how often it has been told to give its room up
 
 
 class Simulation:
@@ -83,11 +84,14 @@ class Simulation:
         costs: Costs | None = None,
         interference: Interference | None = None,
         listener: Callable[[events.Command], None] | None = None,
+        wakes: bool = True,
     ) -> None:
+        """`wakes`: the machine is woken when it asks for it; else only when it is told (tell(at, Woken()))."""
         self._machine = machine
         self._costs = costs or Costs()
         self._interference = interference
         self._listener = listener
+        self._wakes = wakes
         self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in what is told)
         self._told: list[events.Event] = []
         self._work: dict[int, TraceJob] = {}
@@ -189,7 +193,7 @@ class Simulation:
                 self._start(command)
             case events.StopJob(job_id, how):
                 self._stop(job_id, how)
-            case events.Wake(at_ns) if at_ns < NEVER_NS:
+            case events.Wake(at_ns) if self._wakes and at_ns < NEVER_NS:
                 self._wake_ns = max(at_ns, self._now_ns)
                 self._push(self._wake_ns, _WOKEN, 0)
 
@@ -212,9 +216,10 @@ class Simulation:
         self._settle(run)
         if run.left <= 0:
             return  # it ends by itself in this very instant
-        gone = events.JobEnded(job_id, run.attempt, KILLED) if how is None else events.JobSuspended(job_id, how)
-        run.leaves = gone
-        run.ends_ns = self._now_ns + self._costs.suspend_ns
+        takes_ns, answer, code = run.job.stop(run.stops) or (self._costs.suspend_ns, how, KILLED)
+        run.stops += 1
+        run.leaves = events.JobSuspended(job_id, answer) if answer else events.JobEnded(job_id, run.attempt, code)
+        run.ends_ns = self._now_ns + takes_ns
         run.speed = 0
         self._push(run.ends_ns, _FREED, job_id)
 

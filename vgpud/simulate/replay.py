@@ -1,8 +1,8 @@
 """Recordings of a live queue (config key record_queue) told again: to the machine alone, and to the simulation.
 
 Both must decide as the daemon did. Told the same events, the machine gives the same commands in the same order. Told
-only what came from outside, with jobs that run as long as they ran, the simulation starts and stops the same jobs in
-the same order; what a live run has beside that (times of waking, notes, the store) is not compared there.
+only what came from outside, the clock included, with jobs that run as long and take as long to make room as they did,
+the simulation starts and stops the same jobs in the same order.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from vgpud.core.model import Policy
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry as policies
 from vgpud.core.queue import events
 from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, Node, QueueSpec
 from vgpud.core.queue.record import Plain, decode, from_plain, to_plain
-from vgpud.simulate.engine import Costs, Simulation
+from vgpud.simulate.engine import Simulation
 from vgpud.simulate.trace import TraceError, TraceJob
 
 #: events that the simulation makes by itself
-MADE = (events.JobEnded, events.JobSuspended, events.Woken)
+MADE = (events.JobEnded, events.JobSuspended)
 #: how much longer a job would have run that was stopped: nobody knows, and it must only be more than nothing
 MORE_NS = SECOND_NS
 
@@ -41,6 +42,7 @@ class Step:
 class Recording:
     queues: tuple[QueueSpec, ...]
     nodes: tuple[Node, ...]
+    policy: Policy = field(default_factory=Policy)
     jobs: tuple[Job, ...] = ()  # those that were there before
     steps: tuple[Step, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)  # of the machine
@@ -48,7 +50,7 @@ class Recording:
     def machine(self) -> Machine:
         """A fresh one, as the daemon made its own."""
         nodes = [replace(node, free_milli=[], free_bytes=[]) for node in self.nodes]
-        machine = Machine(self.queues, Cluster(nodes), policies.make, **self.options)
+        machine = Machine(self.queues, Cluster(nodes, self.policy), policies.make, **self.options)
         if self.jobs:
             machine.restore([replace(job) for job in self.jobs], self.steps[0].at_ns if self.steps else 0)
         return machine
@@ -84,6 +86,7 @@ def _header(made: Plain) -> Recording:
     return Recording(
         decode(tuple[QueueSpec, ...], made["queues"]),
         decode(tuple[Node, ...], made["nodes"]),
+        decode(Policy, made.get("policy", {})),
         decode(tuple[Job, ...], made.get("jobs", [])),
         options=_options(made),
     )
@@ -132,8 +135,9 @@ def recorded_decisions(recording: Recording) -> list[Decision]:
 def simulated_decisions(recording: Recording) -> list[Decision]:
     """The same of the simulation, which knows of the recording when jobs came and how long each ran."""
     said: list[Plain] = []
-    costs = Costs(suspend_ns=_suspend_ns(recording))
-    simulation = Simulation(recording.machine(), 0, costs, listener=lambda command: said.append(to_plain(command)))
+    simulation = Simulation(
+        recording.machine(), 0, listener=lambda command: said.append(to_plain(command)), wakes=False
+    )
     work = _work(recording)
     for step in recording.steps:
         for event in step.events:
@@ -147,8 +151,9 @@ def _work(recording: Recording) -> dict[int, TraceJob]:
     """What each job would do by itself."""
     found = {}
     for job_id, (at_ns, spec) in _submitted(recording).items():
-        attempts = tuple(_attempts(recording, job_id))
-        found[job_id] = TraceJob(at_ns, sum(ran_ns for ran_ns, _ in attempts), spec, attempts=attempts)
+        attempts, stops = tuple(_attempts(recording, job_id)), tuple(_stops(recording, job_id))
+        ran_ns = sum(ran_ns for ran_ns, _ in attempts)
+        found[job_id] = TraceJob(at_ns, ran_ns, spec, attempts=attempts, stops=stops)
     return found
 
 
@@ -183,13 +188,16 @@ def _attempts(recording: Recording, job_id: int) -> Iterator[tuple[int, int]]:
     yield worked_ns + MORE_NS, 0
 
 
-def _suspend_ns(recording: Recording) -> int:
-    """How long it took a job to go after it was told to, in the middle of all that were."""
-    told: dict[int, int] = {}
-    took: list[int] = []
+def _stops(recording: Recording, job_id: int) -> Iterator[tuple[int, How | None, int]]:
+    """(ns until it had gone, how in the end, its exit code if it ended) of each time that it was told to make room."""
+    told_ns = -1
     for step in recording.steps:
         for event in step.events:
-            if isinstance(event, events.JobSuspended | events.JobEnded) and event.job_id in told:
-                took.append(step.at_ns - told.pop(event.job_id))
-        told |= {command["job_id"]: step.at_ns for command in step.commands if command["type"] == "StopJob"}
-    return sorted(took)[len(took) // 2] if took else 0
+            if told_ns >= 0 and isinstance(event, events.JobEnded) and event.job_id == job_id:
+                yield step.at_ns - told_ns, None, event.exit_code
+                told_ns = -1
+            if told_ns >= 0 and isinstance(event, events.JobSuspended) and event.job_id == job_id:
+                yield step.at_ns - told_ns, event.how, 0
+                told_ns = -1
+        if any(command.get("job_id") == job_id and command["type"] == "StopJob" for command in step.commands):
+            told_ns = step.at_ns

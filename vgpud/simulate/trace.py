@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
+from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import ExitCode, VgpudError
 
@@ -36,6 +36,12 @@ class TraceJob:
     where: str = ""  # file and line
     utilisation_milli: int = -1  # of each of its devices, alone; -1 = not known
     attempts: tuple[tuple[int, int], ...] = ()  # (ns that it runs, exit code) of each start from the beginning
+    #: (ns that it takes, how in the end or None: it ended, exit code then) of each time that it is told to make room
+    stops: tuple[tuple[int, How | None, int], ...] = ()
+
+    def stop(self, number: int) -> tuple[int, How | None, int] | None:
+        """None of stops that are not told."""
+        return self.stops[number] if number < len(self.stops) else None
 
     def attempt(self, number: int) -> tuple[int, int]:
         """(ns that it runs, exit code); of attempts that are not told: all of its duration, and success."""
