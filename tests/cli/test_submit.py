@@ -84,6 +84,13 @@ def test_no_env_leaves_little(vgpu: Any, daemon: Any, monkeypatch: pytest.Monkey
     assert "SECRET" not in environment
 
 
+def test_an_image_gets_named_variables_only(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "from here")
+    words = ("--image", "my/image", "--env", "A=1", "--env", "TOKEN")
+    assert vgpu("submit", "--gpus", "1", *words, host=daemon.host).code == 0
+    assert submitted(daemon).environment == {"A": "1", "TOKEN": "from here"}
+
+
 def test_a_variable_that_is_no_text_is_left_out_and_said(
     vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,7 +147,8 @@ BAD: list[tuple[tuple[str, ...], str, int]] = [
     (("--gpus", "1", "--cpus", "0"), "'0'", USAGE),
     (("--gpus", "1", "--ram", "lots"), "lots", USAGE),
     (("--gpus", "1", "--skew", "2"), "2", USAGE),
-    (("--gpus", "1", "--env", "NAME"), "'NAME'", USAGE),
+    (("--gpus", "1", "--env", "NOT_SET_HERE"), "'NOT_SET_HERE'", USAGE),
+    (("--gpus", "1", "--env", "=5"), "'=5'", USAGE),
     (("--gpus", "1", "--class", "fast"), "fast", USAGE),
     (("--gpus", "1", "--device", "7"), "'7'", NOT_FOUND),
     (("--gpus", "1", "--queue", "nobody"), "'nobody'", NOT_FOUND),

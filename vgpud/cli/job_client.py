@@ -36,6 +36,10 @@ class JobClient(Client):
     def job(self, job_id: int) -> pb.Job:
         return self._call(self._jobs.GetJob, pb.GetJobRequest(job_id=job_id)).job
 
+    def simulated(self) -> frozenset[int]:
+        """The indices of the simulated devices."""
+        return frozenset(device.index for device in self.devices() if device.simulated)
+
     def jobs(self, ended: bool = False, queue: str = "") -> list[pb.Job]:
         return self._pages(self._jobs.ListJobs, pb.ListJobsRequest(all=ended, queue=queue), "jobs")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from vgpud.cli.grids import parse_time, user_name
+from vgpud.cli.grids import device_label, parse_time, user_name
 from vgpud.cli.job_quantities import format_span
 from vgpud.cli.job_views import ENDED
 from vgpud.cli.output import Cell, Grid
@@ -29,8 +29,18 @@ def name_label(job: View) -> str:
     return name if job["array_index"] is None else f"{name}[{job['array_index']}]"
 
 
-def state_label(state: str) -> str:
-    return state.replace("_", " ")
+def devices_label(job: View) -> str:
+    """One word, so that columns can be cut by blanks."""
+    return ",".join(device_label(index, job["simulated"]) for index in job["device_indices"])
+
+
+_ENDS = {state: f"has {state}" for state in ("completed", "failed")}
+_ENDS |= {"cancelled": "was cancelled", "timed_out": "has timed out"}
+
+
+def state_words(state: str) -> str:
+    """How a job in this state stands: is running, has failed."""
+    return _ENDS.get(state, f"is {state}")
 
 
 def state_cell(job: View) -> Cell:
@@ -52,8 +62,7 @@ def time_label(job: View, now: datetime.datetime) -> str:
 def where_or_why(job: View, now: datetime.datetime) -> str:
     """Running: its devices. Waiting: why, and when it is expected to start. Ended: how."""
     if job["state"] == "running":
-        devices = ",".join(map(str, job["device_indices"]))
-        return f"device {devices}" if devices else job["reason"] or "starts"
+        return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or "starts"
     text = job["reason"] or "-"
     if job["state"] == "pending" and job["estimated_start"]:
         left_s = (parse_time(job["estimated_start"]) - now).total_seconds()
@@ -90,7 +99,7 @@ def job_lines(job: View, now: datetime.datetime) -> list[str]:
 
 
 def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
-    text = state_label(job["state"])
+    text = job["state"].replace("_", " ")
     if job["exit_code"] is not None and job["state"] in ENDED:
         text += f", exit code {job['exit_code']}"
     if job["position"]:
@@ -109,8 +118,7 @@ def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
     if runs:
         rows.append(("runs", ", ".join(runs)))
     if job["slices"]:
-        devices = ", ".join(map(str, job["device_indices"]))
-        rows.append(("slices", f"{', '.join(job['slices'])} on device {devices}"))
+        rows.append(("slices", f"{', '.join(job['slices'])} on device {devices_label(job)}"))
     return rows
 
 

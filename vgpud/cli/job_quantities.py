@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import re
 from typing import Any
 
@@ -122,7 +123,7 @@ class JobId(IntParam):
 
 
 class Variable(AnyParam):
-    """NAME=VALUE."""
+    """NAME=VALUE, or NAME for the value that it has here."""
 
     name = "variable"
 
@@ -130,9 +131,11 @@ class Variable(AnyParam):
         if isinstance(value, tuple):
             return value
         name, equals, text = str(value).partition("=")
-        if not name or not equals:
+        if not name:
             self.fail(f"{str(value)!r} is no variable: write NAME=VALUE", param, ctx)
-        return name, text
+        if not equals and name not in os.environ:
+            self.fail(f"{name!r} is not set here: write NAME=VALUE", param, ctx)
+        return name, text if equals else os.environ[name]
 
 
 class Cpus(IntParam):

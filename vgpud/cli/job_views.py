@@ -27,7 +27,8 @@ def _ns(span: Duration) -> int:
     return span.seconds * 10**9 + span.nanos
 
 
-def job_view(job: pb.Job) -> View:
+def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
+    """simulated: the indices of the simulated devices."""
     spec = job.spec
     share = spec.slice
     return {
@@ -69,6 +70,7 @@ def job_view(job: pb.Job) -> View:
         "preemptions": job.preemptions,
         "slices": list(job.slices),
         "device_indices": list(job.device_indices),
+        "simulated": not simulated.isdisjoint(job.device_indices),
         "command": list(spec.command),
         "image": spec.image or None,
         "directory": spec.directory,

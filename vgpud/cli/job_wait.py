@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from vgpud.cli.exits import CliError
 from vgpud.cli.job_client import JobClient
+from vgpud.cli.job_grids import state_words
 from vgpud.cli.job_views import ENDED, exit_code, job_view
 from vgpud.cli.options import Settings
 from vgpud.cli.output import console, dump, say
@@ -85,7 +86,9 @@ def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) ->
                     progress.tell(job)
                 progress.show(job, len(ended))
     if settings.output in ("json", "yaml"):
-        dump(settings, {"jobs": [job_view(ended[job_id]) for job_id in ids]})
+        with JobClient(settings) as client:
+            simulated = client.simulated()
+        dump(settings, {"jobs": [job_view(ended[job_id], simulated) for job_id in ids]})
     return max(exit_code(job) for job in ended.values())
 
 
@@ -127,8 +130,7 @@ class _Progress:
 
     def tell(self, job: pb.Job) -> None:
         if not self._quiet and job.state != "completed":
-            text = f"job {job.job_id} ({job.spec.name}) has {_ENDS[job.state]}"
-            line = f"{text}: {job.reason}" if job.reason else f"{text} with exit code {job.exit_code}"
+            line = f"job {job.job_id} ({job.spec.name}) {words(job)}"
             if self._live:
                 self._bar.console.print(f"vgpu: {line}", markup=False, soft_wrap=True)
             else:
@@ -136,11 +138,12 @@ class _Progress:
 
     def show(self, job: pb.Job, ended: int) -> None:
         if self._live:
-            text = f"job {job.job_id} {job.state}" + (f": {job.reason}" if job.reason else "")
-            self._bar.update(self._task, completed=ended, description=text)
+            self._bar.update(self._task, completed=ended, description=f"job {job.job_id} {words(job)}")
 
 
-_ENDS = {"failed": "failed", "cancelled": "been cancelled", "timed_out": "timed out"}
+def words(job: pb.Job) -> str:
+    """How it stands, and why."""
+    return state_words(job.state) + (f": {job.reason}" if job.reason else "")
 
 
 # ---- output ----
@@ -196,16 +199,17 @@ class Log:
         return self._file is not None
 
 
-def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None) -> None:
+def show_log(settings: Settings, job_id: int, follow: bool, lines: int | None, member: int) -> None:
     """Writes a job's output to stdout; `follow`: until it has ended, also when it is started again."""
     with JobClient(settings) as client:
         job = client.job(job_id)
-    log = Log(Path(job.log), lines)
+    if member >= max(1, job.spec.members):
+        text = f"job {job_id} has no member {member}: they are 0 to {max(1, job.spec.members) - 1}"
+        raise CliError(text, ExitCode.NOT_FOUND)
+    log = Log(Path(f"{job.log}.{member}" if member else job.log), lines)
     _write(log)
     if not log.there:
-        yet = "" if job.state in ENDED else " yet"
-        why = f": {job.reason}" if job.reason else ""
-        say(f"job {job_id} has no output{yet}, it is {job.state.replace('_', ' ')}{why}")
+        say(f"job {job_id} has no output{'' if job.state in ENDED else ' yet'}: it {words(job)}")
     if not follow:
         return
     with leaving([job_id]):

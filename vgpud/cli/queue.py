@@ -41,8 +41,8 @@ def _job_ids(command: Callable[..., Any]) -> Callable[..., Any]:
 def _views(client: JobClient, ended: bool, queue_name: str, mine: bool) -> list[View]:
     from vgpud.cli.job_views import job_view
 
-    jobs = client.jobs(ended, queue_name)
-    return [job_view(job) for job in jobs if not mine or job.uid == os.getuid()]
+    jobs, simulated = client.jobs(ended, queue_name), client.simulated()
+    return [job_view(job, simulated) for job in jobs if not mine or job.uid == os.getuid()]
 
 
 @queue.command("ls", short_help="List jobs, and why they wait.")
@@ -75,7 +75,7 @@ def show(settings: Settings, job_id: int) -> None:
 
     with JobClient(settings) as client:
         found = client.job(job_id)
-    row = job_view(found)
+        row = job_view(found, client.simulated())
     if settings.output == "table":
         print("\n".join(job_grids.job_lines(row, grids.now_utc())))
     elif settings.output == "name":
@@ -153,12 +153,13 @@ def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
 @click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("-n", "--lines", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N lines.")
+@click.option("--member", type=click.IntRange(min=0), default=0, metavar="N", help="Of this member of a gang, from 0.")
 @pass_settings
-def logs(settings: Settings, job_id: int, follow: bool, lines: int | None) -> None:
+def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, member: int) -> None:
     """Show the output of JOB, as far as you may read its file; -f goes on, also when it is started again."""
     from vgpud.cli.job_wait import show_log
 
-    show_log(settings, job_id, follow, lines)
+    show_log(settings, job_id, follow, lines, member)
 
 
 @queue.command("wait", cls=RunningCommand, short_help="Wait until jobs have ended.")

@@ -110,7 +110,16 @@ def get(settings: Settings, name: str | None) -> None:
     _show(settings, queues, many=name is None)
 
 
-@quota.command("set", short_help="Make or change a queue.")
+def _rules() -> str:
+    """The policies and placements that there are (\\b: click keeps the lines)."""
+    from vgpud.core.placement import registry as placements
+    from vgpud.core.policy import registry as policies
+
+    rows = [f"{name:<10}  {line}" for name, line in policies.NAMES.items()]
+    return "\b\nPolicies:\n" + "\n".join(rows) + "\n\n\b\nPlacements: " + ", ".join(placements.NAMES)
+
+
+@quota.command("set", short_help="Make or change a queue.", epilog=_rules())
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
 @click.option("--guarantee", type=OrDefault(Gpus()), metavar="GPUS", help="Others make room for so much (default: 0).")
 @click.option("--limit", type=OrDefault(Gpus()), metavar="GPUS", help="Never more than this (default: none).")
@@ -119,7 +128,9 @@ def get(settings: Settings, name: str | None) -> None:
 )
 @click.option("--policy", metavar="POLICY", help="In which order jobs go: fifo, '2d-las(3250,7200)', ...")
 @click.option("--placement", metavar="RULE", help="Where they go: best-fit, worst-fit, fgd, ...")
-@click.option("--parent", metavar="QUEUE", shell_complete=complete_queue, help="The team's queue above it.")
+@click.option(
+    "--parent", metavar="QUEUE", shell_complete=complete_queue, help="The team's queue above it (default: none)."
+)
 @click.option(
     "--min-run", type=OrDefault(Span(zero=True)), metavar="TIME", help="No preemption earlier (default: 60s)."
 )

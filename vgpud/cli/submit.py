@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -71,10 +71,16 @@ class SubmitCommand(VgpuCommand):
 @click.option("--after-any", is_flag=True, help="... or have ended in whatever way.")
 @click.option("--array", type=Range(), metavar="1-8", help="A job for each index; it is VGPU_ARRAY_INDEX in them.")
 @click.option("--hold", is_flag=True, help="Not before `vgpu queue release`.")
-@click.option("--image", metavar="IMAGE", help="In a container of this image.")
+@click.option("--image", metavar="IMAGE", help="In a container of this image, with --env's variables.")
 @click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Where it runs (default: here).")
 @click.option("--log", metavar="PATH", help="Where its output goes; %j is its number, %a its index (vgpu-%j.log).")
-@click.option("--env", type=Variable(), multiple=True, metavar="NAME=VALUE", help="Set a variable; repeatable.")
+@click.option(
+    "--env",
+    type=Variable(),
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Set a variable, or NAME alone: as it is here.",
+)
 @click.option("--no-env", is_flag=True, help="Nothing else of your environment but HOME, PATH, LANG and the like.")
 @click.option("--skew", type=click.FloatRange(0, 1), metavar="0..1", help="Largest tensor's part of a gang's traffic.")
 @click.option("--no-preempt", is_flag=True, help="Never take its room before it ends.")
@@ -111,12 +117,12 @@ def submit(settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, *
         spec.slice.device_uuids.extend(_devices(client, given["devices"]))
         ids = client.submit(spec)
         if not wait:
-            _tell(settings, client, ids, quiet)
+            _tell(settings, client, ids, quiet=quiet, wait=False)
             return 0
         from vgpud.cli.job_wait import leaving, wait_for
 
         with leaving(ids):
-            _tell(settings, client, ids, quiet)
+            _tell(settings, client, ids, quiet=quiet, wait=True)
             return wait_for(settings, ids, quiet)
 
 
@@ -143,7 +149,9 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
         spec.command.extend(command)
     except (UnicodeEncodeError, ValueError) as error:
         raise CliError("the command has bytes that are not UTF-8: put it into a script", ExitCode.USAGE) from error
-    for name, value in _environment(given["no_env"], [*file_env, *given["env"]]).items():
+    named = dict([*file_env, *given["env"]])
+    inherited = {} if given["image"] else _inherited(given["no_env"])  # what holds here means nothing in an image
+    for name, value in _texts({**inherited, **named}).items():
         spec.environment[name] = value
     return spec
 
@@ -164,15 +172,18 @@ def _umask() -> int:
     return mask
 
 
-def _environment(bare: bool, more: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The variables that the job gets; those that are no UTF-8 cannot be sent."""
+def _inherited(little: bool) -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not little or k in _KEPT or k.startswith("LC_")}
+
+
+def _texts(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those that are UTF-8, as only they can be sent; the others are said."""
     from vgpud.cli.output import say
 
-    wanted = {**{k: v for k, v in os.environ.items() if not bare or k in _KEPT or k.startswith("LC_")}, **dict(more)}
-    odd = [name for name, value in wanted.items() if not _is_text(name + value)]
+    odd = [name for name, value in variables.items() if not _is_text(name + value)]
     if odd:
         say(f"left out of the job's environment, not UTF-8: {', '.join(map(ascii, odd))}")
-    return {name: value for name, value in wanted.items() if name not in odd}
+    return {name: value for name, value in variables.items() if name not in odd}
 
 
 def _is_text(text: str) -> bool:
@@ -196,7 +207,7 @@ def _devices(client: JobClient, wanted: Sequence[str]) -> list[str]:
     return [by_name[name] for name in wanted]
 
 
-def _tell(settings: Settings, client: JobClient, ids: Sequence[int], quiet: bool) -> None:
+def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
     """The number on stdout, of an array the first one's; how it stands on stderr."""
     from vgpud.cli import job_grids, job_views
     from vgpud.cli.output import dump, say
@@ -204,14 +215,16 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], quiet: bool
     if settings.output == "name":
         print("\n".join(map(str, ids)), flush=True)
         return
-    job = job_views.job_view(client.job(ids[0]))
     if settings.output != "table":
-        dump(settings, {"job_ids": list(ids), "job": job})
+        if not wait:  # else there is one document, at the end
+            job = job_views.job_view(client.job(ids[0]), client.simulated())
+            dump(settings, {"job_ids": list(ids), "job": job})
         return
+    job = job_views.job_view(client.job(ids[0]), frozenset())
     print(ids[0], flush=True)
-    if quiet:
+    if quiet or (wait and job["state"] in job_views.ENDED):
         return
     if len(ids) > 1:
         say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel --array {ids[0]}` would end all")
-    text = f"job {ids[0]} ({job_grids.name_label(job)}) is {job_grids.state_label(job['state'])}"
+    text = f"job {ids[0]} ({job_grids.name_label(job)}) {job_grids.state_words(job['state'])}"
     say(f"{text}: {job['reason']}" if job["reason"] else f"{text}, its output goes to {job['log']}")
