@@ -6,6 +6,7 @@ A key that is not known is an error naming it and the nearest one that is. Flags
 from __future__ import annotations
 
 import difflib
+import re
 import socket
 import sys
 from dataclasses import dataclass, field, fields, replace
@@ -62,6 +63,15 @@ class DevicesConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsConfig:
+    """[jobs]: the engine of those in images (`vgpu submit --image`)."""
+
+    engine: str = ""  # "docker", "podman" or a path; "" = the first of them that is installed
+    runtime: str = "vgpu"  # the engine's name of vgpu-runtime, or podman's path of it
+    network: str = ""  # of their containers, as --network has it; "" = the engine's default
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All that the site decides. `device`: "auto" (all of the driver), "sim" or a list of UUIDs and indices."""
 
@@ -96,6 +106,7 @@ class Config:
     front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
     arbiter: ArbiterConfig = field(default_factory=ArbiterConfig)
     devices: DevicesConfig = field(default_factory=DevicesConfig)
+    jobs: JobsConfig = field(default_factory=JobsConfig)
 
     @property
     def runtime(self) -> Path:
@@ -121,7 +132,7 @@ class Config:
         return self.node or socket.gethostname()
 
 
-_TABLES: dict[str, type] = {"arbiter": ArbiterConfig, "devices": DevicesConfig}
+_TABLES: dict[str, type] = {"arbiter": ArbiterConfig, "devices": DevicesConfig, "jobs": JobsConfig}
 
 
 def load(path: Path | None, **overrides: Any) -> Config:
@@ -229,6 +240,9 @@ def check(config: Config, where: str) -> None:
         refuse("context_bytes", "write 0 (as measured) or a number of bytes")
     if not config.node_name or len(config.node_name.encode()) > 63:
         refuse("node", "write 1 to 63 bytes")
+    for name in ("engine", "runtime", "network"):
+        if not re.fullmatch(r"[\w./:-]*", getattr(config.jobs, name)) or getattr(config.jobs, name).startswith("-"):
+            raise ConfigError(f"{where}: [jobs] {name} = {getattr(config.jobs, name)!r}: write one word")
     _check_metrics(config, where)
     for name, value in arbiter_items(config.arbiter):
         check_arbiter(name, value, f"{where}: [arbiter] ")

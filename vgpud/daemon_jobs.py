@@ -33,6 +33,7 @@ from vgpud.daemon_launch import LaunchError, attempt_of
 from vgpud.daemon_queues import QueueDesk
 from vgpud.errors import StoreBusyError, StoreError, VgpudError
 from vgpud.jobs import Found, Jobs, StartError
+from vgpud.jobs_image import find_engine
 from vgpud.jobs_wire import Result
 from vgpud.recording import Clock, Recorder
 from vgpud.store_jobs import JobStore, Request
@@ -100,7 +101,8 @@ class JobDesk:
         self._recorder = Recorder(host.config.record_queue)
         self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs)
         self.machine = Machine(self.queues.specs, Cluster(nodes, host.state.policy), registry.make, hows=HOWS)
-        self._runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock")
+        engine = find_engine(host.config.jobs.engine, host.config.jobs.runtime, host.config.jobs.network)
+        self._runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock", engine)
         self._unsaved: dict[int, Job] = {}
         self._unsaved_requests: list[Request] = []
         self._pending: list[qe.Event] = []

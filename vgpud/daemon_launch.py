@@ -1,14 +1,11 @@
 """What an attempt of a job runs with: the submitter's program, identity and environment, and the slices it was given.
 
-Part of the composition root, without a state of its own. A job in an image is a container of the submitter's engine,
-which gets its slice as any other does (VGPU_SLICE): what the user may not mount or do, his engine refuses.
+Part of the composition root, without a state of its own.
 """
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from vgpud.cli import environment
 from vgpud.core.queue.model import Job
@@ -18,7 +15,6 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 #: what the daemon says in every environment; taken out of the submitter's
 _OURS = ("VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE")
-ENGINES = ("podman", "docker")
 
 
 class LaunchError(Exception):
@@ -44,6 +40,7 @@ def attempt_of(job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, simul
         umask=launch.umask,
         members=members,
         limits=launch.limits,
+        image=launch.image,
         cpu_milli=job.spec.ask.cpu_milli,
         ram_bytes=job.spec.ask.ram_bytes,
         grace_ms=grace_s * 1000,
@@ -62,35 +59,14 @@ def _member(
         log = f"{log}.{number}" if number and log else log
     submitted = {name: value for name, value in launch.environment if name not in _OURS}
     if launch.image:
-        argv = _container(job, launch, given, own, number)
-        return Member(argv, environment.unhooked(submitted), log)
+        named = submitted | {name.replace("VGPU_", "JOB_", 1): value for name, value in own.items()}
+        return Member(launch.command, named, log, given[0] if given else "")
     if given is None:
         return Member(launch.command, environment.unhooked(submitted) | own, log)
-    _, socket = given
-    variables = environment.for_slice(submitted, node, pb.Slice(attach_socket=socket), simulated)
+    # nothing is looked for where the submitter says: it is we who would open it
+    libraries = submitted.pop("LD_LIBRARY_PATH", "")
+    variables = environment.for_slice(submitted, node, pb.Slice(attach_socket=given[1]), simulated)
+    if libraries:
+        ours = variables.get("LD_LIBRARY_PATH")
+        variables["LD_LIBRARY_PATH"] = f"{ours}:{libraries}" if ours else libraries
     return Member(launch.command, variables | own, log)
-
-
-def _container(
-    job: Job, launch: Launch, given: tuple[str, str] | None, own: Mapping[str, str], number: int
-) -> tuple[str, ...]:
-    """The command line of the submitter's engine. It mounts nothing and asks for no privilege."""
-    path = dict(launch.environment).get("PATH", "")
-    engine = next((found for name in ENGINES if (found := shutil.which(name, path=path))), None)
-    if engine is None:
-        raise LaunchError(
-            f"neither {' nor '.join(ENGINES)} is in the submitter's PATH: install one, or leave --image out"
-        )
-    name = f"vgpu-{job.job_id}-{job.attempt}" + (f"-{number}" if job.spec.members > 1 else "")
-    options = ["run", "--rm", "--name", name, "--stop-timeout", "10"]
-    if Path(engine).name == "docker" or given:
-        options += ["--runtime", "vgpu"] if given else []
-    if given:
-        options += ["--env", f"VGPU_SLICE={given[0]}"]
-    for variable, value in own.items():
-        options += ["--env", f"{variable.replace('VGPU_', 'JOB_', 1)}={value}"]
-    if job.spec.ask.cpu_milli:
-        options += ["--cpus", f"{job.spec.ask.cpu_milli / 1000:g}"]
-    if job.spec.ask.ram_bytes:
-        options += ["--memory", str(job.spec.ask.ram_bytes)]
-    return (engine, *options, launch.image, *launch.command)

@@ -17,7 +17,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -48,6 +48,8 @@ log = logging.getLogger("vgpud.jobs")
 #: a supervisor that has not answered by then hangs: a disk that does, most likely
 ANSWER_S = 20.0
 _ANSWER_BYTES_MAX = 8192
+#: bounds of the processes and threads of a member; the data loaders of a large node have thousands
+PIDS_MAX = (1024, 32_768)
 #: for what runs and is not known any more
 STRAY_GRACE_S = 5.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -103,6 +105,7 @@ class Jobs:
         self._backend = backend
         self._activated = activated
         self._program = paths.lib_dir() / "vgpu-job"
+        self._pids_max = _pids_max()
         self._watched: dict[Key, _Watched] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
@@ -122,6 +125,7 @@ class Jobs:
 
     async def start(self, attempt: Attempt) -> Started:
         """Begins an attempt, or finds that it has begun already: none is begun twice. Raises StartError."""
+        attempt = replace(attempt, pids_max=attempt.pids_max or self._pids_max)
         try:
             if attempt.image:
                 attempt = await self._in_containers(attempt)
@@ -142,7 +146,8 @@ class Jobs:
         """Raises WireError, StartError."""
         if self._engine is None:
             raise StartError(
-                "no container engine is configured here: set job_engine, or leave --image out", again=False
+                "no container engine is installed here, or not the one of [jobs] in vgpud.toml: leave --image out",
+                again=False,
             )
         made, files = containers(attempt, self._engine, self._directory)
 
@@ -375,6 +380,15 @@ class Jobs:
             shutil.rmtree(path, ignore_errors=True)
 
         await asyncio.to_thread(remove)
+
+
+def _pids_max() -> int:
+    """Processes and threads that each member may have where nobody says: a fork bomb leaves the others their own."""
+    try:
+        most = int(Path("/proc/sys/kernel/threads-max").read_text())
+    except (OSError, ValueError):
+        return PIDS_MAX[0]
+    return min(max(most // 4, PIDS_MAX[0]), PIDS_MAX[1])
 
 
 def _boot_id() -> str:

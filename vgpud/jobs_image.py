@@ -1,4 +1,4 @@
-"""Jobs in containers (`--image`): the engine's command line of each member. Pure.
+"""Jobs in containers (`--image`): the engine's command line of each member.
 
 The engine's client runs as the daemon, so that users need not be of a group that is as good as root; what a container
 may do is decided here and only here: it runs as the user, without capabilities, mounts, or the daemon's credentials
@@ -8,6 +8,7 @@ for registries, and can gain no privilege. Of the environment it has what the us
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,7 @@ _VARIABLE_BYTES_MAX = 60_000
 #: limits that engines can set; --memory is what limits address space there
 _ULIMITS = {"core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice"}
 _ULIMITS |= {"nofile", "nproc", "rss", "rtprio", "rttime", "sigpending", "stack"}
+ENGINES = ("docker", "podman")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -40,6 +42,13 @@ class Engine:
     runtime: str = "vgpu"  # its name or path of vgpu-runtime
     network: str = ""  # "": the engine's default; none, ...
     environment: Mapping[str, str] = field(default_factory=dict)  # of its client
+
+
+def find_engine(name: str, runtime: str, network: str) -> Engine | None:
+    """The engine by its name or path, or the first that is installed; None when it is not."""
+    found = (shutil.which(word, path=_PATH) for word in ((name,) if name else ENGINES))
+    program = next((path for path in found if path), None)
+    return Engine((program,), runtime, network) if program else None
 
 
 def image_error(image: str) -> str:

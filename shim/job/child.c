@@ -50,9 +50,20 @@ static void close_rest_on_exec(void) {
   if (open_ones) closedir(open_ones);
 }
 
+static rlim_t lower(rlim_t a, rlim_t b) {
+  return a < b ? a : b;
+}
+
+/* A limit above our own takes CAP_SYS_RESOURCE, which a daemon in a container may lack: then it is our own. */
 static int set_limits(const struct vj_launch *launch) {
-  for (int i = 0; i < (int)RLIM_NLIMITS; i++)
-    if (launch->has_limit[i] && setrlimit((__rlimit_resource_t)i, &launch->limits[i])) return errno;
+  for (int i = 0; i < (int)RLIM_NLIMITS; i++) {
+    struct rlimit wanted = launch->limits[i], own;
+    if (!launch->has_limit[i] || !setrlimit((__rlimit_resource_t)i, &wanted)) continue;
+    if (errno != EPERM || getrlimit((__rlimit_resource_t)i, &own)) return errno;
+    wanted.rlim_max = lower(wanted.rlim_max, own.rlim_max);
+    wanted.rlim_cur = lower(wanted.rlim_cur, wanted.rlim_max);
+    if (setrlimit((__rlimit_resource_t)i, &wanted)) return errno;
+  }
   return 0;
 }
 
