@@ -76,6 +76,8 @@ class Lookout:
             text = "vgpud is not in the host's pid namespace, so the driver's pids mean nothing to it: programs that go"
             text += " past their slices are neither seen, charged nor stopped; run it there (docker run --pid=host)"
             self._host.note(ev.Log("device.unwatched", text))
+        self._read_holders()  # before anything is placed
+        self._take({})
         self._thread.start()
 
     async def stop(self) -> None:
@@ -122,8 +124,7 @@ class Lookout:
             try:
                 self._read_devices()
                 if turn % HOLDERS_EVERY == 0:
-                    found = {uuid: self._devices.holder(uuid) for uuid in self._host.state.devices}
-                    self._holders = {uuid: holder.what for uuid, holder in found.items() if holder}
+                    self._read_holders()
                 if turn % LOOK_EVERY == 0:
                     self._read_processes()
             except Exception:  # who could make this end would be seen by nobody
@@ -135,6 +136,10 @@ class Lookout:
         self.readings = {uuid: self._devices.read(uuid) for uuid in self._host.state.devices}
         if faults := self._devices.faults():
             self._on_loop(self._note_faults, faults)
+
+    def _read_holders(self) -> None:
+        found = {uuid: self._devices.holder(uuid) for uuid in self._host.state.devices}
+        self._holders = {uuid: holder.what for uuid, holder in found.items() if holder}
 
     def _read_processes(self) -> None:
         running = {u: users for u in self._host.state.devices if (users := self._devices.running(u)) is not None}

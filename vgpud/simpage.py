@@ -17,7 +17,8 @@ SOCKET_NAME = "sock"
 MAGIC, VERSION = 0x4D495356, 3
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
-#: magic, version, server_pid, device_count, fault_count, started_ns, launch_cost_ns, slice_ns, switch_ns, model, faults
+#: magic, version, server_pid, device_count, fault_count (and modes), started_ns, launch_cost_ns, slice_ns, switch_ns,
+#: model, faults
 HEADER = struct.Struct("<IIiII4xQQQQ256s512x")
 #: sequence, sm_count, name, uuid, pci_bus, process_count, memory, context, used, busy, copy_busy, decided; processes
 DEVICE = struct.Struct("<II64s16sIIQQQQQQ")

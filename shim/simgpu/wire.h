@@ -114,13 +114,16 @@ struct sim_page_fault {
 };
 #define SIM_FAULTS_MAX 64u
 
+/* What NVML says has a whole device; programs on it do not notice. */
+enum sim_mode { SIM_MODE_SHARED, SIM_MODE_EXCLUSIVE, SIM_MODE_MIG, SIM_MODE_MPS };
+
 struct sim_page {
   uint32_t magic;
   uint32_t version;
   int32_t server_pid; /* alive = somebody accepts on the socket */
   uint32_t device_count;
   uint32_t fault_count; /* ever; a futex */
-  uint32_t reserved;
+  uint32_t modes;       /* two bits for each device: enum sim_mode */
   uint64_t started_ns;
   uint64_t launch_cost_ns;
   uint64_t slice_ns;
@@ -160,6 +163,7 @@ enum sim_request_kind {
   SIM_REQUEST_CHECKPOINT_SAVE,  /* its device memory is free; the reply's bytes say how much it was */
   SIM_REQUEST_CHECKPOINT_RESTORE,
   SIM_REQUEST_CHECKPOINT_UNLOCK, /* also ends one's own LOCK that does not come to its end */
+  SIM_REQUEST_MODE,              /* device is in sim_mode `bytes` from now on; needs no HELLO */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };

@@ -18,6 +18,7 @@ from vgpud.cli.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.quantities import Bytes
 from vgpud.cli.run import RunningCommand
 from vgpud.errors import ExitCode
+from vgpud.simwire import MODES
 
 #: what the server writes about itself, and the configuration that `start` makes
 _LOG_NAME = "stderr"
@@ -209,6 +210,21 @@ def xid(folder: Path, device: int, code: int) -> None:
 
     _require(folder)
     tell_xid(folder, device, code)
+
+
+@sim.command("mode", short_help="Have NVML say that something has a whole device, for tests of what listens to it.")
+@dir_option
+@click.argument("device", type=click.IntRange(0), metavar="DEVICE")
+@click.argument("mode", type=click.Choice(MODES))
+def mode(folder: Path, device: int, mode: str) -> None:
+    """Have NVML say that device number DEVICE is shared, in exclusive-process mode, in MIG mode or under MPS.
+
+    Nothing else happens to it: programs use it as before.
+    """
+    from vgpud.simwire import tell_mode
+
+    _require(folder)
+    tell_mode(folder, device, mode)
 
 
 @sim.command("coverage", short_help="List the driver's entry points and whether they are simulated.")

@@ -28,7 +28,6 @@ static nvmlReturn_t answer(nvmlDevice_t device, unsigned value, unsigned *ret_va
   NVML_EXPORT nvmlReturn_t name(nvmlDevice_t device, unsigned *ret_value) {                                            \
     return answer(device, (value), ret_value);                                                                         \
   }
-ANSWER(nvmlDeviceGetComputeMode, 0)     /* default: many processes may use it */
 ANSWER(nvmlDeviceGetPersistenceMode, 1) /* the server keeps it alive */
 ANSWER(nvmlDeviceGetDisplayMode, 0)
 ANSWER(nvmlDeviceGetDisplayActive, 0)
@@ -45,6 +44,20 @@ ANSWER(nvmlDeviceGetMaxPcieLinkWidth, 16)
 ANSWER(nvmlDeviceGetMemoryBusWidth, 6144)
 ANSWER(nvmlDeviceGetAccountingMode, 0)
 ANSWER(nvmlDeviceGetVirtualizationMode, 0)
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned *ret_mode) {
+  nvmlReturn_t result = answer(device, 0, ret_mode); /* default: many processes may use it */
+  if (result == NVML_SUCCESS && sim_nvml_mode(device) == SIM_MODE_EXCLUSIVE) *ret_mode = 3;
+  return result;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *ret_current, unsigned *ret_pending) {
+  nvmlReturn_t result = check(device);
+  if (result != NVML_SUCCESS) return result;
+  if (sim_nvml_mode(device) != SIM_MODE_MIG) return NVML_ERROR_NOT_SUPPORTED;
+  result = answer(device, 1, ret_current);
+  return result != NVML_SUCCESS ? result : answer(device, 1, ret_pending);
+}
 
 static unsigned load_percent(nvmlDevice_t device) {
   struct sim_nvml_sample old, new;
@@ -133,7 +146,6 @@ REFUSE(nvmlDeviceSetComputeMode, NVML_ERROR_NO_PERMISSION)
 REFUSE(nvmlDeviceSetPersistenceMode, NVML_ERROR_NO_PERMISSION)
 REFUSE(nvmlDeviceSetPowerManagementLimit, NVML_ERROR_NO_PERMISSION)
 REFUSE(nvmlDeviceSetMigMode, NVML_ERROR_NOT_SUPPORTED)
-REFUSE(nvmlDeviceGetMigMode, NVML_ERROR_NOT_SUPPORTED)
 REFUSE(nvmlDeviceGetMigDeviceHandleByIndex, NVML_ERROR_NOT_SUPPORTED)
 REFUSE(nvmlDeviceGetGpuInstanceId, NVML_ERROR_NOT_SUPPORTED)
 REFUSE(nvmlDeviceGetComputeInstanceId, NVML_ERROR_NOT_SUPPORTED)

@@ -143,6 +143,10 @@ const struct sim_page *sim_nvml_page(void) {
   return page;
 }
 
+enum sim_mode sim_nvml_mode(nvmlDevice_t device) {
+  return (enum sim_mode)(VG_LOAD(&page->modes) >> 2 * device->index & 3u);
+}
+
 uint32_t sim_nvml_count(void) {
   return page->device_count;
 }

@@ -34,6 +34,7 @@ uint32_t sim_nvml_count(void);
 nvmlDevice_t sim_nvml_handle(uint32_t index);
 /* A consistent copy of what the page says of the device behind the handle. */
 nvmlReturn_t sim_nvml_device(nvmlDevice_t device, struct sim_page_device *ret_state);
+enum sim_mode sim_nvml_mode(nvmlDevice_t device); /* after sim_nvml_device() has said that it is one */
 /* The copy and two samples at least 50 ms apart, the newer one taken now (waits where there is no older one). */
 nvmlReturn_t sim_nvml_samples(nvmlDevice_t device, struct sim_nvml_sample *ret_old, struct sim_nvml_sample *ret_new);
 void sim_nvml_uuid_text(const uint8_t uuid[16], char ret_text[NVML_UUID_TEXT_BYTES]);

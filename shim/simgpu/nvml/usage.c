@@ -106,9 +106,37 @@ static nvmlReturn_t nobody(nvmlDevice_t device, unsigned *count) {
 NOBODY(nvmlDeviceGetGraphicsRunningProcesses)
 NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v2)
 NOBODY(nvmlDeviceGetGraphicsRunningProcesses_v3)
-NOBODY(nvmlDeviceGetMPSComputeRunningProcesses)
-NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v2)
-NOBODY(nvmlDeviceGetMPSComputeRunningProcesses_v3)
+
+/* With MPS one, for which the server stands. */
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned *count,
+                                                                    nvmlProcessInfo_t *ret_infos) {
+  unsigned room = count == NULL ? 0 : *count;
+  nvmlReturn_t result = nobody(device, count);
+  if (result != NVML_SUCCESS || sim_nvml_mode(device) != SIM_MODE_MPS) return result;
+  *count = 1;
+  if (room == 0) return NVML_ERROR_INSUFFICIENT_SIZE;
+  if (ret_infos == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  *ret_infos = (nvmlProcessInfo_t){.pid = (unsigned)sim_nvml_page()->server_pid,
+                                   .gpuInstanceId = NVML_NO_INSTANCE,
+                                   .computeInstanceId = NVML_NO_INSTANCE};
+  return NVML_SUCCESS;
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned *count,
+                                                                    nvmlProcessInfo_t *ret_infos) {
+  return nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, ret_infos);
+}
+
+NVML_EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned *count,
+                                                                 nvmlProcessInfo_v1_t *ret_infos) {
+  nvmlProcessInfo_t found;
+  nvmlReturn_t result = nvmlDeviceGetMPSComputeRunningProcesses_v3(device, count, &found);
+  if (result != NVML_SUCCESS || *count == 0) return result;
+  if (ret_infos == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  ret_infos->pid = found.pid;
+  ret_infos->usedGpuMemory = found.usedGpuMemory;
+  return NVML_SUCCESS;
+}
 
 NVML_EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device,
                                                                nvmlProcessDetailList_v1_t *details) {

@@ -184,6 +184,8 @@ static int handle(struct process *process, const struct sim_request *request, st
     return fault_context(process, request->context, request->bytes);
   case SIM_REQUEST_XID:
     return fault_tell(device, request->bytes);
+  case SIM_REQUEST_MODE:
+    return mode_tell(device, request->bytes);
   default:
     return -EINVAL;
   }
@@ -257,7 +259,7 @@ void client_request(struct process *process) {
     }
     queue_wake(process);
     if (request.kind == SIM_REQUEST_WAKE) continue;
-    bool is_known = process->greeted || request.kind == SIM_REQUEST_XID;
+    bool is_known = process->greeted || request.kind == SIM_REQUEST_XID || request.kind == SIM_REQUEST_MODE;
     if (!is_known || request.device >= server.config.device_count) {
       if (fd >= 0) close(fd);
       answer(process, -EINVAL, 0, NULL, 0);

@@ -1,6 +1,7 @@
 /*
  * fault.c - kernels that fault: the context's work is dropped, and an XID is told on the state page, where NVML finds
- * it. Called by client.c. Other contexts and processes on the device notice nothing.
+ * it, as it finds there what has a whole device. Called by client.c. Other contexts and processes on the device notice
+ * nothing.
  */
 #include "server.h"
 #include <errno.h>
@@ -30,6 +31,13 @@ int fault_tell(const struct device *device, uint64_t xid) {
   page->faults[page->fault_count % SIM_FAULTS_MAX] = (struct sim_page_fault){device->index, (uint32_t)xid};
   VG_STORE(&page->fault_count, page->fault_count + 1);
   vg_prim_futex_wake(&page->fault_count, 1 << 30);
+  return 0;
+}
+
+int mode_tell(const struct device *device, uint64_t mode) {
+  if (mode > SIM_MODE_MPS) return -EINVAL;
+  uint32_t shift = 2 * device->index, others = server.page->modes & ~(3u << shift);
+  VG_STORE(&server.page->modes, others | (uint32_t)mode << shift);
   return 0;
 }
 

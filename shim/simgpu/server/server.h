@@ -192,6 +192,7 @@ void client_reap(void);
 /* fault.c: 0 or -errno */
 int fault_context(struct process *process, uint32_t id, uint64_t code); /* code: the CUresult of a kernel's fault */
 int fault_tell(const struct device *device, uint64_t xid);
+int mode_tell(const struct device *device, uint64_t mode);
 
 /* checkpoint.c: 0 or -errno */
 int checkpoint_request(struct process *caller, const struct sim_request *request, uint64_t *ret_bytes);
