@@ -343,6 +343,9 @@ class Jobs:
         return found
 
     async def _adopt(self, key: Key, same_boot: bool) -> Found | Result:
+        result = await asyncio.to_thread(self._read, key, "result", parse_result)
+        if result:  # its supervisor, if it still lives, has nothing left to do but to go
+            return result
         begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
         if begun is not None and self._lives(begun):
             self._watch(key, Started(begun.pid, begun.start, begun.note))
