@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vgpud.core.model import Slice
 from vgpud.core.queue.model import Job, JobState
@@ -154,7 +155,7 @@ def _usage(row: Row, by: str, total: list[int], jobs: int, job: Job | None, now_
     return made if job is None else replace(made, **_times(job, now_ns))
 
 
-def _times(job: Job, now_ns: int) -> dict[str, int | str]:
+def _times(job: Job, now_ns: int) -> dict[str, Any]:
     ran_ns = job.executed_at(now_ns) if job.state is JobState.RUNNING else job.executed_ns
     return {
         "submitted_ns": job.submitted_ns,
