@@ -228,10 +228,11 @@ def test_logs_of_a_member(vgpu: Any, daemon: Any, queue: Any, tmp_path: Path) ->
 
 
 def test_logs_of_a_job_without_output_says_why(vgpu: Any, daemon: Any, queue: Any, tmp_path: Path) -> None:
-    queue.jobs[4].log = str(tmp_path / "not-there")
+    queue.jobs[4].log = queue.jobs[5].log = str(tmp_path / "not-there")
     result = vgpu("queue", "logs", "4", host=daemon.host)
     assert (result.code, result.stdout) == (0, "")
     assert "no output yet: it is pending: device 0 has" in one_line(result.stderr)
+    assert "job 5 has no output yet: it is held: release it" in vgpu("queue", "logs", "5", host=daemon.host).stderr
 
 
 def test_logs_that_are_no_file_or_not_ours(vgpu: Any, daemon: Any, queue: Any, tmp_path: Path) -> None:

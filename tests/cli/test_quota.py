@@ -104,7 +104,7 @@ def test_get_shows_queues(vgpu: Any, daemon: Any) -> None:
         "4",
         "1.5",
     )
-    assert [row[key] for key in ("USED", "RUNNING", "PENDING", "GPU-HOURS")] == ["1.5", "3", "7", "2.50"]
+    assert [row[key] for key in ("USED", "RUNNING", "PENDING", "GPU-TIME")] == ["1.5", "3", "7", "2.5h"]
     assert row["MEMBERS"] == "gid:44"
     assert row["RULES"] == "strict,no-backfill,min-run=5m,cpus=64"
     assert lines[1].split()[:4] == ["default", "-", "0", "-"]
@@ -168,15 +168,17 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
     assert len(vgpu("usage", "--by", "job", "-o", "csv", "--no-headers", host=daemon.host).stdout.splitlines()) == 2
 
 
-def test_the_tables_have_hours(vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tables_have_times_for_people(
+    vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job_grids, "user_name", lambda uid: "ann")
     lines = vgpu("usage", "--by", "job", host=daemon.host).stdout.splitlines()
     assert lines[0].split() == ["JOB", "USER", "QUEUE", "STATE", "GPUS", "ASKED", "GRANTED", "USED"]
-    assert lines[1].split() == ["7", "ann", "team", "completed", "4x0.5", "2.00", "1.00", "0.50"]
-    assert lines[3].split() == ["run-1", "ann", "default", "slice", "-", "0.00", "1.00", "0.00"]
+    assert lines[1].split() == ["7", "ann", "team", "completed", "4x0.5", "2.0h", "1.0h", "30.0m"]
+    assert lines[3].split() == ["run-1", "ann", "default", "slice", "-", "0s", "1.0h", "0s"]
     daemon.queue.rows = [pb.Usage(queue="team", uid=-1, jobs=5, gpu_seconds_granted=9000)]
     lines = vgpu("usage", "--by", "queue", host=daemon.host).stdout.splitlines()
-    assert lines == ["QUEUE  JOBS  ASKED  GRANTED  USED", "team      5   0.00     2.50  0.00"]
+    assert lines == ["QUEUE  JOBS  ASKED  GRANTED  USED", "team      5     0s     2.5h    0s"]
     answer = vgpu("usage", "--by", "queue", "-o", "json", host=daemon.host).json
     assert (answer["by"], answer["usage"][0]["gpu_seconds_granted"], answer["usage"][0]["uid"]) == (
         "queue",

@@ -38,9 +38,10 @@ _ENDS = {state: f"has {state}" for state in ("completed", "failed")}
 _ENDS |= {"cancelled": "was cancelled", "timed_out": "has timed out"}
 
 
-def state_words(state: str) -> str:
-    """How a job in this state stands: is running, has failed."""
-    return _ENDS.get(state, f"is {state}")
+def state_words(state: str, reason: str | None) -> str:
+    """How a job stands, and why: is pending: queue a has ...; has failed: it ended with ..."""
+    words = _ENDS.get(state, f"is {state}")
+    return f"{words}: {reason.removeprefix(f'it {words}: ')}" if reason else words
 
 
 def state_cell(job: View) -> Cell:
@@ -175,7 +176,7 @@ def _used(job: View) -> list[tuple[str, str]]:
 
 
 def queues_grid(queues: Sequence[View]) -> Grid:
-    titles = ("QUEUE", "PARENT", ">GUARANTEE", ">LIMIT", ">WEIGHT", ">USED", ">RUNNING", ">PENDING", ">GPU-HOURS")
+    titles = ("QUEUE", "PARENT", ">GUARANTEE", ">LIMIT", ">WEIGHT", ">USED", ">RUNNING", ">PENDING", ">GPU-TIME")
     grid = Grid((*titles, "POLICY", "PLACEMENT", "RULES", "MEMBERS"))
     for queue in queues:
         grid.rows.append(
@@ -188,7 +189,7 @@ def queues_grid(queues: Sequence[View]) -> Grid:
                 format_gpus(queue["used_milli"]),
                 str(queue["running"]),
                 str(queue["pending"]),
-                f"{queue['history_gpu_seconds'] / _HOUR_S:.2f}",
+                gpu_time(queue["history_gpu_seconds"]),
                 queue["policy"],
                 queue["placement"],
                 _rules(queue),
@@ -211,21 +212,27 @@ def _rules(queue: View) -> str:
     return ",".join(words)
 
 
+def gpu_time(seconds: float) -> str:
+    """Of whole devices, for people: 4.1s, 12.5m, 730h."""
+    size, unit = next((s, u) for s, u in ((_HOUR_S, "h"), (60, "m"), (1, "s")) if seconds >= s or s == 1)
+    value = seconds / size
+    return f"{value:.0f}{unit}" if value >= 100 or not value else f"{value:.1f}{unit}"
+
+
 def usage_grid(rows: Sequence[View], by: str) -> Grid:
-    """GPU-hours, for people; the other formats have seconds."""
     amounts = (">ASKED", ">GRANTED", ">USED")
     if by == "job":
         grid = Grid((">JOB", "USER", "QUEUE", "STATE", ">GPUS", *amounts))
     else:
         grid = Grid(("USER" if by == "user" else "QUEUE", ">JOBS", *amounts))
     for row in rows:
-        hours = [f"{row[f'gpu_seconds_{what}'] / _HOUR_S:.2f}" for what in ("asked", "granted", "used")]
+        times = [gpu_time(row[f"gpu_seconds_{what}"]) for what in ("asked", "granted", "used")]
         user = "-" if row["uid"] is None else user_name(row["uid"])
         if by != "job":
-            grid.rows.append((user if by == "user" else row["queue"] or "-", str(row["jobs"]), *hours))
+            grid.rows.append((user if by == "user" else row["queue"] or "-", str(row["jobs"]), *times))
         elif "job_id" in row:
             gpus = gpus_label(row)
-            grid.rows.append((str(row["job_id"]), user, row["queue"] or "-", row["state"], gpus, *hours))
+            grid.rows.append((str(row["job_id"]), user, row["queue"] or "-", row["state"], gpus, *times))
         else:
-            grid.rows.append((row.get("slice") or "-", user, row["queue"] or "-", "slice", "-", *hours))
+            grid.rows.append((row.get("slice") or "-", user, row["queue"] or "-", "slice", "-", *times))
     return grid

@@ -143,7 +143,7 @@ class _Progress:
 
 def words(job: pb.Job) -> str:
     """How it stands, and why."""
-    return state_words(job.state) + (f": {job.reason}" if job.reason else "")
+    return state_words(job.state, job.reason)
 
 
 # ---- output ----

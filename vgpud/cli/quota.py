@@ -93,7 +93,7 @@ def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
 def get(settings: Settings, name: str | None) -> None:
     """Show the queues that are for you, or QUEUE: what it is guaranteed, limited to and uses now, and its rules.
 
-    GPU-HOURS is what it has used, the older the less: that is what shares beyond the guarantees go by.
+    GPU-TIME is what it has used, the older the less: that is what shares beyond the guarantees go by.
     """
     from vgpud.cli.exits import CliError
     from vgpud.cli.job_client import JobClient

@@ -226,5 +226,5 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: b
         return
     if len(ids) > 1:
         say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel --array {ids[0]}` would end all")
-    text = f"job {ids[0]} ({job_grids.name_label(job)}) {job_grids.state_words(job['state'])}"
-    say(f"{text}: {job['reason']}" if job["reason"] else f"{text}, its output goes to {job['log']}")
+    text = f"job {ids[0]} ({job_grids.name_label(job)}) {job_grids.state_words(job['state'], job['reason'])}"
+    say(text if job["reason"] else f"{text}, its output goes to {job['log']}")

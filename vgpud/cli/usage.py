@@ -30,7 +30,7 @@ _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
 )
 @pass_settings
 def usage(settings: Settings, since: int | None, until: int | None, by: str, format_: str | None) -> None:
-    """Show GPU time: yours, or as an admin everybody's. A table has GPU-hours, the other formats GPU-seconds.
+    """Show GPU time: yours, or as an admin everybody's. For people; -o json and csv have GPU-seconds.
 
     \b
     ASKED     GPUs asked for x time from its submission to its end
