@@ -84,10 +84,10 @@ def _wants(ask: Ask) -> str:
 
 def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
     """What is missing now; "" when all members fit."""
-    shape = Shape(spec.ask, policy)
-    if shape.denied is not None:
-        return shape.denied.message
-    holds = 0
+    for_ever = never(spec, nodes, policy)
+    if for_ever:
+        return for_ever
+    shape, holds = Shape(spec.ask, policy), 0
     for node in nodes:
         holds += room(shape, node, spec.members - holds)
         if holds == spec.members:

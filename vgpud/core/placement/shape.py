@@ -21,7 +21,7 @@ class Shape:
     takes the last device away from a later part.
     """
 
-    __slots__ = ("_sizes", "ask", "denied", "models", "named", "parts", "takes")
+    __slots__ = ("_misnamed", "_sizes", "ask", "denied", "models", "named", "parts", "takes")
 
     def __init__(self, ask: Ask, policy: Policy) -> None:
         parts = parts_of(ask.spec, policy) if ask.spec.gpus_milli else []
@@ -30,7 +30,10 @@ class Shape:
         self.parts: Sequence[Part] = () if isinstance(parts, Denied) else parts
         self.takes = tuple(part.min_milli for part in self.parts)
         self.models = frozenset(ask.gpu_models)
-        self.named = frozenset(ask.spec.device_uuids)
+        names = ask.spec.device_uuids
+        self.named = frozenset(names)
+        #: more or fewer are named than it has parts: no node will do
+        self._misnamed = bool(names) and not len(names) == len(self.named) == len(self.parts)
         self._sizes: dict[int, tuple[tuple[int, ...], ...]] = {}
 
     def sizes(self, node: Node) -> tuple[tuple[int, ...], ...]:
@@ -46,7 +49,7 @@ class Shape:
         ask = self.ask
         if ask.cpu_milli > node.free_cpu_milli or ask.ram_bytes > node.free_ram_bytes:
             return None
-        if self.models and node.gpu_model not in self.models:
+        if self._misnamed or (self.models and node.gpu_model not in self.models):
             return None
         free_milli, free_bytes, offered = node.free_milli, node.free_bytes, node.offered
         fits: list[list[int]] = []
