@@ -13,7 +13,7 @@ from vgpud.simulate.scenario import STRICT
 FIFO = f"{STRICT}fifo"
 TIRESIAS = "2d-las(3250,7200)"
 #: the same for all traces; nobody says how long jobs take
-WITHOUT_DURATIONS = "las(450,1800,7200,narrow)"
+WITHOUT_DURATIONS = "las(3250,7200,narrow)"
 PROMOTING = ("2d-las(3250,7200,promote=4)", "2d-las(3250,7200,promote=8)")
 #: others that know no durations, to compare with
 OTHERS = ("fifo", TIRESIAS, "las(3250,7200)", "gittins", "2d-gittins")

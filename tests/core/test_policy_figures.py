@@ -120,7 +120,7 @@ RELEASED_H = {
     "muri/muri_trace3_job.csv": 87.6,
     "muri/muri_trace1_job.csv": 856.0,
 }
-WITHOUT_KNOWLEDGE = "las(450,1800,7200,narrow)"
+WITHOUT_KNOWLEDGE = "las(3250,7200,narrow)"
 
 
 @pytest.mark.parametrize("name", RELEASED_H)

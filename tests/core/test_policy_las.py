@@ -73,11 +73,18 @@ def test_within_a_level_who_runs_goes_first_then_who_is_in_it_longest() -> None:
 
 
 def test_narrow_ones_first_within_a_level_and_only_there() -> None:
+    """In the first level those that run are left alone, in the others they are not."""
     las = make("las(100,narrow)")
-    wide, narrow = running(make_job(1, 8, 500)), make_job(2, 0.5, 500, at=5)
-    done = waiting(make_job(3, 0.25, 500), 150, 100)
-    las.touch(done, 150 * SECOND_NS)
-    assert sorted([done, wide, narrow], key=lambda job: las.key(job, 0)) == [narrow, wide, done]
+    wide, narrow = make_job(1, 8, 500), make_job(2, 0.5, 500, at=5)
+    fallen, fallen_narrow = waiting(make_job(3, 2, 500), 150, 100), waiting(make_job(4, 0.25, 500), 150, 100)
+    jobs = [fallen, fallen_narrow, wide, narrow]
+    for job in jobs:
+        las.touch(job, 150 * SECOND_NS)
+    assert sorted(jobs, key=lambda job: las.key(job, 0)) == [narrow, wide, fallen_narrow, fallen]
+    for job in (wide, fallen):
+        running(job, since_s=150)
+        las.touch(job, 150 * SECOND_NS)
+    assert sorted(jobs, key=lambda job: las.key(job, 0)) == [wide, narrow, fallen_narrow, fallen]
 
 
 def test_promoted_when_it_has_waited_for_as_many_times_as_it_ran() -> None:
