@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from vgpud import paths
 from vgpud.setup import install
 from vgpud.setup.site import Site
 
@@ -132,13 +133,20 @@ def test_the_unit_starts_the_vgpud_that_is_installed(
     assert "no program vgpud on the host below" in setup("systemd").stderr
     (host / "opt/v/bin").mkdir(parents=True)
     (host / "opt/v/bin/vgpud").write_text("")
+    assert "`vgpu submit` cannot start jobs there" in setup("systemd").stderr
+    supervisor = host / str(paths.lib_dir() / "vgpu-job").lstrip("/")
+    supervisor.parent.mkdir(parents=True)
+    supervisor.write_text("")
     assert setup("systemd").code == 0
     unit = host / "etc/systemd/system/vgpud.service"
+    job = unit.with_name("vgpu-job@.service")
+    assert f"ExecStart={paths.lib_dir()}/vgpu-job --here\n" in job.read_text()
+    assert "ListenStream=/run/vgpud/job.sock\n" in unit.with_name("vgpu-job.socket").read_text()
     assert "ExecStart=/opt/v/bin/vgpud serve\n" in unit.read_text()
     assert "/usr/local/bin" not in unit.read_text()
     assert "nothing to do" in setup("systemd").stderr
     assert setup("systemd", "--undo").code == 0
-    assert not unit.exists()
+    assert not unit.exists() and not job.exists()
 
 
 def test_a_path_that_systemd_would_misread(setup: Any, host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,13 +157,17 @@ def test_a_path_that_systemd_would_misread(setup: Any, host: Path, monkeypatch: 
     assert "without blanks" in setup("systemd").stderr
 
 
-def test_the_unit_is_valid(tmp_path: Path) -> None:
+def test_the_units_are_valid(tmp_path: Path) -> None:
     from vgpud.setup.systemd import unit_text
 
-    unit = tmp_path / "vgpud.service"
-    unit.write_text(unit_text(Path("/bin/true")))
-    try:
-        done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip("no systemd-analyze here")
-    assert (done.returncode, [line for line in done.stderr.splitlines() if "vgpud.service" in line]) == (0, [])
+    names = ("vgpud.service", "vgpu-job@.service", "vgpu-job.socket")
+    for name in names:
+        (tmp_path / name).write_text(unit_text(name, Path("/bin/true")))
+    for name in ("vgpud.service", "vgpu-job@1.service", "vgpu-job.socket"):
+        try:
+            words = ["systemd-analyze", "verify", tmp_path / name]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+        except FileNotFoundError:
+            pytest.skip("no systemd-analyze here")
+        said = [line for line in done.stderr.splitlines() if "vgpu" in line]
+        assert (done.returncode, said) == (0, []), name

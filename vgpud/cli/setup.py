@@ -131,9 +131,12 @@ def containerd(settings: Settings, /, **options: Any) -> None:
     _run(settings, "containerd", **options)
 
 
-@setup.command("systemd", short_help="Install the unit vgpud.service.")
+@setup.command("systemd", short_help="Install the unit vgpud.service and those of jobs.")
 @_common
 @pass_settings
 def systemd(settings: Settings, /, **options: Any) -> None:
-    """Install the unit vgpud.service for the vgpud beside this vgpu; `systemctl enable --now vgpud` starts it."""
+    """Install the unit vgpud.service for the vgpud beside this vgpu; `systemctl enable --now vgpud` starts it.
+
+    With it come vgpu-job.socket and vgpu-job@.service, by which systemd starts each job in a unit of its own.
+    """
     _run(settings, "systemd", **options)

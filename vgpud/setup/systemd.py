@@ -1,4 +1,7 @@
-"""systemd: the unit vgpud.service with the path of the vgpud that is installed; started by the user, not by us."""
+"""systemd: the unit vgpud.service, and those by which it has jobs started, with the paths of what is installed.
+
+Started by the user, not by us.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+from vgpud import paths
 from vgpud.setup.plan import Act, Plan
 from vgpud.setup.site import SetupError, Site, read_text
 
 UNIT = Path("/etc/systemd/system/vgpud.service")
-TEMPLATE = Path(__file__).with_name("vgpud.service")
-#: the path in the template
+#: beside UNIT; without them jobs cannot be started
+JOB_UNITS = ("vgpu-job.socket", "vgpu-job@.service")
+#: the paths in the templates
 _PLACEHOLDER = "/usr/local/bin/vgpud"
+_JOB_PLACEHOLDER = "/usr/local/lib/vgpud/vgpu-job"
 _RUNNING = Path("/run/systemd/system")
 _COMMAND_S = 60
 #: systemd reads these in a command line as something else
@@ -32,15 +38,29 @@ def daemon_program(site: Site) -> Path:
     return found
 
 
-def unit_text(program: Path) -> str:
-    return TEMPLATE.read_text().replace(_PLACEHOLDER, str(program))
+def supervisor_program() -> Path:
+    """The vgpu-job of this installation."""
+    return paths.lib_dir() / "vgpu-job"
+
+
+def unit_text(name: str, program: Path) -> str:
+    """A unit with the daemon's path."""
+    text = Path(__file__).with_name(name).read_text()
+    return text.replace(_PLACEHOLDER, str(program)).replace(_JOB_PLACEHOLDER, str(supervisor_program()))
 
 
 def plan_setup(site: Site) -> Plan:
-    """Writes the unit and lets systemd read it. Raises SetupError, DeniedError."""
-    at = site.at(UNIT)
+    """Writes the units and lets systemd read them. Raises SetupError, DeniedError."""
+    program = daemon_program(site)
+    names = [UNIT.name]
     plan = Plan()
-    plan.write(UNIT, at, read_text(at), unit_text(daemon_program(site)))
+    if site.at(supervisor_program()).is_file():
+        names += JOB_UNITS
+    else:
+        plan.notes.append(f"no {supervisor_program()} on the host: `vgpu submit` cannot start jobs there")
+    for name in names:
+        unit = UNIT.with_name(name)
+        plan.write(unit, site.at(unit), read_text(site.at(unit)), unit_text(name, program))
     if plan.changes:
         site.check_writable(UNIT, "systemd")
         _plan_reload(site, plan)
@@ -48,20 +68,24 @@ def plan_setup(site: Site) -> Plan:
 
 
 def plan_undo(site: Site) -> Plan:
-    """Stops the daemon, takes the unit out of the boot, and the file away. Programs in slices go on."""
+    """Stops the daemon, takes the unit out of the boot, and the files away. Programs in slices, and jobs, go on."""
     at = site.at(UNIT)
-    old = read_text(at)
+    units = [UNIT, *(UNIT.with_name(name) for name in JOB_UNITS)]
+    old = {unit: read_text(site.at(unit)) for unit in units}
     plan = Plan()
-    if old is None:
+    if all(text is None for text in old.values()):
         return plan
     site.check_writable(UNIT, "systemd --undo")
     if _runs(site):
         text = "systemctl disable --now vgpud (programs go on without the daemon)"
-        plan.changes.append(Act(UNIT, text, lambda: _systemctl("disable", "--now", "vgpud.service")))
+        names = [unit.name for unit in units[:2] if old[unit] is not None]
+        plan.changes.append(Act(UNIT, text, lambda: _systemctl("disable", "--now", *names)))
     else:
         for link in sorted(at.parent.glob("*.wants/vgpud.service")):
             plan.notes.append(f"{link} enables the unit: remove it (systemctl disable vgpud)")
-    plan.write(UNIT, at, old, None)
+    for unit in units:
+        if old[unit] is not None:
+            plan.write(unit, site.at(unit), old[unit], None)
     _plan_reload(site, plan)
     return plan
 
