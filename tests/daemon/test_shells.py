@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -231,6 +232,5 @@ def test_example_configuration_shows_every_key_with_its_default(tmp_path: Path) 
     shown.write_text("".join(lines))
     assert config.load(shown) == config.load(example) == config.Config()
     keys = {line.split(" ")[0] for line in lines if " = " in line and not line.startswith("#")}
-    arbiter = {name for name, _ in config.arbiter_items(config.ArbiterConfig())}
-    tables = {"arbiter", "devices"}
-    assert keys == {*config.Config.__dataclass_fields__, *config.DevicesConfig.__dataclass_fields__, *arbiter} - tables
+    known = [config.Config, *config._TABLES.values()]
+    assert keys == {f.name for cls in known for f in fields(cls)} - config._TABLES.keys()
