@@ -18,20 +18,16 @@ from vgpud.api_calls import RefusedError, refuse
 from vgpud.api_views import spec_from, spec_view, timestamp
 from vgpud.core.admit import parts_of
 from vgpud.core.model import Denied, Policy, Reason
+from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Ask, Job, JobSpec
 from vgpud.jobfacts import Facts, Launch, Submission, UsageRow
+from vgpud.jobs_image import image_error
 from vgpud.v1 import vgpud_pb2 as pb
 
-ARRAY_MAX = 10_000
-MEMBERS_MAX = 1_024
-AFTER_MAX = 1_000
-RETRIES_MAX = 100
-PRIORITY_MAX = 1_000
 CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
 NAME_BYTES_MAX = 100
 PATH_BYTES_MAX = 4_000  # below PATH_MAX with what %j and %a become
-IMAGE_BYTES_MAX = 500
 #: of the environment and the command together: the message has room for that, and so has execve(2)
 WORDS_BYTES_MAX = 192 * 1024
 TIME_MAX_NS = 10 * 366 * 86_400 * SECOND_NS
@@ -130,8 +126,8 @@ def _array(asked: pb.JobSpec) -> int:
         return 1
     if not 1 <= first <= last:
         raise _invalid(f"array {first}-{last} has no job: write for example 1-8", "array_first")
-    if last - first >= ARRAY_MAX:
-        raise _invalid(f"array {first}-{last} has {last - first + 1} jobs: {ARRAY_MAX} is the most", "array_last")
+    if last - first >= ARRAY_JOBS_MAX:
+        raise _invalid(f"array {first}-{last} has {last - first + 1} jobs: {ARRAY_JOBS_MAX} is the most", "array_last")
     return last - first + 1
 
 
@@ -206,9 +202,10 @@ def _path(path: str, field: str) -> str:
 
 
 def _image(image: str) -> str:
-    if image and (image.startswith("-") or any(c.isspace() for c in image)):
-        raise _invalid(f"image {image!r} names no image: write for example pytorch/pytorch:latest", "image")
-    return _text(image, IMAGE_BYTES_MAX, "image")
+    why = image_error(image) if image else ""
+    if why:
+        raise _invalid(why, "image")
+    return image
 
 
 def _log(pattern: str, directory: str) -> str:

@@ -150,7 +150,8 @@ def rows(daemon: Any) -> list[pb.Usage]:
 
 
 def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
-    result = vgpu("usage", "--by", "job", "-o", "csv", host=daemon.host)
+    result = vgpu("usage", "-o", "csv", host=daemon.host)
+    assert daemon.queue.requests[-1].by == "job"
     assert result.code == 0
     head = "job_id,queue,uid,submitted_s,started_s,ended_s,gpus_milli,members,duration_s,state"
     assert result.stdout.splitlines()[0] == f"{head},gpu_seconds_asked,gpu_seconds_granted,gpu_seconds_used"
@@ -168,9 +169,7 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
     assert len(vgpu("usage", "--by", "job", "-o", "csv", "--no-headers", host=daemon.host).stdout.splitlines()) == 2
 
 
-def test_the_tables_have_times_for_people(
-    vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_grids, "user_name", lambda uid: "ann")
     lines = vgpu("usage", "--by", "job", host=daemon.host).stdout.splitlines()
     assert lines[0].split() == ["JOB", "USER", "QUEUE", "STATE", "GPUS", "ASKED", "GRANTED", "USED"]

@@ -18,6 +18,7 @@ from vgpud.cli.exits import CliError, failures_are_125
 from vgpud.cli.job_quantities import Cpus, JobIds, Range, Span, Variable
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.quantities import Bytes, Whole
+from vgpud.core.queue.check import MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -56,15 +57,20 @@ class SubmitCommand(VgpuCommand):
 )
 @partial(spec_options, without=("priority",))
 @click.option("--device", "devices", multiple=True, metavar="GPU", help="On this device, by index or UUID; repeatable.")
-@click.option("--gang", type=Whole(1, 1024), metavar="N", help="N members with so much each: all start or none.")
+@click.option("--gang", type=Whole(1, MEMBERS_MAX), metavar="N", help="N members with so much each: all start or none.")
 @click.option("--cpus", type=Cpus(), metavar="N", help="Processors of each member, a limit (default: none).")
 @click.option("--ram", type=Bytes(), metavar="SIZE", help="Memory of the host, a limit (default: none).")
 @click.option("--name", metavar="NAME", help="Name of the job (default: the program's).")
 @click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="In this queue (default: yours).")
-@click.option("--priority", type=Whole(-1000, 1000), metavar="N", help="Higher ones are first where the policy asks.")
+@click.option(
+    "--priority",
+    type=Whole(-PRIORITY_MAX, PRIORITY_MAX),
+    metavar="N",
+    help="Higher ones are first where the policy asks.",
+)
 @click.option("--time-limit", type=Span(), metavar="TIME", help="It is ended after this: 90s, 45m, 2h30m.")
 @click.option("--expected", type=Span(), metavar="TIME", help="How long it will take; some policies go by it.")
-@click.option("--retries", type=Whole(0, 100), metavar="N", help="Start it again so often when it fails.")
+@click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Start it again so often when it fails.")
 @click.option(
     "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="When these have completed."
 )

@@ -24,12 +24,12 @@ _AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
 @click.command("usage", cls=VgpuCommand, short_help="GPU time asked for, granted and used.")
 @click.option("--since", type=When(), metavar="MOMENT", help="From 7d ago, or 2026-11-01 (default: all that is kept).")
 @click.option("--until", type=When(), metavar="MOMENT", help="Up to then (default: now).")
-@click.option("--by", type=click.Choice(("job", "user", "queue")), default="user", help="Of each job, or in sums.")
+@click.option("--by", type=click.Choice(("job", "user", "queue")), help="Each job (csv), or sums (default: user).")
 @click.option(
     "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Format of the answer; csv: seconds."
 )
 @pass_settings
-def usage(settings: Settings, since: int | None, until: int | None, by: str, format_: str | None) -> None:
+def usage(settings: Settings, since: int | None, until: int | None, by: str | None, format_: str | None) -> None:
     """Show GPU time: yours, or as an admin everybody's. For people; -o json and csv have GPU-seconds.
 
     \b
@@ -37,17 +37,18 @@ def usage(settings: Settings, since: int | None, until: int | None, by: str, for
     GRANTED   GPUs it had x the time that it had them
     USED      device time, as the arbiters counted it
 
-    `vgpu usage --by job --since 30d -o csv` is a trace for `vgpu simulate`.
+    `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`.
     """
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--since is not before --until: exchange them")
+    settings.output = format_ or settings.output
+    by = by or ("job" if settings.output == "csv" else "user")
     from vgpud.cli import job_grids, job_views
     from vgpud.cli.job_client import JobClient
     from vgpud.cli.output import emit
 
     with JobClient(settings) as client:
         rows = [job_views.usage_view(row) for row in client.usage(since, until, by)]
-    settings.output = format_ or settings.output
     if settings.output == "csv":
         _csv(rows, by, settings.headers)
         return
