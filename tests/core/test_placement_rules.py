@@ -46,6 +46,19 @@ def test_equal_nodes_go_by_index() -> None:
         assert on(cluster.place(job(400))) == [("b/0",)]
 
 
+def test_nodes_that_differ_in_one_thing_are_not_alike() -> None:
+    """A ranking that is made anew ranks nodes that are alike once."""
+    assert at(Cluster([node("a", 1, cpu_milli=8000), node("b", 1, cpu_milli=4000)]).place(job(500))) == ["b"]
+    assert at(Cluster([node("a", 1, model="A"), node("b", 1, model="B")]).place(job(ask(500, models=("B",))))) == ["b"]
+    more = Cluster([node("a", 1, ram_bytes=GIB), node("b", 1, ram_bytes=2 * GIB)])
+    assert at(more.place(job(ask(500, ram_bytes=2 * GIB)))) == ["b"]
+    cluster = Cluster([node("a", 1), node("b", 1)])
+    cluster.change("a", (), ())
+    assert at(cluster.place(job(500))) == ["b"]
+    cluster.change("a", (("a/0", 0, 60 * GIB),), ("a/0",))
+    assert at(cluster.place(job(500))) == ["b"]
+
+
 def test_a_gpu_left_weighs_as_sixteen_cpus_left() -> None:
     nodes = [node("gpus", 2, cpu_milli=8_000), node("cpus", 1, cpu_milli=23_000)]
     assert at(Cluster(nodes).place(job(1000))) == ["cpus"]
