@@ -358,6 +358,14 @@ def test_without_a_daemon(vgpu: Any, tmp_path: Path, command: tuple[str, ...]) -
     assert "vgpud serve" in one_line(result.stderr)
 
 
+def test_bounds_are_the_queues() -> None:
+    from vgpud.cli import submit
+    from vgpud.core.queue import check
+
+    for name in ("MEMBERS_MAX", "RETRIES_MAX", "PRIORITY_MAX"):
+        assert getattr(submit, name) == getattr(check, name)
+
+
 def test_help_imports_neither_grpc_nor_protobuf() -> None:
     look = (
         "import sys; from vgpud.cli.main import invoke\n"

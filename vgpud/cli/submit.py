@@ -18,7 +18,6 @@ from vgpud.cli.exits import CliError, failures_are_125
 from vgpud.cli.job_quantities import Cpus, JobIds, Range, Span, Variable
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.quantities import Bytes, Whole
-from vgpud.core.queue.check import MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
 #: what --no-env leaves
 _KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR")
+#: as in vgpud.core.queue.check, whose import would take longer than all else
+MEMBERS_MAX, RETRIES_MAX, PRIORITY_MAX = 1024, 1000, 1000
 #: keywords of submit() that are fields of JobSpec as they are
 _PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", "skew", "log")
 
