@@ -56,7 +56,7 @@ def test_nodes_that_differ_in_one_thing_are_not_alike() -> None:
     cluster.change("a", (), ())
     assert at(cluster.place(job(500))) == ["b"]
     cluster.change("a", (("a/0", 0, 60 * GIB),), ("a/0",))
-    assert at(cluster.place(job(500))) == ["b"]
+    assert at(cluster.place(job(600))) == ["b"]
 
 
 def test_a_gpu_left_weighs_as_sixteen_cpus_left() -> None:
