@@ -63,7 +63,7 @@ METHODS: dict[str, Row] = {
     _SLICE + "WatchTrace": Row(Who.SLICE_OWNER, "name", shows="nothing of the slice's neighbours"),
     _SLICE + "SuspendSlice": Row(Who.SLICE_OWNER, "name"),
     _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
-    _EVENT + "ListEvents": Row(Who.EVERYBODY, shows="those of their own slices and jobs, and of devices"),
+    _EVENT + "ListEvents": Row(Who.EVERYBODY, shows="those of their own slices and jobs, and what is offered"),
     _EVENT + "WatchEvents": Row(Who.EVERYBODY, shows="as ListEvents"),
     _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", shows="a job that is theirs"),
     _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),

@@ -284,3 +284,14 @@ def test_processes_are_shown_to_the_slices_owner_and_their_own_user(all_of_them:
         for tenant in tenants:
             tenant.kill()
             tenant.communicate()
+
+
+def test_the_table_in_the_documentation_is_this_one() -> None:
+    text = (Path(__file__).parents[2] / "SECURITY.md").read_text()
+    rows = {
+        f"| `{service.rpartition('.')[2]}/{method}` | {row.who.value} | {row.shows or '-'} |"
+        for (service, _, method), row in ((path.rpartition("/"), row) for path, row in METHODS.items())
+    }
+    told = {line for line in text.splitlines() if line.startswith("| `") and "Service/" in line.split("|")[1]}
+    told |= {line for line in text.splitlines() if line.startswith(("| `Health/", "| `ServerReflection/"))}
+    assert told == rows
