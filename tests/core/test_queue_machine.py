@@ -5,10 +5,13 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vgpud.core.model import Device, Spec
+from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted
-from vgpud.core.queue.model import How, JobState
+from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.model import Ask, How, JobSpec, JobState, Node
 
-from .queue_world import POLICIES, Shell, gpus, queue, shell
+from .queue_world import POLICIES, Shell, gpus, make_policy, queue, shell
 
 
 def test_jobs_start_in_order_and_small_ones_pass() -> None:
@@ -84,6 +87,33 @@ def test_ends_of_other_attempts_are_ignored() -> None:
     job = at.submit(gpus(1))
     at.send(JobEnded(job, 0, 0), JobSuspended(job, How.EVICT), StartFailed(job, 7, "x", True))
     assert at.state(job) == "running"
+
+
+GIB = 1 << 30
+
+
+def with_memory(gib: int, priority: int) -> JobSpec:
+    """A whole device's time and so much memory."""
+    return JobSpec(Ask(Spec(1000, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB)), priority=priority)
+
+
+def test_a_pause_when_memory_is_left_and_a_checkpoint_when_it_is_not() -> None:
+    device = Device("d", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
+    hows = (How.PAUSE, How.EVICT, How.REQUEUE)
+    at = Shell(Machine((queue(policy="priority"),), Cluster([Node("n", (device,))]), make_policy, hows=hows), slow=True)
+    low, mid = at.submit(with_memory(10, 0)), at.submit(with_memory(2, 1))
+    assert [(s.job_id, s.how) for s in at.stops] == [(low, How.PAUSE)]
+    at.answer_stops()
+    high = at.submit(with_memory(10, 2))
+    assert [(s.job_id, s.how) for s in at.stops] == [(mid, How.PAUSE), (low, How.EVICT)]
+    assert at.reason(high) == "its room is being freed: jobs 2, 1 must stop first"
+    at.answer_stops()
+    assert at.running == {high}
+    assert at.job(low).preemptions == 1 and at.job(low).suspended_how is How.EVICT
+    at.end(high)
+    assert at.running == {mid}, "where its memory is"
+    at.end(mid)
+    assert at.running == {low}
 
 
 def walk(at: Shell, total_milli: int) -> set[int]:

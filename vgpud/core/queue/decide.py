@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.line import Line
-from vgpud.core.queue.model import NEVER_NS, Job, Placement
+from vgpud.core.queue.model import NEVER_NS, How, Job, JobState, Placement
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.world import World
@@ -41,7 +41,8 @@ class Decision:
         self.now_ns = now_ns
         self.placed: list[Job] = []
         self.victims: dict[int, Job] = {}
-        self.because: dict[int, int] = {}  # victim -> for whom
+        self.unparked: dict[int, Job] = {}  # suspended ones must give up what they kept, memory for the most part
+        self.because: dict[int, int] = {}  # who makes room -> for whom
         self.look_again_ns = NEVER_NS  # when a job that would have made room has run for long enough
 
     def run(self) -> None:
@@ -87,10 +88,8 @@ class Decision:
         placement = None if line.account.limit_for(job.spec) else self._find(job)
         if placement is not None:
             self._give(job, placement)
-        else:
-            within = line.policy.preempts and turn.until_ns < 0 and self._within(job, entry, line)
-            if not within and not self._reclaim(job, line):
-                return False
+        elif not self._reclaim(job, line) and not self._within(job, entry, turn):
+            return False
         self._settle(job)
         return True
 
@@ -109,17 +108,21 @@ class Decision:
             del self.victims[job.job_id]
             self.because.pop(job.job_id, None)
         else:
+            self.unparked.pop(job.job_id, None)
             self.world.unwatch(job)
             self.placed.append(job)
 
     # ---- making room ----
 
-    def _within(self, job: Job, entry: Entry, line: Line) -> bool:
+    def _within(self, job: Job, entry: Entry, turn: Turn) -> bool:
         """Takes room that jobs of its queue behind it have."""
-        free = self.world.room.free_milli() + line.running.weight_after(entry)
-        if not len(line.running) or free < job.spec.width_milli:
+        line = turn.line
+        if not line.policy.preempts or turn.until_ns >= 0:
             return False
-        return self._make_room(job, line, self._behind(line, entry))
+        free = self.world.room.free_milli() + line.running.weight_after(entry)
+        if free < job.spec.width_milli or not (len(line.running) or self.world.parked):
+            return False
+        return self._make_room(job, line, _in_turn(self._behind(line, entry), self._parked_behind(line, entry)))
 
     def _behind(self, line: Line, entry: Entry) -> Iterator[Job]:
         at = line.running.worst(None)
@@ -129,6 +132,18 @@ class Decision:
                 yield victim
             at = line.running.worst(at)
 
+    def _parked_behind(self, line: Line, entry: Entry) -> Iterator[Job]:
+        parked = [j for j in self.world.parked if j in line.waiting and line.waiting.entry(j) > entry]
+        for job_id in sorted(parked, key=line.waiting.entry, reverse=True):
+            yield self.world.jobs[job_id]
+
+    def _parked_elsewhere(self, claimant: Account) -> Iterator[Job]:
+        """Suspended jobs of queues that have no part in this guarantee, last come first."""
+        for job_id in sorted(self.world.parked, reverse=True):
+            line = self.world.line(self.world.jobs[job_id])
+            if claimant not in line.account.chain and job_id in line.waiting:
+                yield self.world.jobs[job_id]
+
     def _reclaim(self, job: Job, line: Line) -> bool:
         """Takes room that jobs of queues above their guarantee have, for a queue below its own."""
         width_milli = job.spec.width_milli
@@ -137,10 +152,10 @@ class Decision:
             return False
         lines = [other for other in self.world.lines.values() if claimant not in other.account.chain]
         running = sum(other.running.weight for other in lines if other.account.excess_milli(line.account) > 0)
-        if not running or self.world.room.free_milli() + running < width_milli:
+        if not (running or self.world.parked) or self.world.room.free_milli() + running < width_milli:
             return False
         covered, partly = (self._most_above(lines, line.account, whole=whole) for whole in (True, False))
-        return self._make_room(job, line, _one_after_the_other(covered, partly))
+        return self._make_room(job, line, _in_turn(covered, partly, self._parked_elsewhere(claimant)))
 
     def _most_above(self, lines: list[Line], claimant: Account, *, whole: bool) -> Iterator[Job]:
         """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
@@ -189,7 +204,9 @@ class Decision:
         if placement is not None:
             self._give(job, placement)
         for victim in reversed(stopped):
-            if self._fits_where_it_runs(victim):
+            if victim.job_id in self.unparked:
+                self._park_again(victim, job)
+            elif self._fits_where_it_runs(victim):
                 self._give(victim, victim.placement)
                 self._settle(victim)
             else:
@@ -201,6 +218,10 @@ class Decision:
 
     def _displace(self, victim: Job) -> None:
         """For now: it waits like others, and is kept if it still fits when its turn comes."""
+        if victim.state is JobState.SUSPENDED:
+            self.world.hold(victim, ())
+            self.unparked[victim.job_id] = victim
+            return
         line = self.world.line(victim)
         key = line.running.entry(victim.job_id)[0]
         line.stop(victim.job_id)
@@ -208,6 +229,13 @@ class Decision:
         self.world.hold(victim, ())
         self.world.count(victim, -1, self.now_ns)
         self.victims[victim.job_id] = victim
+
+    def _park_again(self, job: Job, claimant: Job) -> None:
+        """If what it kept is still free."""
+        self.because[job.job_id] = claimant.job_id
+        if self.world.room.fits(self.world.kept(job, job.suspended_how or How.REQUEUE)):
+            self.world.park(job)
+            del self.unparked[job.job_id]
 
     def _fits_where_it_runs(self, victim: Job) -> bool:
         account = self.world.line(victim).account
@@ -219,6 +247,6 @@ class Decision:
         self.world.count(job, 1, self.now_ns)
 
 
-def _one_after_the_other(first: Iterator[Job], second: Iterator[Job]) -> Iterator[Job]:
-    yield from first
-    yield from second
+def _in_turn(*sources: Iterator[Job]) -> Iterator[Job]:
+    for source in sources:
+        yield from source

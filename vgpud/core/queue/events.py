@@ -49,6 +49,7 @@ class JobEnded:
     job_id: int
     attempt: int
     exit_code: int
+    why: str = ""  # what its exit code does not say
 
 
 @dataclass(frozen=True, slots=True)

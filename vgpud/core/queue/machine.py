@@ -179,8 +179,7 @@ class Machine:
             del world.claims[job.job_id]
             world.count_claim(job, -1)
             world.count(job, -1, now_ns)
-            how = job.suspended_how
-            world.hold(job, world.kept(job, how) if job.state is JobState.SUSPENDED and how else ())
+            world.park(job)
         world.unwatch(job)
 
     # ---- users change their minds ----
@@ -274,7 +273,7 @@ class Machine:
         elif event.exit_code == 0:
             self._finish(job, JobState.COMPLETED, "", now_ns)
         else:
-            self._failed(job, f"it ended with exit code {event.exit_code}", now_ns)
+            self._failed(job, f"it ended with exit code {event.exit_code}" + f": {event.why}" * bool(event.why), now_ns)
 
     def _failed(self, job: Job, why: str, now_ns: int) -> None:
         """Another try if it has one left."""
@@ -298,23 +297,26 @@ class Machine:
 
     def _suspended(self, event: JobSuspended, now_ns: int) -> None:
         job = self.jobs.get(event.job_id)
-        if job is None or job.job_id not in self._world.going or job.state is not JobState.RUNNING:
+        if job is None or job.job_id not in self._world.going:
             return
         stop_to, why, how = job.stop_to, job.stopping, event.how
         if stop_to is not JobState.SUSPENDED and how is not How.REQUEUE:
             return  # it was suspended before it heard that it shall end: JobEnded follows
+        running = job.state is JobState.RUNNING
         self._gone(job, now_ns)
-        job.preemptions += 1
         job.stop_to, job.stopping = None, ""
-        self._note("job.preempted", job, why)
+        if running:
+            job.preemptions += 1
+            self._note("job.preempted", job, why)
         if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
             self._finish(job, stop_to, why, now_ns)
             return
         if how is How.REQUEUE:
             self._anew(job, now_ns)
         else:
-            job.state, job.suspended_how, job.waiting_since_ns = JobState.SUSPENDED, how, now_ns
-            self._world.hold(job, self._world.kept(job, how))
+            job.state, job.suspended_how = JobState.SUSPENDED, how
+            job.waiting_since_ns = now_ns if running else job.waiting_since_ns
+            self._world.park(job)
             self._save(job)
         self._admit(job, now_ns)
 
@@ -340,7 +342,7 @@ class Machine:
             self._anew(job, now_ns)
         else:
             job.state, job.waiting_since_ns = JobState.SUSPENDED, now_ns
-            self._world.hold(job, self._world.kept(job, how))
+            self._world.park(job)
             self._save(job)
         self._note("job.start_failed", job, event.why)
         self._admit(job, now_ns)
@@ -397,6 +399,8 @@ class Machine:
         self._look_again_ns = decision.look_again_ns
         for victim in decision.victims.values():
             self._preempt(victim, decision.because[victim.job_id], now_ns)
+        for parked in decision.unparked.values():
+            self._evict(parked, decision.because[parked.job_id])
         for job in decision.placed:
             world.claims[job.job_id] = job
             world.count_claim(job, 1)
@@ -417,6 +421,20 @@ class Machine:
         victim.stopping = reasons.preempted(world, victim, self.jobs[claimant_id])
         self._save(victim)
         self._out.append(StopJob(victim.job_id, how, victim.stopping))
+
+    def _evict(self, parked: Job, claimant_id: int) -> None:
+        """It is suspended, and gives up what it kept."""
+        world = self._world
+        world.line(parked).dequeue(parked.job_id)
+        how = How.EVICT if How.EVICT in world.hows and parked.suspended_how is How.PAUSE else How.REQUEUE
+        if how is How.EVICT and not world.room.fits(world.kept(parked, how)):
+            how = How.REQUEUE
+        world.going[parked.job_id] = world.kept(parked, parked.suspended_how or how)
+        world.hold(parked, world.kept(parked, how))
+        parked.stop_to = JobState.SUSPENDED
+        parked.stopping = reasons.preempted(world, parked, self.jobs[claimant_id])
+        self._save(parked)
+        self._out.append(StopJob(parked.job_id, how, parked.stopping))
 
     def _start(self, job: Job, now_ns: int) -> None:
         world = self._world
@@ -450,7 +468,7 @@ class Machine:
             if job.state is JobState.RUNNING:
                 self._readopt(job, now_ns)
             elif job.state is JobState.SUSPENDED and job.suspended_how is not None:
-                world.hold(job, world.kept(job, job.suspended_how))
+                world.park(job)
         for job in known:
             if job.state in (JobState.PENDING, JobState.HELD):
                 self._depend(job, now_ns)

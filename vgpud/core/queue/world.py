@@ -32,6 +32,7 @@ class World:
         self.lines: dict[str, Line] = {}
         self.held: dict[int, Placement] = {}  # what the room counts for a job
         self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
+        self.parked: dict[int, Job] = {}  # suspended jobs for which the room still counts something
         self.claims: dict[int, Job] = {}  # jobs whose room is still being freed, oldest first
         self.unmet: dict[int, set[int]] = {}  # job -> jobs that it waits for
         self.dependents: dict[int, list[int]] = {}  # job -> those that wait for it
@@ -131,22 +132,28 @@ class World:
             return None
         if not self.pinned(job):
             return self.room.place(job)
-        kept = self.held.pop(job.job_id, ())
-        if kept:
-            self.room.release(kept)
+        kept = self.held.get(job.job_id, ())
+        self.room.release(kept)
         fits = self.room.fits(job.placement)
-        if kept:
-            self.hold(job, kept)
+        self.room.take(kept)
         return job.placement if fits else None
 
     def hold(self, job: Job, placement: Placement) -> None:
         """The room counts exactly this for the job."""
+        self.parked.pop(job.job_id, None)
         kept = self.held.pop(job.job_id, ())
         if kept:
             self.room.release(kept)
         if placement:
             self.held[job.job_id] = placement
             self.room.take(placement)
+
+    def park(self, job: Job) -> None:
+        """A suspended job: the room counts what it still takes."""
+        kept = self.kept(job, job.suspended_how) if job.suspended_how else ()
+        self.hold(job, kept)
+        if kept:
+            self.parked[job.job_id] = job
 
     def kept(self, job: Job, how: How) -> Placement:
         """What a job that has been stopped so still takes: its memory on the devices, its RAM."""
