@@ -102,6 +102,9 @@ class Config:
     nvidia_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # NVIDIA's CDI files, later ones win
     direct: str = "allow"  # slices that are no jobs': "allow" (counted in their queue), "quota" (held to it) or "deny"
     job_grace_s: int = 10  # from SIGTERM to SIGKILL, for a job that is told to end
+    jobs_max: int = 100_000  # that have not ended, of all users together
+    jobs_per_user_max: int = 10_000
+    accounting_days: int = 400  # how long jobs that have ended, and what was used, are kept
     record_queue: str = ""  # a file to which all that the queue is told and decides is written, to be replayed
     front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
     arbiter: ArbiterConfig = field(default_factory=ArbiterConfig)
@@ -229,6 +232,9 @@ def check(config: Config, where: str) -> None:
         parse_gpus(config.container_gpus_max)
     except UnitError as error:
         refuse("container_gpus_max", str(error))
+    for key, top in (("jobs_max", 1_000_000), ("jobs_per_user_max", 1_000_000), ("accounting_days", 36_500)):
+        if not 1 <= getattr(config, key) <= top:
+            refuse(key, f"write 1 to {top}")
     if not 0 <= config.job_grace_s <= 3600:
         refuse("job_grace_s", "write 0 to 3600 seconds")
     for key in ("cdi_dir", "front", "record_queue"):

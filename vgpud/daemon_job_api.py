@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vgpud.core.model import Asker, Denied, Reason
+from vgpud.core.offered import named
 from vgpud.core.queue.events import Cancelled, Event, Held, QueuesChanged, Released, Requeued, Submitted
 from vgpud.core.queue.model import Job, JobState, QueueSpec
 from vgpud.core.quotas import used_milli
@@ -103,6 +104,7 @@ class JobRequests:
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
         """All of the array or nothing."""
         desk, spec = self._desk, submission.spec
+        spec = replace(spec, ask=replace(spec.ask, spec=named(spec.ask.spec, self._host.state)))
         now_ns = desk.clock.now_ns()
         try:
             known = desk.store.requested(spec.uid, submission.request_id, now_ns) if submission.request_id else None
@@ -111,7 +113,7 @@ class JobRequests:
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
         except StoreError as error:
             return _unavailable(error)
-        denied = desk.machine.check(spec, submission.count)
+        denied = self._too_many(spec.uid, submission.count) or desk.machine.check(spec, submission.count)
         if denied:
             return denied
         ids = tuple(range(desk.next_id, desk.next_id + submission.count))
@@ -124,6 +126,20 @@ class JobRequests:
             desk.feed(*(Cancelled(i, "it could not be saved") for i in ids if not desk.machine.jobs[i].state.ended))
             return _unavailable(error)
         return ids
+
+    def _too_many(self, uid: int, count: int) -> Denied | None:
+        """So that nobody fills the daemon's memory."""
+        live, config = self._desk.live, self._host.config
+        mine = len(live.get(uid, ()))
+        if mine + count > config.jobs_per_user_max:
+            text = f"uid {uid} has {mine} jobs that have not ended, {count} more are above jobs_per_user_max"
+            text += f" ({config.jobs_per_user_max}): let some end, or cancel them"
+            return Denied(Reason.NO_CAPACITY, text, subject=f"uid {uid}")
+        total = sum(map(len, live.values()))
+        if total + count > config.jobs_max:
+            text = f"{total} jobs have not ended, {count} more are above jobs_max ({config.jobs_max}): try again later"
+            return Denied(Reason.NO_CAPACITY, text, subject="jobs_max")
+        return None
 
     @staticmethod
     def _repeated(known: Request, submission: Submission) -> Sequence[int] | Denied:

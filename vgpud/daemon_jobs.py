@@ -16,6 +16,7 @@ import time
 import uuid
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from vgpud.config import Config
@@ -46,6 +47,7 @@ BUSY_S = 2.0
 BUSY_EVERY_S = 0.01
 #: how often the accounting's rows are brought up to now
 ROWS_S = 10.0
+DAY_NS = 86_400_000_000_000
 #: jobs that have ended and are still in memory; all are in the store
 ENDED_MAX = 1000
 CHANGES_MAX = 20_000
@@ -78,6 +80,14 @@ def _ram_bytes() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+@dataclass(eq=False, slots=True)
+class Turns:
+    """Who is at a job, and those who wait for it (a lock does not say that it is waited for)."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
 def _has_processes(job: Job) -> bool:
     """Whether an attempt of it is there, running or suspended where it was."""
     return job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.suspended_how is not None)
@@ -108,8 +118,9 @@ class JobDesk:
         self._pending: list[qe.Event] = []
         self._room: qe.RoomChanged | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._locks: dict[int, asyncio.Lock] = {}
+        self._turns: dict[int, Turns] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.live: dict[int, set[int]] = {}  # jobs that have not ended, by uid
         self._ended: deque[int] = deque()
         self._changes: OrderedDict[int, int] = OrderedDict()  # job -> number of its last change, oldest first
         self._change = 0
@@ -124,6 +135,8 @@ class JobDesk:
         live = [job for job in self._kept if _has_processes(job)]
         found = await self._runner.adopt([(job.job_id, job.attempt) for job in live])
         told_again = self.machine.restore(self._kept, self.clock.now_ns())
+        for job in self._kept:
+            self._count(job)
         for job in live:
             fate = found[job.job_id, job.attempt]
             if isinstance(fate, Result):
@@ -170,6 +183,7 @@ class JobDesk:
             if self.clock.now_ns() >= self._rows_at_ns:
                 self._rows_at_ns = self.clock.now_ns() + int(ROWS_S * 1e9)
                 self.queues.save()
+                self.store.forget_before(self.clock.now_ns() - self._host.config.accounting_days * DAY_NS)
         except StoreError as error:
             log.warning("%s", error)
 
@@ -303,10 +317,20 @@ class JobDesk:
             self._changes.popitem(last=False)
         self._changed.set()
         self._changed = asyncio.Event()
+        self._count(job)
         if job.state.ended:
             self._ended.append(job.job_id)
             if len(self._ended) > ENDED_MAX:
                 self.machine.forget([self._ended.popleft()])
+
+    def _count(self, job: Job) -> None:
+        mine = self.live.setdefault(job.spec.uid, set())
+        if not job.state.ended:
+            mine.add(job.job_id)
+            return
+        mine.discard(job.job_id)
+        if not mine:
+            del self.live[job.spec.uid]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -321,13 +345,15 @@ class JobDesk:
     @contextlib.asynccontextmanager
     async def _alone_with(self, job_id: int) -> AsyncIterator[None]:
         """What is done to one job is done in the order in which it was decided."""
-        lock = self._locks.setdefault(job_id, asyncio.Lock())
+        turns = self._turns.setdefault(job_id, Turns())
+        turns.users += 1
         try:
-            async with lock:
+            async with turns.lock:
                 yield
         finally:
-            if not lock.locked() and self._locks.get(job_id) is lock:
-                del self._locks[job_id]
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[job_id]
 
     # ---- starting ----
 
@@ -464,7 +490,7 @@ class JobDesk:
             if made_room:
                 self._soon(qe.JobSuspended(job_id, How.REQUEUE))
             else:
-                self._soon(qe.JobEnded(job_id, attempt, result.exit_code))
+                self._soon(qe.JobEnded(job_id, attempt, result.exit_code, result.why))
             if result.lost:
                 self._host.note(ev.Log("job.lost", f"job {job_id}: {result.why}", owner_uid=job.spec.uid))
             self.feed()

@@ -16,11 +16,14 @@ from vgpud.core.queue.model import Job, JobSpec, QueueSpec
 from vgpud.core.queue.record import decode, encode
 from vgpud.jobfacts import Launch
 
-#: the store's migration to these tables
+#: rows that are forgotten at once
+FORGET_MAX = 1000
+#: the store's migration to these tables; jobs.ended is when, in ns, 0 = not yet
 TABLES = (
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, ended INTEGER NOT NULL, uid INTEGER NOT NULL, queue TEXT NOT NULL,"
     " spec TEXT NOT NULL, launch TEXT, state TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '{}')",
     "CREATE INDEX jobs_live ON jobs (id) WHERE NOT ended",
+    "CREATE INDEX jobs_ended ON jobs (ended)",
     "CREATE TABLE job_ids (next INTEGER NOT NULL)",
     "INSERT INTO job_ids VALUES (1)",
     "CREATE TABLE job_requests (uid INTEGER NOT NULL, request_id TEXT NOT NULL, fingerprint TEXT NOT NULL,"
@@ -170,6 +173,22 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
+    def forget_before(self, wall_ns: int) -> None:
+        """Jobs that ended and what was used before that time, a part at a time. Their numbers are not given again."""
+
+        def is_there(db: Any) -> bool:
+            ended = db.execute("SELECT 1 FROM jobs WHERE ended AND ended < ? LIMIT 1", (wall_ns,)).fetchone()
+            return bool(ended or db.execute("SELECT 1 FROM usage WHERE end_ns < ? LIMIT 1", (wall_ns,)).fetchone())
+
+        def forget(db: Any) -> None:
+            for table, column in (("jobs", "ended"), ("usage", "end_ns")):
+                old = f"SELECT rowid FROM {table} WHERE {column} AND {column} < ? LIMIT {FORGET_MAX}"  # noqa: S608
+                db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,))  # noqa: S608
+            db.execute("DELETE FROM job_requests WHERE until_ns < ?", (wall_ns,))
+
+        if self._db.read(is_there):
+            self._db.write(forget, outlive=False)
+
     # ---- queues ----
 
     def save_queue(self, spec: QueueSpec, members: Sequence[str]) -> None:
@@ -219,7 +238,7 @@ class JobStore:
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
-                "SELECT spec, launch, state FROM jobs WHERE ended AND json_extract(state, '$.ended_ns') > ?"
+                "SELECT spec, launch, state FROM jobs WHERE ended > ?"
                 " AND json_extract(state, '$.submitted_ns') < ? AND (? IS NULL OR uid = ?) ORDER BY id",
                 (since_ns, until_ns, uid, uid),
             ).fetchall()
@@ -235,9 +254,10 @@ def _save_rows(db: Any, rows: Sequence[Row]) -> None:
 
 def _save_job(db: Any, job: Job) -> None:
     state = _state(job)
-    changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (job.state.ended, state, job.job_id))
+    ended_ns = job.ended_ns if job.state.ended else 0
+    changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
         return
     launch = json.dumps(encode(job.spec.run)) if job.spec.run is not None else None
-    row = (job.job_id, job.state.ended, job.spec.uid, job.spec.queue, json.dumps(encode(job.spec)), launch, state)
+    row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, json.dumps(encode(job.spec)), launch, state)
     db.execute("INSERT INTO jobs (id, ended, uid, queue, spec, launch, state) VALUES (?, ?, ?, ?, ?, ?, ?)", row)

@@ -82,6 +82,19 @@ def test_what_a_job_comes_after_is_loaded_with_it(tmp_path: Path) -> None:
     assert [found.job_id for found in jobs.load().jobs] == [3, 4, 6]
 
 
+def test_what_is_old_is_forgotten_and_numbers_are_not(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    jobs.save(
+        [job(1, JobState.COMPLETED, ended_ns=10 * S), job(2, JobState.FAILED, ended_ns=20 * S), job(5)], next_id=6
+    )
+    jobs.save_rows([row(1, 5, "x", 0, 10), row(2, 5, "x", 10, 20)])
+    jobs.forget_before(15 * S)
+    assert [found.job_id for found in jobs.ended_after(0, 9, None, "")] == [2]
+    assert [found.job_id for found in jobs.rows(0, NEVER_NS)] == [2]
+    assert [found.job_id for found in jobs.load().jobs] == [5]
+    assert jobs.load().next_id == 6
+
+
 def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     broken = job(2)

@@ -1,0 +1,145 @@
+"""The live queue when something goes wrong: daemons that die between two steps, failing starts, limits, taken room."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+
+from vgpud.core.queue.model import JobState
+from vgpud.daemon_jobs import JobDesk
+from vgpud.store import Store
+from vgpud.store_jobs import JobStore
+from vgpud.v1 import vgpud_pb2 as pb
+
+from .conftest import Node, eventually
+from .queue import MISSING, QueueNode, queue_node
+from .test_queue_live import refused
+
+pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
+
+
+@pytest.fixture
+def queue(node: Node) -> Iterator[QueueNode]:
+    with queue_node(node) as made:
+        yield made.start()
+
+
+def change(queue: QueueNode, job_id: int, **fields: Any) -> None:
+    """Has the database say something else of a job, as it would if the daemon had been killed at another point."""
+    store = Store(queue.node.state)
+    jobs = JobStore(store)
+    found = jobs.find(job_id)
+    assert found
+    jobs.save([replace(found, **fields)])
+    store.close()
+
+
+def test_a_decision_to_start_that_was_saved_and_no_more_is_carried_out_once(queue: QueueNode) -> None:
+    (first,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 500)
+    (job_id,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran", 500, hold=True)
+    queue.until(first, "running")
+    queue.node.stop(signal.SIGKILL)
+    jobs = Store(queue.node.state)
+    placed = JobStore(jobs).find(first)
+    assert placed
+    jobs.close()
+    change(queue, job_id, state=JobState.RUNNING, attempt=1, started_ns=placed.started_ns, placement=placed.placement)
+    queue.start()
+    assert queue.ended(job_id).state == "completed"
+    queue.restart(signal.SIGKILL)
+    assert queue.written("ran") == "1\n"
+    (queue.work / "go").touch()
+    assert queue.ended(first).state == "completed"
+    assert queue.node.names() == []
+
+
+def test_one_that_was_told_to_end_is_told_again(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("sleep 1000", 500)
+    (again,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || sleep 1000", 500)
+    queue.until(job_id, "running")
+    eventually(lambda: queue.written("ran"), "its first attempt")
+    queue.node.stop(signal.SIGKILL)
+    change(queue, job_id, stopping="cancelled by its owner", stop_to=JobState.CANCELLED)
+    change(queue, again, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
+    queue.start()
+    job = queue.ended(job_id)
+    assert (job.state, job.reason) == ("cancelled", "cancelled by its owner")
+    job = queue.ended(again)
+    assert (job.state, job.attempt, job.preemptions) == ("completed", 2, 1)
+    assert queue.written("ran") == "1\n2\n"
+
+
+def test_slices_without_their_job_go_at_the_next_start(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 500)
+    queue.until(job_id, "running")
+    eventually(lambda: queue.node.names(), "its slice")
+    queue.node.stop(signal.SIGKILL)
+    (queue.work / "go").touch()
+    change(queue, job_id, state=JobState.COMPLETED, ended_ns=1 << 61, placement=())
+    queue.start()
+    assert queue.node.names() == []
+    assert queue.get(job_id).state == "completed"
+
+
+def test_what_cannot_be_started_fails_with_the_reason(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("true", 500, directory="/nonexistent")
+    job = queue.ended(job_id)
+    assert job.state == "failed"
+    assert "/nonexistent" in job.reason
+    assert queue.node.names() == []
+
+
+def test_nobody_fills_the_daemons_memory(node: Node) -> None:
+    with queue_node(node, jobs_per_user_max="5") as queue:
+        queue.start()
+        queue.submit("true", 100, hold=True, array_first=1, array_last=4)
+        code, text = refused(lambda: queue.submit("true", 100, array_first=1, array_last=2))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "4 jobs that have not ended" in text
+        queue.restart(signal.SIGKILL)
+        queue.submit("true", 100, hold=True)
+        assert refused(lambda: queue.submit("true", 100))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
+    device = queue.node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0]
+    queue.node.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid=device.uuid, reason="dust"))
+    (one,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 800)
+    (two,) = queue.submit("true", 800)
+    assert list(queue.until(one, "running").device_indices) in ([], [1])
+    assert queue.get(two).state == "pending"
+    queue.node.nodes.UndrainDevice(pb.UndrainDeviceRequest(device_uuid=device.uuid))
+    assert queue.ended(two).state == "completed"
+    (queue.work / "go").touch()
+
+
+def test_steps_of_one_job_never_overlap() -> None:
+    """Three who come one after another, the third while the second has been let in but does not run yet."""
+    desk = JobDesk.__new__(JobDesk)
+    desk._turns = {}
+    inside: list[int] = []
+    order: list[int] = []
+
+    async def step(number: int) -> None:
+        async with desk._alone_with(7):
+            inside.append(number)
+            assert len(inside) == 1
+            await asyncio.sleep(0)
+            order.append(inside.pop())
+
+    async def all_of_them() -> None:
+        tasks = [asyncio.create_task(step(1)), asyncio.create_task(step(2))]
+        for number in range(3, 9):
+            await asyncio.sleep(0)
+            tasks.append(asyncio.create_task(step(number)))
+        await asyncio.gather(*tasks)
+
+    asyncio.run(all_of_them())
+    assert order == list(range(1, 9))
+    assert not desk._turns
