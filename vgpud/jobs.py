@@ -55,6 +55,8 @@ STRAY_GRACE_S = 5.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 #: exit code of an attempt of which nobody knows how it ended: as of a command that was killed
 LOST_CODE = 137
+SANDBOXED = "the daemon's service has a sandbox, in which no job can run: run `vgpu setup systemd` and"
+SANDBOXED += " systemctl restart vgpud, which start vgpu-job.socket"
 #: the result of an attempt whose place was taken before it could begin
 GIVEN_UP = "exit_code 126\nsignal 0\ncpu_ns 0\nram_peak_bytes 0\nbegan_wall_ns 0\nended_wall_ns 0\nwhy it never began\n"
 
@@ -106,6 +108,7 @@ class Jobs:
         self._activated = activated
         self._program = paths.lib_dir() / "vgpu-job"
         self._pids_max = _pids_max()
+        self._sandboxed = _is_sandboxed_service()
         self._watched: dict[Key, _Watched] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
@@ -125,6 +128,8 @@ class Jobs:
 
     async def start(self, attempt: Attempt) -> Started:
         """Begins an attempt, or finds that it has begun already: none is begun twice. Raises StartError."""
+        if self._sandboxed and not (self._activated and self._activated.exists()):
+            raise StartError(SANDBOXED, again=True)
         attempt = replace(attempt, pids_max=attempt.pids_max or self._pids_max)
         try:
             if attempt.image:
@@ -383,6 +388,15 @@ class Jobs:
             shutil.rmtree(path, ignore_errors=True)
 
         await asyncio.to_thread(remove)
+
+
+def _is_sandboxed_service() -> bool:
+    """Whether systemd has put us into a sandbox, which our children would be in as well, and for good."""
+    if "INVOCATION_ID" not in os.environ:
+        return False
+    with contextlib.suppress(OSError):
+        return "\nNoNewPrivs:\t1\n" in Path("/proc/self/status").read_text()
+    return False
 
 
 def _pids_max() -> int:

@@ -417,3 +417,29 @@ async def test_socket_of_nobody(place: Place) -> None:
         with pytest.raises(StartError, match="Connection refused") as refused:
             await jobs.start(place.attempt("true"))
         assert refused.value.again
+
+
+@on_a_loop
+async def test_no_job_runs_in_the_daemons_sandbox(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd's rights and mounts of the daemon would be those of its children, for good."""
+    monkeypatch.setattr(shell, "_is_sandboxed_service", lambda: True)
+    async with daemon(place, activated=place.folder / "job.sock") as (jobs, _, _):
+        with pytest.raises(StartError, match=r"vgpu-job\.socket") as refused:
+            await jobs.start(place.attempt("true"))
+        assert refused.value.again
+
+
+def test_a_sandboxed_service_is_known() -> None:
+    code = "from vgpud.jobs import _is_sandboxed_service as s; print(s())"
+    for words, service, found in (
+        ((), "1", "False"),
+        (("setpriv", "--no-new-privs"), "1", "True"),
+        (("setpriv", "--no-new-privs"), "", "False"),
+    ):
+        env = {k: v for k, v in os.environ.items() if k != "INVOCATION_ID"} | (
+            {"INVOCATION_ID": "1"} if service else {}
+        )
+        done = subprocess.run(
+            [*words, sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == found
