@@ -1,0 +1,77 @@
+"""The openb benchmark: its protocol, the published curves, and that how ties fall is what it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.scheduling import openb
+from benchmarks.scheduling.openb_runs import CASES, LOADS, NODES, PODS, Run, arrivals, run
+from vgpud.core.queue.model import Ask, Node
+from vgpud.simulate import clusters, readers
+
+
+@pytest.fixture(scope="module")
+def asks() -> list[Ask]:
+    return [job.spec.ask for job in readers.read(PODS, sort=True)]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> list[Node]:
+    return list(clusters.parse(str(NODES)))
+
+
+def test_the_data_are_what_is_known_of_them(asks: list[Ask], nodes: list[Node]) -> None:
+    assert (len(asks), len(nodes), sum(len(node.devices) for node in nodes)) == (8152, 1213, 6212)
+
+
+def test_pods_arrive_in_an_order_of_their_seed_until_they_ask_for_everything(asks: list[Ask]) -> None:
+    total_milli = 6_212_000
+    order = arrivals(asks, 42, total_milli)
+    assert order == arrivals(asks, 42, total_milli) != arrivals(asks, 43, total_milli)
+    assert sorted(map(repr, order[: len(asks)])) == sorted(map(repr, asks))
+    assert sum(ask.spec.gpus_milli for ask in order) >= total_milli
+    assert sum(ask.spec.gpus_milli for ask in order[:-1]) < total_milli
+
+
+@pytest.mark.parametrize(("case", "least", "most"), [("fgd", 95.1, 95.6), ("best-fit", 92.6, 93.2)])
+def test_what_is_allocated(case: str, least: float, most: float, asks: list[Ask], nodes: list[Node]) -> None:
+    """One seed of the acceptance's ten; fragmentation ends where the published does."""
+    made = run(asks, nodes, case, 42)
+    assert len(made.allocated) == len(made.fragmented) == len(LOADS)
+    assert least <= made.allocated[-1] <= most
+    assert made.fragmented[-1] == pytest.approx(openb.published(case)[1][-1], abs=0.4)
+
+
+def test_ties_decide(asks: list[Ask], nodes: list[Node]) -> None:
+    """On a tenth of the cluster, so that it is quick: the same score loses points when its ties fall at random."""
+    few = nodes[::10]
+    packed, drawn = (run(asks[::10], few, f"fgd as published{ties}", 42) for ties in ("", ", random ties"))
+    assert drawn.allocated[-1] <= packed.allocated[-1] - 1.5
+
+
+def test_runs_are_deterministic(asks: list[Ask], nodes: list[Node]) -> None:
+    for case in CASES:
+        first, second = (run(asks[::40], nodes[::40], case, 7) for _ in range(2))
+        assert (first.allocated, first.fragmented) == (second.allocated, second.fragmented), case
+
+
+def test_published_curves() -> None:
+    """The means that scheduling papers quote: 95.23 and 92.86 % at full load."""
+    assert openb.published("fgd")[0][100] == pytest.approx(95.23, abs=0.01)
+    assert openb.published("best-fit")[0][100] == pytest.approx(92.86, abs=0.01)
+    assert openb.published("fgd")[1][100] == pytest.approx(4.73, abs=0.05)
+
+
+def test_figures_and_plot(tmp_path: Path) -> None:
+    curve = [float(load) for load in LOADS]
+    runs = [Run("fgd", 42, 1.0, 10, curve, curve), Run("fgd", 43, 5.0, 10, curve[:-1] + [80.0], curve)]
+    found = {figure.what: figure for figure in openb.figures(runs)}
+    assert found["allocated at 100 % arrived, %"].value == 90
+    assert found["allocated at 100 % arrived, %"].missed
+    assert found["the same, worst seed, %"].value == 80
+    assert not found["a run, median, s"].missed
+    assert not any(figure.goal for figure in openb.figures(runs, goals=False))
+    openb.plot_row(tmp_path / "openb", {"runs": [made.as_json() for made in runs]})
+    assert (tmp_path / "openb.png").stat().st_size > 10_000
