@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,10 +11,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from fake_queue import eventually
 
+from vgpud.cli import job_file, submit
 from vgpud.cli.job_quantities import format_span, parse_span
+from vgpud.core.queue import check
+from vgpud.v1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
 USAGE, NOT_FOUND, NO_CAPACITY = 2, 4, 6
@@ -232,6 +237,20 @@ def test_a_command_as_a_text_is_the_shells(vgpu: Any, daemon: Any, tmp_path: Pat
     assert list(submitted(daemon).command) == ["/bin/sh", "-c", "make && ./train | tee log"]
 
 
+def test_the_documents_job_file_has_every_key_and_can_be_meant(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+    document = (Path(__file__).parents[2] / "docs/queue.md").read_text()
+    (block,) = re.findall(r"```toml\n(.*?)```", document, re.DOTALL)
+    named = set(re.findall(r"^#?(\w+) = ", block, re.MULTILINE)) - {"BATCH"} | {"env"}
+    context = click.Context(submit.submit)
+    assert named == {*job_file._Reader(Path("x"), "", context).options, "command", "env"}
+    path = tmp_path / "job.toml"
+    path.write_text(block)
+    daemon.queue.queues["team"] = pb.Queue(name="team")
+    assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
+    spec = submitted(daemon)
+    assert (spec.name, spec.members, spec.environment) == ("train", 4, {"BATCH": "64"})
+
+
 BAD_FILES = [
     ("gpu = 1\n", "line 1: there is no key 'gpu': did you mean 'gpus'?"),
     ("gpus = 1\n\ntimelimit = '1h'\n", "line 3: there is no key 'timelimit': did you mean 'time_limit'?"),
@@ -359,9 +378,6 @@ def test_without_a_daemon(vgpu: Any, tmp_path: Path, command: tuple[str, ...]) -
 
 
 def test_bounds_are_the_queues() -> None:
-    from vgpud.cli import submit
-    from vgpud.core.queue import check
-
     for name in ("MEMBERS_MAX", "RETRIES_MAX", "PRIORITY_MAX"):
         assert getattr(submit, name) == getattr(check, name)
 
