@@ -67,7 +67,7 @@ def ratio(raw: dict[str, Any]) -> Iterator[Figure]:
         best = min((WITHOUT_DURATIONS, *OTHERS), key=lambda policy: means[policy])
         yield Figure("ratio", case, f"FIFO over the best without durations, {best}", means[FIFO] / means[best])
         released = trace.released_s or means[TIRESIAS]
-        whose = "released Tiresias" if trace.released_s else f"{TIRESIAS} here"
+        whose = "the released Tiresias" if trace.released_s else f"{TIRESIAS} (never run with the released Tiresias)"
         what = f"{WITHOUT_DURATIONS} over {whose}"
         yield Figure("ratio", case, what, means[WITHOUT_DURATIONS] / released, Below(1))
         goal = Goal(1.3) if trace is CLUSTER400 else None

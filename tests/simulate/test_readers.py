@@ -29,6 +29,16 @@ def test_tiresias() -> None:
     assert (second.spec.name, second.spec.model) == ("1", "vgg11")
 
 
+def test_skew(tmp_path: Path) -> None:
+    by_model = {job.spec.model: job.spec.skew_ppm for job in readers.read(DATA / "tiresias" / "60_job.csv")}
+    skewed = {model for model, ppm in by_model.items() if ppm > 500_000}
+    assert skewed == {"alexnet", "vgg11", "vgg16", "vgg19"}, "the paper's"
+    assert min(by_model.values()) > 0, "all are known"
+    text = "job_id,num_gpu,submit_time,duration,model_name,skew\n0,2,0,1,vgg11,0.25\n1,2,0,1,mine,\n"
+    told, unknown = readers.read(written(tmp_path, text))
+    assert (told.spec.skew_ppm, unknown.spec.skew_ppm) == (250_000, -1)
+
+
 def test_muri() -> None:
     assert len(readers.read(DATA / "muri" / "muri_cluster400_job.csv")) == 400
 

@@ -52,20 +52,25 @@ class Summed:
 class Pairs:
     """By the models of each pair of jobs, as Gavel's table has them; of several neighbours, their product.
 
-    Who has no model in the table costs others what the summed utilisations say.
+    A model is called as in the table, or by its family: resnet50 is the mean of all sizes of ResNet-50. Who has no
+    model in the table costs others what the summed utilisations say.
     """
 
-    #: (model, neighbour's model) -> speed
+    #: (model, neighbour's model) -> speed; families as well
     speeds: dict[tuple[str, str], int]
     otherwise: Interference = field(default_factory=Summed)
 
     def speed(self, job: TraceJob, beside: Sequence[TraceJob]) -> int:
         found = FULL
         for other in beside:
-            pair = (job.spec.model, other.spec.model)
-            own = self.speeds[pair] if pair in self.speeds else self.otherwise.speed(job, (other,))
-            found = found * own // FULL
+            found = (
+                found * (self._pair(job.spec.model, other.spec.model) or self.otherwise.speed(job, (other,))) // FULL
+            )
         return max(found, 1)
+
+    def _pair(self, model: str, other: str) -> int:
+        """0 = neither they nor their families are in the table."""
+        return self.speeds.get((model, other)) or self.speeds.get((family(model), family(other)), 0)
 
 
 def utilisation_milli(job: TraceJob) -> int:
@@ -93,7 +98,20 @@ def gavel(path: Path, device: str) -> Pairs:
                 speeds |= {(_model(kind), _model(other)): _speed(got[0], alone) for other, got in pairs.items()}
     except (AttributeError, KeyError, TypeError, IndexError) as error:
         raise TraceError(f"{path} is no table of throughputs as Gavel writes it: {error!r}") from error
-    return Pairs(speeds)
+    return Pairs(speeds | _families(speeds))
+
+
+def _families(speeds: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+    """The means over the batch sizes of both."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for (model, other), speed in speeds.items():
+        found.setdefault((family(model), family(other)), []).append(speed)
+    return {pair: sum(each) // len(each) for pair, each in found.items()}
+
+
+def family(model: str) -> str:
+    """ "ResNet-50 (batch size 16)" and "resnet50" are "resnet50"."""
+    return "".join(letter for letter in model.partition(" (")[0].lower() if letter.isalnum())
 
 
 def _speed(together: float, alone: float) -> int:

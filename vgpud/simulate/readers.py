@@ -18,6 +18,7 @@ from typing import Any
 from vgpud.core.model import Spec
 from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.simulate.models import skew_ppm
 from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered, whole_gpus
 
 MIB = 1 << 20
@@ -125,8 +126,16 @@ def _tiresias(row: Row) -> TraceJob:
         name=row.text("job_id"),
         duration_ns=row.ns("duration"),
         model=row.text("model_name"),
+        skew_ppm=_skew_ppm(row),
     )
     return TraceJob(row.ns("submit_time"), spec.duration_ns, spec, row.where)
+
+
+def _skew_ppm(row: Row) -> int:
+    """As the trace says it, a part from 0 to 1; else as its model's architecture has it."""
+    if row.text("skew"):
+        return int(row.number("skew", 1) * 1_000_000)
+    return skew_ppm(row.text("model_name"))
 
 
 def _philly(row: Row) -> TraceJob:
