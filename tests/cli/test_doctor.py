@@ -168,6 +168,16 @@ def test_devices_that_cannot_be_shared(
     assert mend in finding.mend
 
 
+def test_a_device_of_two_that_cannot_be_shared(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VGPU_SIM_DIR", raising=False)
+    monkeypatch.setenv("FAKE_DEVICES", "2")
+    monkeypatch.setenv("FAKE_MIG", "2")
+    (finding,) = checks._shareable(checks.Look(Settings()), library, library)
+    assert (finding.level, finding.mend) == ("warn", "run `nvidia-smi -i 1 -mig 0`")
+    assert finding.text.startswith("device 1: ")
+    assert "held by MIG mode" in finding.text
+
+
 def test_modules_of_the_current_folder_are_not_run(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

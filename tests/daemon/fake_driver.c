@@ -3,7 +3,7 @@
  * environment variables. Tests give its path to vgpud as `driver` and `nvml`; nothing runs on it.
  *   FAKE_CUINIT=n        cuInit returns n          FAKE_DEVICES=n       how many devices (default 1)
  *   FAKE_MEMORY=bytes    of each device            FAKE_COMPUTE_MODE=n  nvmlComputeMode_t
- *   FAKE_MIG=1           MIG mode is on            FAKE_LOST=FILE       while FILE exists every reading fails
+ *   FAKE_MIG=bits        devices in MIG mode       FAKE_LOST=FILE       while FILE exists every reading fails
  *   FAKE_LISTED=FILE     the pids in FILE, two at most, are listed as compute processes
  *   FAKE_XID=FILE        the number in FILE is reported as a fault of the first device, once: FILE goes
  */
@@ -137,8 +137,7 @@ int nvmlDeviceGetComputeMode(void *device, int *ret_mode) {
   return 0;
 }
 int nvmlDeviceGetMigMode(void *device, unsigned *ret_current, unsigned *ret_pending) {
-  (void)device;
-  *ret_current = *ret_pending = (unsigned)number("FAKE_MIG", 0);
+  *ret_current = *ret_pending = (unsigned)(number("FAKE_MIG", 0) >> ((unsigned long)device - 1)) & 1u;
   return 0;
 }
 int nvmlDeviceGetUtilizationRates(void *device, struct rates *ret_rates) {

@@ -210,7 +210,13 @@ def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding
     command += [word for uuid in look.device_uuids for word in ("--device", uuid)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
-        yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG")
+        for line in done.stdout.splitlines():
+            if " held by " in line:
+                problem, _, mend = line.rpartition(": ")
+                yield Finding("shareable", "warn", f"{problem}: it is not offered", mend)
+                break
+        else:
+            yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG")
         return
     said = done.stderr.strip().splitlines()
     line = (said[-1] if said else f"check-devices ended with {done.returncode}: see its log").removeprefix("vgpud: ")
