@@ -24,6 +24,8 @@
 #define SYS_close_range 436
 #endif
 #define CLOSE_RANGE_CLOEXEC_FLAG 4
+#define CAPABILITY_VERSION_3 0x20080522u
+#define KEYCTL_JOIN_SESSION 1
 
 enum step { STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_EXEC };
 
@@ -67,6 +69,16 @@ static int set_limits(const struct vj_launch *launch) {
   return 0;
 }
 
+/* Whatever a parent of ours has arranged to be kept over a change of user. */
+static int drop_capabilities(void) {
+  struct {
+    uint32_t version;
+    int pid;
+  } header = {CAPABILITY_VERSION_3, 0};
+  uint32_t none[6] = {0};
+  return syscall(SYS_capset, &header, none) ? errno : 0;
+}
+
 /* For good: what comes back is tried. */
 static int become_user(const struct vj_launch *launch) {
   bool is_root = !geteuid();
@@ -74,6 +86,8 @@ static int become_user(const struct vj_launch *launch) {
   if (is_root && setgroups(launch->group_count, launch->groups)) return errno;
   if (setresgid(launch->gid, launch->gid, launch->gid)) return errno;
   if (setresuid(launch->uid, launch->uid, launch->uid)) return errno;
+  int error = launch->uid ? drop_capabilities() : 0;
+  if (error) return error;
   if (launch->uid && (!setuid(0) || !setresuid((uid_t)-1, 0, (uid_t)-1))) return EPERM;
   if (getuid() != launch->uid || geteuid() != launch->uid || getgid() != launch->gid || getegid() != launch->gid)
     return EPERM;
@@ -88,6 +102,7 @@ static int borrow_user(const struct vj_launch *launch) {
 }
 
 static int return_user(void) {
+  umask(022); /* the user's is for the log, not for what root's programs make */
   if (getuid()) return 0;
   if (seteuid(0) || setegid(getgid()) || setgroups(0, NULL)) return errno;
   return 0;
@@ -110,8 +125,10 @@ static struct failure run(const struct vj_launch *launch, size_t member, int nul
     return (struct failure){STEP_USER, error};
   /* Should the supervisor be killed, at least the first process goes with it; a change of user clears this. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != supervisor) return (struct failure){STEP_USER, ESRCH};
+  /* A keyring that all of the daemon's children have would be theirs too; where there are none that is no fault. */
+  syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL);
   umask(launch->umask);
-  if (chdir(launch->cwd)) return (struct failure){STEP_CWD, errno};
+  if (!launch->is_client && chdir(launch->cwd)) return (struct failure){STEP_CWD, errno};
   default_signals();
   if ((error = open_output(self->log, null_fd))) return (struct failure){STEP_LOG, error};
   if (launch->is_client && (error = return_user())) return (struct failure){STEP_USER, error};

@@ -132,14 +132,16 @@ class World:
         words = "".join(f"umount -a -l -t {kind}; " for kind in hidden)
         return ["unshare", "-m", "sh", "-c", f"{words} exec {self.program}"]
 
-    def talk(self, said: bytes, **options: Any) -> tuple[subprocess.Popen[bytes], bytes, Path]:
-        """Says something to a new supervisor. Returns what it answers."""
+    def talk(
+        self, said: bytes, under: Sequence[str] = (), **options: Any
+    ) -> tuple[subprocess.Popen[bytes], bytes, Path]:
+        """Says something to a new supervisor, started by the program `under`. Returns what it answers."""
         os.seteuid(options.get("user", 0))  # whose socket it is
         ours, theirs = socket.socketpair()
         os.seteuid(0)
         errors = self.folder / f"errors{len(self.started)}"
         with ours, theirs, errors.open("wb") as sink:
-            process = subprocess.Popen(self.command(), stdin=theirs, stdout=theirs, stderr=sink, **options)
+            process = subprocess.Popen([*under, *self.command()], stdin=theirs, stdout=theirs, stderr=sink, **options)
             theirs.close()
             ours.settimeout(WAIT_S)
             with contextlib.suppress(BrokenPipeError):  # it has heard enough

@@ -57,6 +57,31 @@ def test_ids_groups_and_no_way_back(world: World) -> None:
     assert world.log() == f"{(USER,) * 3} {(USER,) * 3} [4, 777, {USER}]\nno way back\n"
 
 
+def test_no_capability_is_left(world: World) -> None:
+    """Neither what is inherited, nor what securebits would keep over a change of user; the bounds are sudo's affair."""
+    attempt = world.attempt("grep", "^Cap[^B]", "/proc/self/status")
+    kept = ["setpriv", "--inh-caps", "+chown,+sys_admin", "--ambient-caps", "+chown", "--securebits"]
+    running = world.start(attempt, under=[*kept, "+no_setuid_fixup"])
+    assert running.wait().exit_code == 0
+    assert [line.split()[1] for line in world.log().split("\n")[:-1]] == ["0" * 16] * 4
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the system call's number is x86_64's")
+def test_no_keyring_of_the_daemon_is_left(world: World) -> None:
+    """Root's session keyring would be possessed by the job, and its keys be readable by that."""
+    note = world.folder / "keyring"
+    join = (
+        f"import ctypes, os, sys; key = ctypes.CDLL(None).syscall(250, 1, 0); open({str(note)!r}, 'w').write(str(key));"
+    )
+    join += "os.execvp(sys.argv[1], sys.argv[1:])"
+    ask = "import ctypes; print(ctypes.CDLL(None).syscall(250, 0, -3, 0))"  # keyctl(KEYCTL_GET_KEYRING_ID, session)
+    running = world.start(world.attempt("python3", "-c", ask), under=[sys.executable, "-c", join])
+    assert running.wait().exit_code == 0
+    if int(note.read_text()) < 0:
+        pytest.skip("no keyrings here")
+    assert int(world.log()) != int(note.read_text())
+
+
 def test_no_group_of_the_daemon_is_left(world: World) -> None:
     world.run("id", "-G", groups=())
     assert world.log() == f"{USER}\n"
