@@ -11,7 +11,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -195,6 +195,21 @@ class Devices:
         busy = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
         return Reading(memory, None if busy is None else busy / 100)
 
+    def groups(self, devices: Sequence[Device]) -> tuple[int, ...]:
+        """For each device a number that linked ones share: by NVLink where there is any, else of one NUMA node. () when
+        NVML says neither."""
+        handles = [self._handles.get(device.uuid) for device in devices]
+        for linked in (_by_nvlink, _in_numa_node):
+            pairs = {(a, b): linked(handles[a], handles[b]) for b in range(len(handles)) for a in range(b)}
+            if any(pairs.values()):
+                found = list(range(len(handles)))
+                for (a, b), together in pairs.items():
+                    if together:
+                        low, high = sorted((found[a], found[b]))
+                        found = [low if group == high else group for group in found]
+                return tuple(found)
+        return ()
+
     def watch_faults(self) -> None:
         """From now on the driver's reports of faults (XIDs) are kept for faults(), where it makes any."""
         self._faults = _or_none(pynvml.nvmlEventSetCreate)
@@ -250,6 +265,16 @@ def _or_none(ask: Any) -> Any:
         return ask()
     except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, AttributeError):
         return None
+
+
+def _by_nvlink(a: Any, b: Any) -> bool:
+    index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+    return bool(_or_none(lambda: pynvml.nvmlDeviceGetP2PStatus(a, b, index)) == pynvml.NVML_P2P_STATUS_OK)
+
+
+def _in_numa_node(a: Any, b: Any) -> bool:
+    level = _or_none(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(a, b))
+    return level is not None and level <= pynvml.NVML_TOPOLOGY_NODE
 
 
 def _or_zero(ask: Any) -> int:

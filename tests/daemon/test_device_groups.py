@@ -1,0 +1,56 @@
+"""Which devices are linked, as NVML says it: for members that need several."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pynvml
+import pytest
+
+from vgpud.core.model import Device
+from vgpud.devices import Devices
+
+LINKED, APART = pynvml.NVML_P2P_STATUS_OK, pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
+
+
+def refuse(*_: Any) -> Any:
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+
+def groups(count: int) -> tuple[int, ...]:
+    shell = Devices.__new__(Devices)  # without a driver: handles are numbers here
+    shell._handles = {f"GPU-{index}": index for index in range(count)}
+    return shell.groups([Device(f"GPU-{i}", i, "SIM", "", 1 << 30, 1, True, 0, 1) for i in range(count)])
+
+
+@pytest.mark.parametrize(
+    ("links", "numa_of", "expected"),
+    [
+        ({(0, 1), (2, 3)}, (0, 0, 0, 0), (0, 0, 2, 2)),  # NVLink comes before NUMA
+        ({(0, 3), (1, 2), (2, 3)}, (0, 0, 1, 1), (0, 0, 0, 0)),  # linked through others
+        ({(1, 2)}, (0, 0, 0, 0), (0, 1, 1, 3)),
+        (set(combinations(range(4), 2)), (0, 0, 1, 1), (0, 0, 0, 0)),  # a switch
+        (set(), (0, 1, 0, 1), (0, 1, 0, 1)),
+        (set(), (0, 1, 2, 3), ()),  # none has a neighbour: nothing to choose by
+    ],
+)
+def test_nvlink_then_numa(
+    links: set[tuple[int, int]], numa_of: tuple[int, ...], expected: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def status(a: int, b: int, index: int) -> int:
+        assert index == pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+        return int(LINKED if (min(a, b), max(a, b)) in links else APART)
+
+    def ancestor(a: int, b: int) -> int:
+        return int(pynvml.NVML_TOPOLOGY_NODE if numa_of[a] == numa_of[b] else pynvml.NVML_TOPOLOGY_SYSTEM)
+
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetP2PStatus", status)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTopologyCommonAncestor", ancestor)
+    assert groups(4) == expected
+
+
+def test_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetP2PStatus", refuse)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTopologyCommonAncestor", refuse)
+    assert groups(4) == () == groups(1)
