@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from vgpud.core.queue.events import (
     Submitted,
 )
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, How, JobState, Node
+from vgpud.core.queue.model import SECOND_NS, Ask, How, JobState, Node
 
 from .queue_world import CountedRoom, Shell, gpus, make_policy, queue
 
@@ -66,6 +67,7 @@ def happenings(draw: st.DrawFn) -> list[tuple[Any, ...]]:
             },
         ),
         st.sampled_from([1, 1, 1, 3]),
+        st.sampled_from([None, None, 1, 9]),
         st.booleans(),
         st.integers(0, 6),
     )
@@ -101,9 +103,12 @@ class Driver:
         at, machine = self.shell, self.shell.machine
         running = sorted(at.running)
         if what[0] == "submit":
-            _, name, width, fields, count, later, back = what
+            _, name, width, fields, count, gib, later, back = what
             after = (at.next_id - back,) if later and 0 < at.next_id - back < at.next_id else ()
             spec = gpus(width, queue=name, after=after, **fields)
+            if gib:
+                size = gib * GIB
+                spec = replace(spec, ask=Ask(replace(spec.ask.spec, mem_min_bytes=size, mem_max_bytes=size)))
             if machine.check(spec, count) is None:
                 self.send(Submitted(tuple(range(at.next_id, at.next_id + count)), spec))
                 at.next_id += count
@@ -163,6 +168,7 @@ def sound(driver: Driver) -> None:
     world = machine._world
     # as the shell sees it
     used: dict[str, int] = {}
+    memory: dict[str, int] = {}
     by_queue: dict[str, int] = {}
     for job_id in at.running:
         job = machine.jobs[job_id]
@@ -175,6 +181,11 @@ def sound(driver: Driver) -> None:
                 name = account.spec.name
                 by_queue[name] = by_queue.get(name, 0) + job.width_milli
         assert job.state is not JobState.RUNNING or len(job.placement) in (1, job.spec.members)
+    for job in machine.jobs.values():
+        if job.job_id in at.running or (job.state is JobState.SUSPENDED and job.suspended_how is How.PAUSE):
+            for share in (share for place in job.placement for share in place.shares):
+                memory[share.device_uuid] = memory.get(share.device_uuid, 0) + share.mem_min_bytes
+    assert all(size <= 16 * GIB for size in memory.values()), memory
     for uuid, milli in used.items():
         assert milli <= (TOTAL * 1000 if uuid == "all" else 1000), (uuid, milli)
     for name, milli in by_queue.items():

@@ -67,7 +67,7 @@ def test_room_is_claimed_while_victims_stop() -> None:
 
 
 def test_a_claim_is_given_up_when_its_job_is_cancelled() -> None:
-    at = shell(2, queue(policy="priority"), slow=True)
+    at = shell(2, queue(policy="priority", limit_milli=2000), slow=True)
     low, high = at.submit(gpus(2)), at.submit(gpus(2, priority=2))
     at.send(Cancelled(high, "by its user"))
     assert at.state(high) == "cancelled"
@@ -97,10 +97,28 @@ def with_memory(gib: int, priority: int) -> JobSpec:
     return JobSpec(Ask(Spec(1000, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB)), priority=priority)
 
 
-def test_a_pause_when_memory_is_left_and_a_checkpoint_when_it_is_not() -> None:
+def device_of_16_gib() -> Shell:
     device = Device("d", 0, "x", "", 16 * GIB, 8, True, 1 << 20, 1 << 20)
     hows = (How.PAUSE, How.EVICT, How.REQUEUE)
-    at = Shell(Machine((queue(policy="priority"),), Cluster([Node("n", (device,))]), make_policy, hows=hows), slow=True)
+    room = Cluster([Node("n", (device,))])
+    return Shell(Machine((queue(policy="priority"),), room, make_policy, hows=hows), slow=True)
+
+
+def test_paused_jobs_keep_the_memory_that_nobody_needs() -> None:
+    at = device_of_16_gib()
+    jobs = []
+    for priority in range(4):
+        jobs.append(at.submit(with_memory(4 if priority < 3 else 1, priority)))
+        at.answer_stops()
+    assert at.running == {jobs[3]}
+    high = at.submit(with_memory(12, 9))
+    assert [(s.job_id, s.how) for s in at.stops] == [(4, How.EVICT), (1, How.EVICT), (2, How.EVICT)]
+    at.answer_stops()
+    assert at.running == {high} and at.job(3).suspended_how is How.PAUSE
+
+
+def test_a_pause_when_memory_is_left_and_a_checkpoint_when_it_is_not() -> None:
+    at = device_of_16_gib()
     low, mid = at.submit(with_memory(10, 0)), at.submit(with_memory(2, 1))
     assert [(s.job_id, s.how) for s in at.stops] == [(low, How.PAUSE)]
     at.answer_stops()

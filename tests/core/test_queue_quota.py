@@ -113,6 +113,15 @@ def test_a_child_without_guarantee_has_its_teams() -> None:
     assert at.running == {mine}
 
 
+def test_a_parents_own_jobs_leave_its_children_their_guarantee() -> None:
+    queues = (queue("team", guarantee_milli=3000), queue("ann", parent="team", guarantee_milli=1000), queue("other"))
+    at = shell(5, *queues)
+    at.submit(gpus(2, queue="other", preemptible=False))
+    own = [at.submit(gpus(1, queue="team")) for _ in range(3)]
+    mine = at.submit(gpus(1, queue="ann"))
+    assert at.running == {1, *own[:2], mine}
+
+
 def test_history_decides_between_equals_and_fades() -> None:
     at = shell(1, queue("a"), queue("b"))
     job = at.submit(gpus(1, queue="a"))
