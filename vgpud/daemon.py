@@ -230,7 +230,8 @@ class Daemon:
         return [name for name in changed if name not in live]
 
     def _snapshot(self) -> Snapshot:
-        return take_snapshot(self.state, self.node, __version__, self._lookout.readings, self._arbiters.slice_stats)
+        stats, queues = self._arbiters.slice_stats, self._queue.samples()
+        return take_snapshot(self.state, self.node, __version__, self._lookout.readings, stats, queues)
 
     # ---- events in, commands out ----
 
@@ -441,6 +442,10 @@ class Daemon:
     def libraries(self) -> tuple[str, str, str]:
         """(libcuda, libnvidia-ml, directory of the simulated device) in use."""
         return self._devices.driver, self._devices.nvml, self._devices.sim_dir
+
+    def device_groups(self) -> tuple[int, ...]:
+        """For each device, by index, a number that linked ones share; () when nothing is known."""
+        return self._devices.groups(list(self.state.devices.values()))
 
     def reading(self, device: str) -> tuple[int | None, float | None]:
         now = self._lookout.readings.get(device, Reading(None, None))

@@ -22,17 +22,19 @@ from typing import Any, Protocol
 from vgpud.config import Config
 from vgpud.core import events as ev
 from vgpud.core import quotas
-from vgpud.core.model import Denied, Reason, Slice, State
-from vgpud.core.observed import SliceStats
+from vgpud.core.model import NO_LIMIT, Denied, Reason, Slice, State
+from vgpud.core.observed import QueueSample, SliceStats
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue import events as qe
 from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.model import How, Job, JobState, Node
 from vgpud.core.slices import job_slice
+from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon_launch import LaunchError, attempt_of
 from vgpud.daemon_queues import QueueDesk
 from vgpud.errors import StoreBusyError, StoreError, VgpudError
+from vgpud.jobcounts import JobCounts
 from vgpud.jobs import Found, Jobs, StartError
 from vgpud.jobs_image import find_engine
 from vgpud.jobs_wire import Result
@@ -71,6 +73,7 @@ class Host(Protocol):
     def node_view(self) -> pb.Node: ...
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
     def attach_path(self, slice_name: str) -> str: ...
+    def device_groups(self) -> tuple[int, ...]: ...
     def observe(self, method: str, code: str, seconds: float) -> None: ...
     async def suspend_job(self, name: str, evict: bool, job_id: int) -> Slice | Denied: ...
     async def resume_job(self, name: str, job_id: int) -> Slice | Denied: ...
@@ -107,7 +110,9 @@ class JobDesk:
         self._loop = asyncio.get_running_loop()
         self.queues = QueueDesk(host, store, kept, self.clock.now_ns)
         devices = tuple(host.state.devices.values())
-        nodes = [Node(host.node, devices, (os.cpu_count() or 1) * 1000, _ram_bytes())]
+        model = devices[0].name if devices else ""
+        cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups()
+        nodes = [Node(host.node, devices, cpu_milli, _ram_bytes(), model, groups)]
         self._recorder = Recorder(host.config.record_queue)
         self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs)
         self.machine = Machine(self.queues.specs, Cluster(nodes, host.state.policy), registry.make, hows=HOWS)
@@ -120,7 +125,7 @@ class JobDesk:
         self._timer: asyncio.TimerHandle | None = None
         self._turns: dict[int, Turns] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.live: dict[int, set[int]] = {}  # jobs that have not ended, by uid
+        self.counts = JobCounts()
         self._ended: deque[int] = deque()
         self._changes: OrderedDict[int, int] = OrderedDict()  # job -> number of its last change, oldest first
         self._change = 0
@@ -136,7 +141,7 @@ class JobDesk:
         found = await self._runner.adopt([(job.job_id, job.attempt) for job in live])
         told_again = self.machine.restore(self._kept, self.clock.now_ns())
         for job in self._kept:
-            self._count(job)
+            self.counts.see(job)
         for job in live:
             fate = found[job.job_id, job.attempt]
             if isinstance(fate, Result):
@@ -197,6 +202,22 @@ class JobDesk:
         """Before its counters go."""
         self.queues.slice_goes(made)
         self.room_changed()
+
+    def samples(self) -> tuple[QueueSample, ...]:
+        """For a scrape."""
+        used = quotas.used_milli(self._host.state)
+        rows = self.counts.rows()
+        return tuple(
+            QueueSample(
+                name=spec.name,
+                used_gpus=used.get(spec.name, 0) / MILLI_PER_DEVICE,
+                guarantee_gpus=spec.guarantee_milli / MILLI_PER_DEVICE,
+                limit_gpus=spec.limit_milli / MILLI_PER_DEVICE if spec.limit_milli < NO_LIMIT else None,
+                jobs=tuple((state, count) for queue, state, count in rows if queue == spec.name),
+                ended=tuple((state.value, self.counts.ended[spec.name, state]) for state in JobState if state.ended),
+            )
+            for spec in self.queues.specs
+        )
 
     def room_changed(self) -> None:
         """Slices came or went, or devices are offered otherwise than before."""
@@ -317,20 +338,11 @@ class JobDesk:
             self._changes.popitem(last=False)
         self._changed.set()
         self._changed = asyncio.Event()
-        self._count(job)
+        self.counts.see(job)
         if job.state.ended:
             self._ended.append(job.job_id)
             if len(self._ended) > ENDED_MAX:
                 self.machine.forget([self._ended.popleft()])
-
-    def _count(self, job: Job) -> None:
-        mine = self.live.setdefault(job.spec.uid, set())
-        if not job.state.ended:
-            mine.add(job.job_id)
-            return
-        mine.discard(job.job_id)
-        if not mine:
-            del self.live[job.spec.uid]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
