@@ -204,7 +204,9 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
         """Lets the call through, or ends it with a refusal."""
         who = self._who(context)
         if who is None:
-            denied: Denied | None = _denied("who calls is not known: connect to the daemon's public socket")
+            denied: Denied | None = _denied(
+                "who calls is not known: connect to the daemon's public socket, as a user that its namespace has"
+            )
         else:
             denied = why_not(row, who, request, self._site)
             _caller.set(who)

@@ -163,11 +163,13 @@ class Door:
         self._public = self._made = Path()
         self._tasks: set[asyncio.Task[None]] = set()
         self._told_ns = 0
+        self._stand_in_uid = peers.stand_in_uid()
 
     def peer(self, address: str) -> Peer | None:
-        """Who is at a peer address of gRPC's; None for whoever has not come through the door."""
+        """Who is at a peer address of gRPC's; None for whoever has not come through the door, or is any of many."""
         prefix, _, word = address.rpartition("/")
-        return self._guests.by_word.get(word) if prefix.startswith(f"unix-abstract:{_PREFIX}/") else None
+        peer = self._guests.by_word.get(word) if prefix.startswith(f"unix-abstract:{_PREFIX}/") else None
+        return None if peer and peer.uid == self._stand_in_uid else peer
 
     async def open(self, public: Path, mode: int, gid: int) -> None:
         """Accepts at `public`, made beside gRPC's socket first so that it never has wrong rights. Raises OSError."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 _SO_PEERPIDFD = 77  # Linux 6.5; older kernels answer ENOPROTOOPT
 _SO_PEERGROUPS = 59
+_UIDS = (1 << 32) - 1
 _GROUPS_MAX = 65536  # the kernel's NGROUPS_MAX
 _libc = ctypes.CDLL(None, use_errno=True)
 #: of the fields of /proc/PID/stat after the program's name: state (field 3) and start time (field 22), proc(5)
@@ -70,6 +71,17 @@ def _many_groups(sock: socket.socket) -> bytes:
     if _libc.getsockopt(sock.fileno(), socket.SOL_SOCKET, _SO_PEERGROUPS, buffer, ctypes.byref(size)):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return buffer.raw[: size.value]
+
+
+def stand_in_uid(proc: Path = Path("/proc")) -> int:
+    """The uid that all users have for us whom our user namespace does not know; -1 where it knows all.
+
+    See user_namespaces(7).
+    """
+    known = [[int(word) for word in line.split()] for line in (proc / "self/uid_map").read_text().splitlines()]
+    if sum(count for _inside, _outside, count in known) >= _UIDS:
+        return -1
+    return int((proc / "sys/kernel/overflowuid").read_text())
 
 
 def peer_pidfd(sock: socket.socket, pid: int) -> int:

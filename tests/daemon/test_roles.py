@@ -244,6 +244,25 @@ def test_users_make_slices_for_themselves_and_within_bounds(all_of_them: Everybo
         all_of_them.call("owner", "UpdateSlice", pb.UpdateSliceRequest(name=made.name, spec=spec))
 
 
+def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_them: Everybody) -> None:
+    mine, others = all_of_them.submit(), all_of_them.submit("other")
+    for role, seen, hidden in (("owner", mine, others), ("other", others, mine)):
+        listed = {job.job_id for job in all_of_them.call(role, "ListJobs", pb.ListJobsRequest(all=True)).jobs}
+        assert seen in listed
+        assert hidden not in listed
+        watched = {job.job_id for job in all_of_them.call(role, "WatchJobs", pb.WatchJobsRequest()).jobs}
+        assert seen in watched
+        assert hidden not in watched
+        assert str(hidden) in all_of_them.refused(role, "WatchJobs", pb.WatchJobsRequest(job_ids=[seen, hidden]))
+        uids = {row.uid for row in all_of_them.call(role, "GetUsage", pb.GetUsageRequest(by="job")).usage}
+        assert uids <= {OWNER if role == "owner" else OTHER}
+    for admin in ("root", "member of the admins' group"):
+        listed = {job.job_id for job in all_of_them.call(admin, "ListJobs", pb.ListJobsRequest(all=True)).jobs}
+        assert {mine, others} <= listed
+    greedy = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10, priority=1), command=["true"], directory="/", hold=True)
+    assert "container_priority_max" in all_of_them.refused("owner", "SubmitJob", pb.SubmitJobRequest(spec=greedy))
+
+
 def kinds(all_of_them: Everybody, role: str, slice_name: str) -> list[str]:
     events = all_of_them.call(role, "ListEvents", pb.ListEventsRequest()).events
     return [event.kind for event in events if event.slice == slice_name]
