@@ -5,7 +5,6 @@ Made by Daemon; the desk (daemon_jobs.py) holds the state and has wishes decided
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from vgpud.core.queue.events import Cancelled, Event, Held, QueuesChanged, Relea
 from vgpud.core.queue.model import Job, JobState, QueueSpec
 from vgpud.core.quotas import used_milli
 from vgpud.daemon_jobs import Host, JobDesk
+from vgpud.daemon_queues import WAITING
 from vgpud.errors import StoreError
 from vgpud.jobfacts import Facts, QueueNow, Submission, UsageRow
 from vgpud.store_jobs import Request
@@ -129,13 +129,12 @@ class JobRequests:
 
     def _too_many(self, uid: int, count: int) -> Denied | None:
         """So that nobody fills the daemon's memory."""
-        live, config = self._desk.live, self._host.config
-        mine = len(live.get(uid, ()))
+        config, total = self._host.config, self._desk.counts.total
+        mine = self._desk.counts.of_user(uid)
         if mine + count > config.jobs_per_user_max:
             text = f"uid {uid} has {mine} jobs that have not ended, {count} more are above jobs_per_user_max"
             text += f" ({config.jobs_per_user_max}): let some end, or cancel them"
             return Denied(Reason.NO_CAPACITY, text, subject=f"uid {uid}")
-        total = sum(map(len, live.values()))
         if total + count > config.jobs_max:
             text = f"{total} jobs have not ended, {count} more are above jobs_max ({config.jobs_max}): try again later"
             return Denied(Reason.NO_CAPACITY, text, subject="jobs_max")
@@ -198,12 +197,12 @@ class JobRequests:
     def queue_now(self, name: str) -> QueueNow:
         children = {spec.name for spec in self._desk.queues.specs if spec.parent == name}
         used = used_milli(self._host.state)
-        states = Counter(job.state for job in self._desk.machine.jobs.values() if job.spec.queue in {name, *children})
+        counts = self._desk.counts
         return QueueNow(
             members=self._desk.queues.members(name),
             used_milli=sum(used.get(one, 0) for one in (name, *children)),
-            running=states[JobState.RUNNING],
-            pending=states[JobState.PENDING] + states[JobState.SUSPENDED],
+            running=sum(counts.in_state(one, JobState.RUNNING) for one in (name, *children)),
+            pending=sum(counts.in_state(one, *WAITING) for one in (name, *children)),
         )
 
     async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:
@@ -212,8 +211,7 @@ class JobRequests:
         return denied or await self._change_queues(lambda: self._desk.queues.set(spec, members))
 
     async def delete_queue(self, name: str) -> Denied | None:
-        jobs = [job for job in self._desk.machine.jobs.values() if job.spec.queue == name and not job.state.ended]
-        denied = self._desk.queues.why_kept(name, len(jobs))
+        denied = self._desk.queues.why_kept(name, self._desk.counts.in_state(name, *JobState))
         return denied or await self._change_queues(lambda: self._desk.queues.delete(name))
 
     async def _change_queues(self, change: Callable[[], None]) -> Denied | None:

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from vgpud.core.observed import REGIMES, DeviceSample, SliceSample, Snapshot, wait_ends_ns
+from vgpud.core.observed import REGIMES, DeviceSample, QueueSample, SliceSample, Snapshot, wait_ends_ns
 
 #: upper ends of the RPC latency histogram, in seconds
 RPC_BUCKETS_S = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
@@ -68,6 +68,7 @@ class Metrics(Collector):
         yield from _device_metrics(now.devices)
         yield _regime_metric(now.devices, now.slices)
         yield from _slice_metrics(now.slices)
+        yield from _queue_metrics(now.queues)
         yield self._rpc_metric()
 
     def _rpc_metric(self) -> Metric:
@@ -87,6 +88,25 @@ def _container_metric(containers: Iterable[tuple[str, int]]) -> Metric:
     for slice_name, count in containers:
         family.add_metric([slice_name], count)
     return family
+
+
+def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
+    """An admin makes queues, so that they are few; users are no labels."""
+    jobs = GaugeMetricFamily("vgpu_jobs", "Jobs that have not ended.", labels=["queue", "state"])
+    ended = CounterMetricFamily("vgpu_jobs_ended", "Jobs that have ended.", labels=["queue", "state"])
+    used = GaugeMetricFamily("vgpu_queue_used_gpus", "What counts against the queue's limit.", labels=["queue"])
+    guarantee = GaugeMetricFamily("vgpu_queue_guarantee_gpus", "What others make room for.", labels=["queue"])
+    limit = GaugeMetricFamily("vgpu_queue_limit_gpus", "The most it may use; left out: no limit.", labels=["queue"])
+    for queue in queues:
+        for state, count in queue.jobs:
+            jobs.add_metric([queue.name, state], count)
+        for state, count in queue.ended:
+            ended.add_metric([queue.name, state], count)
+        used.add_metric([queue.name], queue.used_gpus)
+        guarantee.add_metric([queue.name], queue.guarantee_gpus)
+        if queue.limit_gpus is not None:
+            limit.add_metric([queue.name], queue.limit_gpus)
+    yield from (jobs, ended, used, guarantee, limit)
 
 
 def _device_metrics(devices: Iterable[DeviceSample]) -> Iterator[Metric]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 
 from vgpud.core.model import Device, Share, Slice, State
-from vgpud.core.observed import DeviceSample, Reading, SliceSample, SliceStats, Snapshot
+from vgpud.core.observed import DeviceSample, QueueSample, Reading, SliceSample, SliceStats, Snapshot
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
@@ -16,6 +16,7 @@ def take_snapshot(
     version: str,
     readings: Mapping[str, Reading],
     stats: Callable[[int, str], SliceStats],
+    queues: tuple[QueueSample, ...] = (),
 ) -> Snapshot:
     """Everything at one moment. `stats`: counters of a slice's serial number on a device."""
     nothing = Reading(None, None)
@@ -28,7 +29,7 @@ def take_snapshot(
     clients = sum(not p.holder for p in state.processes.values())
     containers = Counter(c.slice_name for c in state.containers.values())
     counted = tuple(containers.items())
-    return Snapshot(node, version, tuple(devices), tuple(slices), len(state.slices), clients, counted)
+    return Snapshot(node, version, tuple(devices), tuple(slices), len(state.slices), clients, counted, queues)
 
 
 def _device(device: Device, reading: Reading, state: State) -> DeviceSample:

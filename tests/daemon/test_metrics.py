@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from vgpud.core.observed import REGIMES, DeviceSample, SliceSample, SliceStats, Snapshot
+from vgpud.core.observed import REGIMES, DeviceSample, QueueSample, SliceSample, SliceStats, Snapshot
 from vgpud.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,6 +85,22 @@ def test_a_device_is_in_one_regime() -> None:
 
     assert regimes(0) == {r: float(r == "arbitrated") for r in REGIMES}
     assert regimes(1) == {r: float(r == "idle") for r in REGIMES}
+
+
+def test_queues_say_what_they_have_and_may_have() -> None:
+    metrics = Metrics()
+    team = QueueSample("team", 1.25, 0.5, 2.0, (("pending", 3), ("running", 2)), (("failed", 4),))
+    metrics.put(Snapshot(queues=(team, QueueSample("default", 0.0, 0.0, None))))
+    text = generate_latest(metrics.registry).decode()
+    for line in (
+        'vgpu_jobs{queue="team",state="pending"} 3.0',
+        'vgpu_jobs_ended_total{queue="team",state="failed"} 4.0',
+        'vgpu_queue_used_gpus{queue="team"} 1.25',
+        'vgpu_queue_guarantee_gpus{queue="team"} 0.5',
+        'vgpu_queue_limit_gpus{queue="team"} 2.0',
+    ):
+        assert line in text
+    assert 'vgpu_queue_limit_gpus{queue="default"}' not in text
 
 
 def test_the_docs_list_every_metric_and_no_other() -> None:

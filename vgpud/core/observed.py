@@ -143,6 +143,16 @@ class SliceSample:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueSample:
+    name: str
+    used_gpus: float  # by its jobs and by slices made otherwise; without its children's
+    guarantee_gpus: float
+    limit_gpus: float | None
+    jobs: tuple[tuple[str, int], ...] = ()  # by state, those that have not ended
+    ended: tuple[tuple[str, int], ...] = ()  # the others, since the daemon started
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything a scrape shows, taken at one moment."""
 
@@ -153,3 +163,4 @@ class Snapshot:
     slice_count: int = 0
     client_count: int = 0
     containers: tuple[tuple[str, int], ...] = ()  # how many use a slice, of those that are used by some
+    queues: tuple[QueueSample, ...] = ()

@@ -1,0 +1,41 @@
+"""Jobs counted with every change, against a count of all."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from vgpud.core.model import Spec
+from vgpud.core.queue.model import Ask, Job, JobSpec, JobState
+from vgpud.jobcounts import JobCounts
+
+
+def test_counts_are_those_of_a_walk_over_all_jobs() -> None:
+    chance = random.Random(1)
+    specs = [JobSpec(Ask(Spec(500)), queue=queue, uid=uid) for queue in ("a", "b") for uid in (1, 2, 3)]
+    jobs = {number: Job(number, chance.choice(specs), 0) for number in range(40)}
+    counts = JobCounts()
+    for _ in range(1000):
+        job = jobs[chance.randrange(40)]
+        job.state = chance.choice(list(JobState))
+        counts.see(job)
+        seen = [job for job in jobs.values() if job.job_id in counts._seen]
+        assert all(not job.state.ended for job in seen)
+        assert counts.total == len(seen)
+        assert all(counts.of_user(uid) == sum(job.spec.uid == uid for job in seen) for uid in (1, 2, 3))
+        by_state = Counter((job.spec.queue, job.state.value) for job in seen)
+        assert counts.rows() == sorted((*key, count) for key, count in by_state.items())
+        assert counts.in_state("a", *JobState) == sum(job.spec.queue == "a" for job in seen)
+
+
+def test_what_ended_before_the_daemon_started_is_not_counted() -> None:
+    counts = JobCounts()
+    done = Job(1, JobSpec(Ask(Spec(500))), 0, state=JobState.COMPLETED)
+    counts.see(done)
+    assert not +counts.ended
+    done.state = JobState.PENDING
+    counts.see(done)
+    done.state = JobState.FAILED
+    counts.see(done)
+    counts.see(done)
+    assert +counts.ended == {("default", JobState.FAILED): 1}
