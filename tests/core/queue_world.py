@@ -39,6 +39,9 @@ class CountedRoom:
     def fits(self, placement: Placement) -> bool:
         return self._width(placement) <= self._free
 
+    def lacks(self, placement: Placement) -> str:
+        return "" if self.fits(placement) else f"{format_gpus(self._free)} GPUs are free"
+
     def take(self, placement: Placement) -> None:
         self._free -= self._width(placement)
 

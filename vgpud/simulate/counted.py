@@ -20,6 +20,11 @@ class Counted:
     def fits(self, placement: Placement) -> bool:
         return _milli(placement) <= self._free
 
+    def lacks(self, placement: Placement) -> str:
+        if self.fits(placement):
+            return ""
+        return f"{_gpus(self._free)} GPUs are free of the {_gpus(_milli(placement))} that it needs"
+
     def take(self, placement: Placement) -> None:
         self._free -= _milli(placement)
 

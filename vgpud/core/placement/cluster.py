@@ -214,6 +214,12 @@ class Cluster:
 
     # ---- why there is none ----
 
+    def lacks(self, placement: Placement) -> str:
+        """What of exactly this room is not free: a clause for a sentence; "" when it fits."""
+        if self.fits(placement):
+            return ""
+        return lack.where(placement, {place.node: self.node(place.node) for place in placement})
+
     def could_ever(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""
         return lack.never(job.spec, self.nodes, self._policy)

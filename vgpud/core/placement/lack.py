@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vgpud.core import admit
 from vgpud.core.model import Denied, Policy, State
 from vgpud.core.placement.choose import room
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
-from vgpud.core.queue.model import Ask, JobSpec, Node
+from vgpud.core.queue.model import Ask, JobSpec, Node, Placement
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
@@ -160,3 +160,28 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
         f"no device has {format_gpus(milli)} GPU and {format_bytes(memory)} free: device {node.devices[i].index} of"
         f" {node.name} has most, {format_gpus(max(free_milli, 0))} and {format_bytes(max(free_bytes, 0))}"
     )
+
+
+def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
+    """What of this room, which is not free, is missing: the first thing."""
+    for place in placement:
+        node = nodes[place.node]
+        at = {device.uuid: i for i, device in enumerate(node.devices)}
+        for share in place.shares:
+            i = at[share.device_uuid]
+            name = f"device {node.devices[i].index} of {node.name}"
+            if not node.offered[i]:
+                return f"{name} is not offered"
+            if node.free_milli[i] < share.min_milli:
+                free = format_gpus(max(0, node.free_milli[i]))
+                return f"{name} has {free} GPU free of the {format_gpus(share.min_milli)} that it needs"
+            if node.free_bytes[i] < share.mem_min_bytes:
+                free = format_bytes(max(0, node.free_bytes[i]))
+                return f"{name} has {free} of memory free of the {format_bytes(share.mem_min_bytes)} that it needs"
+        if node.free_cpu_milli < place.cpu_milli:
+            free = format_gpus(max(0, node.free_cpu_milli))
+            return f"{node.name} has {free} CPUs free of the {format_gpus(place.cpu_milli)} that it needs"
+        if node.free_ram_bytes < place.ram_bytes:
+            free = format_bytes(max(0, node.free_ram_bytes))
+            return f"{node.name} has {free} of RAM free of the {format_bytes(place.ram_bytes)} that it needs"
+    return "not all of its members fit together"

@@ -125,6 +125,11 @@ def check_queues(world: World, queues: tuple[QueueSpec, ...]) -> Denied | None:
     wrong = quota.check_queues(queues)
     if wrong:
         return wrong
+    for queue in queues:
+        try:
+            world.make_policy(queue.policy)
+        except ValueError as error:
+            return _invalid(f"queue {queue.name}: {error}", "policy")
     after = {q.name: q for q in queues}
     for name, line in world.lines.items():
         account = line.account

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.queue.estimate import reserved_start_ns
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.queue.world import World
 from vgpud.core.units import format_gpus
 
@@ -76,6 +76,15 @@ def _in_its_way(world: World, job: Job) -> list[int]:
     return [j for j, placement in world.going.items() if any(place.node in nodes for place in placement)]
 
 
+def _on(world: World, devices: set[str], job: Job) -> list[int]:
+    """Other jobs that have a part of these devices."""
+    return [
+        other_id
+        for other_id, placement in world.held.items()
+        if other_id != job.job_id and any(s.device_uuid in devices for place in placement for s in place.shares)
+    ]
+
+
 def _no_room(world: World, job: Job, now_ns: int) -> str:
     line = world.line(job)
     over = line.account.limit_for(job.spec)
@@ -93,10 +102,12 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
             f" {format_gpus(world.room.total_milli())} GPUs: it must wait until all that cannot be preempted fit beside"
         )
     if world.pinned(job):
-        how = "memory is on" if job.suspended_how is How.PAUSE else "state belongs to"
-        where = ", ".join(s.device_uuid for place in job.placement for s in place.shares[:_NAMED_MAX])
-        if world.find(job) is None:
-            return f"it goes on where it was, its {how} {where}, and that is in use"
+        missing = world.lacks(job)
+        if missing:
+            devices = {share.device_uuid for place in job.placement for share in place.shares}
+            there = _on(world, devices, job)
+            who = f"; {_jobs(there)} {'is' if len(there) == 1 else 'are'} there" if there else ""
+            return f"it goes on where it was, but {missing}{who}"
     elif world.find(job) is None:
         return world.room.why_not(job)
     return "it starts with the next decision"

@@ -138,6 +138,14 @@ class World:
         self.room.take(kept)
         return job.placement if fits else None
 
+    def lacks(self, job: Job) -> str:
+        """What of the room that a pinned job had is not free."""
+        kept = self.held.get(job.job_id, ())
+        self.room.release(kept)
+        missing = self.room.lacks(job.placement)
+        self.room.take(kept)
+        return missing
+
     def hold(self, job: Job, placement: Placement) -> None:
         """The room counts exactly this for the job."""
         self.parked.pop(job.job_id, None)
@@ -159,16 +167,10 @@ class World:
         """What a job that has been stopped so still takes: its memory on the devices, its RAM."""
         if how is How.REQUEUE or (how is How.EVICT and self.moves):
             return ()
-        memory = how is How.PAUSE
+        if how is How.EVICT:
+            return tuple(replace(place, cpu_milli=0, shares=()) for place in job.placement if place.ram_bytes)
         return tuple(
-            replace(
-                place,
-                cpu_milli=0,
-                shares=tuple(
-                    replace(s, min_milli=0) if memory else replace(s, min_milli=0, mem_min_bytes=0)
-                    for s in place.shares
-                ),
-            )
+            replace(place, cpu_milli=0, shares=tuple(replace(share, min_milli=0) for share in place.shares))
             for place in job.placement
         )
 
