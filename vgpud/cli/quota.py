@@ -115,8 +115,10 @@ def _rules() -> str:
     from vgpud.core.placement import registry as placements
     from vgpud.core.policy import registry as policies
 
-    rows = [f"{name:<10}  {line}" for name, line in policies.NAMES.items()]
-    return "\b\nPolicies:\n" + "\n".join(rows) + "\n\n\b\nPlacements: " + ", ".join(placements.NAMES)
+    def table(title: str, names: dict[str, str]) -> str:
+        return "\n".join([f"\b\n{title}:", *(f"{name:<10}  {line}" for name, line in names.items())])
+
+    return table("Policies", policies.NAMES) + "\n\n" + table("Placements", placements.NAMES)
 
 
 @quota.command("set", short_help="Make or change a queue.", epilog=_rules())

@@ -35,8 +35,9 @@ def _names(registry: str) -> Callable[[click.Context, click.Parameter, bool], No
             from vgpud.core.placement import registry as placements
             from vgpud.core.policy import registry as policies
 
-            for line in policies.NAMES.items() if registry == "policies" else ((name, "") for name in placements.NAMES):
-                click.echo("  ".join(line).rstrip())
+            names = policies.NAMES if registry == "policies" else placements.NAMES
+            for line in names.items():
+                click.echo("  ".join(line))
             ctx.exit()
 
     return show

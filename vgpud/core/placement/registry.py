@@ -8,7 +8,13 @@ from vgpud.core.placement.fgd import PLAIN_MIX, Fgd, Mix
 from vgpud.core.placement.tiresias import Tiresias
 from vgpud.core.placement.worst_fit import WorstFit
 
-NAMES = ("best-fit", "worst-fit", "fgd", "tiresias")
+#: name -> one line for those who choose
+NAMES = {
+    "best-fit": "the fullest node and device that fit, so that empty ones stay whole",
+    "worst-fit": "the emptiest, so that jobs disturb one another least",
+    "fgd": "where the least idle GPU becomes useless to the jobs that come most (fragmentation gradient descent)",
+    "tiresias": "best fit; gangs with much skewed traffic (--skew) on as few nodes as have room",
+}
 
 
 def make(name: str, spread: bool = False, mix: Mix = PLAIN_MIX) -> Rule:
