@@ -6,6 +6,7 @@ forgets them; a number is never given twice, not even after its job has gone.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -70,11 +71,22 @@ class Request:
 
 def _job(spec: str, launch: str | None, state: str) -> Job:
     body = json.loads(state)
-    run = decode(Launch, json.loads(launch)) if launch else None
+    run = _launch(launch) if launch else None
     made: JobSpec = replace(decode(JobSpec, json.loads(spec)), run=run)
     job: Job = decode(Job, body | {"spec": encode(JobSpec(made.ask))})
     job.spec = made
     return job
+
+
+@functools.lru_cache(maxsize=64)
+def _launch(text: str) -> Any:
+    """The jobs of an array run the same."""
+    return decode(Launch, json.loads(text))
+
+
+@functools.lru_cache(maxsize=64)
+def _launch_text(launch: Launch) -> str:
+    return json.dumps(encode(launch))
 
 
 def _state(job: Job) -> str:
@@ -258,6 +270,6 @@ def _save_job(db: Any, job: Job) -> None:
     changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
         return
-    launch = json.dumps(encode(job.spec.run)) if job.spec.run is not None else None
+    launch = _launch_text(job.spec.run) if isinstance(job.spec.run, Launch) else None
     row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, json.dumps(encode(job.spec)), launch, state)
     db.execute("INSERT INTO jobs (id, ended, uid, queue, spec, launch, state) VALUES (?, ?, ?, ?, ?, ?, ?)", row)

@@ -7,6 +7,7 @@ and not kept: the machine never looks at it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -14,6 +15,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from vgpud.core.queue import events
 
 Plain = dict[str, Any]
+Decoder = Callable[[Any], Any]
+_decoders: dict[Any, Decoder] = {}
 _UNIONS = (Union, type(int | None))
 _LEFT_OUT = "run"
 #: class -> its fields with their types
@@ -47,29 +50,51 @@ def encode(value: Any) -> Any:
 
 def decode(kind: Any, data: Any) -> Any:
     """What `encode` made of a value of this type. Raises ValueError."""
+    return _decoder(kind)(data)
+
+
+def _decoder(kind: Any) -> Decoder:
+    """Made once for each type: a daemon that starts decodes all its jobs."""
+    made = _decoders.get(kind)
+    if made is None:
+        made = _decoders[kind] = _make_decoder(kind)
+    return made
+
+
+def _make_decoder(kind: Any) -> Decoder:
     if get_origin(kind) in _UNIONS:
-        if data is None:
-            return None
-        return decode(next(one for one in get_args(kind) if one is not type(None)), data)
+        known = _decoder(next(one for one in get_args(kind) if one is not type(None)))
+        return lambda data: None if data is None else known(data)
     if get_origin(kind) in (tuple, list):
-        return get_origin(kind)(_items(get_args(kind), data))
+        return _items_decoder(get_origin(kind), list(get_args(kind)))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(data)
+        return kind
     if is_dataclass(kind):
-        return _decode(kind, data)
-    if kind in (int, str, bool) and type(data) is not kind:
-        raise ValueError(f"{data!r} is no {kind.__name__}")
-    return data
+        return _dataclass_decoder(kind)
+    if kind in (int, str, bool):
+        return lambda data: data if type(data) is kind else _refuse(kind, data)
+    return lambda data: data
 
 
-def _items(kinds: tuple[Any, ...], data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise ValueError(f"{data!r} is no list")
-    if len(kinds) == 1 or kinds[-1] is Ellipsis:
-        return [decode(kinds[0], item) for item in data]
-    if len(kinds) != len(data):
-        raise ValueError(f"{data!r} has {len(data)} items, not {len(kinds)}")
-    return [decode(kind, item) for kind, item in zip(kinds, data, strict=True)]
+def _refuse(kind: type, data: Any) -> Any:
+    raise ValueError(f"{data!r} is no {kind.__name__}")
+
+
+def _items_decoder(sequence: Any, kinds: list[Any]) -> Decoder:
+    many = len(kinds) == 1 or kinds[-1] is Ellipsis
+    each = _decoder(kinds[0])
+    known = [] if many else [_decoder(kind) for kind in kinds]
+
+    def items(data: Any) -> Any:
+        if not isinstance(data, list):
+            raise ValueError(f"{data!r} is no list")
+        if many:
+            return sequence([each(item) for item in data])
+        if len(known) != len(data):
+            raise ValueError(f"{data!r} has {len(data)} items, not {len(known)}")
+        return sequence([one(item) for one, item in zip(known, data, strict=True)])
+
+    return items
 
 
 def _fields(kind: Any) -> list[tuple[Field[Any], Any]]:
@@ -88,14 +113,18 @@ def _encode(value: Any) -> Plain:
     return found
 
 
-def _decode(kind: Any, data: Any) -> Any:
-    if not isinstance(data, dict):
-        raise ValueError(f"{data!r} is no {kind.__name__}")
-    known = {field.name: hint for field, hint in _fields(kind)}
-    unknown = sorted(set(data) - set(known))
-    if unknown:
-        raise ValueError(f"{kind.__name__} has no {', '.join(unknown)}")
-    try:
-        return kind(**{name: decode(known[name], value) for name, value in data.items()})
-    except TypeError as error:  # a field without a default is missing
-        raise ValueError(f"{kind.__name__}: {error}") from error
+def _dataclass_decoder(kind: Any) -> Decoder:
+    known = {field.name: _decoder(hint) for field, hint in _fields(kind)}
+
+    def made(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise ValueError(f"{data!r} is no {kind.__name__}")
+        unknown = sorted(data.keys() - known.keys())
+        if unknown:
+            raise ValueError(f"{kind.__name__} has no {', '.join(unknown)}")
+        try:
+            return kind(**{name: known[name](value) for name, value in data.items()})
+        except TypeError as error:  # a field without a default is missing
+            raise ValueError(f"{kind.__name__}: {error}") from error
+
+    return made
