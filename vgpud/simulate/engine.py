@@ -174,10 +174,12 @@ class Simulation:
     def _freed(self, job_id: int) -> events.Event | None:
         """A job leaves its devices: it has ended, or has been stopped."""
         run = self._runs[job_id]
-        if not run.running or run.ends_ns != self._now_ns:
+        if run.ends_ns != self._now_ns:
             return None
         said = run.leaves or events.JobEnded(job_id, run.attempt, run.job.attempt(run.attempt)[1])
-        self._leave(run)
+        if run.running:
+            self._leave(run)
+        run.ends_ns = NEVER_NS
         return said
 
     # ---- what is commanded ----
@@ -212,6 +214,7 @@ class Simulation:
         self._plan(run)
 
     def _stop(self, job_id: int, how: How | None) -> None:
+        """Also of one that is paused, whose memory is wanted."""
         run = self._runs[job_id]
         self._settle(run)
         if run.left <= 0:
@@ -226,7 +229,6 @@ class Simulation:
     def _leave(self, run: _Run) -> None:
         run.running = False
         self.outcome.spans.append((run.job_id, run.started_ns, self._now_ns))
-        run.ends_ns = NEVER_NS
         self._held_milli -= run.job.spec.width_milli
         self._count(run, -1)
         self._neighbours(run, arrives=False)

@@ -182,7 +182,8 @@ def _attempts(recording: Recording, job_id: int) -> Iterator[tuple[int, int]]:
             if command.get("job_id") == job_id and command["type"] == "StartJob":
                 since_ns = step.at_ns
             elif command.get("job_id") == job_id and command["type"] == "StopJob":
-                worked_ns, since_ns = worked_ns + step.at_ns - since_ns, -1
+                worked_ns += step.at_ns - since_ns if since_ns >= 0 else 0  # else it was paused already
+                since_ns = -1
     if since_ns >= 0:
         worked_ns += recording.steps[-1].at_ns - since_ns
     yield worked_ns + MORE_NS, 0

@@ -66,13 +66,17 @@ def run(
     room = make_room(nodes, scenario)
     names = sorted({job.spec.queue for job in trace}) if scenario.by_queue else [DEFAULT_QUEUE]
     if not scenario.by_queue:
-        trace = [replace(job, spec=replace(job.spec, queue=DEFAULT_QUEUE)) for job in trace]
+        trace = [_in_one_queue(job) for job in trace]
     queues = tuple(make_queue(name, scenario) for name in names)
     machine = Machine(queues, room, make or make_policy, hows=(How.EVICT,), moves=True)
     simulation = Simulation(machine, room.total_milli(), scenario.costs, scenario.interference)
     for job_id, job in enumerate(trace, 1):
         simulation.submit(job_id, job)
     return simulation.run(progress)
+
+
+def _in_one_queue(job: TraceJob) -> TraceJob:
+    return job if job.spec.queue == DEFAULT_QUEUE else replace(job, spec=replace(job.spec, queue=DEFAULT_QUEUE))
 
 
 def make_room(nodes: Sequence[Node], scenario: Scenario) -> Room:
