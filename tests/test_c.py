@@ -38,6 +38,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),
         (ADDRESS,),
     ),
+    "test_job": (("shim/job/instructions.c", "shim/job/file.c"), (ADDRESS,)),
     "test_ledger": (("shim/memory.c", "shim/gate_lock.c", "shim/helper_bell.c", *ARBITER), (ADDRESS, THREAD)),
     "test_ledger_handles": (
         (

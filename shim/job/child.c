@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include "job.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -20,10 +19,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef SYS_close_range /* the same number on every architecture */
-#define SYS_close_range 436
-#endif
-#define CLOSE_RANGE_CLOEXEC_FLAG 4
 #define CAPABILITY_VERSION_3 0x20080522u
 #define KEYCTL_JOIN_SESSION 1
 
@@ -39,17 +34,6 @@ static void default_signals(void) {
   for (int signal = 1; signal < NSIG; signal++) sigaction(signal, &action, NULL);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
-/* Every descriptor but the first three ends with exec. */
-static void close_rest_on_exec(void) {
-  if (!syscall(SYS_close_range, 3u, ~0u, CLOSE_RANGE_CLOEXEC_FLAG)) return;
-  DIR *open_ones = opendir("/proc/self/fd");
-  for (struct dirent *entry; open_ones && (entry = readdir(open_ones));) {
-    int fd = atoi(entry->d_name);
-    if (fd > 2) fcntl(fd, F_SETFD, FD_CLOEXEC);
-  }
-  if (open_ones) closedir(open_ones);
 }
 
 static rlim_t lower(rlim_t a, rlim_t b) {
@@ -132,7 +116,6 @@ static struct failure run(const struct vj_launch *launch, size_t member, int nul
   default_signals();
   if ((error = open_output(self->log, null_fd))) return (struct failure){STEP_LOG, error};
   if (launch->is_client && (error = return_user())) return (struct failure){STEP_USER, error};
-  close_rest_on_exec();
   environ = self->env; /* whose PATH it is that is searched */
   execvp(*self->argv, self->argv);
   return (struct failure){STEP_EXEC, errno};

@@ -3,7 +3,8 @@
  * vgpu-job is the supervisor of one attempt of a job: a small static program that vgpud starts and that outlives it. It
  * reads what to run from the socket on its stdin, begins the attempt by making its directory (whoever comes second is
  * told so and runs nothing), starts every member as the job's user in cgroups of their own, waits, stops the whole tree
- * when told to, and leaves how it ended in a file, by rename. It is single-threaded and trusts what vgpud says and
+ * when told to, and leaves how it ended in a file, by rename. It begins by closing all descriptors
+ * but the socket, and opens none without O_CLOEXEC. It is single-threaded and trusts what vgpud says and
  * nothing that the job does: of the job's processes it reads nothing but what the kernel says about them. */
 #ifndef VGPU_JOB_H
 #define VGPU_JOB_H
