@@ -491,6 +491,13 @@ class Machine:
             how = None if job.stop_to is not JobState.SUSPENDED else world.hows[-1]
             self._stop(job, how, job.stop_to, job.stopping, now_ns)
 
+    def remember(self, histories: dict[str, int], at_ns: int) -> None:
+        """What history() said at that time, before restore(): fair shares outlive a restart."""
+        for name, history in histories.items():
+            if name in self._world.lines:
+                account = self._world.lines[name].account
+                account.history, account.history_at_ns = history, at_ns
+
     def forget(self, job_ids: Iterable[int]) -> None:
         """Ended jobs that nobody will ask for."""
         for job_id in job_ids:
@@ -521,6 +528,10 @@ class Machine:
 
     def queue(self, name: str) -> QueueSpec:
         return self._world.lines[name].spec
+
+    def history(self, name: str, now_ns: int) -> int:
+        """As history_milli(), with HISTORY_BITS behind the point."""
+        return self._world.lines[name].account.history_now(now_ns, self._world.half_life_ns)
 
     def history_milli(self, name: str, now_ns: int) -> int:
         """What a queue has used on average, each half-life ago counting half."""
