@@ -11,7 +11,9 @@ from dataclasses import replace
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.offered import named
 from vgpud.core.queue.events import Cancelled, Event, Held, QueuesChanged, Released, Requeued, Submitted
+from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.model import Job, JobState, QueueSpec
+from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.quotas import used_milli
 from vgpud.daemon_jobs import Host, JobDesk
 from vgpud.daemon_queues import WAITING
@@ -19,6 +21,8 @@ from vgpud.errors import StoreError
 from vgpud.jobfacts import Facts, QueueNow, Submission, UsageRow
 from vgpud.store_jobs import Request
 
+#: a queue's history is an average that is halved every half-life: so long a time is in it (half-life / ln 2)
+HISTORY_NS = HALF_LIFE_NS * 1000 // 693
 #: how long the id of a request is known
 REQUEST_MEMORY_NS = 600_000_000_000
 
@@ -203,6 +207,7 @@ class JobRequests:
             used_milli=sum(used.get(one, 0) for one in (name, *children)),
             running=sum(counts.in_state(one, JobState.RUNNING) for one in (name, *children)),
             pending=sum(counts.in_state(one, *WAITING) for one in (name, *children)),
+            history=self._desk.machine.history(name, self._desk.clock.now_ns()) * HISTORY_NS >> HISTORY_BITS,
         )
 
     async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:

@@ -106,6 +106,7 @@ class JobDesk:
         kept = store.load()
         self.next_id = kept.next_id
         self._kept = kept.jobs
+        self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
         self.clock = Clock(kept.latest_ns)
         self._loop = asyncio.get_running_loop()
         self.queues = QueueDesk(host, store, kept, self.clock.now_ns)
@@ -139,6 +140,7 @@ class JobDesk:
         self._drop_orphans()
         live = [job for job in self._kept if _has_processes(job)]
         found = await self._runner.adopt([(job.job_id, job.attempt) for job in live])
+        self.machine.remember(self._histories, self._history_at_ns)
         told_again = self.machine.restore(self._kept, self.clock.now_ns())
         for job in self._kept:
             self.counts.see(job)
@@ -176,6 +178,7 @@ class JobDesk:
         try:
             self._write({})
             self.queues.save()
+            self._save_history()
         except StoreError as error:
             log.error("%s", error)
         self._recorder.close()
@@ -188,9 +191,18 @@ class JobDesk:
             if self.clock.now_ns() >= self._rows_at_ns:
                 self._rows_at_ns = self.clock.now_ns() + int(ROWS_S * 1e9)
                 self.queues.save()
+                self._save_history()
                 self.store.forget_before(self.clock.now_ns() - self._host.config.accounting_days * DAY_NS)
         except StoreError as error:
             log.warning("%s", error)
+
+    def _save_history(self) -> None:
+        """When it has changed: a node that nobody uses writes nothing."""
+        now_ns = self.clock.now_ns()
+        found = {spec.name: self.machine.history(spec.name, now_ns) for spec in self.queues.specs}
+        if found != self._histories:
+            self.store.save_history(found, now_ns)
+            self._histories = found
 
     # ---- what the daemon says ----
 

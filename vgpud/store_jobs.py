@@ -30,6 +30,7 @@ TABLES = (
     "CREATE TABLE job_requests (uid INTEGER NOT NULL, request_id TEXT NOT NULL, fingerprint TEXT NOT NULL,"
     " job_ids TEXT NOT NULL, until_ns INTEGER NOT NULL, PRIMARY KEY (uid, request_id))",
     "CREATE TABLE queues (name TEXT PRIMARY KEY, spec TEXT NOT NULL, members TEXT NOT NULL)",
+    "CREATE TABLE queue_history (name TEXT PRIMARY KEY, history INTEGER NOT NULL, at_ns INTEGER NOT NULL)",
     "CREATE TABLE usage (slice_uid TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,"
     " slice TEXT NOT NULL, job_id INTEGER NOT NULL, queue TEXT NOT NULL, uid INTEGER NOT NULL, asked INTEGER NOT NULL,"
     " granted INTEGER NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (slice_uid, begin_ns))",
@@ -54,6 +55,8 @@ class Kept:
 
     jobs: tuple[Job, ...]  # that have not ended, and those that they come after
     queues: tuple[tuple[QueueSpec, tuple[str, ...]], ...]
+    histories: dict[str, int]  # of the queues, as the machine had them at
+    history_at_ns: int
     latest_ns: int  # of all times that were written: the clock goes on from there
     next_id: int
 
@@ -114,7 +117,10 @@ class JobStore:
             times = [t for job in jobs for t in (job.submitted_ns, job.started_ns, job.waiting_since_ns)]
             (usage_ns,) = db.execute("SELECT coalesce(max(end_ns), 0) FROM usage").fetchone()
             (next_id,) = db.execute("SELECT next FROM job_ids").fetchone()
-            return Kept(jobs, queues, max([0, usage_ns, *times]), next_id)
+            history = db.execute("SELECT name, history, at_ns FROM queue_history").fetchall()
+            at_ns = max((row[2] for row in history), default=0)
+            by_name = {name: one for name, one, when_ns in history if when_ns == at_ns}
+            return Kept(jobs, queues, by_name, at_ns, max([0, usage_ns, at_ns, *times]), next_id)
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
@@ -209,6 +215,12 @@ class JobStore:
 
     def delete_queue(self, name: str) -> None:
         self._db.write(lambda db: db.execute("DELETE FROM queues WHERE name = ?", (name,)))
+
+    def save_history(self, histories: dict[str, int], at_ns: int) -> None:
+        """Of all queues at one time, for fair shares after a restart. The newest may be lost with the machine."""
+        rows = [(name, history, at_ns) for name, history in histories.items()]
+        statement = "INSERT OR REPLACE INTO queue_history VALUES (?, ?, ?)"
+        self._db.write(lambda db: db.executemany(statement, rows), outlive=False)
 
     # ---- the accounting ----
 

@@ -143,3 +143,16 @@ def test_steps_of_one_job_never_overlap() -> None:
     asyncio.run(all_of_them())
     assert order == list(range(1, 9))
     assert not desk._turns
+
+
+def test_fair_shares_outlive_the_daemon(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("sleep 1.5", 2000)
+    queue.ended(job_id)
+
+    def history() -> float:
+        return queue.queues.ListQueues(pb.ListQueuesRequest()).queues[0].history_gpu_seconds
+
+    before = history()
+    assert 2.5 < before < 10
+    queue.restart(signal.SIGTERM)
+    assert 0.99 * before < history() <= before

@@ -123,6 +123,10 @@ def test_queues_and_facts(tmp_path: Path) -> None:
     jobs.delete_queue("gone")
     jobs.save([job(1)])
     jobs.set_facts(1, {"cpu_ns": 5, "stop": "requeue"})
+    jobs.save_history({"team": 5, "gone": 7}, 40)
+    jobs.save_history({"team": 6}, 50)
+    kept = reopened(tmp_path).load()
+    assert (kept.histories, kept.history_at_ns) == ({"team": 6}, 50)
     assert reopened(tmp_path).load().queues == ((team, ("uid:1000",)),)
     assert jobs.facts(1) == {"cpu_ns": 5, "stop": "requeue"}
     assert jobs.facts(9) == {}
