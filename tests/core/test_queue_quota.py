@@ -8,7 +8,7 @@ import pytest
 
 from vgpud.core.queue.events import QueuesChanged, RoomChanged
 from vgpud.core.queue.model import SECOND_NS, QueueSpec
-from vgpud.core.queue.quota import check_queues, decay
+from vgpud.core.queue.quota import HISTORY_BITS, check_queues, decay
 
 from .queue_world import gpus, queue, shell
 
@@ -146,18 +146,18 @@ def test_history_is_a_moving_average() -> None:
     at.submit(gpus(2))
     at.sleep(7 * 86400)
     at.end(1)
-    assert at.machine.history_milli("default", at.now_ns) == 1000
+    assert at.machine.history("default", at.now_ns) == 1000 << HISTORY_BITS
     at.sleep(7 * 86400)
-    assert at.machine.history_milli("default", at.now_ns) == 500
+    assert at.machine.history("default", at.now_ns) == 500 << HISTORY_BITS
 
 
 def test_what_was_used_before_a_restart_counts() -> None:
     at = shell(1, queue("a"), queue("b"))
     week_ns = 7 * 86400 * SECOND_NS
     at.now_ns = 3 * week_ns
-    at.machine.remember({"a": 800, "gone": 1}, 2 * week_ns)
+    at.machine.remember({"a": 800 << HISTORY_BITS, "gone": 1}, 2 * week_ns)
     at.restore([])
-    assert at.machine.history_milli("a", at.now_ns) == 400
+    assert at.machine.history("a", at.now_ns) == 400 << HISTORY_BITS
     wall = at.submit(gpus(1, queue="b"))
     first, second = at.submit(gpus(1, queue="a")), at.submit(gpus(1, queue="b"))
     at.end(wall)
