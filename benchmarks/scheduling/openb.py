@@ -66,8 +66,8 @@ def row(raw: dict[str, Any]) -> list[Figure]:
 
 
 def plot_row(path: Path, raw: dict[str, Any]) -> None:
-    """Draws what row() left, as `path` with .png."""
-    plot(path.with_suffix(".png"), raw["runs"], beside=True)
+    """Draws what row() left."""
+    plot(path, raw["runs"], beside=True)
 
 
 def published(rule: str) -> tuple[list[float], list[float]]:

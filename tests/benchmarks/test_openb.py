@@ -73,5 +73,5 @@ def test_figures_and_plot(tmp_path: Path) -> None:
     assert found["the same, worst seed, %"].value == 80
     assert not found["a run, median, s"].missed
     assert not any(figure.goal for figure in openb.figures(runs, goals=False))
-    openb.plot_row(tmp_path / "openb", {"runs": [made.as_json() for made in runs]})
+    openb.plot_row(tmp_path / "openb.png", {"runs": [made.as_json() for made in runs]})
     assert (tmp_path / "openb.png").stat().st_size > 10_000
