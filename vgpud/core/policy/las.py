@@ -10,9 +10,8 @@ runs goes first, so that equals do not displace each other, by when it started, 
 `narrow`: within a level those with fewer GPUs go first; in the first level among those that wait, for there most end
 soon, in the others whether they run or not. How long equally old jobs have left is alike, so the narrow ones cost less
 per job done: Smith, "Various optimizers for single-stage production" (Naval Research Logistics Quarterly 1956), with
-GPUs x time left in the place of time. With levels in time, las(3250,7200,narrow), this is what does best on the
-published traces among the orders here that know no durations and have Tiresias' thresholds; the benchmark says by how
-much.
+GPUs x time left in the place of time. With levels in time, las(3250,7200,narrow), it does better than 2D-LAS on all of
+the published traces; the benchmark says by how much, and how much of that is chance.
 
 Starvation: a job that has waited `promote` times as long as it has run goes back to the first level and counts from
 nothing (Tiresias' PROMOTEKNOB). As published that thrashes: a promoted job soon falls again and, its counter small, is
