@@ -1,0 +1,360 @@
+"""What becomes of a job: it is submitted, waits, starts, is stopped, ends. Each step says what the shell shall do.
+
+Nothing here chooses between jobs: that is decide.py's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vgpud.core.queue import reasons
+from vgpud.core.queue.deadlines import Due
+from vgpud.core.queue.events import (
+    Command,
+    JobEnded,
+    JobSuspended,
+    Note,
+    SaveJob,
+    StartFailed,
+    StartJob,
+    StopJob,
+    Submitted,
+)
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.queue.world import WAITING, World
+
+#: a job that failed waits so long before its next try, twice as long each time
+BACKOFF_FIRST_NS = 10 * SECOND_NS
+BACKOFF_MAX_NS = 3600 * SECOND_NS
+#: the same for a start that the shell could not carry out
+START_BACKOFF_FIRST_NS = SECOND_NS
+START_BACKOFF_MAX_NS = 300 * SECOND_NS
+
+
+class Lifecycle:
+    """The steps. `out`: what they want done, in this order; who carries it out empties it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.out: list[Command] = []
+
+    @property
+    def jobs(self) -> dict[int, Job]:
+        return self._world.jobs
+
+    def _save(self, job: Job) -> None:
+        self.out.append(SaveJob(job))
+
+    def _note(self, kind: str, job: Job, text: str) -> None:
+        self.out.append(Note(kind, job.job_id, text))
+
+    # ---- jobs come ----
+
+    def submitted(self, event: Submitted, now_ns: int) -> None:
+        array = len(event.job_ids) > 1 or event.spec.index > 0
+        for number, job_id in enumerate(event.job_ids):
+            spec = event.spec
+            if array:
+                spec = replace(spec, array=event.job_ids[0], index=spec.index + number)
+            job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns)
+            self.jobs[job_id] = job
+            if event.held:
+                job.state = JobState.HELD
+            self._save(job)
+            self.depend(job, now_ns)
+            self.admit(job, now_ns)
+
+    def depend(self, job: Job, now_ns: int) -> None:
+        """Notes whom it waits for; it ends at once if one of them has failed."""
+        unmet = set()
+        for other_id in job.spec.after:
+            other = self.jobs.get(other_id)
+            if other is None:
+                self._finish(job, JobState.CANCELLED, f"job {other_id}, which it comes after, is not known", now_ns)
+                return
+            if not other.state.ended:
+                unmet.add(other_id)
+            elif other.state is not JobState.COMPLETED and not job.spec.after_any:
+                self._finish(job, JobState.CANCELLED, _unmet(other), now_ns)
+                return
+        if unmet:
+            self._world.unmet[job.job_id] = unmet
+            for other_id in unmet:
+                self._world.dependents.setdefault(other_id, []).append(job.job_id)
+
+    def admit(self, job: Job, now_ns: int) -> None:
+        """It waits for room, unless something else keeps it."""
+        world = self._world
+        if job.state not in WAITING or job.job_id in world.unmet or world.waits(job):
+            return
+        if job.job_id in world.claims or job.job_id in world.going:
+            return
+        if job.not_before_ns > now_ns:
+            world.deadlines.add(job.not_before_ns, Due.BACKOFF, job.job_id, job.not_before_ns)
+            return
+        world.enqueue(job, now_ns)
+
+    def _leave(self, job: Job, now_ns: int) -> None:
+        """It no longer waits for room, and gives up the claim that it may have."""
+        world = self._world
+        if world.waits(job):
+            world.line(job).dequeue(job.job_id)
+        elif job.job_id in world.claims:
+            del world.claims[job.job_id]
+            world.count_claim(job, -1)
+            world.count(job, -1, now_ns)
+            world.park(job)
+        world.unwatch(job)
+
+    # ---- users change their minds ----
+
+    def hold(self, job: Job) -> None:
+        if job.state is JobState.PENDING:
+            self._leave(job, job.waiting_since_ns)
+            job.state = JobState.HELD
+            self._save(job)
+
+    def release(self, job: Job, now_ns: int) -> None:
+        if job.state is JobState.HELD:
+            job.state = JobState.PENDING
+            job.waiting_since_ns = now_ns
+            self._save(job)
+            self.admit(job, now_ns)
+
+    def requeue(self, job: Job, now_ns: int) -> None:
+        if job.state in (JobState.RUNNING, JobState.SUSPENDED):
+            self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
+        elif job.state.ended:
+            job.ended_ns, job.exit_code, job.stopping, job.stop_to = -1, -1, "", None
+            job.failures = job.start_failures = 0
+            self._anew(job, now_ns)
+            self.admit(job, now_ns)
+
+    def end(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
+        """It shall end, whatever it is doing."""
+        if job.state in (JobState.PENDING, JobState.HELD):
+            self._leave(job, now_ns)
+            self._finish(job, state, why, now_ns)
+        elif not job.state.ended:
+            self.stop(job, None, state, why, now_ns)
+
+    # ---- jobs stop ----
+
+    def stop(self, job: Job, how: How | None, state: JobState, why: str, now_ns: int) -> None:
+        """Tells it to stop; its room is given to others, who have it when it has gone."""
+        world = self._world
+        if job.job_id not in world.going:
+            if job.state is JobState.RUNNING:
+                world.line(job).stop(job.job_id)
+                world.count(job, -1, now_ns)
+            else:
+                self._leave(job, now_ns)
+            self._go(job, ())
+        job.stop_to, job.stopping = state, why
+        self._save(job)
+        self.out.append(StopJob(job.job_id, how, why))
+
+    def _go(self, job: Job, kept: tuple[()]) -> None:
+        """What it has physically is noted until it has gone; the room counts what it will keep."""
+        world = self._world
+        world.going[job.job_id] = job.placement if job.state is JobState.RUNNING else world.held.get(job.job_id, ())
+        if job.state is JobState.RUNNING:
+            world.count_going(job, 1)
+        world.hold(job, kept)
+
+    def _gone(self, job: Job, now_ns: int) -> None:
+        """It has its room no longer, of whatever kind; its times are added up."""
+        world = self._world
+        running = job.state is JobState.RUNNING
+        if job.job_id in world.going:
+            del world.going[job.job_id]
+            if running:
+                world.count_going(job, -1)
+        elif running:
+            world.line(job).stop(job.job_id)
+            world.count(job, -1, now_ns)
+        else:
+            self._leave(job, now_ns)
+        world.hold(job, ())
+        world.unwatch(job)
+        if running:
+            ran_ns = now_ns - job.started_ns
+            job.executed_ns += ran_ns
+            job.attained += ran_ns * job.width_milli
+
+    def ended(self, event: JobEnded, now_ns: int) -> None:
+        job = self.jobs.get(event.job_id)
+        if job is None or event.attempt != job.attempt or job.state not in (JobState.RUNNING, JobState.SUSPENDED):
+            return
+        stop_to, why = job.stop_to, job.stopping
+        self._gone(job, now_ns)
+        job.stop_to, job.stopping, job.exit_code = None, "", event.exit_code
+        if stop_to is JobState.PENDING:
+            self._anew(job, now_ns)
+            self.admit(job, now_ns)
+        elif stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
+            self._finish(job, stop_to, why, now_ns)
+        elif event.exit_code == 0:
+            self._finish(job, JobState.COMPLETED, "", now_ns)
+        else:
+            self._failed(job, f"it ended with exit code {event.exit_code}" + f": {event.why}" * bool(event.why), now_ns)
+
+    def _failed(self, job: Job, why: str, now_ns: int) -> None:
+        """Another try if it has one left."""
+        job.failures += 1
+        if job.failures > job.spec.retries:
+            tries = f" in the last of {job.failures} tries" if job.failures > 1 else ""
+            self._finish(job, JobState.FAILED, why + tries, now_ns)
+            return
+        job.not_before_ns = now_ns + min(BACKOFF_FIRST_NS << min(job.failures - 1, 20), BACKOFF_MAX_NS)
+        self._anew(job, now_ns)
+        self._note("job.retried", job, f"{why}; try {job.failures + 1} of {job.spec.retries + 1} follows")
+        self.admit(job, now_ns)
+
+    def _anew(self, job: Job, now_ns: int) -> None:
+        """It waits to start from the beginning: what it has done is lost, the service that it has had is not."""
+        job.state = JobState.PENDING
+        job.placement, job.suspended_how = (), None
+        job.executed_ns = job.promoted_executed_ns = 0
+        job.waiting_since_ns = now_ns
+        self._save(job)
+
+    def suspended(self, event: JobSuspended, now_ns: int) -> None:
+        job = self.jobs.get(event.job_id)
+        if job is None or job.job_id not in self._world.going:
+            return
+        stop_to, why, how = job.stop_to, job.stopping, event.how
+        if stop_to is not JobState.SUSPENDED and how is not How.REQUEUE:
+            return  # it was suspended before it heard that it shall end: JobEnded follows
+        running = job.state is JobState.RUNNING
+        self._gone(job, now_ns)
+        job.stop_to, job.stopping = None, ""
+        if running:
+            job.preemptions += 1
+            self._note("job.preempted", job, why)
+        if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
+            self._finish(job, stop_to, why, now_ns)
+            return
+        if how is How.REQUEUE:
+            self._anew(job, now_ns)
+        else:
+            job.state, job.suspended_how = JobState.SUSPENDED, how
+            job.waiting_since_ns = now_ns if running else job.waiting_since_ns
+            self._world.park(job)
+            self._save(job)
+        self.admit(job, now_ns)
+
+    def start_failed(self, event: StartFailed, now_ns: int) -> None:
+        job = self.jobs.get(event.job_id)
+        if job is None or event.attempt != job.attempt or job.state is not JobState.RUNNING:
+            return
+        stop_to, why = job.stop_to, job.stopping
+        job.started_ns = now_ns  # nothing of it ran
+        self._gone(job, now_ns)
+        job.stop_to, job.stopping = None, ""
+        if stop_to in (JobState.CANCELLED, JobState.TIMED_OUT):
+            self._finish(job, stop_to, why, now_ns)
+            return
+        if not event.again:
+            self._failed(job, f"it could not be started: {event.why}", now_ns)
+            return
+        job.start_failures += 1
+        wait_ns = min(START_BACKOFF_FIRST_NS << min(job.start_failures - 1, 20), START_BACKOFF_MAX_NS)
+        job.not_before_ns = now_ns + wait_ns
+        how = job.suspended_how
+        if how is None or stop_to is JobState.PENDING:
+            self._anew(job, now_ns)
+        else:
+            job.state, job.waiting_since_ns = JobState.SUSPENDED, now_ns
+            self._world.park(job)
+            self._save(job)
+        self._note("job.start_failed", job, event.why)
+        self.admit(job, now_ns)
+
+    def _finish(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
+        """It has ended. Those that come after it start to wait for room, or end as well."""
+        world = self._world
+        job.state, job.reason, job.ended_ns = state, why, now_ns
+        job.placement, job.suspended_how = (), None
+        for other_id in world.unmet.pop(job.job_id, ()):
+            world.dependents[other_id].remove(job.job_id)
+        self._save(job)
+        self._note(f"job.{state.value}", job, why)
+        if state is JobState.COMPLETED:
+            world.line(job).policy.ended(job)
+        for other_id in world.dependents.pop(job.job_id, ()):
+            other = self.jobs[other_id]
+            unmet = world.unmet[other_id]
+            unmet.discard(job.job_id)
+            if state is not JobState.COMPLETED and not other.spec.after_any:
+                self._finish(other, JobState.CANCELLED, _unmet(job), now_ns)
+            elif not unmet:
+                del world.unmet[other_id]
+                other.waiting_since_ns = now_ns
+                self.admit(other, now_ns)
+
+    # ---- decisions are carried out ----
+
+    def preempt(self, victim: Job, claimant_id: int, now_ns: int) -> None:
+        """As cheaply as leaves enough room for whom it stops for."""
+        world = self._world
+        world.line(victim).dequeue(victim.job_id)
+        world.going[victim.job_id] = victim.placement
+        world.count_going(victim, 1)
+        hows = [how for how in world.hows if how is How.REQUEUE or world.room.fits(world.kept(victim, how))]
+        how = hows[0] if hows else How.REQUEUE
+        world.hold(victim, world.kept(victim, how))
+        victim.stop_to = JobState.SUSPENDED
+        victim.stopping = reasons.preempted(world, victim, self.jobs[claimant_id])
+        self._save(victim)
+        self.out.append(StopJob(victim.job_id, how, victim.stopping))
+
+    def evict(self, parked: Job, claimant_id: int) -> None:
+        """It is suspended, and gives up what it kept."""
+        world = self._world
+        world.line(parked).dequeue(parked.job_id)
+        how = How.EVICT if How.EVICT in world.hows and parked.suspended_how is How.PAUSE else How.REQUEUE
+        if how is How.EVICT and not world.room.fits(world.kept(parked, how)):
+            how = How.REQUEUE
+        world.going[parked.job_id] = world.kept(parked, parked.suspended_how or how)
+        world.hold(parked, world.kept(parked, how))
+        parked.stop_to = JobState.SUSPENDED
+        parked.stopping = reasons.preempted(world, parked, self.jobs[claimant_id])
+        self._save(parked)
+        self.out.append(StopJob(parked.job_id, how, parked.stopping))
+
+    def start(self, job: Job, now_ns: int) -> None:
+        world = self._world
+        del world.claims[job.job_id]
+        world.count_claim(job, -1)
+        resume = job.state is JobState.SUSPENDED
+        if not resume:
+            job.attempt += 1
+        job.state, job.started_ns = JobState.RUNNING, now_ns
+        if job.first_started_ns < 0:
+            job.first_started_ns = now_ns
+        world.run(job, now_ns)
+        if job.spec.time_limit_ns < NEVER_NS:
+            left_ns = max(1, job.spec.time_limit_ns - job.executed_ns)
+            world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, now_ns)
+        self._save(job)
+        self.out.append(StartJob(job.job_id, job.attempt, job.placement, resume))
+        self._note("job.resumed" if resume else "job.started", job, reasons.placed(job))
+
+    # ---- after a restart ----
+
+    def readopt(self, job: Job, now_ns: int) -> None:
+        world = self._world
+        world.hold(job, job.placement)
+        world.count(job, 1, now_ns)
+        world.run(job, now_ns)
+        if job.spec.time_limit_ns < NEVER_NS:
+            ends_ns = job.started_ns + max(1, job.spec.time_limit_ns - job.executed_ns)
+            world.deadlines.add(ends_ns, Due.LIMIT, job.job_id, job.started_ns)
+        if job.stop_to is not None:
+            how = None if job.stop_to is not JobState.SUSPENDED else world.hows[-1]
+            self.stop(job, how, job.stop_to, job.stopping, now_ns)
+
+
+def _unmet(job: Job) -> str:
+    return f"job {job.job_id}, which it comes after, is {job.state.value}"
