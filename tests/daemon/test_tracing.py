@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from vgpud import tracing
+from vgpud import api_roles, tracing
 from vgpud.api import SliceService
 from vgpud.core.model import Device, Share, Slice, Spec, State
 from vgpud.core.observed import TraceEvent
@@ -154,6 +154,7 @@ def test_how_a_slice_ended_is_told_to_slow_readers_as_well(monkeypatch: pytest.M
     service = SliceService(SimpleNamespace(node="n1", state=state, tracing=Tracing(source)))  # type: ignore[arg-type]
 
     async def story() -> list[str]:
+        api_roles._caller.set(api_roles.Caller(0, 0, (), 0, admin=True))
         answers = service.WatchTrace(pb.WatchTraceRequest(name="a"), None)
         heard = [e.kind for e in (await anext(answers)).events]
         for _ in range(9):
