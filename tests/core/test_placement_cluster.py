@@ -126,7 +126,7 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.data(), clusters(), st.sampled_from(registry.NAMES))
+@given(st.data(), clusters(), st.sampled_from(list(registry.NAMES)))
 def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None:
     """Never too much, all or nothing, nothing overlooked, and as if nothing had been remembered."""
     world = World(Cluster(nodes, rule=registry.make(rule)), rule, [], {})

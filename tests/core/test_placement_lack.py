@@ -62,6 +62,18 @@ def test_what_is_missing_now(wanted: Job, sentence: str) -> None:
     assert room().why_not(wanted) == sentence
 
 
+def test_a_sentence_holds_until_something_changes() -> None:
+    cluster = Cluster([node("a", 2)])
+    assert cluster.why_not(job(2000)) == ""
+    held = cluster.place(job(500))
+    assert held is not None
+    cluster.take(held)
+    assert "a has most, 1" in cluster.why_not(job(2000))
+    assert cluster.why_not(job(1000)) == ""
+    cluster.release(held)
+    assert cluster.why_not(job(2000)) == ""
+
+
 def test_devices_that_are_not_offered_are_said() -> None:
     cluster = room()
     cluster.change("a", (), ())

@@ -41,6 +41,8 @@ class Cluster:
         self._changes = Changes(len(self.nodes))
         self._rankings: dict[tuple[int, Ask], Ranking] = {}
         self._counts: dict[tuple[int, Ask], Counts] = {}
+        self._why: dict[tuple[Ask, int], str] = {}
+        self._why_end = 0  # of the changes that these sentences know
         self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
         kinds: dict[object, int] = {}
@@ -225,8 +227,14 @@ class Cluster:
         return lack.never(job.spec, self.nodes, self._policy)
 
     def why_not(self, job: Job) -> str:
-        """One sentence: what is missing now. Looks at every node: for those who ask, not for every decision."""
-        return lack.now(job.spec, self.nodes, self._policy)
+        """One sentence: what is missing now. Looks at every node, once for a shape until something changes."""
+        if self._why_end != self._changes.end:
+            self._why_end = self._changes.end
+            self._why.clear()
+        key = job.spec.ask, job.spec.members
+        if key not in self._why:
+            self._why[key] = lack.now(job.spec, self.nodes, self._policy)
+        return self._why[key]
 
 
 class Trial:
