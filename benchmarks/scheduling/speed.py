@@ -55,7 +55,7 @@ class Load:
         self._draw = random.Random(SEED)
         one = scenario.Scenario(self.policy)
         room = scenario.make_room(clusters.parse(NODE_GPUS[self.gpus]), one)
-        queues = (scenario.make_queue("default", one),)
+        queues = scenario.make_queues(one, ())
         self._machine = Machine(queues, room, scenario.make_policy, hows=(How.EVICT,), moves=True)
         self._now_ns = 0
         self._next_id = 0

@@ -84,6 +84,21 @@ def test_policies_and_placements_are_listed(vgpu: Any) -> None:
     assert "fgd" in vgpu("simulate", "--placements").stdout.split()
 
 
+def test_queues_of_a_node(vgpu: Any, tmp_path: Path) -> None:
+    queues = tmp_path / "queues.json"
+    queues.write_text(
+        json.dumps({"queues": [{"name": "default", "policy": "fifo", "strict": True, "limit_milli": None}]})
+    )
+    trace = tmp_path / "usage.csv"
+    trace.write_text("job_id,queue,uid,submitted_s,gpus_milli,members,duration_s\n1,default,0,5,500,1,10\n")
+    args = ("simulate", "--trace", str(trace), "--cluster", "1x1", "--queues", str(queues))
+    result = vgpu(*args, "--compare", "srtf")
+    assert result.code == 0, result
+    assert [line[:13].rstrip() for line in result.stdout.splitlines()[1:]] == ["as configured", "srtf"]
+    refused = vgpu(*args, "--by-queue")
+    assert refused.code == USAGE and "use one of them" in refused.stderr
+
+
 def test_who_can_never_run_is_named(vgpu: Any) -> None:
     result = vgpu("simulate", "--trace", SIXTY, "--cluster", "1x4")
     assert result.code == 0

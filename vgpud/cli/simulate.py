@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from vgpud.simulate.scenario import Scenario
 
 NANOSECONDS = 1_000_000_000
+#: how a policy is called that is each queue's own
+AS_CONFIGURED = "as configured"
 #: how often the progress bar is told, in jobs that have ended
 PROGRESS_EVERY_S = 0.1
 
@@ -51,16 +53,22 @@ def _seconds(name: str, text: str) -> Callable[[Any], Any]:
 @click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
 @click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The jobs.")
 @click.option("--cluster", required=True, metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
-@click.option("--policy", default="fifo", metavar="POLICY", help="As a queue's; strict:fifo lets nobody pass.")
+@click.option("--policy", metavar="POLICY", help="As a queue's (default: fifo); strict:fifo lets nobody pass.")
 @click.option("--compare", multiple=True, metavar="POLICY", help="This one as well; may be repeated.")
-@click.option("--placement", default="best-fit", metavar="RULE", help="As a queue's, or count: GPUs are only counted.")
+@click.option("--placement", metavar="RULE", help="As a queue's (default: best-fit), or count: GPUs are only counted.")
 @click.option("--policies", is_flag=True, is_eager=True, expose_value=False, callback=_names("policies"), help="List.")
 @click.option(
     "--placements", is_flag=True, is_eager=True, expose_value=False, callback=_names("placements"), help="List."
 )
 @click.option("--spread", is_flag=True, help="Between nodes and devices instead of packing.")
 @click.option("--backfill", is_flag=True, help="With strict: who ends in time may pass the one who waits first.")
-@click.option("--by-queue", is_flag=True, help="A queue of equal weight for each in the trace (default: one for all).")
+@click.option(
+    "--queues",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Quotas, policies and placement as `vgpu quota get -o json` wrote them (default: all jobs are in one queue).",
+)
+@click.option("--by-queue", is_flag=True, help="A queue of equal weight for each that the trace names.")
 @_seconds("--start-cost", "From the decision to start a job until it works.")
 @_seconds("--suspend-cost", "To take a job off its devices (checkpoint).")
 @_seconds("--resume-cost", "Until a job that goes on works.")
@@ -118,14 +126,18 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
 
 
 def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
+    from vgpud.simulate import quotas
     from vgpud.simulate.engine import Costs
     from vgpud.simulate.scenario import Scenario
 
     def ns(name: str) -> int:
         return round(float(options[name]) * NANOSECONDS)
 
+    if options["queues"] and options["by_queue"]:
+        raise click.UsageError("--queues names the queues and --by-queue makes others: use one of them")
     rest = {
-        "placement": options["placement"],
+        "queues": quotas.read(options["queues"]) if options["queues"] else (),
+        "placement": options["placement"] or "",
         "backfill": options["backfill"],
         "spread": options["spread"],
         "min_run_ns": ns("min_run"),
@@ -133,7 +145,8 @@ def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
         "costs": Costs(ns("start_cost"), ns("suspend_cost"), ns("resume_cost")),
         "interference": _interference(options),
     }
-    return {policy: Scenario(policy, **rest) for policy in (options["policy"], *options["compare"])}
+    own = options["policy"] or ("" if options["queues"] else "fifo")
+    return {policy or AS_CONFIGURED: Scenario(policy, **rest) for policy in (own, *options["compare"])}
 
 
 def _interference(options: Mapping[str, Any]) -> Interference | None:
@@ -149,7 +162,8 @@ def _interference(options: Mapping[str, Any]) -> Interference | None:
 def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     """What else the figures depend on, for the document."""
     left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs"}
-    return {key: value for key, value in options.items() if key not in left_out}
+    found = {key: value for key, value in options.items() if key not in left_out}
+    return found | {"queues": options["queues"] and options["queues"].name}
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -91,7 +91,7 @@ def _from_csv(path: Path, file: Iterable[str]) -> Iterator[Any]:
 
 
 def _from_json(path: Path, text: str) -> Iterator[Any]:
-    """The same of a list of objects, alone or under "jobs" or "usage"."""
+    """The same of a list of objects, alone or under "jobs" or "usage"; slices that are no jobs' are passed over."""
     try:
         data = json.loads(text)
     except ValueError as error:
@@ -100,9 +100,25 @@ def _from_json(path: Path, text: str) -> Iterator[Any]:
         data = next((data[key] for key in ("jobs", "usage") if key in data), None)
     if not isinstance(data, list) or not all(isinstance(item, dict) for item in data):
         raise TraceError(f'{path} has no list of jobs: write [{{"job_id": ...}}, ...] or {{"jobs": [...]}}')
-    yield set(data[0]) if data else set()
-    for number, item in enumerate(data, 1):
+    items = [(number, _in_seconds(item)) for number, item in enumerate(data, 1) if "slice" not in item]
+    yield set(items[0][1]) if items else set()
+    for number, item in items:
         yield Row(f"{path}: job {number}", {key: "" if value is None else str(value) for key, value in item.items()})
+
+
+def _in_seconds(item: Mapping[str, Any]) -> dict[str, Any]:
+    """What `vgpu usage --by job -o json` shows, with the columns of its csv."""
+    found = dict(item)
+    try:
+        if item.get("submitted_at"):
+            found["submitted_s"] = datetime.datetime.fromisoformat(
+                item["submitted_at"].replace("Z", "+00:00")
+            ).timestamp()
+    except (AttributeError, ValueError):
+        found["submitted_s"] = item["submitted_at"]  # refused with its row
+    if isinstance(item.get("ran_ns"), int):
+        found["duration_s"] = Decimal(item["ran_ns"]) / SECOND_NS
+    return found
 
 
 def _format(path: Path, columns: set[str]) -> Format:

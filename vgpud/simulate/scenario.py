@@ -21,21 +21,21 @@ from vgpud.simulate.trace import TraceError, TraceJob
 
 #: the placement that knows no devices
 COUNT = "count"
-BEST_FIT = "best-fit"
 #: in front of a policy: the first job that does not fit keeps those behind it waiting
 STRICT = "strict:"
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """How a trace is replayed."""
+    """How a trace is replayed. With `queues` what is "" is as each queue has it; without, all jobs are in one."""
 
-    policy: str = "fifo"  # as queues name it, `strict:` in front of it or not
-    placement: str = BEST_FIT
+    policy: str = ""  # as queues name it, `strict:` in front of it or not
+    placement: str = ""
     backfill: bool = False  # with `strict:`
     spread: bool = False
     min_run_ns: int = 0
-    by_queue: bool = False  # a queue of equal weight for each that the trace names; else all jobs are in one
+    by_queue: bool = False  # a queue of equal weight for each that the trace names
+    queues: tuple[QueueSpec, ...] = ()
     costs: Costs = field(default_factory=Costs)
     interference: Interference | None = None
 
@@ -48,9 +48,9 @@ def make_policy(text: str) -> Policy:
 def check(scenario: Scenario) -> None:
     """Raises TraceError when there is no such policy or placement."""
     try:
-        make_policy(scenario.policy.removeprefix(STRICT))
-        if scenario.placement != COUNT:
-            placements.make(scenario.placement)
+        for queue in make_queues(scenario, ()):
+            make_policy(queue.policy)
+            placements.make(queue.placement)
     except ValueError as error:
         raise TraceError(str(error)) from error
 
@@ -64,11 +64,13 @@ def run(
 ) -> Outcome:
     """The trace replayed on fresh nodes. `make`: of policies that have no name."""
     room = make_room(nodes, scenario)
-    names = sorted({job.spec.queue for job in trace}) if scenario.by_queue else [DEFAULT_QUEUE]
-    if not scenario.by_queue:
+    if not (scenario.by_queue or scenario.queues):
         trace = [_in_one_queue(job) for job in trace]
-    queues = tuple(make_queue(name, scenario) for name in names)
-    machine = Machine(queues, room, make or make_policy, hows=(How.EVICT,), moves=True)
+    queues, make = make_queues(scenario, trace), make or make_policy
+    denied = Machine((), room, make).check_queues(queues)
+    if denied:
+        raise TraceError(denied.message)
+    machine = Machine(queues, room, make, hows=(How.EVICT,), moves=True)
     simulation = Simulation(machine, room.total_milli(), scenario.costs, scenario.interference)
     for job_id, job in enumerate(trace, 1):
         simulation.submit(job_id, job)
@@ -86,17 +88,23 @@ def make_room(nodes: Sequence[Node], scenario: Scenario) -> Room:
     return Cluster([replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes])
 
 
-def make_queue(name: str, scenario: Scenario) -> QueueSpec:
-    """Without guarantees and limits: everything is shared by weight."""
-    return QueueSpec(
-        name,
-        policy=scenario.policy.removeprefix(STRICT),
-        placement=BEST_FIT if scenario.placement == COUNT else scenario.placement,
-        spread=scenario.spread,
-        strict=scenario.policy.startswith(STRICT),
-        backfill=scenario.backfill,
-        min_run_ns=scenario.min_run_ns,
+def make_queues(scenario: Scenario, trace: Sequence[TraceJob]) -> tuple[QueueSpec, ...]:
+    """Those that are given; else one, or one for each that the trace names, without guarantees and limits."""
+    names = sorted({job.spec.queue for job in trace}) if scenario.by_queue else []
+    plain = tuple(
+        QueueSpec(name, spread=scenario.spread, backfill=scenario.backfill, min_run_ns=scenario.min_run_ns)
+        for name in names or [DEFAULT_QUEUE]
     )
+    return tuple(_ruled(queue, scenario) for queue in scenario.queues or plain)
+
+
+def _ruled(queue: QueueSpec, scenario: Scenario) -> QueueSpec:
+    if scenario.policy:
+        policy, strict = scenario.policy.removeprefix(STRICT), scenario.policy.startswith(STRICT)
+        queue = replace(queue, policy=policy, strict=strict)
+    if scenario.placement not in ("", COUNT):
+        queue = replace(queue, placement=scenario.placement)
+    return queue
 
 
 def misjudged(trace: Sequence[TraceJob], sigma: float, seed: int) -> list[TraceJob]:

@@ -1,0 +1,41 @@
+"""Queues to simulate, as `vgpu quota get -o json` shows those of a node: quotas, weights, policies."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from vgpud.core.queue.model import QueueSpec
+from vgpud.core.queue.record import decode
+from vgpud.simulate.trace import TraceError
+
+_KNOWN = {field.name for field in fields(QueueSpec)}
+
+
+def read(path: Path) -> tuple[QueueSpec, ...]:
+    """Raises TraceError."""
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise TraceError(f"cannot read the queues in {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise TraceError(f"{path} is no JSON: {error}") from error
+    listed = data.get("queues") if isinstance(data, dict) else data
+    if not isinstance(listed, list) or not listed:
+        raise TraceError(f"{path} has no queues: write `vgpu quota get -o json > {path.name}`")
+    return tuple(_queue(path, item) for item in listed)
+
+
+def _queue(path: Path, item: Any) -> QueueSpec:
+    """What is not said has its default; what is shown beside (used, running) is passed over."""
+    if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+        raise TraceError(f"{path}: a queue without a name: {item!r}")
+    try:
+        spec: QueueSpec = decode(
+            QueueSpec, {k: value for k, value in item.items() if k in _KNOWN and value is not None}
+        )
+    except ValueError as error:
+        raise TraceError(f"{path}: queue {item['name']!r}: {error}") from error
+    return spec
