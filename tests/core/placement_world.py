@@ -25,8 +25,9 @@ def node(
     ram_bytes: int = NEVER_NS,
     model: str = "",
     groups: tuple[int, ...] = (),
+    context_bytes: int = 0,
 ) -> Node:
-    devices = tuple(device(name, index, memory_bytes) for index in range(gpus))
+    devices = tuple(device(name, index, memory_bytes, context_bytes) for index in range(gpus))
     return Node(name, devices, cpu_milli, ram_bytes, model, groups)
 
 

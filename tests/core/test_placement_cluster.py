@@ -175,7 +175,7 @@ def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None
 @given(st.lists(ASKS, min_size=1, max_size=8), st.integers(1, 4))
 def test_one_node_places_as_admission_does(asks: list[Ask], gpus: int) -> None:
     """On one node best fit gives what `vgpu slice create` would: the same devices and the same four numbers."""
-    n = node("n0", gpus, memory_bytes=48 * GIB)
+    n = node("n0", gpus, memory_bytes=48 * GIB - (5 << 20), context_bytes=(13 * GIB) + 7)
     cluster, policy = Cluster([n]), Policy()
     held = State(policy=policy, devices={d.uuid: d for d in n.devices})
     for number, wanted in enumerate(asks):

@@ -16,7 +16,7 @@ from vgpud.core.queue.model import Node
 
 Entry = tuple[Rank, int, int, Devices]  # rank, node's index, its version, devices
 #: a heap of more entries than so many times its nodes (and some) is mostly stale: it is made anew
-STALE_FACTOR = 4
+STALE_FACTOR = 2
 STALE_MIN = 64
 
 
