@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scheduling import live, openb, plots, policies, slides, speed
+from benchmarks.scheduling import live, openb, perturbed, plots, policies, slides, speed
 from benchmarks.scheduling.table import Figure
 
 Raw = dict[str, Any]
@@ -27,6 +27,7 @@ ROWS = {
     "tiresias": Row("60_job.csv on 8 GPUs; the released simulator's figures", policies.tiresias),
     "muri": Row("400 jobs on 64 GPUs; starvation promotion", policies.muri, plots.completion),
     "ratio": Row("every trace under every policy; FIFO over the best that knows no durations", policies.ratio),
+    "perturbed": Row("two traces a little otherwise, 12 times: how much of the ratios is chance", perturbed.row),
     "openb": Row("fractions placed on 6,212 GPUs, 10 seeds; FGD's published curves", openb.row, openb.plot_row),
     "live": Row("200 jobs of two users on simulated devices, the daemon killed meanwhile; needs root", live.figures),
     "speed": Row("a trace of 9,953 jobs; a decision by GPUs and by jobs that wait", speed.figures, plots.decisions),
