@@ -7,6 +7,7 @@ import functools
 import inspect
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
@@ -21,7 +22,8 @@ from vgpud.core.model import Denied, Reason
 log = logging.getLogger("vgpud.api")
 
 DOMAIN = "vgpud"
-WATCHERS_MAX = 64
+#: streams of a service: of all users who are no admins, and of each admin; of one such user
+WATCHERS_MAX, WATCHERS_PER_USER_MAX = 64, 16
 _CODES = {
     Reason.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
@@ -107,14 +109,23 @@ class Watching:
     """A service with streams."""
 
     def __init__(self) -> None:
-        self._watchers = 0
+        self._watchers: Counter[tuple[bool, int]] = Counter()  # by (admin, uid)
+
+    def _why_no_more(self, admin: bool, uid: int) -> str:
+        mine, most = self._watchers[admin, uid], WATCHERS_MAX if admin else WATCHERS_PER_USER_MAX
+        if mine >= most:
+            return f"{mine} watches of uid {uid} are open, which is the limit: close some"
+        users = sum(count for (is_admin, _), count in self._watchers.items() if not is_admin)
+        return "" if admin or users < WATCHERS_MAX else f"users have {users} watches open, which is the limit"
 
     async def _watching(self, context: Any, messages: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
         """Passes a stream on, with a bound on how many there are."""
-        if self._watchers >= WATCHERS_MAX:
-            text = f"{WATCHERS_MAX} watches are open, which is the limit: close some"
-            await abort(context, Denied(Reason.NO_CAPACITY, text))
-        self._watchers += 1
+        from vgpud.api_roles import caller  # which needs this module
+
+        whose = caller().admin, caller().uid
+        if why := self._why_no_more(*whose):
+            await abort(context, Denied(Reason.NO_CAPACITY, why))
+        self._watchers[whose] += 1
         try:
             async with contextlib.aclosing(messages):
                 async for message in messages:
@@ -122,4 +133,6 @@ class Watching:
         except RefusedError as refused:
             await abort(context, refused.denied)
         finally:
-            self._watchers -= 1
+            self._watchers[whose] -= 1
+            if not self._watchers[whose]:
+                del self._watchers[whose]

@@ -16,6 +16,7 @@ from google.protobuf import descriptor, message_factory
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from vgpud.api_calls import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
 from vgpud.api_roles import METHODS, Caller, Row, Who, why_not
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -261,6 +262,23 @@ def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_the
         assert {mine, others} <= listed
     greedy = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10, priority=1), command=["true"], directory="/", hold=True)
     assert "container_priority_max" in all_of_them.refused("owner", "SubmitJob", pb.SubmitJobRequest(spec=greedy))
+
+
+def test_a_user_cannot_have_all_the_watches(all_of_them: Everybody) -> None:
+    path = "/vgpud.v1.EventService/WatchEvents"
+    service, count = Watching(), WATCHERS_PER_USER_MAX
+    for _ in range(count):
+        assert not service._why_no_more(False, OWNER)
+        service._watchers[False, OWNER] += 1
+    assert f"{count} watches of uid {OWNER} are open" in service._why_no_more(False, OWNER)
+    assert not service._why_no_more(False, OTHER)
+    for uid in range(WATCHERS_MAX // count):
+        service._watchers[False, uid] = count
+    assert "users have" in service._why_no_more(False, OTHER)
+    assert not service._why_no_more(True, 0)
+    for role in ("other", "root"):  # they end when who asked has gone
+        for _ in range(2 * count):
+            assert all_of_them.ask(role, path, pb.WatchEventsRequest())[0] == "OK"
 
 
 def kinds(all_of_them: Everybody, role: str, slice_name: str) -> list[str]:
