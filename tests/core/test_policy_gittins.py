@@ -115,10 +115,21 @@ def test_learns_from_those_that_go_on_too() -> None:
     assert policy.got_beyond[:4] == [1, 1, 1, 0]
 
 
+@pytest.mark.parametrize("state", [JobState.CANCELLED, JobState.TIMED_OUT])
+def test_who_was_stopped_got_that_far_and_did_not_end(state: JobState) -> None:
+    policy = Gittins("", by_width=False)
+    job = make_job(1, 1, 1e6)
+    job.state, job.started_ns = JobState.RUNNING, 0
+    policy.touch(job, 2000 * SECOND_NS)
+    job.executed_ns, job.state = 2000 * SECOND_NS, state
+    policy.ended(job)
+    assert (policy.got_beyond[:3], sum(policy.ended_in), policy.counted) == ([1, 1, 0], 0, {})
+
+
 def test_jobs_of_the_past_are_learnt_though_it_has_never_touched_them() -> None:
     policy = Gittins("", by_width=False)
     job = make_job(1, 1, 5000)
-    job.executed_ns = 5000 * SECOND_NS
+    job.executed_ns, job.state = 5000 * SECOND_NS, JobState.FAILED
     policy.ended(job)
     assert (policy.got_beyond[:4], policy.ended_in[:4]) == ([1, 1, 1, 0], [0, 0, 0, 1])
 

@@ -36,7 +36,7 @@ class Policy(Protocol):
         ...
 
     def ended(self, job: Job) -> None:
-        """It has finished: policies that learn do it here."""
+        """It is over, in whatever way (its state): policies that learn do it here, and forget the job."""
         ...
 
     def before_all(self, jobs: list[Job], now_ns: int) -> None:

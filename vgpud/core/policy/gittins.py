@@ -115,10 +115,11 @@ class Gittins(Plain):
             job.level_since_ns = now_ns
 
     def ended(self, job: Job) -> None:
-        if not self.learns:
+        """Who was cancelled or ran out of time shows how long jobs go on, not when they end."""
+        counted = self.counted.pop(job.job_id, 0)
+        if not self.learns or job.state not in (JobState.COMPLETED, JobState.FAILED):
             return
-        served = job.attained if self.by_width else job.executed_ns
-        self._count_end(self.counted.pop(job.job_id, 0), served)
+        self._count_end(counted, job.attained if self.by_width else job.executed_ns)
         self.seen += 1
         if self.seen >= self.relearn_at:
             self.relearn_at = self.seen + 1 + self.seen // RELEARN_PARTS
