@@ -49,6 +49,8 @@ BUSY_S = 2.0
 BUSY_EVERY_S = 0.01
 #: how often the accounting's rows are brought up to now
 ROWS_S = 10.0
+#: how long a daemon that starts waits at most for what it puts right
+SETTLE_S = 5.0
 DAY_NS = 86_400_000_000_000
 #: jobs that have ended and are still in memory; all are in the store
 ENDED_MAX = 1000

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
+import sqlite3
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +18,11 @@ import pytest
 
 from vgpud.core.queue.model import JobState
 from vgpud.daemon_jobs import JobDesk
-from vgpud.store import Store
+from vgpud.store import FILE_NAME, Store
 from vgpud.store_jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
 
+from .asker import Asker
 from .conftest import Node, eventually
 from .queue import MISSING, QueueNode, queue_node
 from .test_queue_live import refused
@@ -156,3 +162,67 @@ def test_fair_shares_outlive_the_daemon(queue: QueueNode) -> None:
     assert 2.5 < before < 10
     queue.restart(signal.SIGTERM)
     assert 0.99 * before < history() <= before
+
+
+@contextlib.contextmanager
+def held_database(queue: QueueNode) -> Iterator[None]:
+    """Somebody else writes into the database and does not end."""
+    with contextlib.closing(sqlite3.connect(queue.node.state / FILE_NAME, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
+def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: QueueNode) -> None:
+    """What is asked for is refused and never runs; what ends meanwhile is kept in mind, and written when it can be."""
+    (running,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done; exit 4", 500)
+    queue.until(running, "running")
+    eventually(lambda: queue.node.names(), "its slice")
+    with held_database(queue):
+        code, text = refused(lambda: queue.submit("touch ran", 500, array_first=1, array_last=3))
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert "nothing was changed" in text
+        (queue.work / "go").touch()
+        assert queue.ended(running).exit_code == 4
+    assert {job.state for job_id, job in queue.all().items() if job_id != running} <= {"cancelled"}
+    eventually(lambda: not queue.node.names(), "the end of its slice")
+    (after,) = queue.submit("touch after", 500)
+    assert queue.ended(after).state == "completed"
+    queue.restart(signal.SIGKILL)
+    assert queue.get(running).exit_code == 4
+    assert not (queue.work / "ran").exists()
+
+
+def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with held_database(queue):
+            asked = pool.submit(queue.submit, "touch ran", 500)
+            time.sleep(0.5)
+            assert not asked.done()
+        (job_id,) = asked.result(30)
+    assert queue.ended(job_id).state == "completed"
+    assert (queue.work / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to ask as another user")
+def test_users_make_slices_as_the_site_says_and_jobs_anyway(node: Node) -> None:
+    """direct = "deny": a user's slice is refused, his job has one; an admin's is made."""
+    with queue_node(node, direct='"deny"', socket_mode='"0666"') as queue:
+        queue.start()
+        node.directory.chmod(0o755)
+        queue.work.chmod(0o777)
+        asker = Asker(f"unix:{queue.node.runtime / 'vgpud.sock'}", "64001:64001")
+        try:
+            asked = pb.CreateSliceRequest(name="mine", spec=pb.SliceSpec(gpus_milli=100))
+            code, text, _ = asker.ask("/vgpud.v1.SliceService/CreateSlice", "unary_unary", asked)
+            assert code == "PERMISSION_DENIED"
+            assert "vgpu submit" in text
+            request = pb.SubmitJobRequest(spec=queue.spec("id -u > who", 500))
+            code, text, raw = asker.ask("/vgpud.v1.JobService/SubmitJob", "unary_unary", request)
+            assert code == "OK", text
+        finally:
+            asker.close()
+        (job_id,) = pb.SubmitJobResponse.FromString(raw).job_ids
+        assert queue.ended(job_id).state == "completed", queue.get(job_id).reason
+        assert queue.written("who") == "64001\n"
+        assert queue.node.create("admins", 100).queue == "default"
