@@ -107,7 +107,47 @@ class LeastService(Plain):
         return now_ns - (-left // job.width_milli)
 
 
+class Shortest(Plain):
+    """Remaining time: that of a job that runs shrinks."""
+
+    name = "shortest"
+    drifts = True
+
+    def key(self, job: Job, now_ns: int) -> tuple[int, ...]:
+        return (job.spec.duration_ns - job.executed_at(now_ns),)
+
+
+class Rank(Plain):
+    """By what all jobs have had: known only when all are."""
+
+    name = "rank"
+    dynamic = True
+    least = 0
+
+    def before_all(self, jobs: list[Job], now_ns: int) -> None:
+        self.least = min((job.attained_at(now_ns) for job in jobs), default=0)
+
+    def key(self, job: Job, now_ns: int) -> tuple[int, ...]:
+        return (job.attained_at(now_ns) - self.least,)
+
+
+class Learning(Plain):
+    """Turns its order round with each job that ends."""
+
+    name = "learning"
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    def ended(self, job: Job) -> None:
+        self.epoch += 1
+
+    def key(self, job: Job, now_ns: int) -> tuple[int, ...]:
+        return (job.job_id if self.epoch % 2 else -job.job_id,)
+
+
 POLICIES: dict[str, Callable[[], Policy]] = {"fifo": Fifo, "priority": Priority, "least": LeastService}
+POLICIES |= {"shortest": Shortest, "rank": Rank, "learning": Learning}
 
 
 def make_policy(name: str) -> Policy:

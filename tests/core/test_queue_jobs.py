@@ -254,6 +254,19 @@ def test_jobs_go_on_after_a_restart() -> None:
     assert again.running == {suspended} and again.job(suspended).executed_ns == 3 * SECOND_NS
 
 
+def test_a_dependency_that_is_met_and_forgotten_does_not_matter_after_a_restart() -> None:
+    at = shell(1)
+    first, wall = at.submit(gpus(1)), at.submit(gpus(1))
+    then = at.submit(gpus(1, after=(first,)))
+    at.end(first)
+    jobs = [at.job(wall), at.job(then)]
+    again = shell(1)
+    again.running = {wall}
+    again.restore(jobs)
+    again.end(wall)
+    assert again.running == {then}
+
+
 def test_jobs_that_were_to_stop_are_told_again_after_a_restart() -> None:
     at = shell(1, queue(policy="priority"), slow=True)
     victim = at.submit(gpus(1))

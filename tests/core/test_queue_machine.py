@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from vgpud.core.model import Device, Spec
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted
+from vgpud.core.queue.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted, Woken
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import Ask, How, JobSpec, JobState, Node
+from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec, Node
 
 from .queue_world import POLICIES, Shell, gpus, make_policy, queue, shell
 
@@ -140,7 +140,11 @@ def test_a_pause_when_memory_is_left_and_a_checkpoint_when_it_is_not() -> None:
 def walk(at: Shell, total_milli: int) -> set[int]:
     """From scratch: in order, whatever still fits."""
     policy = POLICIES[at.machine.queue("default").policy]()
-    jobs = [j for j in at.machine.jobs.values() if j.state in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)]
+    jobs = [j for j in at.machine.jobs.values() if not j.state.ended]
+    policy.before_all(jobs, at.now_ns)
+    for job in at.machine.jobs.values():
+        if job.state.ended:
+            policy.ended(job)
     chosen = set()
     for job in sorted(jobs, key=lambda j: (policy.key(j, at.now_ns), j.job_id)):
         if job.width_milli <= total_milli:
@@ -151,7 +155,7 @@ def walk(at: Shell, total_milli: int) -> set[int]:
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.sampled_from(["priority", "least"]),
+    st.sampled_from(["priority", "least", "shortest", "rank", "learning"]),
     st.lists(
         st.one_of(
             st.tuples(st.just("submit"), st.integers(1, 8), st.integers(0, 4)),
@@ -165,9 +169,10 @@ def test_who_runs_is_who_a_walk_from_scratch_chooses(policy: str, events: list[t
     at = shell(8, queue(policy=policy))
     for what, number, priority in events:
         if what == "submit":
-            at.submit(gpus(number, priority=priority))
+            at.submit(gpus(number, priority=priority, duration_ns=(priority + 1) * 10 * SECOND_NS))
         elif what == "end" and at.running:
             at.end(sorted(at.running)[number % len(at.running)])
         elif what == "sleep":
             at.sleep(number)
+            at.send(Woken())
         assert at.running == walk(at, 8000)

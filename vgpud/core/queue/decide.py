@@ -43,6 +43,7 @@ class Decision:
         self.victims: dict[int, Job] = {}
         self.unparked: dict[int, Job] = {}  # suspended ones must give up what they kept, memory for the most part
         self.because: dict[int, int] = {}  # who makes room -> for whom
+        self._given = 0  # how often room has been given
         self.look_again_ns = NEVER_NS  # when a job that would have made room has run for long enough
 
     def run(self) -> None:
@@ -51,8 +52,11 @@ class Decision:
             turn.line.refresh(self.world.jobs, self.now_ns)
         while turns:
             turn = turns[0] if len(turns) == 1 else min(turns, key=self._turn_key)
-            if not self._advance(turn):
-                turns.remove(turn)
+            given = self._given
+            while self._given == given:  # whose turn it is changes only by who is given room
+                if not self._advance(turn):
+                    turns.remove(turn)
+                    break
 
     def _turn_key(self, turn: Turn) -> tuple[int, ...]:
         return turn.line.account.turn(self.now_ns, self.world.half_life_ns)
@@ -242,6 +246,7 @@ class Decision:
         return not account.limit_for(victim.spec) and self.world.room.fits(victim.placement)
 
     def _give(self, job: Job, placement: Placement) -> None:
+        self._given += 1
         job.placement = placement
         self.world.hold(job, placement)
         self.world.count(job, 1, self.now_ns)

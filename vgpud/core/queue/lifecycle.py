@@ -61,22 +61,25 @@ class Lifecycle:
             if event.held:
                 job.state = JobState.HELD
             self._save(job)
-            self.depend(job, now_ns)
+            self._depend(job, now_ns)
             self.admit(job, now_ns)
 
-    def depend(self, job: Job, now_ns: int) -> None:
+    def _depend(self, job: Job, now_ns: int) -> None:
         """Notes whom it waits for; it ends at once if one of them has failed."""
-        unmet = set()
         for other_id in job.spec.after:
             other = self.jobs.get(other_id)
             if other is None:
                 self._finish(job, JobState.CANCELLED, f"job {other_id}, which it comes after, is not known", now_ns)
                 return
-            if not other.state.ended:
-                unmet.add(other_id)
-            elif other.state is not JobState.COMPLETED and not job.spec.after_any:
+            failed = other.state.ended and other.state is not JobState.COMPLETED
+            if failed and not job.spec.after_any:
                 self._finish(job, JobState.CANCELLED, _unmet(other), now_ns)
                 return
+        self.wait_for_others(job)
+
+    def wait_for_others(self, job: Job) -> None:
+        """Notes whom it comes after, of those that have not ended."""
+        unmet = {i for i in job.spec.after if i in self.jobs and not self.jobs[i].state.ended}
         if unmet:
             self._world.unmet[job.job_id] = unmet
             for other_id in unmet:
@@ -149,18 +152,18 @@ class Lifecycle:
                 world.count(job, -1, now_ns)
             else:
                 self._leave(job, now_ns)
-            self._go(job, ())
+            self._go(job, how)
         job.stop_to, job.stopping = state, why
         self._save(job)
         self.out.append(StopJob(job.job_id, how, why))
 
-    def _go(self, job: Job, kept: tuple[()]) -> None:
+    def _go(self, job: Job, how: How | None) -> None:
         """What it has physically is noted until it has gone; the room counts what it will keep."""
         world = self._world
         world.going[job.job_id] = job.placement if job.state is JobState.RUNNING else world.held.get(job.job_id, ())
         if job.state is JobState.RUNNING:
             world.count_going(job, 1)
-        world.hold(job, kept)
+        world.hold(job, world.kept(job, how) if how else ())
 
     def _gone(self, job: Job, now_ns: int) -> None:
         """It has its room no longer, of whatever kind; its times are added up."""
@@ -352,7 +355,7 @@ class Lifecycle:
             ends_ns = job.started_ns + max(1, job.spec.time_limit_ns - job.executed_ns)
             world.deadlines.add(ends_ns, Due.LIMIT, job.job_id, job.started_ns)
         if job.stop_to is not None:
-            how = None if job.stop_to is not JobState.SUSPENDED else world.hows[-1]
+            how = world.hows[0] if job.stop_to is JobState.SUSPENDED else None
             self.stop(job, how, job.stop_to, job.stopping, now_ns)
 
 

@@ -163,8 +163,10 @@ class Machine:
                 world.park(job)
         for job in known:
             if job.state in (JobState.PENDING, JobState.HELD):
-                self._lives.depend(job, now_ns)
-            if job.state is JobState.SUSPENDED and job.stop_to is not None:
+                self._lives.wait_for_others(job)  # what has ended let it go on, or it would have ended as well
+            if job.state is JobState.SUSPENDED and job.stop_to is JobState.SUSPENDED:
+                job.stop_to, job.stopping = None, ""  # it was to give up its memory: if somebody still needs that
+            elif job.state is JobState.SUSPENDED and job.stop_to is not None:
                 self._lives.stop(job, None, job.stop_to, job.stopping, now_ns)
             self._lives.admit(job, now_ns)
         self._wake(now_ns)
