@@ -23,12 +23,15 @@ STALE_MIN = 64
 class Changes:
     """Which nodes have changed, in order, for rankings that look now and then."""
 
-    __slots__ = ("_indices", "_keep", "_start", "clock")
+    __slots__ = ("_indices", "_keep", "_numbers", "_start", "_state_of", "_states", "clock")
 
     def __init__(self, nodes: int) -> None:
         self._indices: list[int] = []
         self._start = 0
         self._keep = 8 * nodes + 1024
+        self._state_of = [(-1, 0)] * nodes  # of each node: at which version, which
+        self._states: dict[object, int] = {}
+        self._numbers = 0
         #: grows with every change of any node; a node's version is the clock at its last
         self.clock = 0
 
@@ -39,6 +42,20 @@ class Changes:
         if len(self._indices) > 2 * self._keep:
             del self._indices[: self._keep]
             self._start += self._keep
+
+    def state_of(self, node: Node) -> int:
+        """A number from 1 that nodes share which a rule cannot tell apart but by their index (or names of devices)."""
+        version, number = self._state_of[node.index]
+        if version == node.version:
+            return number
+        rooms = (tuple(node.free_milli), tuple(node.free_bytes), tuple(node.offered), node.groups)
+        state = (node.kind, node.gpu_model, node.free_cpu_milli, node.free_ram_bytes, rooms)
+        if len(self._states) > self._keep:
+            self._states.clear()  # numbers are never used again, so that nothing can go wrong but some more ranking
+        self._numbers += 1
+        number = self._states.setdefault(state, self._numbers)
+        self._state_of[node.index] = node.version, number
+        return number
 
     @property
     def end(self) -> int:
@@ -105,21 +122,14 @@ class Ranking:
 
     def _rebuild(self) -> None:
         """Of nodes that are alike only the first is ranked: in a cluster that is half empty most are."""
-        seen: dict[object, Entry | None] = {}
+        shape, state_of = self.shape, self._changes.state_of
+        seen: dict[int, Entry | None] = {}
         self._heap = []
         for node in self._nodes:
-            like = _likeness(node, self.shape)
-            if like not in seen:
-                seen[like] = self.entry(node)
-            entry = seen[like]
+            state = -node.index if shape.named else state_of(node)
+            if state not in seen:
+                seen[state] = self.entry(node)
+            entry = seen[state]
             if entry is not None:
                 self._heap.append((entry[0], node.index, node.version, entry[3]))
         heapify(self._heap)
-
-
-def _likeness(node: Node, shape: Shape) -> object:
-    """Equal for nodes that a rule cannot tell apart but by their index."""
-    if shape.named:
-        return node.index
-    rooms = (tuple(node.free_milli), tuple(node.free_bytes), tuple(node.offered), node.groups)
-    return (node.kind, node.gpu_model, node.free_cpu_milli, node.free_ram_bytes, rooms)
