@@ -69,7 +69,7 @@ class Figure:
     def cells(self) -> tuple[str, ...]:
         """The figure as a line of the table."""
         verdict = "" if self.goal is None else "**missed**" if self.missed else "met"
-        value = "-" if self.value is None else f"{self.value:,.3f}".rstrip("0").rstrip(".")
+        value = "-" if self.value is None else f"{self.value:,.4f}".rstrip("0").rstrip(".")
         return (self.row, self.case, self.what, value, "" if self.goal is None else str(self.goal), verdict)
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,29 @@ def test_json_and_its_bytes(vgpu: Any) -> None:
     assert set(run["jct_s"]) == {"mean", "p50", "p95", "p99", "max"}
     right = json.loads(vgpu(*args[:-4], "-o", "json").stdout)["runs"][0]
     assert right["jct_s"]["mean"] < run["jct_s"]["mean"], "wrong durations cost something"
+
+
+def test_the_same_bytes_in_every_process(tmp_path: Path) -> None:
+    """Sets and hashes of strings are another in each process; no figure is."""
+    found = set()
+    for hash_seed in ("1", "2"):
+        jobs = tmp_path / f"{hash_seed}.csv"
+        args = [
+            "--trace",
+            MURI,
+            "--cluster",
+            "4x8:V100+8x4:T4",
+            "--policy",
+            "las(3250,7200,narrow)",
+            "--compare",
+            "ftf",
+        ]
+        args += ["--placement", "fgd", "--suspend-cost", "30", "--error", "0.3", "-o", "json", "--jobs", str(jobs)]
+        command = [sys.executable, "-m", "vgpud.cli.main", "simulate", *args]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(DATA.parents[1])}
+        done = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=120)
+        found.add((done.stdout, jobs.read_bytes()))
+    assert len(found) == 1
 
 
 def test_jobs_are_a_trace_again(vgpu: Any, tmp_path: Path) -> None:
