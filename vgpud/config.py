@@ -89,6 +89,7 @@ class Config:
     default_max: str = "same"  # a slice without a maximum: "same" as asked, or the whole "device"
     metrics: str = "127.0.0.1:9419"  # address of the Prometheus endpoint, or "off"
     slices_max: int = SLICES_MAX
+    slices_per_user_max: int = 32  # of one who is no admin, without those of jobs
     processes_per_slice_max: int = 256
     events_max: int = 10_000  # kept in the event log
     grace_s: int = 60  # an ephemeral slice that nobody attaches to ends after this
@@ -221,7 +222,12 @@ def check(config: Config, where: str) -> None:
         refuse("device", 'write "auto", "sim" or a list of UUIDs and indices')
     if not 0 <= config.socket_mode <= 0o777 or config.socket_mode & 0o600 != 0o600:
         refuse("socket_mode", "the owner must read and write, write for example '0660'")
-    for key, top in (("slices_max", SLICES_MAX), ("processes_per_slice_max", PROCESSES_MAX), ("events_max", 1_000_000)):
+    for key, top in (
+        ("slices_max", SLICES_MAX),
+        ("slices_per_user_max", SLICES_MAX),
+        ("processes_per_slice_max", PROCESSES_MAX),
+        ("events_max", 1_000_000),
+    ):
         if not 1 <= getattr(config, key) <= top:
             refuse(key, f"write 1 to {top}")
     if not 0 <= config.container_priority_max <= PRIORITY_MAX:

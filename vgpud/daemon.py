@@ -64,6 +64,7 @@ def policy_of(config: Config) -> Policy:
     return Policy(
         default_max=config.default_max,
         slices_max=config.slices_max,
+        slices_per_user_max=config.slices_per_user_max,
         processes_per_slice_max=config.processes_per_slice_max,
         name_bytes_max=min(40, _SOCKET_PATH_MAX - directory),
         daemon_uid=os.geteuid(),
@@ -208,7 +209,15 @@ class Daemon:
 
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""
-        live = {"mode", "default_max", "slices_max", "processes_per_slice_max", "grace_s", "arbiter"}
+        live = {
+            "mode",
+            "default_max",
+            "slices_max",
+            "slices_per_user_max",
+            "processes_per_slice_max",
+            "grace_s",
+            "arbiter",
+        }
         live |= {
             "on_stranger",
             "on_excess",

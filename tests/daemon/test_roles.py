@@ -34,6 +34,7 @@ ROLES = {
     "owner": f"{OWNER}:{OWNER}",
     "other": f"{OTHER}:{OTHER}:{OWNER}",
 }
+SLICES_PER_USER_MAX = 5
 UNKNOWN = "who has not come through the door"
 SERVICES = [
     service
@@ -105,6 +106,7 @@ def all_of_them(fake_driver: Path) -> Iterator[Everybody]:
     with own_node(fake_driver) as node:
         node.directory.chmod(0o755)
         node.settings = {"socket_mode": '"0666"', "admin_group": f'"{ADMIN_GROUP.gr_name}"'}
+        node.settings["slices_per_user_max"] = str(SLICES_PER_USER_MAX)
         node.start()
         everybody = Everybody(node)
         yield everybody
@@ -279,6 +281,18 @@ def test_a_user_cannot_have_all_the_watches(all_of_them: Everybody) -> None:
     for role in ("other", "root"):  # they end when who asked has gone
         for _ in range(2 * count):
             assert all_of_them.ask(role, path, pb.WatchEventsRequest())[0] == "OK"
+
+
+def test_a_user_cannot_have_all_the_slices(all_of_them: Everybody) -> None:
+    with contextlib.ExitStack() as made:
+        for _ in range(SLICES_PER_USER_MAX):
+            made.enter_context(all_of_them.slice())
+        request = pb.CreateSliceRequest(name="more", spec=pb.SliceSpec(gpus_milli=1))
+        code, said, _ = all_of_them.ask("owner", "/vgpud.v1.SliceService/CreateSlice", request)
+        assert code == "RESOURCE_EXHAUSTED"
+        assert f"uid {OWNER} has {SLICES_PER_USER_MAX} slices" in said
+        made.enter_context(all_of_them.slice("other"))
+        made.enter_context(all_of_them.slice("root", owner_uid=OWNER))
 
 
 def kinds(all_of_them: Everybody, role: str, slice_name: str) -> list[str]:

@@ -204,6 +204,7 @@ class Policy:
 
     default_max: str = "same"  # or "device": how far a slice without a maximum may borrow
     slices_max: int = 1024
+    slices_per_user_max: int = 1024  # of one who is no admin, without those of jobs
     processes_per_slice_max: int = 256
     containers_max: int = 1024
     name_bytes_max: int = 40

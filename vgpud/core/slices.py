@@ -72,6 +72,11 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     if len(state.slices) >= state.policy.slices_max:
         text = f"this node has {state.policy.slices_max} slices, which is its limit: remove one or raise slices_max"
         return Denied(Reason.NO_CAPACITY, text)
+    asker = wanted.asker
+    mine = sum(made.owner_uid == asker.uid and not made.job_id for made in state.slices.values())
+    if not asker.admin and mine >= state.policy.slices_per_user_max:
+        text = f"uid {asker.uid} has {mine} slices, which is the limit of a user: remove one, or ask an admin to raise"
+        return Denied(Reason.NO_CAPACITY, f"{text} slices_per_user_max")
     queue = _queue_for(state, wanted)
     if isinstance(queue, Denied):
         return queue
