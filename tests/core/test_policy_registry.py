@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +72,14 @@ def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:
         make(text)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_the_document_names_every_policy_and_its_examples_can_be_meant() -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "queue.md").read_text()
+    table = text.partition("\n## Policies\n")[2].partition("\n## ")[0]
+    written = re.findall(r"^\| (`.*?`) \|", table, re.M)
+    examples = [example for cell in written for example in re.findall("`(.+?)`", cell)]
+    assert {make(example).name.partition("(")[0] for example in examples} == set(registry.NAMES)
 
 
 def test_a_table_comes_from_the_shell() -> None:
