@@ -1,0 +1,307 @@
+"""The queue's commands with the real daemon, real supervisors and two simulated devices: the whole path."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpud import paths
+from vgpud.cli.job_wait import changes
+from vgpud.cli.options import Settings
+from vgpud.cli.own_system import OwnSystem
+
+GIB = 1 << 30
+NOBODY = 65534
+BUILT = all((paths.sim_lib_dir() / name).exists() for name in ("vgpu-simd", "libcuda.so.1"))
+pytestmark = [
+    pytest.mark.skipif(not BUILT, reason="the native part is not built: python shim/build_shim.py"),
+    pytest.mark.timeout(200),
+]
+#: the command line as another user, who may not read where it is installed
+AS_USER = (
+    "import os, grpc_status.rpc_status, vgpud.cli.job_client, vgpud.cli.job_grids, vgpud.cli.job_wait\n"
+    "import vgpud.cli.submit, vgpud.cli.queue, vgpud.cli.quota, vgpud.cli.usage, google.rpc.error_details_pb2\n"
+    "from vgpud.cli.main import main\n"
+    "os.setgroups([4]); os.setgid(65534); os.setuid(65534); main()"
+)
+#: what a program sees of its device, and of itself
+PROGRAM = """
+import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+total, free, context = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_void_p()
+assert cuda.cuInit(0) == 0
+assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
+print(total.value)
+"""
+
+
+def eventually(look: Callable[[], Any]) -> None:
+    until_ns = time.monotonic_ns() + 120 * 10**9
+    while not look():
+        assert time.monotonic_ns() < until_ns
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def system() -> Iterator[OwnSystem]:
+    folder = Path(tempfile.mkdtemp(prefix="vgq-", dir="/tmp"))
+    folder.chmod(0o755)
+    try:
+        config = ['socket_mode = "0666"', "job_grace_s = 1"]
+        with OwnSystem(folder, {"devices": "2", "memory_bytes": "64G"}, config) as made:
+            yield made
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem) -> Path:
+    """Where jobs run; the programs of the simulated device find it."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in system.env.items():
+        if name.startswith("VGPU_"):
+            monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+@pytest.fixture
+def real(system: OwnSystem, home: Path, vgpu: Any) -> Iterator[Any]:
+    """`vgpu ARGS` in this process; no job is left after the test, and no queue but the default one."""
+
+    def call(*args: str) -> Any:
+        return vgpu(*args, host=system.host)
+
+    yield call
+    left = call("queue", "ls", "-o", "name").stdout.split()
+    if left:
+        call("queue", "cancel", *left)
+        call("queue", "wait", *left)
+    for name in call("quota", "get", "-o", "name").stdout.split():
+        if name != "default":
+            call("quota", "rm", name)
+
+
+def submit(real: Any, *words: str) -> str:
+    result = real("submit", "-q", *words)
+    assert result.code == 0, result
+    return str(result.stdout.strip())
+
+
+def job(real: Any, job_id: str) -> dict[str, Any]:
+    found: dict[str, Any] = real("queue", "show", job_id, "-o", "json").json["job"]
+    return found
+
+
+def test_a_job_from_submission_to_its_output(real: Any, home: Path) -> None:
+    job_id = submit(
+        real, "--gpus", "0.5", "--name", "train", "--", "sh", "-c", "echo $VGPU_JOB_ID; sleep 0.5; echo end"
+    )
+    row = real("queue", "ls", "--no-headers").stdout.split(maxsplit=7)
+    assert row[:6] == [job_id, "train", row[2], "default", "running", "0.5"]
+    assert "device" in row[7] and "SIMULATED" in row[7]
+    assert real("queue", "logs", "-f", job_id).stdout == f"{job_id}\nend\n"
+    shown = job(real, job_id)
+    assert (shown["state"], shown["exit_code"], shown["log"]) == ("completed", 0, str(home / f"vgpu-{job_id}.log"))
+    assert shown["gpu_seconds_granted"] > 0.2
+    assert real("queue", "ls", "-o", "name").stdout == ""
+    assert job_id in real("queue", "ls", "-a", "-o", "name").stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("nosuchprogram", 127)]
+)
+def test_wait_exits_as_the_job_does(real: Any, script: str, code: int) -> None:
+    assert real("submit", "--wait", "-q", "--gpus", "0.25", "--", "sh", "-c", script).code == code
+
+
+def test_cancelled_and_timed_out_jobs(real: Any) -> None:
+    late = submit(real, "--gpus", "0.25", "--time-limit", "1s", "--", "sleep", "600")
+    ended = submit(real, "--gpus", "0.25", "--", "sleep", "600")
+    assert real("queue", "cancel", ended).code == 0
+    result = real("queue", "wait", late, ended)
+    assert result.code == 143
+    assert "its time limit of 1 s has run out" in result.stderr
+    assert {job(real, late)["state"], job(real, ended)["state"]} == {"timed_out", "cancelled"}
+    assert real("queue", "cancel", ended).code == 8
+
+
+def test_a_job_is_held_to_its_slice(real: Any, home: Path) -> None:
+    program = home / "program.py"
+    program.write_text(PROGRAM)
+    job_id = submit(real, "--gpus", "0.5", "--mem", "8G", "--", sys.executable, str(program))
+    result = real("queue", "wait", job_id)
+    output = real("queue", "logs", job_id).stdout
+    assert (result.code, output) == (0, f"{8 * GIB}\n"), output
+
+
+def test_why_jobs_wait(real: Any) -> None:
+    assert real("quota", "set", "team", "--limit", "0.5").code == 0
+    runs = submit(real, "--queue", "team", "--gpus", "0.5", "--", "sleep", "600")
+    waits = submit(real, "--queue", "team", "--gpus", "0.5", "--", "true")
+    after = submit(real, "--gpus", "0.5", "--after", waits, "--", "true")
+    held = submit(real, "--gpus", "0.5", "--hold", "--", "true")
+    reasons = {row["job_id"]: row["reason"] for row in real("queue", "ls", "-o", "json").json["jobs"]}
+    assert reasons[int(waits)] == "queue team has 0.5 of its limit of 0.5 GPUs in use, and this needs 0.5"
+    assert reasons[int(after)] == f"it waits for job {waits} to complete"
+    assert reasons[int(held)] == f"it is held: release it with vgpu queue release {held}"
+    assert real("queue", "release", held).code == 0
+    assert real("queue", "wait", held).code == 0
+    assert real("quota", "rm", "team").code == 8
+    assert real("queue", "cancel", runs).code == 0
+    assert real("queue", "wait", waits, after).code == 0
+
+
+def test_an_array_and_a_gang(real: Any) -> None:
+    first = submit(
+        real, "--gpus", "0.25", "--array", "3-5", "--log", "out-%a", "--", "sh", "-c", "echo $VGPU_ARRAY_INDEX"
+    )
+    ids = [str(int(first) + i) for i in range(3)]
+    assert real("queue", "wait", *ids).code == 0
+    assert [real("queue", "logs", job_id).stdout for job_id in ids] == ["3\n", "4\n", "5\n"]
+    assert Path("out-4").read_text() == "4\n"
+    gang = submit(real, "--gpus", "0.5", "--gang", "3", "--", "sh", "-c", "echo $VGPU_MEMBER/$VGPU_MEMBERS")
+    assert real("queue", "wait", gang).code == 0
+    assert [real("queue", "logs", "--member", str(i), gang).stdout for i in range(3)] == ["0/3\n", "1/3\n", "2/3\n"]
+    array = submit(real, "--gpus", "0.25", "--array", "1-3", "--hold", "--", "true")
+    assert real("queue", "cancel", "--array", array).code == 0
+    assert real("queue", "ls", "-o", "name").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "code"),
+    [
+        (("--gpus", "2.5"), "2.5", 2),
+        (("--gpus", "1", "--gang", "3"), "3 members of 1 GPU each: an empty cluster holds 2", 2),
+        (("--gpus", "0.5", "--ram", "900G"), "900GiB of RAM", 2),
+        (("--gpus", "0.5", "--mem", "999G"), "999GiB", 2),
+        (("--gpus", "0.5", "--queue", "nobody"), "no queue 'nobody'", 4),
+        (("--gpus", "0.5", "--after", "999999"), "no job 999999", 4),
+        (("--gpus", "0.5", "--array", "1-1000000"), "1000000 jobs", 2),
+        (("--gpus", "0.5", "--image", "--privileged"), "--privileged", 2),
+        (("--gpus", "0.5", "--log", "out/"), "'out/' is a folder", 2),
+    ],
+)
+def test_what_can_never_run_is_refused(real: Any, words: tuple[str, ...], named: str, code: int) -> None:
+    before = real("queue", "ls", "-a", "-o", "name").stdout
+    result = real("submit", *words, "--", "true")
+    assert result.code == code, result
+    assert named in result.stderr and result.stderr.count("\n") == 1
+    assert real("queue", "ls", "-a", "-o", "name").stdout == before
+
+
+def test_logs_follow_over_a_requeue(real: Any, home: Path, system: OwnSystem) -> None:
+    script = "echo attempt $VGPU_JOB_ATTEMPT; [ $VGPU_JOB_ATTEMPT -gt 1 ] || sleep 600"
+    job_id = submit(real, "--gpus", "0.25", "--", "sh", "-c", script)
+    log = home / f"vgpu-{job_id}.log"
+
+    def requeue() -> None:
+        eventually(lambda: log.exists() and log.read_text())
+        system.vgpu("queue", "requeue", job_id)
+
+    thread = threading.Thread(target=requeue)
+    thread.start()
+    result = real("queue", "logs", "-f", job_id)
+    thread.join()
+    assert re.findall(r"attempt \d", result.stdout) == ["attempt 1", "attempt 2"]
+    assert job(real, job_id)["attempt"] == 2
+
+
+def test_waiting_outlasts_a_killed_daemon(real: Any, system: OwnSystem, capfd: pytest.CaptureFixture[str]) -> None:
+    job_id = submit(real, "--gpus", "0.25", "--", "sh", "-c", "sleep 2; exit 9")
+    watched = changes(Settings(host=system.host), [int(job_id)])
+    assert next(watched).state == "running"
+    assert system.daemon is not None
+    system.daemon.kill()
+    system.start_daemon()
+    *_, last = watched
+    assert (last.state, last.exit_code) == ("failed", 9)
+    assert "its jobs go on" in capfd.readouterr().err
+
+
+def test_usage_is_a_trace_for_the_simulator(real: Any, home: Path) -> None:
+    ids = [submit(real, "--gpus", "0.5", "--gang", "2", "--", "sleep", "0.2") for _ in range(3)]
+    assert real("queue", "wait", *ids).code == 0
+    result = real("usage", "--since", "1h", "-o", "csv")
+    lines = {line.split(",")[0]: line.split(",") for line in result.stdout.splitlines()}
+    asked, granted = (float(lines[ids[0]][i]) for i in (-3, -2))
+    assert lines[ids[0]][6:8] == ["500", "2"] and 0.2 <= granted <= asked < 30
+    (home / "month.csv").write_text(result.stdout)
+    replayed = real("simulate", "--trace", "month.csv", "--cluster", "1x2", "--policy", "fifo", "-o", "json")
+    assert replayed.code == 0, replayed
+    by_queue = real("usage", "--by", "queue", "-o", "json").json["usage"]
+    assert sum(row["gpu_seconds_granted"] for row in by_queue) >= 3 * granted / 2
+
+
+# ---- another user ----
+
+
+@pytest.fixture
+def nobody(system: OwnSystem, home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`vgpu ARGS` as user nobody, in a folder of theirs."""
+    for folder in (home, *home.parents):
+        if str(folder) != "/":
+            folder.chmod(folder.stat().st_mode | 0o111)
+    theirs = home / "nobody"
+    theirs.mkdir()
+    os.chown(theirs, NOBODY, NOBODY)
+
+    def call(*args: str) -> subprocess.CompletedProcess[str]:
+        limits = 'ulimit -n 333; umask 027; exec "$@"'
+        command = ["sh", "-c", limits, "sh", sys.executable, "-c", AS_USER, "--host", system.host, *args]
+        environment = {**system.env, "MARK": "theirs"}
+        return subprocess.run(command, env=environment, cwd=theirs, capture_output=True, text=True, timeout=120)
+
+    return call
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_a_job_is_its_submitters(real: Any, home: Path, nobody: Any) -> None:
+    script = "id -u; id -g; id -G; pwd; umask; ulimit -n; echo $MARK; touch made"
+    done = nobody("submit", "--wait", "-q", "--gpus", "0.25", "--", "sh", "-c", script)
+    assert done.returncode == 0, done
+    shown = nobody("queue", "logs", done.stdout.strip())
+    folder = home / "nobody"
+    assert shown.stdout.splitlines() == ["65534", "65534", "65534 4", str(folder), "0027", "333", "theirs"], shown
+    info = (folder / "made").stat()
+    assert (info.st_uid, info.st_gid, info.st_mode & 0o777) == (NOBODY, NOBODY, 0o640)
+    assert (folder / f"vgpu-{done.stdout.strip()}.log").stat().st_uid == NOBODY
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_nobody_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
+    job_id = submit(real, "--gpus", "0.25", "--", "sleep", "600")
+    for words in (
+        ("queue", "show", job_id),
+        ("queue", "logs", job_id),
+        ("queue", "cancel", job_id),
+        ("queue", "hold", job_id),
+        ("queue", "release", job_id),
+        ("queue", "requeue", job_id),
+        ("submit", "--gpus", "0.1", "--after", job_id, "--", "true"),
+        ("quota", "set", "default", "--limit", "1"),
+        ("quota", "rm", "default"),
+    ):
+        done = nobody(*words)
+        assert done.returncode == 5, (words, done)
+        assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert nobody("queue", "wait", job_id).returncode == 125
+    assert job_id not in nobody("queue", "ls", "-a", "-o", "name").stdout.split()
+    assert nobody("usage", "--by", "job", "-o", "csv").stdout.count(f"\n{job_id},") == 0
+    assert job(real, job_id)["state"] == "running"
+    theirs = nobody("submit", "-q", "--gpus", "0.25", "--", "sleep", "600").stdout.strip()
+    assert real("queue", "cancel", theirs).code == 0, job(real, theirs)  # root may
