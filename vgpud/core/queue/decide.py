@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop
 
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.line import Line
@@ -50,16 +51,19 @@ class Decision:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
         for turn in turns:
             turn.line.refresh(self.world.jobs, self.now_ns)
-        while turns:
-            turn = turns[0] if len(turns) == 1 else min(turns, key=self._turn_key)
+        if len(self.world.lines) > 1 and turns:
+            for line in self.world.lines.values():
+                line.account.learn(self.now_ns, self.world.half_life_ns)
+        waiting = _by_turn(turns)
+        while waiting:
+            turn = waiting[0][1]
             given = self._given
-            while self._given == given:  # whose turn it is changes only by who is given room
+            while self._given == given:
                 if not self._advance(turn):
-                    turns.remove(turn)
+                    heappop(waiting)
                     break
-
-    def _turn_key(self, turn: Turn) -> tuple[int, ...]:
-        return turn.line.account.turn(self.now_ns, self.world.half_life_ns)
+            else:  # only now may another one be next
+                waiting = _by_turn([turn for _, turn in waiting])
 
     def _advance(self, turn: Turn) -> bool:
         """The next job of this queue; False when its turn is over."""
@@ -170,7 +174,7 @@ class Decision:
         cursors = {line.spec.name: line.running.worst(None) for line in lines}
         left = [line for line in lines if cursors[line.spec.name] is not None]
         while left:
-            line = max(left, key=lambda o: (o.account.share(o.account.history), -o.account.index))
+            line = max(left, key=lambda o: (o.account.share(), -o.account.index))
             at = cursors[line.spec.name]
             excess_milli = line.account.excess_milli(claimant)
             if at is None or excess_milli <= 0:
@@ -250,6 +254,13 @@ class Decision:
         job.placement = placement
         self.world.hold(job, placement)
         self.world.count(job, 1, self.now_ns)
+
+
+def _by_turn(turns: list[Turn]) -> list[tuple[tuple[int, ...], Turn]]:
+    """A heap: the queue that is served next is first."""
+    found = [(turn.line.account.turn(), turn) for turn in turns]
+    heapify(found)
+    return found
 
 
 def _in_turn(*sources: Iterator[Job]) -> Iterator[Job]:

@@ -283,8 +283,7 @@ class Lifecycle:
             world.dependents[other_id].remove(job.job_id)
         self._save(job)
         self._note(f"job.{state.value}", job, why)
-        if state is JobState.COMPLETED:
-            world.line(job).policy.ended(job)
+        world.line(job).policy.ended(job)
         for other_id in world.dependents.pop(job.job_id, ()):
             other = self.jobs[other_id]
             unmet = world.unmet[other_id]

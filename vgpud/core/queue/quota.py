@@ -19,9 +19,10 @@ _SCALE = 1_000_000
 HISTORY_BITS = 40
 _ONE = 1 << 62
 
-# 2**-(2**-k) for k = 0, 1, 2, ...: every fraction of a half-life is a product of these
+# a part of a half-life in binary, with so many bits: 2**-part is a product of 2**-(2**-k), one for each bit that is set
+_PART_BITS = 40
 _ROOTS = [_ONE >> 1]
-while len(_ROOTS) < 40:
+while len(_ROOTS) <= _PART_BITS:
     _ROOTS.append(isqrt(_ROOTS[-1] << 62))
 
 
@@ -30,14 +31,11 @@ def decay(elapsed_ns: int, half_life_ns: int) -> int:
     halvings, rest = divmod(elapsed_ns, half_life_ns)
     if halvings >= 62:
         return 0
-    factor = _ONE
-    for root in _ROOTS[1:]:
-        rest *= 2
-        if rest >= half_life_ns:
-            rest -= half_life_ns
-            factor = factor * root >> 62
-        if not rest:
-            break
+    factor, part = _ONE, (rest << _PART_BITS) // half_life_ns
+    while part:
+        top = part.bit_length() - 1
+        factor = factor * _ROOTS[_PART_BITS - top] >> 62
+        part ^= 1 << top
     return factor >> halvings
 
 
@@ -111,7 +109,7 @@ class Account:
         self.fixed_milli += amount.milli - before.milli
 
     def learn(self, now_ns: int, half_life_ns: int) -> None:
-        """Before `used` changes."""
+        """Before `used` changes, and before who is next is decided by it."""
         self.history = self.history_now(now_ns, half_life_ns)
         self.history_at_ns = now_ns
 
@@ -134,16 +132,16 @@ class Account:
         own = self.used.milli - sum(child.used.milli for child in self.children) - kept
         return min([own, *(a.above_milli() for a in self.chain if a not in claimant.chain)])
 
-    def share(self, history: int) -> int:
-        """What it uses beyond its guarantee, now and in the past, for its weight."""
-        return ((self.above_milli() * _SCALE) + (history * _SCALE >> HISTORY_BITS)) // self.spec.weight
+    def share(self) -> int:
+        """What it uses beyond its guarantee, now and in the past, for its weight. After learn()."""
+        return ((self.above_milli() * _SCALE) + (self.history * _SCALE >> HISTORY_BITS)) // self.spec.weight
 
-    def turn(self, now_ns: int, half_life_ns: int) -> tuple[int, ...]:
-        """Least first: the order in which queues are served."""
-        before = self.parent.turn(now_ns, half_life_ns) if self.parent else ()
+    def turn(self) -> tuple[int, ...]:
+        """Least first: the order in which queues are served. After learn()."""
+        before = self.parent.turn() if self.parent else ()
         if self.used.milli < self.spec.guarantee_milli:
             return (*before, 0, self.used.milli * _SCALE // self.spec.guarantee_milli, self.index)
-        return (*before, 1, self.share(self.history_now(now_ns, half_life_ns)), self.index)
+        return (*before, 1, self.share(), self.index)
 
     def limit_for(self, spec: JobSpec, *, standing: bool = False) -> Over | None:
         """The limit that keeps this job waiting. `standing`: with what is being stopped, without what only waits."""
