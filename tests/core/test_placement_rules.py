@@ -51,6 +51,7 @@ def test_nodes_that_differ_in_one_thing_are_not_alike() -> None:
     assert at(Cluster([node("a", 1, cpu_milli=8000), node("b", 1, cpu_milli=4000)]).place(job(500))) == ["b"]
     assert at(Cluster([node("a", 1, model="A"), node("b", 1, model="B")]).place(job(ask(500, models=("B",))))) == ["b"]
     assert at(Cluster([node("a", 2, groups=(0, 1)), node("b", 2, groups=(0, 0))]).place(job(2000))) == ["b"]
+    assert at(Cluster([node("a", 1), node("b", 1)]).place(job(ask(500, device_uuids=("b/0",))))) == ["b"]
     more = Cluster([node("a", 1, ram_bytes=GIB), node("b", 1, ram_bytes=2 * GIB)])
     assert at(more.place(job(ask(500, ram_bytes=2 * GIB)))) == ["b"]
     cluster = Cluster([node("a", 1), node("b", 1)])
