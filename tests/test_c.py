@@ -39,6 +39,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         (ADDRESS,),
     ),
     "test_job": (("shim/job/instructions.c", "shim/job/file.c"), (ADDRESS,)),
+    "test_job_cgroup": (("shim/job/file.c",), (ADDRESS,)),
     "test_ledger": (("shim/memory.c", "shim/gate_lock.c", "shim/helper_bell.c", *ARBITER), (ADDRESS, THREAD)),
     "test_ledger_handles": (
         (

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.supervisors import ENVIRONMENT, USER, cgroups_left, eventually, is_alive
+from tests.runtime.supervisors import ENVIRONMENT, USER, cgroups_left, end_all, eventually, is_alive
 from vgpud import jobs as shell
 from vgpud import paths
 from vgpud.jobs import Found, Jobs, StartError
@@ -71,6 +71,7 @@ class Place:
 def place() -> Iterator[Place]:
     made = Place()
     yield made
+    end_all(made.jobs)
     shutil.rmtree(made.folder, ignore_errors=True)
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud import jobs_wire as wire
+from vgpud.jobs_remains import end_remains
 
 #: nobody's on any machine
 USER = 12345
@@ -55,6 +56,15 @@ def cgroups_left(name: str) -> list[str]:
         ["find", "/sys/fs/cgroup", "-name", f"{name}.*"], capture_output=True, text=True, check=False
     )
     return found.stdout.split()
+
+
+def end_all(jobs: Path) -> None:
+    """Ends what a test that failed has left."""
+    for path in jobs.glob("*/begun"):
+        begun = wire.parse_begun(path.read_text())
+        if Path(f"/proc/{begun.pid}/stat").exists() and not (path.parent / "result").exists():
+            os.kill(begun.pid, signal.SIGKILL)
+        end_remains(path.parent.name, begun, {})
 
 
 @dataclass(slots=True)
@@ -110,10 +120,9 @@ class World:
         return self.folder / "home"
 
     def close(self) -> None:
+        end_all(self.jobs)
         for running in self.started:
-            if running.process.poll() is None:
-                running.stop(0)
-                running.process.wait(WAIT_S)
+            running.process.wait(WAIT_S)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def attempt(self, *argv: str, **given: Any) -> wire.Attempt:
