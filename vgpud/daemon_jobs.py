@@ -279,7 +279,7 @@ class JobDesk:
             self._unsaved_requests.append(request)
         self._carry_out(commands)
 
-    def _carry_out(self, commands: Iterable[qe.Command]) -> None:
+    def _carry_out(self, commands: Sequence[qe.Command]) -> None:
         jobs = {c.job.job_id: c.job for c in commands if isinstance(c, qe.SaveJob)}
         for job in jobs.values():
             self.queues.job_changed(job)
@@ -290,11 +290,13 @@ class JobDesk:
             log.debug("the state database is held by another process: jobs are written later")
         except StoreError as error:
             log.error("%s", error)
+        begun = {c.job_id for c in commands if isinstance(c, qe.StartJob) and not c.resume}
         for command in commands:
             if isinstance(command, qe.StartJob):
                 self._spawn(self._start(command))
-            elif isinstance(command, qe.StopJob):
-                self._spawn(self._stop(command))
+            elif isinstance(command, qe.StopJob):  # what runs now, not what the same decision has start after it
+                attempt = self.machine.jobs[command.job_id].attempt - (command.job_id in begun)
+                self._spawn(self._stop(command, attempt))
             elif isinstance(command, qe.Wake):
                 self._wake_at(command.at_ns)
             elif isinstance(command, qe.Note):
@@ -476,15 +478,17 @@ class JobDesk:
 
     # ---- stopping ----
 
-    async def _stop(self, command: qe.StopJob) -> None:
+    async def _stop(self, command: qe.StopJob, attempt: int) -> None:
         async with self._alone_with(command.job_id):
             job = self.machine.jobs[command.job_id]
+            if job.attempt != attempt or not _has_processes(job):
+                return  # it has ended by itself
             if command.how in (How.PAUSE, How.EVICT) and await self._suspend(job, command.how is How.EVICT):
                 self._soon(qe.JobSuspended(job.job_id, command.how))
                 return
-            if await self._runner.stop(job.job_id, job.attempt, self._host.config.job_grace_s):
+            if await self._runner.stop(job.job_id, attempt, self._host.config.job_grace_s):
                 return  # its end comes as any other
-        await self._end(job.job_id, job.attempt, Result(TERMINATED, stopped=True))
+        await self._end(job.job_id, attempt, Result(TERMINATED, stopped=True))
 
     async def _suspend(self, job: Job, evict: bool) -> bool:
         """All of its slices or none."""
@@ -512,10 +516,12 @@ class JobDesk:
                 return
             self._remove_slices(job)
             self._keep_result(job, result)
-            made_room = job.stop_to is JobState.SUSPENDED and (result.stopped or result.lost) and result.exit_code != 0
-            if made_room:
+            cut_short = result.exit_code != 0 and (result.stopped or result.lost)
+            if job.stop_to is JobState.SUSPENDED and cut_short:
                 self._soon(qe.JobSuspended(job_id, How.REQUEUE))
             else:
+                if job.stop_to is None and cut_short and not result.lost:
+                    self._soon(qe.Requeued(job_id))  # told to make room by a daemon that did not live to hear of it
                 self._soon(qe.JobEnded(job_id, attempt, result.exit_code, result.why))
             if result.lost:
                 self._host.note(ev.Log("job.lost", f"job {job_id}: {result.why}", owner_uid=job.spec.uid))

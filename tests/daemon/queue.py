@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vgpud import paths
+from vgpud import paths, peers
 from vgpud.sim import SimulatedDevice
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
@@ -87,12 +88,26 @@ class QueueNode:
 
 @contextlib.contextmanager
 def queue_node(node: Node, devices: int = 2, **settings: str) -> Iterator[QueueNode]:
-    """A node with a queue, not started yet."""
+    """A node with a queue, not started yet. Jobs outlive daemons, and so are ended after the test."""
     config = {"devices": devices, "memory_bytes": 8 << 30, "context_bytes": 256 << 20}
     with SimulatedDevice(node.directory / "sim", config) as device:
         node.settings |= settings
-        yield QueueNode(node, device)
+        try:
+            yield QueueNode(node, device)
+        finally:
+            if node.process:
+                node.stop(signal.SIGKILL)
+            end_jobs(node.state / "jobs")
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+def end_jobs(directory: Path) -> None:
+    """Kills what runs for the supervisors that are named there, and has them end."""
+    for begun in directory.glob("*/begun"):
+        fields = dict(line.partition(" ")[::2] for line in begun.read_text().splitlines())
+        supervisor = int(fields["pid"])
+        if peers.start_time(supervisor) != int(fields["start"]):
+            continue
+        (begun.parent / "stop").write_text("grace_ms 0\n")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(supervisor, signal.SIGTERM)
+        eventually(lambda pid=supervisor: not peers.runs(pid), "the end of a job")

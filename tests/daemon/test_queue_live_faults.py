@@ -67,7 +67,7 @@ def test_a_decision_to_start_that_was_saved_and_no_more_is_carried_out_once(queu
 
 def test_one_that_was_told_to_end_is_told_again(queue: QueueNode) -> None:
     (job_id,) = queue.submit("sleep 1000", 500)
-    (again,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || sleep 1000", 500)
+    (again,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran; while [ ! -e go ]; do sleep 0.02; done", 500)
     queue.until(job_id, "running")
     eventually(lambda: queue.written("ran"), "its first attempt")
     queue.node.stop(signal.SIGKILL)
@@ -76,8 +76,26 @@ def test_one_that_was_told_to_end_is_told_again(queue: QueueNode) -> None:
     queue.start()
     job = queue.ended(job_id)
     assert (job.state, job.reason) == ("cancelled", "cancelled by its owner")
-    job = queue.ended(again)
-    assert (job.state, job.attempt, job.preemptions) == ("completed", 2, 1)
+    eventually(lambda: queue.get(again).preemptions == 1, "it makes room, although nobody needs it any more")
+    assert queue.until(again, "running").attempt == 1
+    (queue.work / "go").touch()
+    assert queue.ended(again).state == "completed"
+    assert queue.written("ran") == "1\n"
+
+
+def test_one_that_ends_because_the_former_daemon_told_it_to_is_started_anew(queue: QueueNode) -> None:
+    """It was to make room by SIGTERM, and takes its time; the daemon that told it is killed meanwhile."""
+    tidies = 'trap "sleep 1.5; exit 9" TERM; while :; do sleep 0.05; done'
+    (job_id,) = queue.submit(f"echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || {{ {tidies}; }}", 500)
+    eventually(lambda: queue.written("ran"), "its first attempt")
+    queue.node.stop(signal.SIGKILL)
+    begun = (queue.node.state / "jobs" / f"{job_id}.1" / "begun").read_text()
+    (supervisor,) = [int(line.split()[1]) for line in begun.splitlines() if line.startswith("pid ")]
+    os.kill(supervisor, signal.SIGTERM)
+    change(queue, job_id, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
+    queue.start()
+    job = queue.ended(job_id)
+    assert (job.state, job.attempt) == ("completed", 2)
     assert queue.written("ran") == "1\n2\n"
 
 
