@@ -93,7 +93,10 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
 def test_wheel_contents(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-        modes = {n: archive.getinfo(f"vgpud/lib/{n}").external_attr >> 16 for n in ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")}
+        modes = {
+            n: archive.getinfo(f"vgpud/lib/{n}").external_attr >> 16
+            for n in ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
+        }
     wanted = {f"vgpud/lib/{n}" for n in LIBRARIES} | {
         "vgpud/_shim.abi3.so",
         "vgpud/lib/sim/kernels.model",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -27,12 +28,8 @@ class SuspendCalls:
     """Mixed into the service that has `backend`, `_named` and `_slice`."""
 
     backend: Any
-
-    def _named(self, node: str, name: str) -> Slice:
-        raise NotImplementedError
-
-    def _slice(self, made: Slice) -> pb.Slice:
-        raise NotImplementedError
+    _named: Callable[[str, str], Slice]
+    _slice: Callable[[Slice], pb.Slice]
 
     @unary
     async def SuspendSlice(self, request: pb.SuspendSliceRequest) -> pb.SuspendSliceResponse:
