@@ -6,6 +6,7 @@ from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import quota
 from vgpud.core.queue.events import Cancelled, Event, Held, Released, Requeued
 from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.queue.reasons import holders
 from vgpud.core.queue.world import World
 from vgpud.core.units import format_bytes, format_gpus
 
@@ -161,13 +162,5 @@ def check_direct(world: World, queue: str, milli: int, cpu_milli: int, ram_bytes
     over = line.account.limit_for_amount(milli, cpu_milli, ram_bytes, standing=True)
     if over is None:
         return None
-    below = [n for n, other in world.lines.items() if over.account in other.account.chain]
-    holders = [j for j in world.jobs.values() if j.state is JobState.RUNNING and j.spec.queue in below]
-    widest = sorted(holders, key=lambda j: (-j.width_milli, j.job_id))[:3]
-    who = ", ".join(f"job {j.job_id} ({format_gpus(j.width_milli)})" for j in widest)
-    slices = sum(amount.milli for amount in over.account.direct.values())
-    parts = [who] if who else []
-    if slices:
-        parts.append(f"slices ({format_gpus(slices)})")
-    held = f"; held by {' and '.join(parts)}" if parts else ""
-    return Denied(Reason.NO_CAPACITY, over.sentence() + held, field="queue", subject=over.account.spec.name)
+    text = over.sentence() + holders(world, over.account)
+    return Denied(Reason.NO_CAPACITY, text, field="queue", subject=over.account.spec.name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vgpud.core.queue.estimate import reserved_start_ns
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState
+from vgpud.core.queue.quota import Account
 from vgpud.core.queue.world import World
 from vgpud.core.units import format_gpus
 
@@ -76,6 +77,20 @@ def _in_its_way(world: World, job: Job) -> list[int]:
     return [j for j, placement in world.going.items() if any(place.node in nodes for place in placement)]
 
 
+def holders(world: World, account: Account) -> str:
+    """Who has what is used of a quota, the widest first: the end of a sentence."""
+    running = [j for line in world.lines.values() if account in line.account.chain for j in line.running]
+    widest = sorted((world.jobs[j] for j in running), key=lambda job: (-job.width_milli, job.job_id))
+    parts = [f"job {job.job_id} ({format_gpus(job.width_milli)})" for job in widest[:_NAMED_MAX]]
+    more = len(widest) - _NAMED_MAX
+    if more > 0:
+        parts.append(f"{more} more job{'s' if more > 1 else ''}")
+    slices = sum(amount.milli for amount in account.direct.values())
+    if slices:
+        parts.append(f"slices ({format_gpus(slices)})")
+    return f"; held by {', '.join(parts)}" if parts else ""
+
+
 def _on(world: World, devices: set[str], job: Job) -> list[int]:
     """Other jobs that have a part of these devices."""
     return [
@@ -89,7 +104,7 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
     line = world.line(job)
     over = line.account.limit_for(job.spec)
     if over is not None:
-        return over.sentence()
+        return over.sentence() + holders(world, over.account)
     first = line.waiting.next(None, 0)
     if line.spec.strict and first is not None and first[1] != job.job_id:
         starts_ns = reserved_start_ns(world, world.jobs[first[1]], now_ns)
