@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from vgpud.core.placement import registry as placements
 from vgpud.core.placement.base import Room
 from vgpud.core.placement.cluster import Cluster
+from vgpud.core.placement.fgd import mix_of
 from vgpud.core.policy import registry as policies
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue.machine import Machine
@@ -63,7 +64,7 @@ def run(
     make: Callable[[str], Policy] | None = None,
 ) -> Outcome:
     """The trace replayed on fresh nodes. `make`: of policies that have no name."""
-    room = make_room(nodes, scenario)
+    room = make_room(nodes, scenario, trace)
     if not (scenario.by_queue or scenario.queues):
         trace = [_in_one_queue(job) for job in trace]
     queues, make = make_queues(scenario, trace), make or make_policy
@@ -81,11 +82,12 @@ def _in_one_queue(job: TraceJob) -> TraceJob:
     return job if job.spec.queue == DEFAULT_QUEUE else replace(job, spec=replace(job.spec, queue=DEFAULT_QUEUE))
 
 
-def make_room(nodes: Sequence[Node], scenario: Scenario) -> Room:
-    """A fresh one: the nodes themselves stay as they are."""
+def make_room(nodes: Sequence[Node], scenario: Scenario, trace: Sequence[TraceJob] = ()) -> Room:
+    """A fresh one: the nodes themselves stay as they are. `fgd` measures fragmentation by the jobs of the trace."""
     if scenario.placement == COUNT:
         return Counted(sum(len(node.devices) for node in nodes))
-    return Cluster([replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes])
+    fresh = [replace(node, free_milli=[], free_bytes=[], offered=[]) for node in nodes]
+    return Cluster(fresh, mix=mix_of(job.spec.ask for job in trace))
 
 
 def make_queues(scenario: Scenario, trace: Sequence[TraceJob]) -> tuple[QueueSpec, ...]:
