@@ -71,6 +71,8 @@ def test_a_gang_is_as_slow_as_its_slowest_member() -> None:
     first, second = ends_s(run(trace, "2x1", placement="best-fit", interference=pairs))
     assert second == 2
     assert first == 11, "one of its two devices was shared for two seconds, at half speed"
+    second, first = ends_s(run(trace[::-1], "2x1", placement="best-fit", interference=pairs))
+    assert (first, second) == (11, 2), "the other one"
 
 
 JOBS = st.lists(

@@ -217,8 +217,6 @@ class Simulation:
         """Also of one that is paused, whose memory is wanted."""
         run = self._runs[job_id]
         self._settle(run)
-        if run.left <= 0:
-            return  # it ends by itself in this very instant
         takes_ns, answer, code = run.job.stop(run.stops) or (self._costs.suspend_ns, how, KILLED)
         run.stops += 1
         run.leaves = events.JobSuspended(job_id, answer) if answer else events.JobEnded(job_id, run.attempt, code)
