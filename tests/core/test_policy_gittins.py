@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy_world import World, make_job
@@ -20,6 +20,7 @@ def by_definition(needed: list[int], attained: int) -> Fraction:
     return max(Fraction(sum(x <= d for x in left), sum(min(x, d) for x in left)) for d in left)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 1000), min_size=1, max_size=40))
 def test_index_of_a_table_is_its_definition(needed: list[int]) -> None:
     policy = Gittins("", by_width=False, table=[Fraction(value) for value in needed])
@@ -29,6 +30,7 @@ def test_index_of_a_table_is_its_definition(needed: list[int]) -> None:
     assert policy.costs[-1] == UNKNOWN
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.just(10)), min_size=1, max_size=30), st.booleans())
 def test_hull_finds_what_trying_all_finds(ends: list[tuple[int, int]], evenly: bool) -> None:
     edges = [0, *(1000 << level for level in range(len(ends)))]
@@ -146,6 +148,7 @@ def test_keys_change_only_with_the_epoch() -> None:
     assert 16 < len(epochs) < 100
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 9000), st.integers(0, 9000)), min_size=1, max_size=25))
 def test_every_job_is_counted_once(rows: list[tuple[int, int, int]]) -> None:
     policy = Gittins("", by_width=True)

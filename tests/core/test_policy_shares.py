@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy_world import World, make_job
@@ -118,6 +118,7 @@ def test_what_runs_is_charged_once() -> None:
     assert (fair.charged, fair.before) == ({}, {})
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=30), st.integers(1, 12))
 def test_nobody_has_more_than_who_waits_but_for_one_job(owners: list[int], gpus: int) -> None:
     counts = {uid: owners.count(uid) for uid in sorted(set(owners))}
