@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from vgpud.api_calls import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
 from vgpud.api_roles import METHODS, Caller, Row, Who, why_not
+from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .asker import Asker
@@ -180,6 +182,22 @@ def request_of(path: str, slice_name: str, job_id: int) -> Any:
     return request
 
 
+@pytest.mark.parametrize("path", sorted(METHODS))
+def test_the_table_alone_decides(path: str) -> None:
+    """Whatever the services look at besides."""
+    site: Any = SimpleNamespace(
+        slice_owner=lambda name: OWNER if name == "s" else None,
+        job_owner=lambda job_id: OWNER if job_id == 7 else None,
+        user_limits=lambda: Limits(1000),
+    )
+    row = METHODS[path]
+    for role, uid, admin in (("root", 0, True), ("owner", OWNER, False), ("other", OTHER, False)):
+        who = Caller(uid, uid, (), 1, admin=admin)
+        assert (why_not(row, who, request_of(path, "s", 7), site) is None) == expected(role, row.who), role
+        if row.who is not Who.ADMIN:
+            assert why_not(row, who, request_of(path, "none", 8), site) is None, "the method says that there is none"
+
+
 @pytest.mark.parametrize("role", [*ROLES, UNKNOWN])
 @pytest.mark.parametrize("path", sorted(METHODS))
 def test_every_method_by_every_role(all_of_them: Everybody, path: str, role: str) -> None:
@@ -201,6 +219,14 @@ def test_every_method_by_every_role(all_of_them: Everybody, path: str, role: str
 def test_a_method_that_is_not_there(all_of_them: Everybody, role: str) -> None:
     code, _, _ = all_of_them.askers[role].ask("/vgpud.v1.NodeService/Nope", "unary_unary", pb.GetNodeRequest())
     assert code == "UNIMPLEMENTED"
+
+
+def test_only_the_api_is_open_to_every_user(all_of_them: Everybody) -> None:
+    modes = {name: (all_of_them.node.runtime / name).stat().st_mode & 0o777 for name in ("vgpud.sock", "runtime.sock")}
+    assert modes == {"vgpud.sock": 0o666, "runtime.sock": 0o660}
+    private = all_of_them.node.runtime / "private"
+    assert private.stat().st_mode & 0o777 == 0o700
+    assert (private / "vgpud.sock").stat().st_mode & 0o777 == 0o600
 
 
 def names(all_of_them: Everybody, role: str) -> set[str]:
