@@ -19,7 +19,7 @@ import grpc
 
 from benchmarks import results
 
-CALLS = 2000
+CALLS = 1000
 WARM_UP = 200
 METHOD = "/bench.Service/Answer"
 
@@ -60,7 +60,7 @@ def measure(calls: int = CALLS) -> dict[str, list[float]]:
                     begin_ns = time.perf_counter_ns()
                     ask(b"x" * 200)
                     if number >= WARM_UP:
-                        took[which].append((time.perf_counter_ns() - begin_ns) / 1e3)
+                        took[which].append(round((time.perf_counter_ns() - begin_ns) / 1e3, 1))
             for channel in channels.values():
                 channel.close()
             server.stdin.close()
