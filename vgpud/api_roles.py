@@ -35,11 +35,13 @@ class Who(Enum):
 @dataclass(frozen=True, slots=True)
 class Row:
     """`field`: of the request, where it names the slice or the job (or several). `spec`: where what is asked for is,
-    which for others than admins is bounded. `shows`: what others than admins are shown of an answer about all."""
+    which for others than admins is bounded; `job`: where the job is, whose priority is. `shows`: what others than
+    admins are shown of an answer about all."""
 
     who: Who
     field: str = ""
     spec: str = ""
+    job: str = ""
     shows: str = ""
 
 
@@ -65,7 +67,7 @@ METHODS: dict[str, Row] = {
     _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
     _EVENT + "ListEvents": Row(Who.EVERYBODY, shows="those of their own slices and jobs, and what is offered"),
     _EVENT + "WatchEvents": Row(Who.EVERYBODY, shows="as ListEvents"),
-    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", shows="a job that is theirs"),
+    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", job="spec", shows="a job that is theirs"),
     _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ListJobs": Row(Who.EVERYBODY, shows=_MINE),
     _JOB + "CancelJob": Row(Who.JOB_OWNER, "job_id"),
@@ -122,6 +124,7 @@ class Site(Protocol):
     def slice_owner(self, name: str) -> int | None: ...
     def job_owner(self, job_id: int) -> int | None: ...
     def user_limits(self) -> Limits: ...
+    def job_priority_max(self) -> int: ...
 
 
 def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
@@ -140,7 +143,19 @@ def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | 
         may = owner is None or who.owns(owner) or (row.who is Who.SLICE_USER and who.sees(owner))
         if not may:
             return _denied(f"slice {name!r} is not of uid {who.uid}: ask its owner or an admin", row.field)
+    if row.job:
+        ahead = _ahead(_at(request, row.job).priority, site.job_priority_max())
+        if ahead:
+            return ahead
     return _beyond(_at(request, row.spec), site.user_limits()) if row.spec else None
+
+
+def _ahead(priority: int, most: int) -> Denied | None:
+    """Whoever may say how important he is, is the most important; less than others everybody may be."""
+    if priority <= most:
+        return None
+    text = f"priority {priority} is more than users' jobs may have: at most {most} (job_priority_max), or ask an admin"
+    return _denied(text, "priority")
 
 
 def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:

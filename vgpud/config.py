@@ -105,6 +105,7 @@ class Config:
     job_grace_s: int = 10  # from SIGTERM to SIGKILL, for a job that is told to end
     jobs_max: int = 100_000  # that have not ended, of all users together
     jobs_per_user_max: int = 10_000
+    job_priority_max: int = 0  # what jobs of users who are no admins may have; less than it they always may
     accounting_days: int = 400  # how long jobs that have ended, and what was used, are kept
     record_queue: str = ""  # a file to which all that the queue is told and decides is written, to be replayed
     front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
@@ -232,6 +233,8 @@ def check(config: Config, where: str) -> None:
             refuse(key, f"write 1 to {top}")
     if not 0 <= config.container_priority_max <= PRIORITY_MAX:
         refuse("container_priority_max", f"write 0 to {PRIORITY_MAX}")
+    if abs(config.job_priority_max) > PRIORITY_MAX:
+        refuse("job_priority_max", f"write {-PRIORITY_MAX} to {PRIORITY_MAX}")
     if not 1 <= config.grace_s <= 86_400:
         refuse("grace_s", "write 1 to 86400 seconds")
     try:

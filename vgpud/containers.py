@@ -403,6 +403,8 @@ def _created(container_id: str, asked: Request, caller_uid: int, pid: int, pid_s
         spec=asked.spec,
         join=asked.join,
         name=asked.name or slice_name(container_id),
+        queue=asked.queue,
+        open_queue=asked.open_queue,
         caller_uid=caller_uid,
         pid=pid,
         pid_start=pid_start,

@@ -223,6 +223,7 @@ class Daemon:
             "on_excess",
             "direct",
             "job_grace_s",
+            "job_priority_max",
             "container_gpus_max",
             "container_priority_max",
             "container_latency",
@@ -507,6 +508,9 @@ class Daemon:
 
     def job_owner(self, job_id: int) -> int | None:
         return self._job_requests.owner(job_id)
+
+    def job_priority_max(self) -> int:
+        return self.config.job_priority_max
 
     def user_limits(self) -> Limits:
         return self.config.container_limits

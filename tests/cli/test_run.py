@@ -41,6 +41,16 @@ def run(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda *args: vgpu("run", "--gpus", "0.5", *args, host=daemon.host)
 
 
+def test_a_slice_counts_against_the_queue_that_is_named(run: Any, daemon: Any, vgpu: Any) -> None:
+    assert run("--queue", "team", "--", "true").code == 0
+    assert vgpu("slice", "create", "kept", "--gpus", "0.5", "--queue", "team", host=daemon.host).code == 0
+    assert vgpu("alloc", "0.5", "--queue", "team", host=daemon.host).code == 0
+    asked = [r.queue for r in daemon.requests if r.DESCRIPTOR.name == "CreateSliceRequest"]
+    assert asked == ["team"] * 3
+    refused = vgpu("run", "--slice", "kept", "--queue", "team", "--", "true", host=daemon.host)
+    assert refused.code == 125 and "--slice joins" in refused.stderr
+
+
 @pytest.fixture
 def start(daemon: Any) -> Iterator[Any]:
     """`vgpu run --gpus 0.5 ARGS` as a process of its own; killed at the end of the test."""

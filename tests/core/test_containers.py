@@ -11,7 +11,7 @@ from vgpud.core import events as ev
 from vgpud.core import invariants
 from vgpud.core.containers import container_of, id_error
 from vgpud.core.machine import step
-from vgpud.core.model import Process, Reason, Slice, Spec, State
+from vgpud.core.model import Process, Quota, Reason, Slice, Spec, State
 
 from .test_machine import S, answer, create, denied, kinds, process, started
 
@@ -55,6 +55,20 @@ def test_a_container_gets_a_slice_of_its_own_in_one_transaction() -> None:
     assert (made.name, made.owner_uid, made.ephemeral) == ("c-" + "a" * 12, 0, True)
     assert "0.5" in messages(commands, "slice.created")[0]
     assert messages(commands, "container.created") == [f"container {'a' * 12} has slice {made.name}"]
+
+
+@pytest.mark.parametrize("whose", ["team", "group"])
+def test_a_queue_with_members_is_not_for_whatever_an_image_says(whose: str) -> None:
+    """Its own members, or those of the queue above it."""
+    state = started()
+    group = Quota("group", members=("gid:100",) if whose == "group" else ())
+    team = Quota("team", parent="group", members=("uid:1000",) if whose == "team" else ())
+    send(state, ev.QuotasChanged((Quota("default"), group, team, Quota("open"))))
+    assert "dev.vgpu/queue=team" in denied(send(state, asks(queue="team", open_queue=True)), Reason.DENIED)
+    for number, (queue, by_image) in enumerate([("team", False), ("open", True), ("", False)]):
+        made = answer(send(state, asks(f"{number}" * 64, milli=100, queue=queue, open_queue=by_image)))
+        assert isinstance(made, Slice) and made.queue == (queue or "default")
+    assert "nope" in denied(send(state, asks(queue="nope", open_queue=True)), Reason.NOT_FOUND)
 
 
 def test_its_slice_does_not_end_while_it_lives() -> None:

@@ -189,6 +189,7 @@ def test_the_table_alone_decides(path: str) -> None:
         slice_owner=lambda name: OWNER if name == "s" else None,
         job_owner=lambda job_id: OWNER if job_id == 7 else None,
         user_limits=lambda: Limits(1000),
+        job_priority_max=lambda: 0,
     )
     row = METHODS[path]
     for role, uid, admin in (("root", 0, True), ("owner", OWNER, False), ("other", OTHER, False)):
@@ -196,6 +197,17 @@ def test_the_table_alone_decides(path: str) -> None:
         assert (why_not(row, who, request_of(path, "s", 7), site) is None) == expected(role, row.who), role
         if row.who is not Who.ADMIN:
             assert why_not(row, who, request_of(path, "none", 8), site) is None, "the method says that there is none"
+
+
+@pytest.mark.parametrize(("priority", "most", "may"), [(0, 0, True), (-5, 0, True), (1, 0, False), (7, 7, True)])
+def test_users_do_not_say_how_important_they_are(priority: int, most: int, may: bool) -> None:
+    path = next(path for path in METHODS if path.endswith("/SubmitJob"))
+    site: Any = SimpleNamespace(user_limits=lambda: Limits(1000), job_priority_max=lambda: most)
+    request = pb.SubmitJobRequest(spec=pb.JobSpec(priority=priority))
+    for uid, admin in ((0, True), (OWNER, False)):
+        denied = why_not(METHODS[path], Caller(uid, uid, (), 1, admin=admin), request, site)
+        assert (denied is None) == (may or admin)
+        assert denied is None or "job_priority_max" in denied.message
 
 
 @pytest.mark.parametrize("role", [*ROLES, UNKNOWN])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.asking import build_spec, spec_options
+from vgpud.cli.asking import build_spec, queue_option, spec_options
 from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.quantities import Gpus
@@ -30,8 +30,9 @@ def _numbers(device: pb.SliceDevice) -> str:
 @click.argument("gpus", type=Gpus())
 @partial(spec_options, without=("gpus",))
 @click.option("--name", default="", metavar="NAME", help="Name of the slice (default: the daemon makes one).")
+@queue_option
 @pass_settings
-def alloc(settings: Settings, /, gpus: int, name: str, **asked: Any) -> None:
+def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **asked: Any) -> None:
     """Make a one-time CDI device of GPUS (0.35, 1.5, ...) and print its name.
 
     For engines without the runtime `vgpu`, and sizes that the usual devices (vgpu.dev/gpu=0.5) do not have. The slice
@@ -46,7 +47,7 @@ def alloc(settings: Settings, /, gpus: int, name: str, **asked: Any) -> None:
     from vgpud.cli.output import dump, say
 
     with Client(settings) as client:
-        item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), cdi_device=True)
+        item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), cdi_device=True, queue=queue)
         if not item.cdi_device:
             client.delete_slice(item.name, force=True)
             raise CliError(f"the daemon at {client.target} makes no CDI devices: update vgpud and restart it")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from vgpud.cli.completing import complete_queue
 from vgpud.cli.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
 from vgpud.core.admit import PRIORITY_MAX, WEIGHT_MAX
 from vgpud.core.model import CLASSES
@@ -14,6 +15,15 @@ from vgpud.core.units import GPUS_MAX
 
 if TYPE_CHECKING:
     from vgpud.v1 import vgpud_pb2 as pb
+
+#: for commands that make a slice
+queue_option = click.option(
+    "--queue",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_queue,
+    help="Against whose quota it counts (default: your queue).",
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 Given = Mapping[str, Any]

@@ -174,7 +174,14 @@ class Client:
         return self._call(self._slices.GetSlice, pb.GetSliceRequest(name=_utf8(name))).slice
 
     def create_slice(
-        self, name: str, spec: pb.SliceSpec, *, ephemeral: bool, owner_uid: int, cdi_device: bool = False
+        self,
+        name: str,
+        spec: pb.SliceSpec,
+        *,
+        ephemeral: bool,
+        owner_uid: int,
+        cdi_device: bool = False,
+        queue: str = "",
     ) -> pb.Slice:
         request = pb.CreateSliceRequest(
             request_id=str(uuid.uuid4()),
@@ -183,6 +190,7 @@ class Client:
             ephemeral=ephemeral,
             owner_uid=owner_uid,
             cdi_device=cdi_device,
+            queue=_utf8(queue),
         )
         return self._call(self._slices.CreateSlice, request).slice
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.asking import build_spec, spec_options
+from vgpud.cli.asking import build_spec, queue_option, spec_options
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.exits import CliError, failures_are_125
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
@@ -43,6 +43,7 @@ class RunningCommand(VgpuCommand):
 @spec_options
 @click.option("--slice", "slice_name", metavar="NAME", shell_complete=complete_slice, help="Join this slice instead.")
 @click.option("--name", default="", metavar="NAME", help="Name of the new slice (default: the daemon makes one).")
+@queue_option
 @click.option("-q", "--quiet", is_flag=True, help="Do not say what the command was given.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @pass_settings
@@ -51,6 +52,7 @@ def run(
     /,
     slice_name: str | None,
     name: str,
+    queue: str,
     quiet: bool,
     command: tuple[str, ...],
     **asked: Any,
@@ -70,7 +72,7 @@ def run(
     if not command:
         raise click.UsageError("say what to run: for example vgpu run --gpus 0.5 -- python train.py")
     given = [key for key, value in asked.items() if value is not None]
-    if slice_name and (given or name):
+    if slice_name and (given or name or queue):
         raise click.UsageError("--slice joins a slice as it is: change it with `vgpu slice set`, or leave --slice out")
     if not slice_name and asked["gpus"] is None:
         raise click.UsageError("say how much: --gpus 0.5, or --slice NAME to join a slice")
@@ -78,13 +80,13 @@ def run(
 
     mask = block_signals()  # before the client library starts threads
     spec = None if slice_name else build_spec(asked)
-    with _slice(settings, slice_name or name, spec) as (node, item, simulated):
+    with _slice(settings, slice_name or name, spec, queue) as (node, item, simulated):
         return _run_in(settings, node, item, simulated, command, mask, quiet)
 
 
 @contextmanager
 def _slice(
-    settings: Settings, name: str, spec: pb.SliceSpec | None
+    settings: Settings, name: str, spec: pb.SliceSpec | None, queue: str
 ) -> Iterator[tuple[pb.Node, pb.Slice, frozenset[str]]]:
     """The node, the slice (made if there is a spec, and then removed at the end), the simulated devices' UUIDs."""
     from vgpud.cli import views
@@ -97,7 +99,7 @@ def _slice(
             item = client.get_slice(name)
             _check_owner(item)
         else:
-            item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid())
+            item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), queue=queue)
     try:
         yield node, item, simulated
     finally:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli.asking import build_spec, change_options, changed_fields, spec_options
+from vgpud.cli.asking import build_spec, change_options, changed_fields, queue_option, spec_options
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.options import LazyGroup, Settings, pass_settings
 from vgpud.cli.quantities import IntParam
@@ -60,6 +60,7 @@ def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool)
 @click.option(
     "--device", "devices", multiple=True, metavar="GPU", help="On this device (UUID or index); may be repeated."
 )
+@queue_option
 @click.option("--owner", type=Owner(), default=None, help="Who may join: user name, uid or any (default: you).")
 @pass_settings
 def create(
@@ -67,6 +68,7 @@ def create(
     /,
     name: str,
     devices: tuple[str, ...],
+    queue: str,
     owner: int | None,
     **asked: Any,
 ) -> None:
@@ -83,7 +85,7 @@ def create(
 
     with Client(settings) as client:
         owner_uid = os.getuid() if owner is None else owner
-        item = client.create_slice(name, spec, ephemeral=False, owner_uid=owner_uid)
+        item = client.create_slice(name, spec, ephemeral=False, owner_uid=owner_uid, queue=queue)
         _show(settings, client, [item], many=False)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from vgpud.core import quotas
 from vgpud.core.events import (
     Answer,
     Command,
@@ -107,6 +108,13 @@ def _own(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]] |
         return Denied(Reason.INVALID, "the container asks for no share: set VGPU, for example VGPU=0.5", field="spec")
     if event.name in state.slices:
         return _taken(state, event.name)
+    quota = state.quotas.get(event.queue)
+    if event.open_queue and quota and quotas.members(state.quotas, quota):
+        text = f"VGPU_QUEUE={event.queue}: it has members, and an image's ENV cannot be told from -e:"
+        text += (
+            f" ask by --annotation dev.vgpu/queue={event.queue} (docker), or join a slice of that queue by VGPU_SLICE"
+        )
+        return Denied(Reason.DENIED, text, field="queue")
     caller = event.caller_uid
     asker = Asker(caller, admin=caller in (0, state.policy.daemon_uid))
     wanted = CreateSlice(

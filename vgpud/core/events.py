@@ -120,6 +120,7 @@ class ContainerCreated:
     uid: str  # of its own slice
     wall_ns: int
     queue: str = ""  # of its own slice; "" = the caller's default one
+    open_queue: bool = False  # it may be the image's wish: it must be one that is everybody's
 
 
 @dataclass(frozen=True, slots=True)

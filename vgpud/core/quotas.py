@@ -38,6 +38,12 @@ def default_queue(quotas: Iterable[Quota], asker: Asker) -> str:
     return DEFAULT_QUEUE
 
 
+def members(quotas: dict[str, Quota], quota: Quota) -> set[str]:
+    """Whose queue it is, with those of its parent; none: everybody's."""
+    parent = quotas.get(quota.parent)
+    return {*quota.members, *(parent.members if parent else ())}
+
+
 def choose(quotas: dict[str, Quota], wanted: str, asker: Asker) -> str | Denied:
     """The queue that a user named, if it is for him; his default queue where he named none."""
     if not wanted:
@@ -46,12 +52,11 @@ def choose(quotas: dict[str, Quota], wanted: str, asker: Asker) -> str | Denied:
     if found is None:
         text = f"no queue {wanted!r}: there are {', '.join(sorted(quotas)) or 'none'}"
         return Denied(Reason.NOT_FOUND, text, field="queue")
-    parent = quotas.get(found.parent)
-    members = {*found.members, *(parent.members if parent else ())}
-    if asker.admin or not members or not members.isdisjoint(_keys(asker)):
+    own = members(quotas, found)
+    if asker.admin or not own or not own.isdisjoint(_keys(asker)):
         return wanted
-    own = default_queue(quotas.values(), asker)
-    text = f"queue {wanted} is not for uid {asker.uid}: use {own}, or have an admin add uid:{asker.uid} to {wanted}"
+    default = default_queue(quotas.values(), asker)
+    text = f"queue {wanted} is not for uid {asker.uid}: use {default}, or have an admin add uid:{asker.uid} to {wanted}"
     return Denied(Reason.DENIED, text, field="queue")
 
 

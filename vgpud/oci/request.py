@@ -28,6 +28,7 @@ TWINS = {
     "VGPU_CLASS": "dev.vgpu/class",
     "VGPU_PRIORITY": "dev.vgpu/priority",
     "VGPU_SPREAD": "dev.vgpu/spread",
+    "VGPU_QUEUE": "dev.vgpu/queue",
     "VGPU_SLICE": "dev.vgpu/slice",
 }
 #: variables that programs inside a container may have for the libraries and the command line; nothing is asked by them
@@ -67,11 +68,16 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A slice of its own (spec), or a place in the slice `join`. name: "" = the daemon chooses one."""
+    """A slice of its own (spec), or a place in the slice `join`. name, queue: "" = the daemon chooses one.
+
+    `open_queue`: the queue may be the image's wish and not the user's, so it must be one that is everybody's.
+    """
 
     spec: Spec | None
     join: str = ""
     name: str = ""
+    queue: str = ""
+    open_queue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,13 @@ def parse_request(env: Sequence[str], annotations: Mapping[str, str], limits: Li
             return None  # VGPU= takes away the rest as well
         first = next(iter(given.values()))
         raise RequestError(f"{first.shown} without VGPU: say how many GPUs, for example VGPU=0.5")
-    return Request(_spec(given, limits), name=given["VGPU_NAME"].text if "VGPU_NAME" in given else "")
+    queue = given.get("VGPU_QUEUE")
+    return Request(
+        _spec(given, limits),
+        name=given["VGPU_NAME"].text if "VGPU_NAME" in given else "",
+        queue=queue.text if queue else "",
+        open_queue=queue is not None and (queue.by_environment or limits.from_image),
+    )
 
 
 def _variables(env: Sequence[str]) -> dict[str, str]:
