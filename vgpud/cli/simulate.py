@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.exits import CliError
+from vgpud.cli.job_quantities import Span
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.errors import ExitCode
 
@@ -38,16 +39,15 @@ def _names(registry: str) -> Callable[[click.Context, click.Parameter, bool], No
             from vgpud.core.policy import registry as policies
 
             names = policies.NAMES if registry == "policies" else placements.NAMES
-            for line in names.items():
-                click.echo("  ".join(line))
+            for name, line in names.items():
+                click.echo(f"{name:<11} {line}")
             ctx.exit()
 
     return show
 
 
-def _seconds(name: str, text: str) -> Callable[[Any], Any]:
-    """An option that takes seconds."""
-    return click.option(name, type=click.FloatRange(0, 1e9), default=0.0, metavar="SECONDS", help=text)
+def _span(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, type=Span(zero=True), default=0, metavar="TIME", help=text)
 
 
 @click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
@@ -56,7 +56,9 @@ def _seconds(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--policy", metavar="POLICY", help="As a queue's (default: fifo); strict:fifo lets nobody pass.")
 @click.option("--compare", multiple=True, metavar="POLICY", help="This one as well; may be repeated.")
 @click.option("--placement", metavar="RULE", help="As a queue's (default: best-fit), or count: GPUs are only counted.")
-@click.option("--policies", is_flag=True, is_eager=True, expose_value=False, callback=_names("policies"), help="List.")
+@click.option(
+    "--policies", is_flag=True, is_eager=True, expose_value=False, callback=_names("policies"), help="List them."
+)
 @click.option(
     "--placements", is_flag=True, is_eager=True, expose_value=False, callback=_names("placements"), help="List."
 )
@@ -69,10 +71,10 @@ def _seconds(name: str, text: str) -> Callable[[Any], Any]:
     help="Quotas, policies and placement as `vgpu quota get -o json` wrote them (default: all jobs are in one queue).",
 )
 @click.option("--by-queue", is_flag=True, help="A queue of equal weight for each that the trace names.")
-@_seconds("--start-cost", "From the decision to start a job until it works.")
-@_seconds("--suspend-cost", "To take a job off its devices (checkpoint).")
-@_seconds("--resume-cost", "Until a job that goes on works.")
-@_seconds("--min-run", "No job is preempted earlier.")
+@_span("--start-cost", "From the decision to start a job until it works (30s).")
+@_span("--suspend-cost", "To take a job off its devices (checkpoint).")
+@_span("--resume-cost", "Until a job that goes on works.")
+@_span("--min-run", "No job is preempted earlier.")
 @click.option(
     "--interference",
     type=click.Choice(("none", "summed", "gavel")),
@@ -130,9 +132,6 @@ def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
     from vgpud.simulate.engine import Costs
     from vgpud.simulate.scenario import Scenario
 
-    def ns(name: str) -> int:
-        return round(float(options[name]) * NANOSECONDS)
-
     if options["queues"] and options["by_queue"]:
         raise click.UsageError("--queues names the queues and --by-queue makes others: use one of them")
     rest = {
@@ -140,9 +139,9 @@ def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
         "placement": options["placement"] or "",
         "backfill": options["backfill"],
         "spread": options["spread"],
-        "min_run_ns": ns("min_run"),
+        "min_run_ns": options["min_run"],
         "by_queue": options["by_queue"],
-        "costs": Costs(ns("start_cost"), ns("suspend_cost"), ns("resume_cost")),
+        "costs": Costs(options["start_cost"], options["suspend_cost"], options["resume_cost"]),
         "interference": _interference(options),
     }
     own = options["policy"] or ("" if options["queues"] else "fifo")
@@ -161,8 +160,10 @@ def _interference(options: Mapping[str, Any]) -> Interference | None:
 
 def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     """What else the figures depend on, for the document."""
-    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs"}
+    spans = ("start_cost", "suspend_cost", "resume_cost", "min_run")
+    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
     found = {key: value for key, value in options.items() if key not in left_out}
+    found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}
     return found | {"queues": options["queues"] and options["queues"].name}
 
 
