@@ -41,7 +41,7 @@ def write(figures: Sequence[Figure], raw: Mapping[str, Any], folder: Path) -> li
     pictures = []
     for name, found in raw.items():
         draw = ROWS[name].plot
-        if draw:
+        if draw and "failed" not in found:
             pictures.append(path.with_name(f"{path.stem}-{name}.png"))
             draw(pictures[-1], found)
     page = path.with_suffix(".md")

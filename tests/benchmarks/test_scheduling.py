@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.scheduling import __main__ as command
 from benchmarks.scheduling import plots, policies, report, slides, speed, traces
-from benchmarks.scheduling.rows import ROWS
+from benchmarks.scheduling.rows import ROWS, Row
 from benchmarks.scheduling.table import Figure, Near, exactly, markdown, within
 from vgpud.simulate.scenario import make_policy
 
@@ -80,6 +81,17 @@ def test_traces_are_there() -> None:
 
 
 def test_unknown_rows_are_named() -> None:
-    command = [sys.executable, "-m", "benchmarks.scheduling", "tea"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    asked = [sys.executable, "-m", "benchmarks.scheduling", "tea"]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2 and "tea is no row: choose from slides" in done.stderr
+
+
+def test_a_row_that_fails_has_missed_a_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(raw: dict[str, Any]) -> Any:
+        yield Figure("slides", "c", "what", 1)
+        raise OSError("no daemon")
+
+    monkeypatch.setitem(ROWS, "slides", Row("fails", fails))
+    raw: dict[str, Any] = {}
+    first, last = command._figures("slides", raw)
+    assert (first.missed, last.missed, raw) == (False, True, {"failed": "OSError: no daemon"})
