@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vgpud.core.queue.events import Cancelled, Held, Released, Requeued, StartFailed, StopJob, Submitted
+from vgpud.core.queue.events import Cancelled, Held, QueuesChanged, Released, Requeued, StartFailed, StopJob, Submitted
 from vgpud.core.queue.model import SECOND_NS, Job, JobSpec, JobState
 
 from .queue_world import gpus, queue, shell
@@ -294,3 +294,57 @@ def test_a_job_after_one_that_is_not_known_ends_with_a_sentence() -> None:
     at.send(Submitted((1,), gpus(1, after=(8,))))
     assert at.job(1).state is JobState.CANCELLED
     assert at.reason(1) == "job 8, which it comes after, is not known"
+
+
+def test_a_job_whose_queue_has_gone_or_shrunk_is_not_queued_again() -> None:
+    at = shell(4, queue(), queue("team"))
+    job_id = at.submit(gpus(2, queue="team"))
+    at.end(job_id)
+    at.send(QueuesChanged((queue(), queue("team", limit_milli=1000))))
+    denied = at.machine.refusal(Requeued(job_id))
+    assert denied is not None and "2 GPUs are more than queue team may ever have" in denied.message
+    at.send(QueuesChanged((queue(),)))
+    denied = at.machine.refusal(Requeued(job_id))
+    assert denied is not None and "there is no queue 'team': choose one of default" in denied.message
+
+
+def test_a_chain_longer_than_any_stack_ends_with_its_first() -> None:
+    at = shell(1)
+    first = last = at.submit(gpus(1))
+    for _ in range(2000):
+        last = at.submit(gpus(1, after=(last,)))
+    at.send(Cancelled(first, "enough"))
+    at.answer_stops()
+    assert at.state(last) == "cancelled"
+    assert at.reason(last) == f"job {last - 1}, which it comes after, is cancelled"
+
+
+def test_a_job_that_comes_after_two_of_which_both_fail_ends_once() -> None:
+    at = shell(1)
+    first = at.submit(gpus(1), held=True)
+    second = at.submit(gpus(1, after=(first,)))
+    third = at.submit(gpus(1, after=(first, second)))
+    at.send(Cancelled(first, "enough"))
+    assert [at.state(job_id) for job_id in (first, second, third)] == ["cancelled"] * 3
+    assert sum(isinstance(said, Note) and said.job_id == third for said in at.log) == 1
+
+
+def test_a_job_is_not_requeued_into_a_queue_that_is_gone() -> None:
+    at = shell(1, queue(), queue("team"))
+    job = at.submit(gpus(1, queue="team"))
+    at.end(job)
+    at.send(QueuesChanged((queue(),)))
+    denied = at.machine.refusal(Requeued(job))
+    assert denied is not None and "its queue team has been removed" in denied.message
+    at.send(Requeued(job))  # all the same: between the question and the wish
+    assert at.state(job) == "completed"
+
+
+def test_a_start_that_failed_once_is_forgotten_when_it_has_run() -> None:
+    at = shell(1)
+    job = at.submit(gpus(1, retries=1))
+    at.running.discard(job)
+    at.send(StartFailed(job, 1, "the node was full", True))
+    at.sleep(2)
+    at.end(job, 1)
+    assert at.reason(job) == "it failed: its next try begins in 10 s"
