@@ -5,6 +5,7 @@ A recording can be replayed by `vgpu simulate`: the same events give the same de
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import time
@@ -75,6 +76,7 @@ class Recorder:
             self.close()
 
     def close(self) -> None:
-        if self._file:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file:
+            with contextlib.suppress(OSError):  # what could not be written is tried once more
+                file.close()

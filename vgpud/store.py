@@ -144,7 +144,7 @@ class Store:
     def _guard(self, what: str, work: Callable[[], Any]) -> Any:
         try:
             return work()
-        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError) as error:
+        except (sqlite3.Error, OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             text = f"cannot {what} the state database {self._path}: {error}"
             if "is locked" in str(error):
                 raise StoreBusyError(f"{text}; see who else has it open") from error

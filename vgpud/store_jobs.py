@@ -19,6 +19,8 @@ from vgpud.jobfacts import Launch
 
 #: rows that are forgotten at once
 FORGET_MAX = 1000
+#: of SQLite
+INTEGER_MAX = (1 << 63) - 1
 #: the store's migration to these tables; jobs.ended is when, in ns, 0 = not yet
 TABLES = (
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, ended INTEGER NOT NULL, uid INTEGER NOT NULL, queue TEXT NOT NULL,"
@@ -272,8 +274,19 @@ class JobStore:
 
 
 def _save_rows(db: Any, rows: Sequence[Row]) -> None:
-    values = [astuple(row) for row in rows]
+    values = [astuple(part) for row in rows for part in _parts(row)]
     db.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def _parts(row: Row) -> list[Row]:
+    """As much of it as numbers of the database hold: 8 GPUs for 13 days are more."""
+    if max(row.asked, row.granted, row.used) <= INTEGER_MAX or row.end_ns - row.begin_ns < 2:
+        return [row]
+    middle_ns = (row.begin_ns + row.end_ns) // 2
+    asked, granted, used = row.within(row.begin_ns, middle_ns)
+    first = replace(row, end_ns=middle_ns, asked=asked, granted=granted, used=used)
+    left = {"asked": row.asked - asked, "granted": row.granted - granted, "used": row.used - used}
+    return [*_parts(first), *_parts(replace(row, begin_ns=middle_ns, **left))]
 
 
 def _save_job(db: Any, job: Job) -> None:

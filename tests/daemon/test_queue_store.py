@@ -10,9 +10,11 @@ import pytest
 
 from vgpud import store as store_module
 from vgpud.accounting import ROW_NS, Ledger, Row, sums, waited
-from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Share, Slice, Spec
+from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec
+from vgpud.core.queue.events import Woken
 from vgpud.core.queue.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec
 from vgpud.jobfacts import Launch
+from vgpud.recording import Recorder
 from vgpud.store import Store
 from vgpud.store_jobs import JobStore, Request
 
@@ -185,6 +187,20 @@ def test_rows_are_bounded_in_time_and_counters_may_begin_anew(tmp_path: Path) ->
     assert jobs.rows(0, NEVER_NS, uid=7) == []
 
 
+def test_a_large_job_may_wait_for_months(tmp_path: Path) -> None:
+    """What it asks for is more than SQLite counts to, and all of it is kept."""
+    large = replace(job(7), spec=JobSpec(Ask(Spec(8000)), uid=1000, members=4))
+    waits = waited(large, 5 * S + 100 * 86_400 * S)
+    assert waits is not None and waits.asked > 1 << 63
+    jobs = JobStore(Store(tmp_path))
+    jobs.save([large], rows=[waits])
+    jobs.save([large], rows=[waits])
+    kept = jobs.rows(0, NEVER_NS)
+    assert (kept[0].begin_ns, kept[-1].end_ns) == (waits.begin_ns, waits.end_ns)
+    assert [a.end_ns for a in kept[:-1]] == [b.begin_ns for b in kept[1:]]
+    assert sum(part.asked for part in kept) == waits.asked
+
+
 def row(job_id: int, uid: int, queue: str, begin_s: int, end_s: int, milli: int = 1000) -> Row:
     amount = milli * (end_s - begin_s) * S
     name = f"j-{job_id}" if job_id else "a"
@@ -212,3 +228,10 @@ def test_waiting_is_asked_and_nothing_else() -> None:
     assert found is not None
     assert (found.asked, found.granted, found.used) == (500 * 2 * 4 * S, 0, 0)
     assert waited(job(3), 5 * S) is None
+
+
+def test_a_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None:
+    recorder = Recorder("/dev/full")
+    recorder.begin((), (), Policy(), (), ())
+    recorder.add(1, [Woken()], [])
+    recorder.close()
