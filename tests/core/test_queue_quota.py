@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vgpud.core.queue.events import QueuesChanged, RoomChanged
+from vgpud.core.queue.events import Held, QueuesChanged, RoomChanged
 from vgpud.core.queue.model import SECOND_NS, QueueSpec
 from vgpud.core.queue.quota import HISTORY_BITS, check_queues, decay
 
@@ -226,3 +226,13 @@ def test_queues_in_use_are_not_moved_or_removed_and_guarantees_must_fit() -> Non
     denied = at.machine.check_queues((queue("a"), queue("b", guarantee_milli=3000)))
     assert denied is not None and "all guarantees together are 3 GPUs, there are 2" in denied.message
     assert at.machine.check_queues((queue("a"), queue("b", guarantee_milli=2000), queue("c"))) is None
+
+
+def test_what_a_claim_has_used_is_known_when_it_is_held() -> None:
+    at = shell(1, queue(), queue("team", guarantee_milli=1000), slow=True)
+    at.submit(gpus(1))
+    claims = at.submit(gpus(1, queue="team"))
+    at.sleep(3600)
+    used = at.machine.history("team", at.now_ns)
+    at.send(Held(claims))
+    assert used and at.machine.history("team", at.now_ns) == used

@@ -120,8 +120,6 @@ def refusal(world: World, event: Event) -> Denied | None:
         mend = "it waits already"
     elif isinstance(event, Requeued) and job.stop_to not in (None, JobState.SUSPENDED):
         mend = f"it is being stopped ({job.stopping}): wait for its end"
-    elif isinstance(event, Requeued) and job.spec.queue not in world.lines:
-        mend = f"its queue {job.spec.queue} has been removed: submit it to another one"
     elif isinstance(event, Requeued) and state.ended:  # its queue may have gone meanwhile, or be smaller
         return check_job(world, replace(job.spec, after=()), 1)
     return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {mend}") if mend else None

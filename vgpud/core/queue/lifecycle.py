@@ -83,7 +83,7 @@ class Lifecycle:
         if unmet:
             self._world.unmet[job.job_id] = unmet
             for other_id in unmet:
-                self._world.dependents.setdefault(other_id, []).append(job.job_id)
+                self._world.dependents.setdefault(other_id, {})[job.job_id] = None
 
     def admit(self, job: Job, now_ns: int) -> None:
         """It waits for room, unless something else keeps it."""
@@ -111,9 +111,9 @@ class Lifecycle:
 
     # ---- users change their minds ----
 
-    def hold(self, job: Job) -> None:
+    def hold(self, job: Job, now_ns: int) -> None:
         if job.state is JobState.PENDING:
-            self._leave(job, job.waiting_since_ns)
+            self._leave(job, now_ns)
             job.state = JobState.HELD
             self._save(job)
 
@@ -127,7 +127,7 @@ class Lifecycle:
     def requeue(self, job: Job, now_ns: int) -> None:
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
-        elif job.state.ended:
+        elif job.state.ended and job.spec.queue in self._world.lines:
             job.ended_ns, job.exit_code, job.stopping, job.stop_to = -1, -1, "", None
             job.failures = job.start_failures = 0
             self._anew(job, now_ns)
@@ -191,7 +191,7 @@ class Lifecycle:
             return
         stop_to, why = job.stop_to, job.stopping
         self._gone(job, now_ns)
-        job.stop_to, job.stopping, job.exit_code = None, "", event.exit_code
+        job.stop_to, job.stopping, job.exit_code, job.start_failures = None, "", event.exit_code, 0
         if stop_to is JobState.PENDING:
             self._anew(job, now_ns)
             self.admit(job, now_ns)
@@ -275,25 +275,31 @@ class Lifecycle:
         self.admit(job, now_ns)
 
     def _finish(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
-        """It has ended. Those that come after it start to wait for room, or end as well."""
+        """It has ended. Those that come after it start to wait for room, or end as well, and so do those after them."""
+        world = self._world
+        self._close(job, state, why, now_ns)
+        closed = [job]
+        for one in closed:  # it grows: a chain of jobs may be longer than Python's stack
+            for other_id in world.dependents.pop(one.job_id, ()):
+                other, unmet = self.jobs[other_id], world.unmet[other_id]
+                unmet.discard(one.job_id)
+                if one.state is not JobState.COMPLETED and not other.spec.after_any:
+                    self._close(other, JobState.CANCELLED, _unmet(one), now_ns)
+                    closed.append(other)
+                elif not unmet:
+                    del world.unmet[other_id]
+                    other.waiting_since_ns = now_ns
+                    self.admit(other, now_ns)
+
+    def _close(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
         world = self._world
         job.state, job.reason, job.ended_ns = state, why, now_ns
         job.placement, job.suspended_how = (), None
         for other_id in world.unmet.pop(job.job_id, ()):
-            world.dependents[other_id].remove(job.job_id)
+            del world.dependents[other_id][job.job_id]
         self._save(job)
         self._note(f"job.{state.value}", job, why)
         world.line(job).policy.ended(job)
-        for other_id in world.dependents.pop(job.job_id, ()):
-            other = self.jobs[other_id]
-            unmet = world.unmet[other_id]
-            unmet.discard(job.job_id)
-            if state is not JobState.COMPLETED and not other.spec.after_any:
-                self._finish(other, JobState.CANCELLED, _unmet(job), now_ns)
-            elif not unmet:
-                del world.unmet[other_id]
-                other.waiting_since_ns = now_ns
-                self.admit(other, now_ns)
 
     # ---- decisions are carried out ----
 

@@ -88,7 +88,7 @@ class Machine:
             case Cancelled(job_id, why):
                 self._lives.end(self.jobs[job_id], JobState.CANCELLED, why, now_ns)
             case Held(job_id):
-                self._lives.hold(self.jobs[job_id])
+                self._lives.hold(self.jobs[job_id], now_ns)
             case Released(job_id):
                 self._lives.release(self.jobs[job_id], now_ns)
             case Requeued(job_id):

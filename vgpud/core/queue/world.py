@@ -35,7 +35,7 @@ class World:
         self.parked: dict[int, Job] = {}  # suspended jobs for which the room still counts something
         self.claims: dict[int, Job] = {}  # jobs whose room is still being freed, oldest first
         self.unmet: dict[int, set[int]] = {}  # job -> jobs that it waits for
-        self.dependents: dict[int, list[int]] = {}  # job -> those that wait for it
+        self.dependents: dict[int, dict[int, None]] = {}  # job -> those that wait for it, in order
         self.deadlines = Deadlines(self._holds)
         self._key_changes_ns: dict[int, int] = {}
 
