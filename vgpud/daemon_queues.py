@@ -20,6 +20,8 @@ from vgpud.store_jobs import JobStore, Kept
 
 #: states in which a job waits for its turn
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
+#: the one in which nothing else says what it asks for: a suspended job has its slices, whose rows do
+ASKS = JobState.PENDING
 
 
 class Host(Protocol):
@@ -43,7 +45,7 @@ class QueueDesk:
         self._ledger = Ledger()
         self._unsaved: dict[tuple[str, int], Row] = {}
         # copies: the machine changes its jobs
-        self._waiting = {job.job_id: replace(job) for job in kept.jobs if job.state in WAITING}
+        self._waiting = {job.job_id: replace(job) for job in kept.jobs if job.state is ASKS}
         self._tell()
         for made in host.state.slices.values():
             self._ledger.open(made, store.last_end(made.uid) or now_ns())
@@ -130,11 +132,11 @@ class QueueDesk:
         before = self._waiting.pop(job.job_id, None)
         if before:
             until_ns = job.ended_ns if job.state.ended else self._now_ns()
-            if job.state in WAITING and job.waiting_since_ns == before.waiting_since_ns:
+            if job.state is ASKS and job.waiting_since_ns == before.waiting_since_ns:
                 until_ns = before.waiting_since_ns  # it goes on waiting
             if row := waited(before, until_ns):
                 self._keep(row)
-        if job.state in WAITING:
+        if job.state is ASKS:
             self._waiting[job.job_id] = replace(job)
 
     def _keep(self, row: Row) -> None:
@@ -169,7 +171,7 @@ class QueueDesk:
         for job in jobs:
             if uid in (None, job.spec.uid):
                 known[job.job_id] = job
-                row = waited(job, now_ns) if job.state in WAITING else None
+                row = waited(job, now_ns) if job.state is ASKS else None
                 rows += [row] if row else []
         return sums(rows, known, by, since_ns, until_ns)
 

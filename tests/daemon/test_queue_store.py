@@ -10,9 +10,12 @@ import pytest
 
 from vgpud import store as store_module
 from vgpud.accounting import ROW_NS, Ledger, Row, sums, waited
-from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec
+from vgpud.core.events import Command
+from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
+from vgpud.core.observed import SliceStats
 from vgpud.core.queue.events import Woken
 from vgpud.core.queue.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec
+from vgpud.daemon_queues import QueueDesk
 from vgpud.jobfacts import Launch
 from vgpud.recording import Recorder
 from vgpud.store import Store
@@ -228,6 +231,35 @@ def test_waiting_is_asked_and_nothing_else() -> None:
     assert found is not None
     assert (found.asked, found.granted, found.used) == (500 * 2 * 4 * S, 0, 0)
     assert waited(job(3), 5 * S) is None
+
+
+class NoSlices:
+    """The daemon, as QueueDesk needs it."""
+
+    state = State()
+
+    def run(self, event: object) -> list[Command]:
+        return []
+
+    def slice_counters(self, made: Slice) -> tuple[SliceStats, ...]:
+        return ()
+
+
+def test_what_a_suspended_job_asks_for_is_in_its_slices_rows_alone(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    now = [5 * S]
+    desk = QueueDesk(NoSlices(), jobs, jobs.load(), lambda: now[0])
+    one = job(7)
+    for state, second in ((JobState.PENDING, 5), (JobState.RUNNING, 8), (JobState.SUSPENDED, 20)):
+        one.state, now[0] = state, second * S
+        one.waiting_since_ns = one.waiting_since_ns if state is JobState.RUNNING else now[0]
+        desk.job_changed(one)
+    now[0] = 100 * S
+    (row,) = desk.usage(0, NEVER_NS, "job", None, [one])
+    assert row.asked == 500 * 2 * 3 * S, "while it was pending"
+    one.state = JobState.RUNNING
+    desk.job_changed(one)
+    assert desk.usage(0, NEVER_NS, "job", None, [one])[0].asked == row.asked
 
 
 def test_a_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None:
