@@ -9,11 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy_world import World, make_job
+from tests.core.queue_world import CountedRoom, Shell, gpus, queue
 from vgpud.core.model import Spec
 from vgpud.core.policy.fair import GIB, STEP_FACTOR, STEP_ONE_BITS, STEPS, Fair
 from vgpud.core.policy.finish_time import FinishTimeFairness
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.model import SECOND_NS, Ask, Job, JobSpec, JobState
+from vgpud.core.queue.events import Requeued
+from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.model import SECOND_NS, Ask, How, Job, JobSpec, JobState
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
@@ -113,9 +116,26 @@ def test_what_runs_is_charged_once() -> None:
     for now_s in (100, 100, 300):
         fair.before_all([job], now_s * SECOND_NS)
     job.executed_ns, job.state = 500 * SECOND_NS, JobState.COMPLETED
+    job.attained = job.executed_ns * job.width_milli
     fair.ended(job)
     assert fair.past[1] == 2_000_000 * 500 * SECOND_NS
     assert (fair.charged, fair.before) == ({}, {})
+
+
+def test_a_requeue_wipes_nothing_out_and_charges_nothing_twice() -> None:
+    fair = make("fair(half-life=1000)")
+    assert isinstance(fair, Fair)
+    at = Shell(Machine((queue(policy="fair"),), CountedRoom(1000), lambda name: fair, hows=(How.REQUEUE,)))
+    job = at.submit(gpus(1, uid=1))
+    at.now_ns += 3600 * SECOND_NS
+    at.send(Requeued(job))
+    at.now_ns += 60 * SECOND_NS
+    at.end(job)
+    at.send(Requeued(job))
+    at.now_ns += 40 * SECOND_NS
+    at.end(job)
+    ran_s = 3600 + 60 + 40
+    assert fair.past[1] == pytest.approx(1_000_000 * ran_s * SECOND_NS, rel=1e-2)
 
 
 @settings(deadline=None)

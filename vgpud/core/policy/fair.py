@@ -49,7 +49,7 @@ class Fair(Plain):
         self.weights = weights
         self.past: dict[int, int] = defaultdict(int)  # by uid: millionths of a device x ns, decayed
         self.past_step = 0  # up to which `past` has decayed
-        self.charged: dict[int, int] = {}  # by job: ns of its run that are in `past`
+        self.charged: dict[int, int] = {}  # by job: ns that it has run and that are in `past`
         self.before: dict[int, int] = {}  # by job: its key
 
     def share_ppm(self, job: Job) -> int:
@@ -63,7 +63,7 @@ class Fair(Plain):
     def before_all(self, jobs: list[Job], now_ns: int) -> None:
         self._decay(now_ns)
         for job in jobs:
-            self._charge(job, job.executed_at(now_ns))
+            self._charge(job, now_ns)
         held = {uid: self._past_ppm(uid) for uid in sorted({job.spec.uid for job in jobs})}
         for job in sorted(jobs, key=_own_order):
             self.before[job.job_id] = int(held[job.spec.uid] / self.weights.get(job.spec.uid, 1))
@@ -73,17 +73,25 @@ class Fair(Plain):
         return (self.before.get(job.job_id, 0), *_own_order(job))
 
     def ended(self, job: Job) -> None:
-        self._charge(job, job.executed_ns)
+        self._decay(job.ended_ns)
+        self._charge(job, job.ended_ns)
         self.charged.pop(job.job_id, None)
         self.before.pop(job.job_id, None)
 
-    def _charge(self, job: Job, executed_ns: int) -> None:
+    def touch(self, job: Job, now_ns: int) -> None:
+        self._decay(now_ns)
+        self._charge(job, now_ns)
+
+    def _charge(self, job: Job, now_ns: int) -> None:
+        """What it has run since it was looked at last; at first: in its present try, not in earlier ones."""
         if self.step_ns:
-            self.past[job.spec.uid] += self.share_ppm(job) * (executed_ns - self.charged.get(job.job_id, 0))
-            self.charged[job.job_id] = executed_ns
+            ran_ns = _ran_ns(job, now_ns)
+            before_ns = self.charged.get(job.job_id, ran_ns - job.executed_at(now_ns))
+            self.past[job.spec.uid] += self.share_ppm(job) * max(0, ran_ns - before_ns)
+            self.charged[job.job_id] = ran_ns
 
     def _decay(self, now_ns: int) -> None:
-        if not self.step_ns:
+        if not self.step_ns or now_ns // self.step_ns <= self.past_step:
             return
         steps, self.past_step = now_ns // self.step_ns - self.past_step, now_ns // self.step_ns
         factor = 1 << STEP_ONE_BITS
@@ -95,6 +103,11 @@ class Fair(Plain):
     def _past_ppm(self, uid: int) -> int:
         """Mean held in the window of the past: a constant use of x decays to x times half-life / ln 2."""
         return self.past[uid] * 693_147 // (self.step_ns * STEPS * PPM) if self.step_ns else 0
+
+
+def _ran_ns(job: Job, now_ns: int) -> int:
+    """In all its tries: else a requeue would wipe out what its user has had."""
+    return job.attained_at(now_ns) // job.width_milli if job.width_milli else job.executed_at(now_ns)
 
 
 def _own_order(job: Job) -> Key:
