@@ -244,6 +244,17 @@ def test_backfill_fills_until_the_first_can_start() -> None:
     assert at.running == {first}
 
 
+def test_nobody_passes_when_the_first_may_start_at_any_time() -> None:
+    at = shell(2, queue(strict=True))
+    at.submit(gpus(1))  # for as long as it likes
+    at.submit(gpus(2))
+    behind = [at.submit(gpus(1)), at.submit(gpus(1, time_limit_ns=SECOND_NS))]
+    assert at.running == {1}
+    assert at.reason(behind[0]) == "queue default is strict: it waits for job 2 before it"
+    at.end(1)
+    assert at.running == {2}
+
+
 def test_jobs_go_on_after_a_restart() -> None:
     at = shell(2, queue(policy="priority"))
     suspended = at.submit(gpus(2))

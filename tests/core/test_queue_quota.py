@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from vgpud.core.model import Device, Spec
+from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.events import Held, QueuesChanged, RoomChanged
-from vgpud.core.queue.model import SECOND_NS, QueueSpec
+from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec, Node, QueueSpec
 from vgpud.core.queue.quota import HISTORY_BITS, check_queues, decay
 
-from .queue_world import gpus, queue, shell
+from .queue_world import Shell, gpus, make_policy, queue, shell
 
 HOUR_NS = 3600 * SECOND_NS
 
@@ -236,3 +239,15 @@ def test_what_a_claim_has_used_is_known_when_it_is_held() -> None:
     used = at.machine.history("team", at.now_ns)
     at.send(Held(claims))
     assert used and at.machine.history("team", at.now_ns) == used
+
+
+def test_who_asks_for_no_guaranteed_time_reclaims_nobodys_room() -> None:
+    """Memory alone is guaranteed to no queue: a queue with a guarantee of 0 is never below it."""
+    device = Device("d", 0, "x", "", 16 << 30, 8, True, 1 << 20, 1 << 20)
+    room = Cluster([Node("n", (device,))])
+    at = Shell(Machine((queue(), queue("team"), queue("mine", guarantee_milli=500)), room, make_policy))
+    theirs = at.submit(gpus(1, queue="team"))
+    for name in ("default", "mine"):
+        ask = Ask(Spec(1000, min_milli=0, mem_min_bytes=16 << 30, mem_max_bytes=16 << 30))
+        at.submit(JobSpec(ask, queue=name))
+    assert at.running == {theirs}

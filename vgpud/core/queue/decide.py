@@ -87,6 +87,7 @@ class Decision:
             if not line.spec.backfill:
                 return False
             turn.until_ns = reserved_start_ns(self.world, job, self.now_ns)
+            return turn.until_ns < NEVER_NS  # nobody can be said to end before a start that nobody knows
         return True
 
     def _start(self, job: Job, entry: Entry, turn: Turn) -> bool:

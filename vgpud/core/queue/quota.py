@@ -172,8 +172,11 @@ class Account:
         )
 
     def below_guarantee(self, width_milli: int) -> Account | None:
-        """The account, its own or its parent's, whose guarantee covers so much more; None when none does."""
-        for account in self.chain:
+        """The account, its own or its parent's, whose guarantee covers so much more; None when none does.
+
+        Guarantees are GPUs: who asks for none of those has none to claim, whatever memory it wants.
+        """
+        for account in self.chain if width_milli else ():
             if account.used.milli + width_milli <= account.spec.guarantee_milli:
                 return account
         return None
