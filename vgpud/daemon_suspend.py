@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
 
 from vgpud import suspending
 from vgpud.core import events as ev
@@ -37,20 +39,39 @@ class SuspendDesk:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._settling: set[asyncio.Task[None]] = set()
+        self._moving: dict[str, asyncio.Task[Slice | Denied]] = {}
+        self._settling: dict[str, asyncio.Task[None]] = {}
 
     async def suspend(self, name: str, evict: bool, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
         """Paused or evicted, or refused and as before."""
+        return await self._alone_with(name, lambda: self._suspend(name, evict, job_id, deadline_s))
+
+    async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
+        """It goes on where it was, or is refused and as before."""
+        return await self._alone_with(name, lambda: self._resume(name, job_id, deadline_s))
+
+    async def _alone_with(self, name: str, work: Callable[[], Coroutine[Any, Any, Slice | Denied]]) -> Slice | Denied:
+        """To its end, also when whoever asked has gone: the driver is at it, and the slice is what it comes to."""
+        if settling := self._settling.get(name):
+            await asyncio.wait({settling})
+        if name in self._moving:
+            text = f"slice {name} is being suspended or resumed by another request: wait for its end"
+            return Denied(Reason.PRECONDITION, text)
+        task = self._moving[name] = asyncio.create_task(work())
+        task.add_done_callback(lambda _: self._moving.pop(name))
+        return await asyncio.shield(task)
+
+    async def _suspend(self, name: str, evict: bool, job_id: int, deadline_s: float) -> Slice | Denied:
+        before = self._host.state.slices.get(name)
         answer = await self._step(name, EVICTING if evict else PAUSED, job_id)
         if isinstance(answer, Denied) or not evict or answer.suspended == EVICTED:
             return answer
         moved = await self._move("evict", name, deadline_s)
         if moved.state == AWAY:
             return await self._step(name, EVICTED, job_id)
-        return await self._undone(name, "", job_id, moved)
+        return await self._undone(name, before.suspended if before else "", job_id, moved)
 
-    async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
-        """It goes on where it was, or is refused and as before."""
+    async def _resume(self, name: str, job_id: int, deadline_s: float) -> Slice | Denied:
         found = self._host.state.slices.get(name)
         if found is None or found.suspended != EVICTED:
             return await self._step(name, "", job_id)
@@ -67,13 +88,18 @@ class SuspendDesk:
         for made in list(self._host.state.slices.values()):
             if made.suspended in (EVICTING, RESTORING):
                 task = asyncio.create_task(self._settle(made.name, made.job_id))
-                self._settling.add(task)
-                task.add_done_callback(self._settling.discard)
+                self._settling[made.name] = task
+                task.add_done_callback(partial(self._settled, made.name))
+
+    def _settled(self, name: str, _: asyncio.Task[None]) -> None:
+        del self._settling[name]
 
     async def stop(self) -> None:
-        for task in list(self._settling):
+        """What is cut short is put right by the next daemon."""
+        tasks: list[asyncio.Task[Any]] = [*self._settling.values(), *self._moving.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._settling, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _settle(self, name: str, job_id: int) -> None:
         for _ in range(50):  # a locked program comes back all the same: its hook's own thread calls no driver for that
@@ -84,9 +110,9 @@ class SuspendDesk:
         await self._step(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
 
     async def _undone(self, name: str, back: str, job_id: int, moved: Moved) -> Denied:
-        """It did not go; the slice is what the process is."""
+        """It did not go; the slice is what the process is, and `back` where that does not say it."""
         wholly = moved.state in (AWAY, RUNS)
-        now = (EVICTED if moved.state == AWAY else "") if wholly else back
+        now = EVICTED if moved.state == AWAY else "" if wholly and back == EVICTED else back
         await self._step(name, now, job_id)
         text = f"slice {name} is {'still evicted' if now == EVICTED else 'as before'}: {moved.refused}"
         if not wholly:

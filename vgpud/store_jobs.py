@@ -285,8 +285,9 @@ def _parts(row: Row) -> list[Row]:
     middle_ns = (row.begin_ns + row.end_ns) // 2
     asked, granted, used = row.within(row.begin_ns, middle_ns)
     first = replace(row, end_ns=middle_ns, asked=asked, granted=granted, used=used)
-    left = {"asked": row.asked - asked, "granted": row.granted - granted, "used": row.used - used}
-    return [*_parts(first), *_parts(replace(row, begin_ns=middle_ns, **left))]
+    asked, granted, used = row.asked - asked, row.granted - granted, row.used - used
+    rest = replace(row, begin_ns=middle_ns, asked=asked, granted=granted, used=used)
+    return [*_parts(first), *_parts(rest)]
 
 
 def _save_job(db: Any, job: Job) -> None:

@@ -1,0 +1,134 @@
+"""Slices that are suspended while somebody else asks for the same, goes away, or has just started the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from tests.core.test_suspend import half, to
+from vgpud import suspending
+from vgpud.core import events as ev
+from vgpud.core.machine import step
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Slice
+from vgpud.daemon_suspend import SuspendDesk
+from vgpud.suspending import AWAY, RUNS, Moved
+
+
+class Host:
+    """The daemon, with a slice `a` in which one program is, and no store."""
+
+    def __init__(self) -> None:
+        self.state = half()
+        self.state.processes[1] = Process(1, "a", 101, 1000, "prog", 1, False, False)
+
+    async def submit(self, event: ev.Event) -> Slice | Denied | None:
+        return next(c.result for c in step(self.state, event, 0) if isinstance(c, ev.Answer))
+
+    def run(self, event: ev.Event) -> list[ev.Command]:
+        return step(self.state, event, 0)
+
+    def note(self, entry: ev.Log) -> None:
+        pass
+
+    def libraries(self) -> tuple[str, str, str]:
+        return "", "", ""
+
+    @property
+    def now(self) -> str:
+        return self.state.slices["a"].suspended
+
+
+class Driver:
+    """What the helper says, once it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, state: str = AWAY) -> None:
+        self.asked: list[str] = []
+        self.state = state
+        self.go = asyncio.Event()
+        monkeypatch.setattr(suspending, "move", self._move)
+
+    async def _move(self, action: str, *_: Any) -> Moved:
+        self.asked.append(action)
+        await self.go.wait()
+        return Moved(self.state, "" if self.state == AWAY else "the driver refused")
+
+
+def on_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*arguments, **named), 30))
+
+    return run
+
+
+async def begun(driver: Driver) -> None:
+    while not driver.asked:
+        await asyncio.sleep(0)
+
+
+@on_a_loop
+async def test_who_goes_away_leaves_nothing_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, driver = Host(), Driver(monkeypatch)
+    desk = SuspendDesk(host)
+    asked = asyncio.create_task(desk.suspend("a", True))
+    await begun(driver)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    driver.go.set()
+    while host.now == EVICTING:
+        await asyncio.sleep(0)
+    assert host.now == EVICTED
+
+
+@on_a_loop
+async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, driver = Host(), Driver(monkeypatch)
+    desk = SuspendDesk(host)
+    asked = asyncio.create_task(desk.suspend("a", True))
+    await begun(driver)
+    for other in (desk.resume("a"), desk.suspend("a", False)):
+        refused = await other
+        assert isinstance(refused, Denied) and "wait for its end" in refused.message
+    assert host.now == EVICTING
+    driver.go.set()
+    evicted = await asked
+    assert isinstance(evicted, Slice) and evicted.suspended == host.now == EVICTED
+    driver.state = RUNS
+    resumed = await desk.resume("a")
+    assert isinstance(resumed, Slice) and not resumed.suspended and driver.asked == ["evict", "restore"]
+
+
+@pytest.mark.parametrize("before", ["", PAUSED])
+@on_a_loop
+async def test_what_was_paused_is_so_again_when_it_cannot_be_evicted(
+    monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    host, driver = Host(), Driver(monkeypatch, RUNS)
+    to(host.state, before)
+    driver.go.set()
+    refused = await SuspendDesk(host).suspend("a", True)
+    assert isinstance(refused, Denied) and refused.message == "slice a is as before: the driver refused"
+    assert host.now == before
+
+
+@on_a_loop
+async def test_what_a_former_daemon_was_at_is_found_out_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its helper may have moved the memory away: a slice that goes on without asking the driver hangs for good."""
+    host, driver = Host(), Driver(monkeypatch)
+    to(host.state, EVICTING)
+    desk = SuspendDesk(host)
+    desk.settle()
+    goes_on = asyncio.create_task(desk.resume("a"))
+    await begun(driver)
+    assert (driver.asked, host.now) == (["settle"], EVICTING)
+    driver.go.set()
+    while len(driver.asked) < 2:
+        await asyncio.sleep(0)
+        driver.state = RUNS if host.now != EVICTING else AWAY
+    resumed = await goes_on
+    assert isinstance(resumed, Slice) and not host.now and driver.asked == ["settle", "restore"]
