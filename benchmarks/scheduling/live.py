@@ -85,7 +85,10 @@ class User:
             **fields,
         )
         request = pb.SubmitJobRequest(request_id=str(uuid.uuid4()), spec=spec)
-        return list(self.ask("SubmitJob", request, pb.SubmitJobResponse).job_ids)
+        answer = self.ask("SubmitJob", request, pb.SubmitJobResponse)
+        if isinstance(answer, str):
+            raise PartError(f"SubmitJob: {answer}")
+        return list(answer.job_ids)
 
     def jobs(self) -> dict[int, pb.Job]:
         """All of his."""
@@ -119,7 +122,7 @@ def live_system() -> Iterator[tuple[OwnSystem, list[User]]]:
         folder = Path(name)
         folder.chmod(0o755)
         device = {"devices": str(DEVICES), "memory_bytes": str(8 << 30)}
-        with OwnSystem(folder, device, ['socket_mode = "0666"', "job_grace_s = 2"]) as system:
+        with OwnSystem(folder, device, ['socket_mode = "0666"', "job_grace_s = 2", "job_priority_max = 10"]) as system:
             users = [User(system, index) for index in range(len(UIDS))]
             with _queues(system) as client:
                 for queue, limit, user in zip(QUEUES, LIMITS_MILLI, users, strict=True):
@@ -267,6 +270,7 @@ def mixture(raw: dict[str, Any], system: OwnSystem, users: Sequence[User]) -> It
     case = f"{len(known)} jobs, {back} ends of the daemon"
     with system.client() as client:
         left = len(client.slices())
+    yield Figure("live", case, "jobs submitted", len(known), Near(JOBS, 0))
     yield Figure("live", case, "seconds until all had ended", took_s)
     not_ended = sum(job.state not in ENDED for job in jobs.values())
     yield Figure("live", case, "jobs that did not end", not_ended, NONE)
