@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from vgpud.core.queue import estimate
 from vgpud.core.queue.events import (
     Cancelled,
     Held,
@@ -367,3 +368,38 @@ def test_a_start_that_failed_once_is_forgotten_when_it_has_run() -> None:
     at.sleep(2)
     at.end(job, 1)
     assert at.reason(job) == "it failed: its next try begins in 10 s"
+
+
+def test_so_many_waits_for_others_are_refused_and_those_that_are_over_do_not_count() -> None:
+    at = shell(1)
+    firsts = tuple(range(1, 12))
+    at.submit(gpus(1), 11)
+    denied = at.machine.check(gpus(1, after=firsts), 10_000)
+    assert denied is not None and denied.field == "after"
+    assert "10000 job(s) that each wait for 11 others, beside 0 such waits of uid 0: 100000 are the most" in str(denied)
+    at.submit(gpus(1, after=firsts[:10]), 9_999)
+    assert at.machine.check(gpus(1, after=firsts[:10]), 1) is None
+    assert at.machine.check(gpus(1, after=firsts), 1) is not None
+    assert at.machine.check(gpus(1, after=firsts, uid=5), 1) is None, "each user has their own"
+    at.end(1)
+    assert at.machine.check(gpus(1, after=firsts), 1) is None
+    at.send(*(Cancelled(job_id, "enough") for job_id in list(at.machine.jobs) if not at.job(job_id).state.ended))
+    at.answer_stops()
+    assert not +at.machine._world.unmet_of
+
+
+def test_what_is_the_same_for_many_who_ask_is_found_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page of a list asks about a thousand jobs, on the daemon's one loop."""
+    asked: list[str] = []
+    for name in ("_starts", "reserved_start_ns"):
+        known = getattr(estimate, name)
+        monkeypatch.setattr(estimate, name, lambda *a, name=name, known=known: asked.append(name) or known(*a))
+    at = shell(1, queue(strict=True, backfill=False))
+    at.submit(gpus(1, time_limit_ns=10 * SECOND_NS), 5)
+    for _ in range(2):
+        assert [at.machine.estimated_start(i, at.now_ns) // SECOND_NS for i in (2, 3, 4, 5)] == [10, 20, 30, 40]
+        assert "expected to start in 10 s" in at.reason(5)
+    assert asked == ["_starts", "reserved_start_ns"]
+    at.end(1)
+    assert at.machine.estimated_start(3, at.now_ns) // SECOND_NS == 10
+    assert asked.count("_starts") == 2

@@ -15,6 +15,8 @@ from vgpud.core.units import format_bytes, format_gpus
 ARRAY_JOBS_MAX = 10_000
 MEMBERS_MAX = 1024
 AFTER_MAX = 1000
+#: of all jobs of a user: how many others they wait for, an array's once for each of its jobs
+UNMET_MAX = 100_000
 RETRIES_MAX = 1000
 PRIORITY_MAX = 1000
 
@@ -25,7 +27,7 @@ def _invalid(message: str, field: str) -> Denied:
 
 def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
     """Why such a job, or an array of so many, is refused."""
-    wrong = _check_numbers(spec, count) or _check_after(world, spec)
+    wrong = _check_numbers(spec, count) or _check_after(world, spec, count)
     if wrong:
         return wrong
     line = world.lines.get(spec.queue)
@@ -82,10 +84,18 @@ def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
     return None
 
 
-def _check_after(world: World, spec: JobSpec) -> Denied | None:
+def _check_after(world: World, spec: JobSpec, count: int) -> Denied | None:
     """Jobs come after earlier ones only, so that no two can wait for each other."""
     if len(spec.after) > AFTER_MAX:
         return _invalid(f"it comes after {len(spec.after)} jobs: {AFTER_MAX} are the most", "after")
+    unmet, more = world.unmet_of[spec.uid], len(spec.after) * count
+    if more and unmet + more > UNMET_MAX:
+        text = (
+            f"{count} job(s) that each wait for {len(spec.after)} others, beside {unmet} such waits of uid {spec.uid}"
+        )
+        return _invalid(
+            f"{text}: {UNMET_MAX} are the most; have one job wait for all, and the others for that", "after"
+        )
     for job_id in spec.after:
         other = world.jobs.get(job_id)
         if other is None:

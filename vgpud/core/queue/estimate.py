@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from itertools import islice
 
+from vgpud.core.queue.line import Line
 from vgpud.core.queue.model import NEVER_NS, Job, JobState
 from vgpud.core.queue.world import World
 
@@ -47,23 +49,38 @@ def estimated_start_ns(world: World, job: Job, now_ns: int) -> int:
     line = world.line(job)
     if job.job_id in world.claims:
         return now_ns
-    if job.job_id not in line.waiting:
-        return NEVER_NS
+    key = "starts", line.spec.name
+    if key not in world.asked:
+        world.asked[key] = _starts(world, line, now_ns)
+    starts: dict[int, int] = world.asked[key]
+    return max(now_ns, starts.get(job.job_id, NEVER_NS))
+
+
+def _starts(world: World, line: Line, now_ns: int) -> dict[int, int]:
+    """Of the first that wait in a queue, as far as it can be said."""
     free_milli = world.room.free_milli()
     ends = [(ends_ns(world.jobs[j], now_ns), world.jobs[j].width_milli) for j in world.held]
     heapify(ends)
     at_ns = now_ns
-    for number, job_id in enumerate(line.waiting):
-        other = world.jobs[job_id]
-        while free_milli < other.width_milli:
-            if not ends or number > _AHEAD_JOBS_MAX:
-                return NEVER_NS
+    found: dict[int, int] = {}
+    for job_id in islice(line.waiting, _AHEAD_JOBS_MAX):
+        job = world.jobs[job_id]
+        while free_milli < job.width_milli:
+            if not ends:
+                return found
             at_ns, width_milli = heappop(ends)
             if at_ns >= NEVER_NS:
-                return NEVER_NS
+                return found
             free_milli += width_milli
-        if other is job:
-            break
-        free_milli -= other.width_milli
-        heappush(ends, (ends_ns(other, at_ns), other.width_milli))
-    return at_ns
+        found[job_id] = at_ns
+        free_milli -= job.width_milli
+        heappush(ends, (ends_ns(job, at_ns), job.width_milli))
+    return found
+
+
+def expected_start_ns(world: World, job: Job, now_ns: int) -> int:
+    """As reserved_start_ns(), for those who ask: found out once until something happens."""
+    key = "reserved", job.job_id
+    if key not in world.asked:
+        world.asked[key] = reserved_start_ns(world, job, now_ns)
+    return max(now_ns, int(world.asked[key]))

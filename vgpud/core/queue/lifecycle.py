@@ -82,6 +82,7 @@ class Lifecycle:
         unmet = {i for i in job.spec.after if i in self.jobs and not self.jobs[i].state.ended}
         if unmet:
             self._world.unmet[job.job_id] = unmet
+            self._world.unmet_of[job.spec.uid] += len(unmet)
             for other_id in unmet:
                 self._world.dependents.setdefault(other_id, {})[job.job_id] = None
 
@@ -283,6 +284,7 @@ class Lifecycle:
             for other_id in world.dependents.pop(one.job_id, ()):
                 other, unmet = self.jobs[other_id], world.unmet[other_id]
                 unmet.discard(one.job_id)
+                world.unmet_of[other.spec.uid] -= 1
                 if one.state is not JobState.COMPLETED and not other.spec.after_any:
                     self._close(other, JobState.CANCELLED, _unmet(one), now_ns)
                     closed.append(other)
@@ -297,6 +299,7 @@ class Lifecycle:
         job.placement, job.suspended_how = (), None
         for other_id in world.unmet.pop(job.job_id, ()):
             del world.dependents[other_id][job.job_id]
+            world.unmet_of[job.spec.uid] -= 1
         self._save(job)
         self._note(f"job.{state.value}", job, why)
         world.line(job).policy.ended(job)

@@ -73,6 +73,7 @@ class Machine:
 
     def steps(self, events: Iterable[Event], now_ns: int) -> list[Command]:
         """Everything that happens at one instant, then one decision."""
+        self._world.asked.clear()
         for event in events:
             self._apply(event, now_ns)
         self._due(now_ns)
@@ -154,6 +155,7 @@ class Machine:
         Jobs that run keep their room, whatever else has changed; the shell says then what became of them.
         """
         world = self._world
+        world.asked.clear()
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
         for job in known:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vgpud.core.queue.estimate import reserved_start_ns
+from vgpud.core.queue.estimate import expected_start_ns
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.world import World
@@ -79,6 +79,13 @@ def _in_its_way(world: World, job: Job) -> list[int]:
 
 def holders(world: World, account: Account) -> str:
     """Who has what is used of a quota, the widest first: the end of a sentence."""
+    key = "holders", account.spec.name
+    if key not in world.asked:
+        world.asked[key] = _holders(world, account)
+    return str(world.asked[key])
+
+
+def _holders(world: World, account: Account) -> str:
     running = [j for line in world.lines.values() if account in line.account.chain for j in line.running]
     widest = sorted((world.jobs[j] for j in running), key=lambda job: (-job.width_milli, job.job_id))
     parts = [f"job {job.job_id} ({format_gpus(job.width_milli)})" for job in widest[:_NAMED_MAX]]
@@ -107,7 +114,7 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
         return over.sentence() + holders(world, over.account)
     first = line.waiting.next(None, 0)
     if line.spec.strict and first is not None and first[1] != job.job_id:
-        starts_ns = reserved_start_ns(world, world.jobs[first[1]], now_ns)
+        starts_ns = expected_start_ns(world, world.jobs[first[1]], now_ns)
         when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
         return f"queue {line.spec.name} is strict: it waits for job {first[1]} before it{when}"
     if not job.spec.preemptible and not world.keeps_guarantees(job):

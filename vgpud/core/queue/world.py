@@ -6,8 +6,10 @@ job is `going`, physically still there, and who gets its room has a claim on it 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from vgpud.core.placement.base import Room
 from vgpud.core.policy.base import Policy
@@ -36,6 +38,9 @@ class World:
         self.claims: dict[int, Job] = {}  # jobs whose room is still being freed, oldest first
         self.unmet: dict[int, set[int]] = {}  # job -> jobs that it waits for
         self.dependents: dict[int, dict[int, None]] = {}  # job -> those that wait for it, in order
+        self.unmet_of: Counter[int] = Counter()  # by uid: how many all its jobs wait for, each of them counted
+        #: what was found out for those who ask, until something happens
+        self.asked: dict[object, Any] = {}
         self.deadlines = Deadlines(self._holds)
         self._key_changes_ns: dict[int, int] = {}
 
