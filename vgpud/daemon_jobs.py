@@ -150,15 +150,19 @@ class JobDesk:
             fate = found[job.job_id, job.attempt]
             if isinstance(fate, Result):
                 self._spawn(self._end(job.job_id, job.attempt, fate))
+            elif fate is Found.GIVEN_UP:
+                self._remove_slices(job)
+                self._soon(qe.StartFailed(job.job_id, job.attempt, "its supervisor did not answer", True))
             elif fate is Found.NEVER_BEGAN:
                 self._spawn(self._start(qe.StartJob(job.job_id, job.attempt, job.placement)))
             elif job.state is JobState.RUNNING:
                 self._spawn(self._go_on(job))
         self._carry_out(told_again)
         self._kept = ()
-        await asyncio.gather(
-            *list(self._tasks), return_exceptions=True
-        )  # who has ended makes room before all decisions
+        if self._tasks:  # who has ended makes room before all decisions
+            await asyncio.wait(self._tasks, timeout=SETTLE_S)
+        if not self._unsaved:
+            await self._runner.note_boot()
         self._look_at_room()
         self.feed(qe.Woken())
 

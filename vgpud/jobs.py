@@ -28,7 +28,6 @@ from vgpud.jobs_image import Engine, client_environment, containers
 from vgpud.jobs_remains import end_remains
 from vgpud.jobs_wire import (
     Attempt,
-    Begun,
     Refused,
     Result,
     Started,
@@ -48,6 +47,8 @@ log = logging.getLogger("vgpud.jobs")
 #: a supervisor that has not answered by then hangs: a disk that does, most likely
 ANSWER_S = 20.0
 _ANSWER_BYTES_MAX = 8192
+#: how often a supervisor is looked at for which there is no descriptor
+LOOK_S = 1.0
 #: bounds of the processes and threads of a member; the data loaders of a large node have thousands
 PIDS_MAX = (1024, 32_768)
 #: for what runs and is not known any more
@@ -71,8 +72,9 @@ class Backend(Protocol):
 class Found(Enum):
     """What became of an attempt that has no result."""
 
-    RUNS = "runs"
+    RUNS = "runs"  # or its supervisor was killed: its end is told when all of it has gone
     NEVER_BEGAN = "never began"
+    GIVEN_UP = "given up"  # and never begins: nobody has answered
 
 
 class StartError(VgpudError):
@@ -88,8 +90,9 @@ class _Watched:
     """A supervisor that lives."""
 
     key: Key
-    pidfd: int
     pid: int
+    start: int
+    pidfd: int = -1
     stray: bool = False  # nobody is told of its end
 
 
@@ -110,6 +113,7 @@ class Jobs:
         self._pids_max = _pids_max()
         self._sandboxed = _is_sandboxed_service()
         self._watched: dict[Key, _Watched] = {}
+        self._children: set[int] = set()  # that nobody watches yet, or will: those that refused
         self._tasks: set[asyncio.Task[Any]] = set()
         self._loop = asyncio.get_running_loop()
 
@@ -217,30 +221,48 @@ class Jobs:
                 sock.close()
                 raise
             return sock
+        self._reap()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         ours.setblocking(False)
         actions: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs.fileno(), fd) for fd in (0, 1)]
         actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_RDWR, 0))
         with theirs:
             try:
-                os.posix_spawn(self._program, [self._program.name], {}, file_actions=actions, setsigmask=())
+                pid = os.posix_spawn(self._program, [self._program.name], {}, file_actions=actions, setsigmask=())
             except OSError:
                 ours.close()
                 raise
+        self._children.add(pid)
         return ours
+
+    def _reap(self) -> None:
+        """Supervisors that have begun nothing and ended."""
+        for pid in list(self._children):
+            with contextlib.suppress(ChildProcessError):
+                if not os.waitpid(pid, os.WNOHANG)[0]:
+                    continue
+            self._children.discard(pid)
 
     # ---- watching ----
 
     def _watch(self, key: Key, started: Started) -> Started:
         if key in self._watched:
             return started
-        pidfd = peers.open_process(started.pid, started.start)
-        watched = self._watched[key] = _Watched(key, pidfd, started.pid)
-        if pidfd >= 0:
-            self._loop.add_reader(pidfd, self._supervisor_ended, watched)
+        self._children.discard(started.pid)
+        watched = self._watched[key] = _Watched(key, started.pid, started.start)
+        self._look(watched)
+        return started
+
+    def _look(self, watched: _Watched) -> None:
+        if self._watched.get(watched.key) is not watched:
+            return
+        watched.pidfd = peers.open_process(watched.pid, watched.start)
+        if watched.pidfd >= 0:
+            self._loop.add_reader(watched.pidfd, self._supervisor_ended, watched)
+        elif _lives(watched.pid, watched.start):  # we have no descriptor left: that is no reason to end a job
+            self._loop.call_later(LOOK_S, self._look, watched)
         else:
             self._loop.call_soon(self._supervisor_ended, watched)
-        return started
 
     def _forget(self, watched: _Watched) -> None:
         self._watched.pop(watched.key, None)
@@ -280,9 +302,11 @@ class Jobs:
         if watched is None:
             return False
         await asyncio.to_thread(self._write_stop, watched.key, int(grace_s * 1000))
-        if watched.pidfd >= 0:
-            with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):
+            if watched.pidfd >= 0:
                 signal.pidfd_send_signal(watched.pidfd, signal.SIGTERM)
+            elif _lives(watched.pid, watched.start):
+                os.kill(watched.pid, signal.SIGTERM)
         return True
 
     def _write_stop(self, key: Key, grace_ms: int) -> None:
@@ -332,11 +356,14 @@ class Jobs:
         """What became of the attempts that were running for the former daemon; before anything is started, once.
 
         Those that run are watched. What the daemon does not know is ended: it had begun when its daemon was killed, and
-        the store is of before. Raises DeniedError where the directory cannot be ours.
+        the store is of before. Call note_boot() when what has ended is on the disk. Raises DeniedError where the
+        directory cannot be ours.
         """
         paths.make_private_dir(self._directory)
         keys = set(known)
-        same_boot = await asyncio.to_thread(self._note_boot)
+        same_boot = self._boot_before() == _boot_id()
+        if not keys:
+            await self.note_boot()
         found = {key: await self._adopt(key, same_boot) for key in sorted(keys)}
         for key in await asyncio.to_thread(self._strays, keys):
             log.error("attempt %s is not known any more: it is ended", attempt_name(*key))
@@ -349,34 +376,39 @@ class Jobs:
 
     async def _adopt(self, key: Key, same_boot: bool) -> Found | Result:
         result = await asyncio.to_thread(self._read, key, "result", parse_result)
-        if result:  # its supervisor, if it still lives, has nothing left to do but to go
-            return result
         begun = await asyncio.to_thread(self._read, key, "begun", parse_begun)
-        if begun is not None and self._lives(begun):
+        if result:  # its supervisor, if it still lives, has nothing left to do but to go
+            return result if begun else Found.GIVEN_UP
+        if begun is not None and begun.boot == _boot_id():
             self._watch(key, Started(begun.pid, begun.start, begun.note))
             return Found.RUNS
         if begun is None and same_boot and not self._path(key).exists():
             return Found.NEVER_BEGAN
         return await asyncio.to_thread(self._result_of, key)
 
-    def _note_boot(self) -> bool:
-        """Whether the machine has run ever since the former daemon: else a directory may have been lost with power."""
-        path, boot = self._directory / ".boot", _boot_id()
-        before = path.read_text() if path.exists() else ""
-        if before != boot:
-            with path.open("w") as file:
+    def _boot_before(self) -> str:
+        with contextlib.suppress(OSError):
+            return (self._directory / ".boot").read_text()
+        return ""
+
+    async def note_boot(self) -> None:
+        """The machine runs since then: else a directory may have been lost with power, and its attempt is not begun
+        again. Not before those attempts' ends are kept: a daemon that is killed meanwhile would begin them."""
+        boot = _boot_id()
+
+        def write() -> None:
+            with (self._directory / ".boot").open("w") as file:
                 file.write(boot)
                 file.flush()
                 os.fsync(file.fileno())
-        return before == boot
+
+        if self._boot_before() != boot:
+            await asyncio.to_thread(write)
 
     def _strays(self, known: set[Key]) -> list[Key]:
         names = (entry.name.split(".") for entry in self._directory.iterdir())
         found = [(int(n[0]), int(n[1])) for n in names if len(n) == 2 and all(part.isdigit() for part in n)]
         return sorted(set(found) - known)
-
-    def _lives(self, begun: Begun) -> bool:
-        return begun.boot == _boot_id() and peers.start_time(begun.pid) == begun.start and peers.runs(begun.pid)
 
     async def forget(self, job_id: int, attempt: int) -> None:
         """Removes the directory of an attempt whose result the store has."""
@@ -406,6 +438,10 @@ def _pids_max() -> int:
     except (OSError, ValueError):
         return PIDS_MAX[0]
     return min(max(most // 4, PIDS_MAX[0]), PIDS_MAX[1])
+
+
+def _lives(pid: int, start: int) -> bool:
+    return peers.start_time(pid) == start and peers.runs(pid)
 
 
 def _boot_id() -> str:

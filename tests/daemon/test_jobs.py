@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import signal
@@ -23,7 +24,7 @@ import pytest
 
 from tests.runtime.supervisors import ENVIRONMENT, USER, cgroups_left, end_all, eventually, is_alive
 from vgpud import jobs as shell
-from vgpud import paths
+from vgpud import paths, peers
 from vgpud.jobs import Found, Jobs, StartError
 from vgpud.jobs_wire import Attempt, Member, Result, Started
 
@@ -241,8 +242,9 @@ async def test_a_supervisor_that_is_killed_while_no_daemon_runs(place: Place) ->
         jobs.close()
         os.kill(started.pid, signal.SIGKILL)
         os.waitpid(started.pid, 0)
-    async with daemon(place, attempt.key) as (_, _, found):
-        assert isinstance(found[attempt.key], Result) and found[attempt.key].lost
+    async with daemon(place, attempt.key) as (_, ends, found):
+        assert found[attempt.key] is Found.RUNS, "what is left of it may hang in a driver: nobody waits for that"
+        assert (await ends.next())[2].lost
         assert not is_alive(int(place.read("pids")))
 
 
@@ -289,6 +291,15 @@ async def test_machine_was_restarted(place: Place, monkeypatch: pytest.MonkeyPat
     async with daemon(place, attempt.key, unseen.key) as (_, _, found):
         for key in (attempt.key, unseen.key):
             assert found[key].lost and found[key].why == "the machine was restarted while it ran"
+    async with daemon(place, attempt.key, unseen.key) as (
+        jobs,
+        _,
+        found,
+    ):  # the one before was killed before it had kept that
+        assert found[unseen.key].lost
+        await jobs.note_boot()
+    async with daemon(place, attempt.key, unseen.key) as (_, _, found):
+        assert found[unseen.key] is Found.NEVER_BEGAN
     monkeypatch.undo()
     async with daemon(place):  # ends what goes on: it was no restart after all
         await until("its end", lambda: not (place.jobs / attempt.name).exists())
@@ -337,7 +348,7 @@ async def test_a_supervisor_that_does_not_answer_is_not_run_later(
         assert (await ends.next())[1] == 2
     assert place.read("count") == "ran\n"
     async with daemon(place, attempt.key) as (_, _, found):
-        assert found[attempt.key].why == "it never began"
+        assert found[attempt.key] is Found.GIVEN_UP
 
 
 @on_a_loop
@@ -354,6 +365,40 @@ async def test_a_supervisor_whose_answer_is_late_is_adopted(place: Place, monkey
         assert isinstance(await jobs.start(attempt), Started)
         assert (await ends.next())[2].exit_code == 0
     assert place.read("count") == "ran\n"
+
+
+@on_a_loop
+async def test_who_refuses_is_not_left_as_a_zombie(place: Place) -> None:
+    async with daemon(place) as (jobs, _, _):
+        for _ in range(3):
+            with pytest.raises(StartError):
+                await jobs.start(place.attempt("true", umask=-1))
+        await until("their ends", lambda: all(not peers.runs(pid) for pid in jobs._children))
+        before = set(jobs._children)
+        with pytest.raises(StartError):
+            await jobs.start(place.attempt("true", umask=-1))
+        assert before and not before & jobs._children
+
+
+@on_a_loop
+async def test_a_job_outlives_a_daemon_without_descriptors(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That there is none for its supervisor does not mean that it has ended."""
+    monkeypatch.setattr(shell, "LOOK_S", 0.05)
+    none = [errno.EMFILE]
+
+    def pidfd_open(pid: int) -> int:
+        if none:
+            raise OSError(none.pop(), "Too many open files")
+        return opened(pid)
+
+    opened = os.pidfd_open
+    async with daemon(place) as (jobs, ends, _):
+        monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+        attempt = place.attempt("exec sleep 1000")
+        await jobs.start(attempt)
+        assert await jobs.stop(*attempt.key, 5)
+        assert (await ends.next())[2].exit_code == 128 + signal.SIGTERM
+    assert not none
 
 
 @on_a_loop
