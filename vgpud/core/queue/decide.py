@@ -210,17 +210,37 @@ class Decision:
             ask_at = 2 * len(stopped)
         if placement is None and stopped and len(stopped) < ask_at and self._may_fit(job, line):
             placement = self._find(job)
-        if placement is not None:
-            self._give(job, placement)
         for victim in reversed(stopped):
-            if victim.job_id in self.unparked:
+            if placement is not None and not self._fit_both(victim, job, line):
+                self.because[victim.job_id] = job.job_id
+            elif victim.job_id in self.unparked:
                 self._park_again(victim, job)
             elif self._fits_where_it_runs(victim):
                 self._give(victim, victim.placement)
                 self._settle(victim)
             else:
                 self.because[victim.job_id] = job.job_id
+        if placement is not None:
+            kept = self._find(job)
+            assert kept is not None, "it fits beside all that were given back"
+            self._give(job, kept)
         return placement is not None
+
+    def _fit_both(self, victim: Job, job: Job, line: Line) -> bool:
+        """Whether the job still fits when this one has its room back."""
+        world, runs = self.world, victim.job_id not in self.unparked
+        back = victim.placement if runs else world.kept(victim, victim.suspended_how or How.REQUEUE)
+        left_milli = world.room.free_milli() - (victim.width_milli if runs else 0)
+        if left_milli < job.spec.width_milli or not world.room.fits(back):
+            return False
+        world.hold(victim, back)
+        if runs:
+            world.count(victim, 1, self.now_ns)
+        fits = self._may_fit(job, line) and self._find(job) is not None
+        if runs:
+            world.count(victim, -1, self.now_ns)
+        world.hold(victim, ())
+        return fits
 
     def _may_fit(self, job: Job, line: Line) -> bool:
         return self.world.room.free_milli() >= job.spec.width_milli and not line.account.limit_for(job.spec)
