@@ -520,7 +520,7 @@ class JobDesk:
                 return
             self._remove_slices(job)
             self._keep_result(job, result)
-            cut_short = result.exit_code != 0 and (result.stopped or result.lost)
+            cut_short = result.stopped or result.lost  # whatever its code: who saves his state at SIGTERM exits with 0
             if job.stop_to is JobState.SUSPENDED and cut_short:
                 self._soon(qe.JobSuspended(job_id, How.REQUEUE))
             else:

@@ -104,12 +104,12 @@ static void start(struct job *job) {
 
 static void take_signals(struct job *job, int signals) {
   struct signalfd_siginfo info;
-  while (read(signals, &info, sizeof info) == sizeof info)
-    if (info.ssi_signo == SIGTERM) {
-      job->outcome->stopped = true;
-      end(job, vj_attempt_grace_ns(job->attempt, job->launch->grace_ns));
-    }
+  bool told = false;
+  while (read(signals, &info, sizeof info) == sizeof info) told = told || info.ssi_signo == SIGTERM;
   reap(job);
+  if (!told) return;
+  if (job->alive) job->outcome->stopped = true; /* else its commands had ended before */
+  end(job, vj_attempt_grace_ns(job->attempt, job->launch->grace_ns));
 }
 
 static int look_in_ms(struct job *job) {

@@ -83,9 +83,11 @@ def test_one_that_was_told_to_end_is_told_again(queue: QueueNode) -> None:
     assert queue.written("ran") == "1\n"
 
 
-def test_one_that_ends_because_the_former_daemon_told_it_to_is_started_anew(queue: QueueNode) -> None:
-    """It was to make room by SIGTERM, and takes its time; the daemon that told it is killed meanwhile."""
-    tidies = 'trap "sleep 1.5; exit 9" TERM; while :; do sleep 0.05; done'
+@pytest.mark.parametrize("code", [0, 9])
+def test_one_that_ends_because_the_former_daemon_told_it_to_is_started_anew(queue: QueueNode, code: int) -> None:
+    """It was to make room by SIGTERM, and takes its time; the daemon that told it is killed meanwhile. Who saves his
+    state then exits with 0, and has not completed."""
+    tidies = f'trap "sleep 1.5; exit {code}" TERM; while :; do sleep 0.05; done'
     (job_id,) = queue.submit(f"echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || {{ {tidies}; }}", 500)
     eventually(lambda: queue.written("ran"), "its first attempt")
     queue.node.stop(signal.SIGKILL)

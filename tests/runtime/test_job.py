@@ -363,6 +363,20 @@ def test_what_a_command_leaves_behind_ends_with_it(any_world: World) -> None:
     assert not is_alive(any_world.pids("pids")[0])
 
 
+def test_who_has_ended_is_not_stopped(any_world: World) -> None:
+    """Its command has completed, and only what it left behind is told to end sooner: it need not be run again."""
+    script = 'sh -c "$0" & while ! [ -s pids ]; do :; done'
+    stubborn = any_world.start(any_world.attempt("sh", "-c", script, STUBBORN))
+    pid = any_world.pids("pids")[0]
+    supervisor = stubborn.answer
+    assert isinstance(supervisor, wire.Started)
+    eventually("its command's end", lambda: Path(f"/proc/{pid}/stat").read_text().split()[3] == str(supervisor.pid))
+    stubborn.stop(0)
+    result = stubborn.wait()
+    assert (result.exit_code, result.stopped) == (0, False)
+    assert not is_alive(pid)
+
+
 def test_fork_bomb(any_world: World) -> None:
     """As many as it may have, and none after the end. Its user is this test's alone: limits count by user."""
     most, bomber = 60, USER + os.getpid()
