@@ -48,6 +48,8 @@ class Row:
 _MINE = "their own"
 _NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
 _HEALTH = "/grpc.health.v1.Health/"
+#: of one request: each is looked up before anything else is done
+JOBS_NAMED_MAX = 10_000
 
 METHODS: dict[str, Row] = {
     _NODE + "GetNode": Row(Who.EVERYBODY),
@@ -159,6 +161,8 @@ def _ahead(priority: int, most: int) -> Denied | None:
 
 
 def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:
+    if len(job_ids) > JOBS_NAMED_MAX:
+        return Denied(Reason.INVALID, f"{len(job_ids)} jobs are named: {JOBS_NAMED_MAX} are the most", field)
     for job_id in job_ids:
         owner = site.job_owner(job_id)
         if owner is not None and not who.owns(owner):

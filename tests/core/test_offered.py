@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core import admit, invariants
+from vgpud.core import admit, invariants, offered
 from vgpud.core import events as ev
 from vgpud.core.faults import fault_drain
 from vgpud.core.machine import step
@@ -197,3 +197,11 @@ def test_what_is_new_is_on_offered_devices_alone(events: list[ev.Event | int]) -
                 held = state.reserved(share.device_uuid)[1] + state.foreign_bytes(share.device_uuid)
                 assert held <= state.devices[share.device_uuid].memory_bytes or not share.mem_min_bytes
         invariants.check(state)
+
+
+def test_more_names_than_devices_are_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request has room for a hundred thousand, and the daemon has one loop."""
+    state = started(2)
+    monkeypatch.setattr(offered, "find", lambda *_: pytest.fail("it was looked up"))
+    spec = Spec(1000, device_uuids=("0",) * 3)
+    assert offered.named(spec, state) is spec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.core.placement_world import GIB, ask, job, node
+from tests.core.placement_world import GIB, ask, fresh, job, node
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.model import Job
 
@@ -114,3 +114,12 @@ def test_an_empty_cluster_says_so() -> None:
     assert Cluster([]).could_ever(job(1000)) == "this cluster has no node"
     assert Cluster([]).place(job(1000)) is None
     assert Cluster([]).why_not(job(1000)) == "this cluster has no node"
+
+
+def test_room_on_what_is_not_there_any_more_is_said() -> None:
+    """A suspended job after a restart without its device, or under another name of the node."""
+    known, left, renamed = (Cluster(fresh([node(name, count)])) for name, count in (("a", 2), ("a", 1), ("b", 2)))
+    placement = known.place(job(2000))
+    assert placement is not None and known.lacks(placement) == ""
+    assert left.lacks(placement) == "device a/1 of a is not there"
+    assert renamed.lacks(placement) == "node a is not there"

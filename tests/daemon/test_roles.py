@@ -18,7 +18,7 @@ from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from vgpud.api_calls import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
-from vgpud.api_roles import METHODS, Caller, Row, Who, why_not
+from vgpud.api_roles import JOBS_NAMED_MAX, METHODS, Caller, Row, Who, why_not
 from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -197,6 +197,14 @@ def test_the_table_alone_decides(path: str) -> None:
         assert (why_not(row, who, request_of(path, "s", 7), site) is None) == expected(role, row.who), role
         if row.who is not Who.ADMIN:
             assert why_not(row, who, request_of(path, "none", 8), site) is None, "the method says that there is none"
+
+
+def test_no_request_names_more_jobs_than_are_looked_up_at_once() -> None:
+    site: Any = SimpleNamespace(job_owner=lambda job_id: OWNER)
+    row, who = METHODS["/vgpud.v1.JobService/WatchJobs"], Caller(OWNER, OWNER, (), 1, admin=False)
+    assert why_not(row, who, pb.WatchJobsRequest(job_ids=[7] * JOBS_NAMED_MAX), site) is None
+    denied = why_not(row, who, pb.WatchJobsRequest(job_ids=[7] * (JOBS_NAMED_MAX + 1)), site)
+    assert denied is not None and denied.message == "10001 jobs are named: 10000 are the most"
 
 
 @pytest.mark.parametrize(("priority", "most", "may"), [(0, 0, True), (-5, 0, True), (1, 0, False), (7, 7, True)])

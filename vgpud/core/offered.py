@@ -34,7 +34,9 @@ def find(name: str, state: State) -> Device | Denied:
 
 
 def named(spec: Spec, state: State) -> Spec:
-    """The same with UUIDs for indices; names that are no device's are left for admission to refuse."""
+    """The same with UUIDs for indices; names that are no device's, or too many, are left for admission to refuse."""
+    if len(spec.device_uuids) > len(state.devices):
+        return spec
     found = [(name, find(name, state)) for name in spec.device_uuids]
     uuids = tuple(device.uuid if isinstance(device, Device) else name for name, device in found)
     return spec if uuids == spec.device_uuids else replace(spec, device_uuids=uuids)

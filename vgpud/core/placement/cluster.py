@@ -220,7 +220,7 @@ class Cluster:
         """What of exactly this room is not free: a clause for a sentence; "" when it fits."""
         if self.fits(placement):
             return ""
-        return lack.where(placement, {place.node: self.node(place.node) for place in placement})
+        return lack.where(placement, {node.name: node for node in self.nodes})
 
     def could_ever(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""

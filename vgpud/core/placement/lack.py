@@ -165,10 +165,14 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
 def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
     """What of this room, which is not free, is missing: the first thing."""
     for place in placement:
-        node = nodes[place.node]
+        node = nodes.get(place.node)
+        if node is None:
+            return f"node {place.node} is not there"
         at = {device.uuid: i for i, device in enumerate(node.devices)}
         for share in place.shares:
-            i = at[share.device_uuid]
+            i = at.get(share.device_uuid)
+            if i is None:
+                return f"device {share.device_uuid} of {node.name} is not there"
             name = f"device {node.devices[i].index} of {node.name}"
             if not node.offered[i]:
                 return f"{name} is not offered"
