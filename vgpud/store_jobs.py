@@ -13,6 +13,7 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
 from vgpud.accounting import Row
+from vgpud.core.queue.check import ARRAY_JOBS_MAX
 from vgpud.core.queue.model import Job, JobSpec, QueueSpec
 from vgpud.core.queue.record import decode, encode
 from vgpud.jobfacts import Launch
@@ -38,6 +39,18 @@ TABLES = (
     " granted INTEGER NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (slice_uid, begin_ns))",
     "CREATE INDEX usage_ends ON usage (end_ns)",
     "CREATE INDEX usage_jobs ON usage (job_id)",
+)
+
+
+#: the jobs of an array run the same, which its first has: the others have @ and its number instead
+_JOBS = (
+    "SELECT spec, CASE WHEN substr(launch, 1, 1) = '@' THEN (SELECT first.launch FROM jobs AS first"
+    " WHERE first.id = CAST(substr(jobs.launch, 2) AS INTEGER)) ELSE launch END, state FROM jobs"
+)
+#: so it stays as long as one of them does; their numbers follow its own
+_NOT_NEEDED = (
+    " AND NOT (json_extract(spec, '$.array') = id AND EXISTS (SELECT 1 FROM jobs AS other"
+    f" WHERE other.id > jobs.id AND other.id < jobs.id + {ARRAY_JOBS_MAX} AND other.launch = '@' || jobs.id))"  # noqa: S608
 )
 
 
@@ -106,10 +119,10 @@ class JobStore:
 
     def load(self) -> Kept:
         def read(db: Any) -> Kept:
-            rows = db.execute("SELECT spec, launch, state FROM jobs WHERE NOT ended ORDER BY id").fetchall()
+            rows = db.execute(f"{_JOBS} WHERE NOT ended ORDER BY id").fetchall()
             live = {job.job_id: job for job in (_job(*row) for row in rows)}
             for job_id in {before for job in live.values() for before in job.spec.after} - live.keys():
-                row = db.execute("SELECT spec, launch, state FROM jobs WHERE id = ?", (job_id,)).fetchone()
+                row = db.execute(f"{_JOBS} WHERE id = ?", (job_id,)).fetchone()
                 live |= {job_id: _job(*row)} if row else {}
             jobs = tuple(job for _, job in sorted(live.items()))
             queues = tuple(
@@ -164,7 +177,7 @@ class JobStore:
         """A job, whether it has ended or not, as it was last saved."""
 
         def read(db: Any) -> Job | None:
-            row = db.execute("SELECT spec, launch, state FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            row = db.execute(f"{_JOBS} WHERE id = ?", (job_id,)).fetchone()
             return _job(*row) if row else None
 
         return self._db.read(read)  # type: ignore[no-any-return]
@@ -174,7 +187,7 @@ class JobStore:
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
-                "SELECT spec, launch, state FROM jobs WHERE ended AND id > ? AND (? IS NULL OR uid = ?)"
+                f"{_JOBS} WHERE ended AND id > ? AND (? IS NULL OR uid = ?)"
                 " AND (? = '' OR queue = ?) ORDER BY id LIMIT ?",
                 (job_id, uid, uid, queue, queue, count),
             ).fetchall()
@@ -201,8 +214,8 @@ class JobStore:
             return bool(ended or db.execute("SELECT 1 FROM usage WHERE end_ns < ? LIMIT 1", (wall_ns,)).fetchone())
 
         def forget(db: Any) -> None:
-            for table, column in (("jobs", "ended"), ("usage", "end_ns")):
-                old = f"SELECT rowid FROM {table} WHERE {column} AND {column} < ? LIMIT {FORGET_MAX}"  # noqa: S608
+            for table, column, more in (("jobs", "ended", _NOT_NEEDED), ("usage", "end_ns", "")):
+                old = f"SELECT rowid FROM {table} WHERE {column} AND {column} < ?{more} LIMIT {FORGET_MAX}"  # noqa: S608
                 db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,))  # noqa: S608
             db.execute("DELETE FROM job_requests WHERE until_ns < ?", (wall_ns,))
 
@@ -264,7 +277,7 @@ class JobStore:
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
-                "SELECT spec, launch, state FROM jobs WHERE ended > ?"
+                f"{_JOBS} WHERE ended > ?"
                 " AND json_extract(state, '$.submitted_ns') < ? AND (? IS NULL OR uid = ?) ORDER BY id",
                 (since_ns, until_ns, uid, uid),
             ).fetchall()
@@ -296,6 +309,9 @@ def _save_job(db: Any, job: Job) -> None:
     changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
         return
-    launch = _launch_text(job.spec.run) if isinstance(job.spec.run, Launch) else None
+    launch = None
+    if isinstance(job.spec.run, Launch):
+        follows = job.spec.array not in (0, job.job_id)
+        launch = f"@{job.spec.array}" if follows else _launch_text(job.spec.run)
     row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, json.dumps(encode(job.spec)), launch, state)
     db.execute("INSERT INTO jobs (id, ended, uid, queue, spec, launch, state) VALUES (?, ?, ?, ?, ?, ?, ?)", row)

@@ -100,6 +100,28 @@ def test_what_is_old_is_forgotten_and_numbers_are_not(tmp_path: Path) -> None:
     assert jobs.load().next_id == 6
 
 
+def test_the_jobs_of_an_array_share_what_they_run(tmp_path: Path) -> None:
+    """Ten thousand environments would fill the disk."""
+    many = [
+        replace(job(n, JobState.FAILED, ended_ns=n * S), spec=replace(job().spec, array=1, index=n)) for n in (1, 2, 3)
+    ]
+    for one in many:
+        one.spec = replace(one.spec, run=launch(environment=(("LARGE", "x" * 100_000),)))
+    store = Store(tmp_path)
+    jobs = JobStore(store)
+    jobs.save(many)
+    sizes = store.read(lambda db: [size for (size,) in db.execute("SELECT length(launch) FROM jobs ORDER BY id")])
+    assert sizes[0] > 100_000 and sizes[1:] == [2, 2]
+    assert [found.spec.run for found in jobs.ended_after(0, 9, None, "")] == [one.spec.run for one in many]
+    jobs.forget_before(3 * S)
+    assert [found.job_id for found in jobs.ended_after(0, 9, None, "")] == [1, 3], "the first for the last's sake"
+    last = reopened(tmp_path).find(3)
+    assert last and last.spec.run == many[0].spec.run
+    for _ in range(2):
+        jobs.forget_before(9 * S)
+    assert not jobs.ended_after(0, 9, None, "")
+
+
 def test_a_failed_transaction_keeps_nothing(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     broken = job(2)
