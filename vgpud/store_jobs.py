@@ -13,7 +13,6 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
 from vgpud.accounting import Row
-from vgpud.core.queue.check import ARRAY_JOBS_MAX
 from vgpud.core.queue.model import Job, JobSpec, QueueSpec
 from vgpud.core.queue.record import decode, encode
 from vgpud.jobfacts import Launch
@@ -47,10 +46,10 @@ _JOBS = (
     "SELECT spec, CASE WHEN substr(launch, 1, 1) = '@' THEN (SELECT first.launch FROM jobs AS first"
     " WHERE first.id = CAST(substr(jobs.launch, 2) AS INTEGER)) ELSE launch END, state FROM jobs"
 )
-#: so it stays as long as one of them does; their numbers follow its own
+#: so it stays as long as one of them does; their numbers follow its own (at most check.ARRAY_JOBS_MAX)
 _NOT_NEEDED = (
     " AND NOT (json_extract(spec, '$.array') = id AND EXISTS (SELECT 1 FROM jobs AS other"
-    f" WHERE other.id > jobs.id AND other.id < jobs.id + {ARRAY_JOBS_MAX} AND other.launch = '@' || jobs.id))"  # noqa: S608
+    " WHERE other.id > jobs.id AND other.id < jobs.id + 10000 AND other.launch = '@' || jobs.id))"
 )
 
 
