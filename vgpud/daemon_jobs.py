@@ -27,7 +27,7 @@ from vgpud.core.observed import QueueSample, SliceStats
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue import events as qe
-from vgpud.core.queue.machine import Machine
+from vgpud.core.queue.machine import Machine, members_max
 from vgpud.core.queue.model import How, Job, JobState, Node
 from vgpud.core.slices import job_slice
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -118,7 +118,8 @@ class JobDesk:
         nodes = [Node(host.node, devices, cpu_milli, _ram_bytes(), model, groups)]
         self._recorder = Recorder(host.config.record_queue)
         self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs)
-        self.machine = Machine(self.queues.specs, Cluster(nodes, host.state.policy), registry.make, hows=HOWS)
+        cluster, most = Cluster(nodes, host.state.policy), members_max(host.state.policy)
+        self.machine = Machine(self.queues.specs, cluster, registry.make, hows=HOWS, members_max=most)
         engine = find_engine(host.config.jobs.engine, host.config.jobs.runtime, host.config.jobs.network)
         self._runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock", engine)
         self._unsaved: dict[int, Job] = {}

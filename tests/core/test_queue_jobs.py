@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from vgpud.core.model import Policy
 from vgpud.core.queue import estimate
 from vgpud.core.queue.events import (
     Cancelled,
@@ -16,9 +17,10 @@ from vgpud.core.queue.events import (
     StopJob,
     Submitted,
 )
-from vgpud.core.queue.model import SECOND_NS, Job, JobSpec, JobState
+from vgpud.core.queue.machine import Machine, members_max
+from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, JobState
 
-from .queue_world import gpus, queue, shell
+from .queue_world import CountedRoom, Shell, gpus, make_policy, queue, shell
 
 
 def test_a_job_comes_after_another_has_completed() -> None:
@@ -403,3 +405,29 @@ def test_what_is_the_same_for_many_who_ask_is_found_out_once(monkeypatch: pytest
     at.end(1)
     assert at.machine.estimated_start(3, at.now_ns) // SECOND_NS == 10
     assert asked.count("_starts") == 2
+
+
+def few_slices(policy: str = "fifo") -> Shell:
+    room = CountedRoom(4000)
+    return Shell(Machine((queue(policy=policy),), room, make_policy, members_max=members_max(Policy(slices_max=4))))
+
+
+def test_no_more_members_run_than_there_are_slices_however_small() -> None:
+    """Ten thousand gangs that ask for no guarantee would fit on any device, and start in one decision."""
+    at = few_slices()
+    at.submit(gpus(0), 10_000)
+    assert at.running == {1, 2, 3}, "a quarter of the slices is left to those who make theirs otherwise"
+    assert at.reason(4) == "3 members of jobs have slices of the 3 that may at once, and this needs 1"
+    at.end(2)
+    assert at.running == {1, 3, 4}
+    denied = at.machine.check(gpus(0, members=4))
+    assert denied is not None and denied.field == "members" and "3 members of jobs are the most" in denied.message
+
+
+def test_who_comes_first_takes_slices_as_well_and_then_nothing_stays_suspended() -> None:
+    at = few_slices("priority")
+    at.submit(gpus(1), 3)
+    first = at.submit(gpus(1, priority=1))
+    assert at.running == {1, 2, first}
+    assert [(said.job_id, said.how) for said in at.log if isinstance(said, StopJob)] == [(3, How.REQUEUE)]
+    assert at.state(3) == "pending" and at.job(3).suspended_how is None

@@ -60,6 +60,11 @@ def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
             " guaranteed: ask for less, or let it be preempted",
             "not_preemptible",
         )
+    if spec.members > world.members_max:
+        return _invalid(
+            f"a gang of {spec.members} members: {world.members_max} members of jobs are the most that run at once",
+            "members",
+        )
     never = world.room.could_ever(Job(0, spec, 0))
     return _invalid(never, "gpus_milli") if never else None
 

@@ -104,7 +104,7 @@ class Decision:
 
     def _find(self, job: Job) -> Placement | None:
         if job.job_id in self.victims:  # it still runs: elsewhere it could go only by way of a stop
-            return job.placement if self.world.room.fits(job.placement) else None
+            return job.placement if self.world.has_slices(job) and self.world.room.fits(job.placement) else None
         return self.world.find(job)
 
     def _settle(self, job: Job) -> None:
@@ -268,7 +268,8 @@ class Decision:
 
     def _fits_where_it_runs(self, victim: Job) -> bool:
         account = self.world.line(victim).account
-        return not account.limit_for(victim.spec) and self.world.room.fits(victim.placement)
+        fits = self.world.has_slices(victim) and self.world.room.fits(victim.placement)
+        return fits and not account.limit_for(victim.spec)
 
     def _give(self, job: Job, placement: Placement) -> None:
         self._given += 1

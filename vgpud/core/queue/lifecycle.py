@@ -312,7 +312,9 @@ class Lifecycle:
         world.line(victim).dequeue(victim.job_id)
         world.going[victim.job_id] = victim.placement
         world.count_going(victim, 1)
-        hows = [how for how in world.hows if how is How.REQUEUE or world.room.fits(world.kept(victim, how))]
+        stays = world.has_slices(victim)  # who is suspended keeps his
+        fits = (how for how in world.hows if how is not How.REQUEUE and world.room.fits(world.kept(victim, how)))
+        hows = list(fits) if stays else []
         how = hows[0] if hows else How.REQUEUE
         world.hold(victim, world.kept(victim, how))
         victim.stop_to = JobState.SUSPENDED
@@ -325,7 +327,7 @@ class Lifecycle:
         world = self._world
         world.line(parked).dequeue(parked.job_id)
         how = How.EVICT if How.EVICT in world.hows and parked.suspended_how is How.PAUSE else How.REQUEUE
-        if how is How.EVICT and not world.room.fits(world.kept(parked, how)):
+        if how is How.EVICT and not (world.has_slices(parked) and world.room.fits(world.kept(parked, how))):
             how = How.REQUEUE
         world.going[parked.job_id] = world.kept(parked, parked.suspended_how or how)
         world.hold(parked, world.kept(parked, how))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from vgpud.core.model import Denied
+from vgpud.core.model import Policy as Site
 from vgpud.core.placement.base import Room
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue import check, estimate, reasons
@@ -42,8 +43,16 @@ from vgpud.core.queue.world import World
 HALF_LIFE_NS = 7 * 24 * 3600 * SECOND_NS
 
 
+def members_max(site: Site) -> int:
+    """How many members of jobs may have slices at once: a quarter of all is left to those who make theirs otherwise."""
+    return max(1, site.slices_max - site.slices_max // 4)
+
+
 class Machine:
-    """`hows`: how the shell can stop jobs. `moves`: evicted jobs may go on elsewhere. `half_life_ns` 0: no history."""
+    """`hows`: how the shell can stop jobs. `moves`: evicted jobs may go on elsewhere. `half_life_ns` 0: no history.
+
+    `members_max`: so many members of jobs have room at once.
+    """
 
     def __init__(
         self,
@@ -54,8 +63,10 @@ class Machine:
         hows: tuple[How, ...] = (How.PAUSE, How.EVICT, How.REQUEUE),
         moves: bool = False,
         half_life_ns: int = HALF_LIFE_NS,
+        members_max: int = NEVER_NS,
     ) -> None:
         self._world = World(room, make_policy, hows, moves, half_life_ns)
+        self._world.members_max = members_max
         self._world.set_queues(queues, 0)
         self._lives = Lifecycle(self._world)
         self._wake_ns = NEVER_NS

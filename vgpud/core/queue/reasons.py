@@ -123,6 +123,9 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
             f"it cannot be preempted, and others are guaranteed {format_gpus(others)} of"
             f" {format_gpus(world.room.total_milli())} GPUs: it must wait until all that cannot be preempted fit beside"
         )
+    if not world.has_slices(job):
+        most = f"{world.members} members of jobs have slices of the {world.members_max} that may at once"
+        return f"{most}, and this needs {job.spec.members}"
     if world.pinned(job):
         missing = world.lacks(job)
         if missing:

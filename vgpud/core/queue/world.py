@@ -15,7 +15,7 @@ from vgpud.core.placement.base import Room
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
 from vgpud.core.queue.line import Line
-from vgpud.core.queue.model import How, Job, JobState, Placement, QueueSpec
+from vgpud.core.queue.model import NEVER_NS, How, Job, JobState, Placement, QueueSpec
 from vgpud.core.queue.quota import Account, Amount
 
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
@@ -41,6 +41,9 @@ class World:
         self.unmet_of: Counter[int] = Counter()  # by uid: how many all its jobs wait for, each of them counted
         #: what was found out for those who ask, until something happens
         self.asked: dict[object, Any] = {}
+        #: of all jobs that have room: each has a slice, of which a node has only so many
+        self.members = 0
+        self.members_max = NEVER_NS
         self.deadlines = Deadlines(self._holds)
         self._key_changes_ns: dict[int, int] = {}
 
@@ -133,7 +136,7 @@ class World:
 
     def find(self, job: Job) -> Placement | None:
         """Room for it now."""
-        if job.spec.width_milli > self.room.free_milli():
+        if job.spec.width_milli > self.room.free_milli() or not self.has_slices(job):
             return None
         if not self.pinned(job):
             return self.room.place(job)
@@ -142,6 +145,10 @@ class World:
         fits = self.room.fits(job.placement)
         self.room.take(kept)
         return job.placement if fits else None
+
+    def has_slices(self, job: Job) -> bool:
+        """Whether its members can have slices, too."""
+        return job.job_id in self.held or self.members + job.spec.members <= self.members_max
 
     def lacks(self, job: Job) -> str:
         """What of the room that a pinned job had is not free."""
@@ -157,9 +164,11 @@ class World:
         kept = self.held.pop(job.job_id, ())
         if kept:
             self.room.release(kept)
+            self.members -= job.spec.members
         if placement:
             self.held[job.job_id] = placement
             self.room.take(placement)
+            self.members += job.spec.members
 
     def park(self, job: Job) -> None:
         """A suspended job: the room counts what it still takes."""
