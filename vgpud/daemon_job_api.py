@@ -127,7 +127,9 @@ class JobRequests:
         try:
             await desk.on_disk(ids)
         except StoreError as error:
-            desk.feed(*(Cancelled(i, "it could not be saved") for i in ids if not desk.machine.jobs[i].state.ended))
+            gone = [Cancelled(i, "it could not be saved") for i in ids if not desk.machine.jobs[i].state.ended]
+            # repeated, it is not to be told of these
+            desk.feed(*gone, request=replace(request, until_ns=0) if submission.request_id else None)
             return _unavailable(error)
         return ids
 

@@ -199,7 +199,7 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
     queue.until(running, "running")
     eventually(lambda: queue.node.names(), "its slice")
     with held_database(queue):
-        code, text = refused(lambda: queue.submit("touch ran", 500, array_first=1, array_last=3))
+        code, text = refused(lambda: queue.submit("touch ran", 500, "again", array_first=1, array_last=3))
         assert code is grpc.StatusCode.UNAVAILABLE
         assert "nothing was changed" in text
         (queue.work / "go").touch()
@@ -211,6 +211,9 @@ def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: Queu
     queue.restart(signal.SIGKILL)
     assert queue.get(running).exit_code == 4
     assert not (queue.work / "ran").exists()
+    again = queue.submit("touch ran", 500, "again", array_first=1, array_last=3)
+    assert {queue.ended(job_id).state for job_id in again} == {"completed"}, "as clients do by themselves"
+    assert again == queue.submit("touch ran", 500, "again", array_first=1, array_last=3)
 
 
 def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
