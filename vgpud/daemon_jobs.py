@@ -27,7 +27,7 @@ from vgpud.core.observed import QueueSample, SliceStats
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue import events as qe
-from vgpud.core.queue.machine import Machine, members_max
+from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.core.queue.model import How, Job, JobState, Node
 from vgpud.core.slices import job_slice
 from vgpud.core.units import MILLI_PER_DEVICE
@@ -119,7 +119,8 @@ class JobDesk:
         self._recorder = Recorder(host.config.record_queue)
         self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs)
         cluster, most = Cluster(nodes, host.state.policy), members_max(host.state.policy)
-        self.machine = Machine(self.queues.specs, cluster, registry.make, hows=HOWS, members_max=most)
+        specs = self.queues.specs
+        self.machine = Machine(specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
         engine = find_engine(host.config.jobs.engine, host.config.jobs.runtime, host.config.jobs.network)
         self._runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock", engine)
         self._unsaved: dict[int, Job] = {}
@@ -542,8 +543,10 @@ class JobDesk:
         """What it used beside its slices, all attempts together."""
         try:
             before = self.store.facts(job.job_id)
+            if int(before.get("attempt", 0)) >= job.attempt:
+                return  # the former daemon was killed before it had kept that it ended
             cpu_ns = int(before.get("cpu_ns", 0)) + result.cpu_ns
             peak = max(int(before.get("ram_peak_bytes", 0)), result.ram_peak_bytes)
-            self.store.set_facts(job.job_id, {"cpu_ns": cpu_ns, "ram_peak_bytes": peak})
+            self.store.set_facts(job.job_id, {"cpu_ns": cpu_ns, "ram_peak_bytes": peak, "attempt": job.attempt})
         except StoreError as error:
             log.warning("%s", error)

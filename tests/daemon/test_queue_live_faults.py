@@ -11,13 +11,16 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from vgpud.core.queue.model import JobState
+from vgpud.core.model import Spec
+from vgpud.core.queue.model import Ask, Job, JobSpec, JobState
 from vgpud.daemon_jobs import JobDesk
+from vgpud.jobs_wire import Result
 from vgpud.store import FILE_NAME, Store
 from vgpud.store_jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
@@ -169,6 +172,20 @@ def test_steps_of_one_job_never_overlap() -> None:
     asyncio.run(all_of_them())
     assert order == list(range(1, 9))
     assert not desk._turns
+
+
+def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
+    """Also if the daemon is killed between its result and its end, and the next one finds the result again."""
+    desk = JobDesk.__new__(JobDesk)
+    desk.store = JobStore(Store(tmp_path))
+    job = Job(3, JobSpec(Ask(Spec(500))), 0, attempt=1)
+    desk.store.save([job])
+    for _ in range(2):
+        desk._keep_result(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
+    job.attempt = 2
+    desk._keep_result(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
+    facts = desk.store.facts(3)
+    assert (facts["cpu_ns"], facts["ram_peak_bytes"]) == (12, 9)
 
 
 def test_fair_shares_outlive_the_daemon(queue: QueueNode) -> None:
