@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from vgpud.config import Config
 from vgpud.core import events as ev
 from vgpud.core import quotas
-from vgpud.core.model import NO_LIMIT, Denied, Reason, Slice, State
+from vgpud.core.model import EVICTED, NO_LIMIT, Denied, Reason, Slice, State
 from vgpud.core.observed import QueueSample, SliceStats
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
@@ -51,6 +51,8 @@ BUSY_EVERY_S = 0.01
 ROWS_S = 10.0
 #: how long a daemon that starts waits at most for what it puts right
 SETTLE_S = 5.0
+#: and how long one that runs and is still suspended waits before it is resumed again
+GO_ON_S, GO_ON_MAX_S = 1.0, 60.0
 DAY_NS = 86_400_000_000_000
 #: jobs that have ended and are still in memory; all are in the store
 ENDED_MAX = 1000
@@ -467,20 +469,33 @@ class JobDesk:
             self._host.run(ev.DeleteSlice("", made.name, True, job_id=job.job_id))
 
     async def _resume(self, job: Job) -> Denied | None:
-        """It goes on where it was."""
+        """It goes on where it was: all of its slices or none."""
+        done: list[Slice] = []
         for made in self.slices_of(job):
-            if made.suspended:
-                answer = await self._host.resume_job(made.name, job.job_id)
-                if isinstance(answer, Denied):
-                    return answer
+            if not made.suspended:
+                continue
+            answer = await self._host.resume_job(made.name, job.job_id)
+            if isinstance(answer, Denied):
+                for other in done:
+                    await self._host.suspend_job(other.name, other.suspended == EVICTED, job.job_id)
+                return answer
+            done.append(made)
         return None
 
     async def _go_on(self, job: Job) -> None:
         """One that runs, found again: the former daemon may have been at suspending it."""
-        async with self._alone_with(job.job_id):
-            denied = await self._resume(job)
-            if denied:
-                log.error("job %d does not go on: %s", job.job_id, denied.message)
+        attempt, wait_s = job.attempt, GO_ON_S
+        while True:
+            async with self._alone_with(job.job_id):
+                denied = await self._resume(job)
+            if denied is None:
+                return
+            text = f"job {job.job_id} does not go on, and is asked to again: {denied.message}"
+            self._host.note(ev.Log("job.warning", text, owner_uid=job.spec.uid))
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, GO_ON_MAX_S)
+            if job.stopping or (job.state, job.attempt) != (JobState.RUNNING, attempt):
+                return
 
     # ---- stopping ----
 

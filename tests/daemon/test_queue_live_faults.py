@@ -17,7 +17,9 @@ from typing import Any
 import grpc
 import pytest
 
-from vgpud.core.model import Spec
+from vgpud import daemon_jobs
+from vgpud.core import events as ev
+from vgpud.core.model import EVICTED, PAUSED, Denied, Reason, Slice, Spec, State
 from vgpud.core.queue.model import Ask, Job, JobSpec, JobState
 from vgpud.daemon_jobs import JobDesk
 from vgpud.jobs_wire import Result
@@ -172,6 +174,47 @@ def test_steps_of_one_job_never_overlap() -> None:
     asyncio.run(all_of_them())
     assert order == list(range(1, 9))
     assert not desk._turns
+
+
+class Suspending:
+    """The daemon, as far as it suspends the two slices of gang 7, of which the second is refused so often."""
+
+    def __init__(self, refusals: int) -> None:
+        self.state = State()
+        for name in ("j-7-0", "j-7-1"):
+            self.state.slices[name] = Slice(name, name, 1, Spec(500), (), False, 0, 0, suspended=EVICTED, job_id=7)
+        self.refusals = refusals
+        self.notes: list[ev.Log] = []
+
+    def note(self, entry: ev.Log) -> None:
+        self.notes.append(entry)
+
+    async def suspend_job(self, name: str, evict: bool, job_id: int) -> Slice:
+        return self._now(name, EVICTED if evict else PAUSED)
+
+    async def resume_job(self, name: str, job_id: int) -> Slice | Denied:
+        if name.endswith("1") and self.refusals:
+            self.refusals -= 1
+            return Denied(Reason.UNAVAILABLE, "the disk is full")
+        return self._now(name, "")
+
+    def _now(self, name: str, suspended: str) -> Slice:
+        self.state.slices[name] = replace(self.state.slices[name], suspended=suspended)
+        return self.state.slices[name]
+
+
+def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_jobs, "GO_ON_S", 0.01)
+    desk = JobDesk.__new__(JobDesk)
+    desk._turns = {}
+    host = desk._host = Suspending(2)  # type: ignore[assignment]
+    job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
+    denied = asyncio.run(desk._resume(job))
+    assert denied and [made.suspended for made in host.state.slices.values()] == [EVICTED, EVICTED]
+    asyncio.run(desk._go_on(job))
+    assert [made.suspended for made in host.state.slices.values()] == ["", ""]
+    (note,) = host.notes
+    assert note.message == "job 7 does not go on, and is asked to again: the disk is full"
 
 
 def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
