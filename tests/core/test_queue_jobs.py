@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 
 from vgpud.core.model import Policy
@@ -18,7 +20,7 @@ from vgpud.core.queue.events import (
     Submitted,
 )
 from vgpud.core.queue.machine import Machine, members_max
-from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, JobState
+from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, JobState, Placement
 
 from .queue_world import CountedRoom, Shell, gpus, make_policy, queue, shell
 
@@ -431,3 +433,25 @@ def test_who_comes_first_takes_slices_as_well_and_then_nothing_stays_suspended()
     assert at.running == {1, 2, first}
     assert [(said.job_id, said.how) for said in at.log if isinstance(said, StopJob)] == [(3, How.REQUEUE)]
     assert at.state(3) == "pending" and at.job(3).suspended_how is None
+
+
+@pytest.mark.parametrize(("policy", "looked_at"), [("fifo", 10), ("priority", 4)])
+def test_one_users_many_shapes_do_not_hold_a_decision_up(policy: str, looked_at: int) -> None:
+    """Each would be tried in every decision, and have those that run put aside to see whether it fits then."""
+
+    class Counting(CountedRoom):
+        asked: ClassVar[set[int]] = set()
+
+        def place(self, job: Job) -> Placement | None:
+            if job.spec.uid != 1:
+                return super().place(job)
+            self.asked.add(job.job_id)
+            return None
+
+    at = Shell(Machine((queue(policy=policy),), Counting(1000), make_policy, tries_max=40))
+    at.submit(gpus(0.1, priority=-1, uid=3), 8)
+    Counting.asked.clear()
+    many = [Submitted((job_id,), gpus(job_id / 1000, uid=1)) for job_id in range(101, 141)]
+    at.send(*many, Submitted((200,), gpus(0.1, uid=2)))
+    assert 200 in at.running, "others' jobs are looked at all the same"
+    assert len(Counting.asked) == looked_at

@@ -17,7 +17,7 @@ from vgpud.core.model import Policy
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry as policies
 from vgpud.core.queue import events
-from vgpud.core.queue.machine import Machine, members_max
+from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, Node, QueueSpec
 from vgpud.core.queue.record import Plain, decode, from_plain, to_plain
 from vgpud.simulate.engine import Simulation
@@ -51,7 +51,7 @@ class Recording:
         """A fresh one, as the daemon made its own."""
         nodes = [replace(node, free_milli=[], free_bytes=[]) for node in self.nodes]
         cluster, most = Cluster(nodes, self.policy), members_max(self.policy)
-        machine = Machine(self.queues, cluster, policies.make, members_max=most, **self.options)
+        machine = Machine(self.queues, cluster, policies.make, members_max=most, tries_max=TRIES_MAX, **self.options)
         if self.jobs:
             machine.restore([replace(job) for job in self.jobs], self.steps[0].at_ns if self.steps else 0)
         return machine

@@ -21,6 +21,8 @@ from vgpud.core.queue.world import World
 
 #: so many jobs are looked at for backfill
 BACKFILL_JOBS_MAX = 1000
+#: what it costs to find no room for a shape, with that of putting a running job aside as the unit
+TRY_COST = 4
 
 
 @dataclass(slots=True)
@@ -45,6 +47,8 @@ class Decision:
         self.unparked: dict[int, Job] = {}  # suspended ones must give up what they kept, memory for the most part
         self.because: dict[int, int] = {}  # who makes room -> for whom
         self._given = 0  # how often room has been given
+        self._stopped = 0  # jobs that have been put aside to see whether another fits then
+        self._tried: dict[int, int] = {}  # by uid: what it has cost to find that jobs do not fit
         self.look_again_ns = NEVER_NS  # when a job that would have made room has run for long enough
 
     def run(self) -> None:
@@ -79,10 +83,13 @@ class Decision:
                 return False
             if ends_ns(job, self.now_ns) > turn.until_ns:
                 return True
-        bit = line.waiting.bit(job.job_id)
+        if self._tried.get(job.spec.uid, 0) >= self.world.tries_max:
+            return True
+        bit, stopped = line.waiting.bit(job.job_id), self._stopped
         if self._start(job, entry, turn):
             return True
         turn.failed |= bit
+        self._tried[job.spec.uid] = self._tried.get(job.spec.uid, 0) + TRY_COST + self._stopped - stopped
         if line.spec.strict and turn.until_ns < 0:
             if not line.spec.backfill:
                 return False
@@ -201,6 +208,7 @@ class Decision:
         placement, ask_at = None, 1
         for victim in candidates:
             self._displace(victim)
+            self._stopped += 1
             stopped.append(victim)
             if len(stopped) < ask_at or not self._may_fit(job, line):
                 continue

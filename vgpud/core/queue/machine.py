@@ -43,6 +43,11 @@ from vgpud.core.queue.world import World
 HALF_LIFE_NS = 7 * 24 * 3600 * SECOND_NS
 
 
+#: what a decision spends on one user's jobs that do not fit, in units of decide.py: a thousand shapes where nobody is
+#: to be stopped for them. Who has more waiting has them looked at when others of his have started or gone.
+TRIES_MAX = 4000
+
+
 def members_max(site: Site) -> int:
     """How many members of jobs may have slices at once: a quarter of all is left to those who make theirs otherwise."""
     return max(1, site.slices_max - site.slices_max // 4)
@@ -51,7 +56,7 @@ def members_max(site: Site) -> int:
 class Machine:
     """`hows`: how the shell can stop jobs. `moves`: evicted jobs may go on elsewhere. `half_life_ns` 0: no history.
 
-    `members_max`: so many members of jobs have room at once.
+    `members_max`: so many members of jobs have room at once. `tries_max`: TRIES_MAX where users are many.
     """
 
     def __init__(
@@ -64,9 +69,10 @@ class Machine:
         moves: bool = False,
         half_life_ns: int = HALF_LIFE_NS,
         members_max: int = NEVER_NS,
+        tries_max: int = NEVER_NS,
     ) -> None:
         self._world = World(room, make_policy, hows, moves, half_life_ns)
-        self._world.members_max = members_max
+        self._world.members_max, self._world.tries_max = members_max, tries_max
         self._world.set_queues(queues, 0)
         self._lives = Lifecycle(self._world)
         self._wake_ns = NEVER_NS

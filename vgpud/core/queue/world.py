@@ -44,6 +44,7 @@ class World:
         #: of all jobs that have room: each has a slice, of which a node has only so many
         self.members = 0
         self.members_max = NEVER_NS
+        self.tries_max = NEVER_NS  # see machine.TRIES_MAX
         self.deadlines = Deadlines(self._holds)
         self._key_changes_ns: dict[int, int] = {}
 
