@@ -59,8 +59,7 @@ def _member(
         log = f"{log}.{number}" if number and log else log
     submitted = {name: value for name, value in launch.environment if name not in _OURS}
     if launch.image:
-        named = submitted | {name.replace("VGPU_", "JOB_", 1): value for name, value in own.items()}
-        return Member(launch.command, named, log, given[0] if given else "")
+        return Member(launch.command, submitted | own, log, given[0] if given else "")
     if given is None:
         return Member(launch.command, environment.unhooked(submitted) | own, log)
     # nothing is looked for where the submitter says: it is we who would open it

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from vgpud.jobs_wire import Attempt, Member, WireError
-from vgpud.oci.request import TWINS
+from vgpud.oci.request import OF_JOBS, TWINS
 
 #: [HOST[:PORT]/]PATH[:TAG][@DIGEST], as registries have it; nothing that an engine could take for an option
 _IMAGE = re.compile(
@@ -128,6 +128,6 @@ def _variables(member: Member) -> str:
             raise WireError(f"{shown} cannot be given to a container: write letters, digits and _")
         if any(sign in value for sign in "\n\r\0") or len(value) > _VARIABLE_BYTES_MAX:
             raise WireError(f"{shown} cannot be given to a container: it has line breaks, or is too long")
-        if name != "VGPU" and not name.startswith("VGPU_"):
+        if name in OF_JOBS or (name != "VGPU" and not name.startswith("VGPU_")):
             lines.append(f"{name}={value}\n")
     return "".join(lines)

@@ -31,8 +31,10 @@ TWINS = {
     "VGPU_QUEUE": "dev.vgpu/queue",
     "VGPU_SLICE": "dev.vgpu/slice",
 }
+#: what a job is told of itself, in a container, too
+OF_JOBS = {f"VGPU_{name}" for name in ("JOB_ID", "JOB_ATTEMPT", "ARRAY_ID", "ARRAY_INDEX", "MEMBER", "MEMBERS")}
 #: variables that programs inside a container may have for the libraries and the command line; nothing is asked by them
-TOOLS = {
+TOOLS = OF_JOBS | {
     "VGPU_DEBUG",
     "VGPU_DRIVER",
     "VGPU_HOST",

@@ -1,0 +1,42 @@
+"""What an attempt of a job is told of itself, on the host and in a container."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vgpud.core.model import Spec
+from vgpud.core.queue.model import Ask, Job, JobSpec
+from vgpud.daemon_launch import attempt_of
+from vgpud.jobfacts import Launch
+from vgpud.jobs_image import Engine, containers
+from vgpud.v1 import vgpud_pb2 as pb
+
+OWN = {
+    "VGPU_JOB_ID": "12",
+    "VGPU_JOB_ATTEMPT": "3",
+    "VGPU_ARRAY_ID": "11",
+    "VGPU_ARRAY_INDEX": "2",
+    "VGPU_MEMBERS": "2",
+}
+
+
+def job(image: str) -> Job:
+    environment = (("GIVEN", "1"), ("VGPU", "4"), ("VGPU_JOB_ID", "of another"), ("VGPU_SLICE", "another's"))
+    launch = Launch(1000, 1000, (1000,), ("true",), image, "/", environment, 0o22, (), "/tmp/%j.log")
+    spec = JobSpec(Ask(Spec(0)), members=2, array=11, index=2, run=launch)
+    return Job(12, spec, 0, attempt=3)
+
+
+@pytest.mark.parametrize("image", ["", "site/train"], ids=["host", "image"])
+def test_a_job_knows_who_it_is(tmp_path: Path, image: str) -> None:
+    attempt = attempt_of(job(image), [], pb.Node(), False, 10)
+    seen = [dict(member.environment) for member in attempt.members]
+    if image:
+        _, files = containers(attempt, Engine(("/bin/engine",)), tmp_path)
+        texts = [text for path, text in files.items() if path.suffix == ".env"]
+        seen = [dict(line.split("=", 1) for line in text.splitlines()) for text in texts]
+        assert all({"VGPU", "VGPU_SLICE"}.isdisjoint(names) for names in seen), "it asks for nothing by these"
+    for number, names in enumerate(seen):
+        assert names.items() >= (OWN | {"VGPU_MEMBER": str(number), "GIVEN": "1"}).items()
