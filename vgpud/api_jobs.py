@@ -7,13 +7,15 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from typing import Any, Protocol
 
+from google.protobuf.timestamp_pb2 import Timestamp
+
 from vgpud import api_job_views as views
 from vgpud import api_queue_views as queue_views
 from vgpud import peers
 from vgpud.api_calls import RefusedError, Watching, refuse, unary
 from vgpud.api_roles import Caller, caller
 from vgpud.core.model import Asker, Denied, Reason
-from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.jobfacts import Facts, QueueNow, Submission, UsageRow
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
@@ -249,10 +251,15 @@ def _name(who: Caller, job: Job) -> str:
     return "its owner" if who.uid == job.spec.uid else f"uid {who.uid}"
 
 
+def _time_ns(at: Timestamp) -> int:
+    """Whatever a message can hold, within what the store can."""
+    return min(max(0, at.seconds * SECOND_NS + at.nanos), NEVER_NS)
+
+
 def _after_token(token: str) -> int:
     if token and not (token.isascii() and token.isdigit() and len(token) < 20):
         raise refuse(Reason.INVALID, f"page_token {token!r} is not one of ours: begin again without it", "page_token")
-    return int(token or 0)
+    return min(int(token or 0), NEVER_NS)
 
 
 class QueueService(stubs.QueueServiceServicer):
@@ -297,8 +304,8 @@ class QueueService(stubs.QueueServiceServicer):
         by = request.by or "user"
         if by not in USAGE_BY:
             raise refuse(Reason.INVALID, f"usage by {by!r} is not kept: choose one of {', '.join(USAGE_BY)}", "by")
-        since_ns = request.since.ToNanoseconds() if request.HasField("since") else 0
-        until_ns = request.until.ToNanoseconds() if request.HasField("until") else NEVER_NS
+        since_ns = _time_ns(request.since) if request.HasField("since") else 0
+        until_ns = _time_ns(request.until) if request.HasField("until") else NEVER_NS
         if until_ns <= since_ns:
             raise refuse(Reason.INVALID, "the time of until is not after that of since: exchange them", "until")
         rows = await self.backend.usage(since_ns, until_ns, by, None if who.admin else who.uid)

@@ -167,7 +167,8 @@ class QueueDesk:
         now_ns = self._now_ns()
         until_ns = min(until_ns, now_ns)
         rows = self._store.rows(since_ns, until_ns, uid)
-        known = {job.job_id: job for job in self._store.jobs_between(since_ns, until_ns, uid)}
+        ended = self._store.jobs_between(since_ns, until_ns, uid) if by == "job" else []  # each is decoded
+        known = {job.job_id: job for job in ended}
         for job in jobs:
             if uid in (None, job.spec.uid):
                 known[job.job_id] = job

@@ -492,3 +492,11 @@ def test_usage_is_the_callers_own(world: World) -> None:
     assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(by="moon"))[0] == "INVALID_ARGUMENT"
     request.until.FromSeconds(50)
     assert world.refused(world.queues.GetUsage, request)[0] == "INVALID_ARGUMENT"
+
+
+def test_times_and_numbers_that_the_store_cannot_hold_are_cut_off(world: World) -> None:
+    request = pb.GetUsageRequest()
+    request.since.seconds, request.until.seconds = -(1 << 62), 1 << 62
+    world.call(world.queues.GetUsage, request, ROOT)
+    assert world.desk.done == [("usage", 0, NEVER_NS, "user", None)]
+    assert not world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_token="9" * 19, all=True), ROOT).jobs

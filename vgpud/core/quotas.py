@@ -44,16 +44,21 @@ def members(quotas: dict[str, Quota], quota: Quota) -> set[str]:
     return {*quota.members, *(parent.members if parent else ())}
 
 
+def _may(quotas: dict[str, Quota], quota: Quota, asker: Asker) -> bool:
+    own = members(quotas, quota)
+    return asker.admin or not own or not own.isdisjoint(_keys(asker))
+
+
 def choose(quotas: dict[str, Quota], wanted: str, asker: Asker) -> str | Denied:
     """The queue that a user named, if it is for him; his default queue where he named none."""
     if not wanted:
         return default_queue(quotas.values(), asker)
     found = quotas.get(wanted)
     if found is None:
-        text = f"no queue {wanted!r}: there are {', '.join(sorted(quotas)) or 'none'}"
+        his = sorted(name for name, quota in quotas.items() if _may(quotas, quota, asker))
+        text = f"no queue {wanted!r}: there are {', '.join(his) or 'none'}"
         return Denied(Reason.NOT_FOUND, text, field="queue")
-    own = members(quotas, found)
-    if asker.admin or not own or not own.isdisjoint(_keys(asker)):
+    if _may(quotas, found, asker):
         return wanted
     default = default_queue(quotas.values(), asker)
     text = f"queue {wanted} is not for uid {asker.uid}: use {default}, or have an admin add uid:{asker.uid} to {wanted}"
