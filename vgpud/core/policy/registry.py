@@ -51,14 +51,16 @@ class Kind:
 def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
     named, words = arguments.named, arguments.words
     if "every" in named:
-        if arguments.numbers or set(named) > {"every"} or words > {"keep"} or not named["every"] * SECOND_NS >= 1:
-            raise PolicyError(f"{name}: every=SECONDS is 2D-LAS without levels: it goes with the word keep alone")
+        if arguments.numbers or set(named) > {"every"} or words > {"keep"} or named["every"] < LEAST_S:
+            raise PolicyError(
+                f"{name}: every=SECONDS, 1 or more, is 2D-LAS without levels: it goes with the word keep alone"
+            )
         return ContinuousLas(name, by_width=by_width, every_s=named["every"], keep="keep" in words)
     if "keep" in words:
         raise PolicyError(f"{name}: keep goes with every=SECONDS; with levels those that run are kept anyway")
     thresholds = tuple(arguments.numbers) or DEFAULT_THRESHOLDS
-    if list(thresholds) != sorted(set(thresholds)):
-        raise PolicyError(f"{name}: thresholds must rise: write for example 3250,7200")
+    if list(thresholds) != sorted(set(thresholds)) or thresholds[0] * SECOND_NS < 1:
+        raise PolicyError(f"{name}: thresholds must rise, from above 0: write for example 3250,7200")
     return Las(
         name,
         by_width=by_width,
@@ -70,9 +72,16 @@ def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
 
 
 def _gittins(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
-    if arguments.numbers and not any(arguments.numbers):
+    if arguments.numbers and max(arguments.numbers) * SECOND_NS < 1:
         raise PolicyError(f"{name}: none of the jobs in the table needed anything: write what they needed in seconds")
     return Gittins(name, by_width=by_width, table=arguments.numbers)
+
+
+def _finish_time(name: str, arguments: Arguments) -> Policy:
+    lease_s = arguments.named.get("lease", DEFAULT_LEASE_S)
+    if lease_s < LEAST_S:
+        raise PolicyError(f"{name}: leases are looked at when they end: write 1 second or more, for example lease=1200")
+    return FinishTimeFairness(name, lease_s=lease_s)
 
 
 def _fair(name: str, arguments: Arguments) -> Policy:
@@ -91,6 +100,8 @@ DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
 DEFAULT_QUANTUM_S = Fraction(14400)
 #: of Themis
 DEFAULT_LEASE_S = Fraction(1200)
+#: of what is looked at again and again: the daemon does nothing else while it does so
+LEAST_S = Fraction(1)
 
 KINDS = {
     "fifo": Kind("first in, first out; nobody is preempted", lambda name, arguments: Fifo()),
@@ -141,7 +152,7 @@ KINDS = {
     ),
     "ftf": Kind(
         "least finish-time fairness (Themis): who is slowed down most, compared with running alone, goes first",
-        lambda name, arguments: FinishTimeFairness(name, lease_s=arguments.named.get("lease", DEFAULT_LEASE_S)),
+        _finish_time,
         named=("lease",),
     ),
 }
