@@ -336,3 +336,9 @@ def test_a_log_that_another_process_writes_is_read_as_it_grows(tmp_path: Path) -
     path.unlink()
     assert list(log.read()) == []
     eventually(lambda: log.there)
+
+
+def test_jobs_are_separated_by_blanks(vgpu: Any, daemon: Any, queue: Any) -> None:
+    for words in (("show", "1,2"), ("cancel", "1,2", "3")):
+        result = vgpu("queue", *words, host=daemon.host)
+        assert result.code == 2 and "'1,2' is no job: write numbers with blanks between them" in one_line(result.stderr)

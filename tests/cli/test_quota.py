@@ -203,6 +203,7 @@ def test_moments(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
 @pytest.mark.parametrize(
     ("words", "named"),
     [
+        (("--since", "0001-01-01"), "is no moment"),
         (("--since", "yesterday"), "yesterday"),
         (("--since", "2026-13-01"), "2026-13-01"),
         (("--since", "1h", "--until", "7d"), "--until"),

@@ -269,6 +269,7 @@ BAD_FILES = [
     ("gpus = 1\nwait = true\n", "line 2: there is no key 'wait'"),
     ("gpus = 1\ngpus = 2\n", "is not TOML"),
     ("gpus = = 1\n", "is not TOML"),
+    ("gpus = " + "[" * 5000, "is not TOML"),
     ("gpus = 1\nafter = [{a = 1}]\n", "line 2: after = {'a': 1} is neither"),
 ]
 

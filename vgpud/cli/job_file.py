@@ -114,7 +114,7 @@ def read(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
         given = tomllib.loads(text)
     except OSError as error:
         raise CliError(f"cannot read the job file {path}: {error.strerror}", ExitCode.USAGE) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise CliError(f"{path} is not TOML: {error}", ExitCode.USAGE) from error
     found = _Reader(path, text, ctx).values(given)
     ctx.meta[META] = {name: found.pop(name) for name in ("command", "env") if name in found}

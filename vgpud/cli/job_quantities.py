@@ -78,10 +78,9 @@ class When(IntParam):
         except ValueError:
             pass
         try:
-            moment = datetime.datetime.fromisoformat(text)
-        except ValueError:
+            return int(datetime.datetime.fromisoformat(text).astimezone().timestamp()) * _NS
+        except (ValueError, OverflowError):  # or a year that no local clock can show
             self.fail(f"{text!r} is no moment: write for example 7d (ago), 2026-11-01 or 2026-11-01T08:00", param, ctx)
-        return int(moment.astimezone().timestamp()) * _NS
 
 
 class Range(AnyParam):
@@ -118,8 +117,9 @@ class JobId(IntParam):
     name = "job"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        (job_id,) = JobIds().convert(str(value).replace(",", " , "), param, ctx)
-        return int(job_id)
+        if "," in str(value):
+            self.fail(f"{str(value)!r} is no job: write numbers with blanks between them", param, ctx)
+        return JobIds().convert(value, param, ctx)[0]
 
 
 class Variable(AnyParam):
