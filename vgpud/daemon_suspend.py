@@ -21,6 +21,8 @@ log = logging.getLogger("vgpud.suspend")
 
 #: what moving a process may take: a device's whole memory over a slow link, and some
 DEADLINE_S = 120.0
+#: how often a store that cannot be written is asked again
+AGAIN_S = 1.0
 
 
 class Host(Protocol):
@@ -68,7 +70,7 @@ class SuspendDesk:
             return answer
         moved = await self._move("evict", name, deadline_s)
         if moved.state == AWAY:
-            return await self._step(name, EVICTED, job_id)
+            return await self._come_to(name, EVICTED, job_id)
         return await self._undone(name, before.suspended if before else "", job_id, moved)
 
     async def _resume(self, name: str, job_id: int, deadline_s: float) -> Slice | Denied:
@@ -80,7 +82,7 @@ class SuspendDesk:
             return answer
         moved = await self._move("restore", name, deadline_s)
         if moved.state == RUNS:
-            return await self._step(name, "", job_id)
+            return await self._come_to(name, "", job_id)
         return await self._undone(name, EVICTED, job_id, moved)
 
     def settle(self) -> None:
@@ -107,20 +109,35 @@ class SuspendDesk:
                 break
             await asyncio.sleep(0.1)
         moved = await self._move("settle", name, DEADLINE_S)
-        await self._step(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
+        await self._come_to(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
 
     async def _undone(self, name: str, back: str, job_id: int, moved: Moved) -> Denied:
         """It did not go; the slice is what the process is, and `back` where that does not say it."""
         wholly = moved.state in (AWAY, RUNS)
         now = EVICTED if moved.state == AWAY else "" if wholly and back == EVICTED else back
-        await self._step(name, now, job_id)
-        text = f"slice {name} is {'still evicted' if now == EVICTED else 'as before'}: {moved.refused}"
+        came = await self._come_to(name, now, job_id)
+        words = "still evicted" if now == EVICTED else "as before"
+        if isinstance(came, Slice) and came.suspended != now:
+            words = "paused, for others have its time now"
+        text = f"slice {name} is {words}: {moved.refused}"
         if not wholly:
             program = self._program(name)
             text = f"slice {name}: pid {program.pid if program else '?'} is {moved.state} and does not come back:"
             text += f" end it ({moved.refused})"
             self._host.note(ev.Log("slice.broken", text, name))
         return Denied(Reason.PRECONDITION, text)
+
+    async def _come_to(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
+        """What the driver has done is so, and said until it can be kept. Who cannot go on, for others have been given
+        its time meanwhile, is paused."""
+        while True:
+            answer = await self._step(name, to, job_id, why)
+            if isinstance(answer, Denied) and answer.reason is Reason.UNAVAILABLE:
+                await asyncio.sleep(AGAIN_S)
+            elif isinstance(answer, Denied) and answer.reason is Reason.NO_CAPACITY and to == "":
+                to = PAUSED
+            else:
+                return answer
 
     async def _step(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
         answer = await self._host.submit(ev.SuspendSlice(name, to, why, job_id))

@@ -70,6 +70,14 @@ def test_an_evicted_slice_needs_its_memory_again() -> None:
     assert "40GiB" in said and "20GiB left" in said
 
 
+def test_an_eviction_that_fails_takes_nobodys_time_back() -> None:
+    state = half()
+    to(state, EVICTING)
+    step(state, create("b", 500), 0)
+    assert "has 0.5 left" in denied(step(state, ev.SuspendSlice("a", ""), 0), Reason.NO_CAPACITY)
+    to(state, PAUSED)
+
+
 @pytest.mark.parametrize("now", STEPS)
 @pytest.mark.parametrize("wanted", STEPS)
 def test_only_the_steps_of_the_table(now: str, wanted: str) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.core.test_machine import create
 from tests.core.test_suspend import half, to
-from vgpud import suspending
+from vgpud import daemon_suspend, suspending
 from vgpud.core import events as ev
+from vgpud.core import invariants
 from vgpud.core.machine import step
-from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Slice
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
 from vgpud.daemon_suspend import SuspendDesk
 from vgpud.suspending import AWAY, RUNS, Moved
 
@@ -23,9 +25,13 @@ class Host:
 
     def __init__(self) -> None:
         self.state = half()
+        self.full = 0  # so often the store refuses
         self.state.processes[1] = Process(1, "a", 101, 1000, "prog", 1, False, False)
 
     async def submit(self, event: ev.Event) -> Slice | Denied | None:
+        if self.full:
+            self.full -= 1
+            return Denied(Reason.UNAVAILABLE, "the disk is full")
         return next(c.result for c in step(self.state, event, 0) if isinstance(c, ev.Answer))
 
     def run(self, event: ev.Event) -> list[ev.Command]:
@@ -114,6 +120,33 @@ async def test_what_was_paused_is_so_again_when_it_cannot_be_evicted(
     refused = await SuspendDesk(host).suspend("a", True)
     assert isinstance(refused, Denied) and refused.message == "slice a is as before: the driver refused"
     assert host.now == before
+
+
+@on_a_loop
+async def test_whose_time_was_given_away_meanwhile_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that refuses late must not cost others what they are guaranteed."""
+    host, driver = Host(), Driver(monkeypatch, RUNS)
+    asked = asyncio.create_task(SuspendDesk(host).suspend("a", True))
+    await begun(driver)
+    assert isinstance(await host.submit(create("b", 500)), Slice)
+    driver.go.set()
+    refused = await asked
+    assert isinstance(refused, Denied)
+    assert refused.message == "slice a is paused, for others have its time now: the driver refused"
+    assert host.now == PAUSED
+    invariants.check(host.state)
+
+
+@on_a_loop
+async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_suspend, "AGAIN_S", 0.0)
+    host, driver = Host(), Driver(monkeypatch)
+    asked = asyncio.create_task(SuspendDesk(host).suspend("a", True))
+    await begun(driver)
+    host.full = 3
+    driver.go.set()
+    evicted = await asked
+    assert isinstance(evicted, Slice) and evicted.suspended == host.now == EVICTED
 
 
 @on_a_loop

@@ -82,7 +82,7 @@ def _eviction_refusal(state: State, old: Slice, to: str) -> Denied | None:
 
 def _room_refusal(state: State, old: Slice, to: str) -> Denied | None:
     """Others may have taken what it gave up."""
-    needs_time = to in ("", RESTORING) and old.suspended not in (EVICTING, RESTORING)
+    needs_time = to in ("", RESTORING) and old.suspended != RESTORING
     if not needs_time or old.name in state.waiting:
         return None
     for share in old.shares:
