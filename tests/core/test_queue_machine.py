@@ -176,3 +176,21 @@ def test_who_runs_is_who_a_walk_from_scratch_chooses(policy: str, events: list[t
             at.sleep(number)
             at.send(Woken())
         assert at.running == walk(at, 8000)
+
+
+def test_a_claim_waits_for_memory_that_a_paused_job_still_has() -> None:
+    """Though that job has a claim as well: it is there all the time."""
+
+    def part(milli: int, gib: int, priority: int) -> JobSpec:
+        spec = Spec(milli, mem_min_bytes=gib * GIB, mem_max_bytes=gib * GIB)
+        return JobSpec(Ask(spec), priority=priority)
+
+    at = device_of_16_gib()
+    low, mid = at.submit(part(500, 10, 0)), at.submit(part(600, 2, 1))
+    at.answer_stops()
+    assert at.running == {mid} and at.job(low).suspended_how is How.PAUSE
+    at.send(Cancelled(mid, "enough"))
+    late = at.submit(part(400, 5, 0))
+    assert at.reason(low) == at.reason(late) == f"its room is being freed: job {mid} must stop first"
+    at.answer_stops()
+    assert at.running == {low, late}

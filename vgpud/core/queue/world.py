@@ -197,20 +197,22 @@ class World:
         found = {j for j in self.claims if not any(place.node in nodes for place in self.held[j])}
         near = [j for j in self.claims if j not in found]
         # the room as it is physically: without what is only claimed, with what is still there
-        lent = [self.held[j] for j in (*near, *self.going) if j in self.held]
-        there = list(self.going.values()) if near else []
-        for placement in lent if near else ():
+        lent = [self.held[j] for j in (*near, *self.going) if j in self.held] if near else []
+        there = {j: placement for j, placement in self.going.items() if near}
+        there |= {j: self.kept(job, job.suspended_how) for j in near if (job := self.jobs[j]).suspended_how}
+        for placement in lent:
             self.room.release(placement)
-        for placement in there:
+        for placement in there.values():
             self.room.take(placement)
         for job_id in near:
+            self.room.release(there.get(job_id, ()))
             if self.room.fits(self.held[job_id]):
                 found.add(job_id)
-                self.room.take(self.held[job_id])
-                there.append(self.held[job_id])
-        for placement in there:
+                there[job_id] = self.held[job_id]
+            self.room.take(there.get(job_id, ()))
+        for placement in there.values():
             self.room.release(placement)
-        for placement in lent if near else ():
+        for placement in lent:
             self.room.take(placement)
         return [job for job in self.claims.values() if job.job_id in found]
 
