@@ -13,7 +13,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any, Protocol
 
 from vgpud.accounting import Row
-from vgpud.core.queue.model import Job, JobSpec, QueueSpec
+from vgpud.core.model import Spec
+from vgpud.core.queue.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.queue.record import decode, encode
 from vgpud.jobfacts import Launch
 
@@ -272,17 +273,44 @@ class JobStore:
         return self._db.read(read)  # type: ignore[no-any-return]
 
     def jobs_between(self, since_ns: int, until_ns: int, uid: int | None) -> list[Job]:
-        """Jobs that have ended and may have waited or run in that time; whoever asks looks at their times."""
+        """Jobs that have ended and may have waited or run in that time: of each only what the accounting looks at, for
+        there may be a hundred thousand of them."""
+        states = ("submitted_ns", "state", "first_started_ns", "executed_ns")
+        specs = ("ask.spec.gpus_milli", "members")
+        names = [("state", name) for name in states] + [("spec", name) for name in specs]
+        values = ", ".join(f"json_extract({column}, '$.{name}')" for column, name in names)
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
-                f"{_JOBS} WHERE ended > ?"
+                f"SELECT id, ended, {values} FROM jobs WHERE ended > ?"  # noqa: S608  our own names
                 " AND json_extract(state, '$.submitted_ns') < ? AND (? IS NULL OR uid = ?) ORDER BY id",
                 (since_ns, until_ns, uid, uid),
-            ).fetchall()
-            return [_job(*row) for row in rows]
+            )
+            return [_summary(*row) for row in rows]
 
         return self._db.read(read)  # type: ignore[no-any-return]
+
+
+def _summary(
+    job_id: int,
+    ended_ns: int,
+    submitted_ns: int,
+    state: str,
+    first_started_ns: int | None,
+    executed_ns: int | None,
+    gpus_milli: int,
+    members: int | None,
+) -> Job:
+    """What is left out has its default."""
+    return Job(
+        job_id,
+        JobSpec(Ask(Spec(gpus_milli)), members=members or 1),
+        submitted_ns,
+        state=JobState(state),
+        first_started_ns=-1 if first_started_ns is None else first_started_ns,
+        ended_ns=ended_ns,
+        executed_ns=executed_ns or 0,
+    )
 
 
 def _save_rows(db: Any, rows: Sequence[Row]) -> None:

@@ -284,6 +284,19 @@ def test_what_a_suspended_job_asks_for_is_in_its_slices_rows_alone(tmp_path: Pat
     assert desk.usage(0, NEVER_NS, "job", None, [one])[0].asked == row.asked
 
 
+def test_the_accounting_sees_of_ended_jobs_what_it_needs(tmp_path: Path) -> None:
+    """And decodes no more of them: a month may have a hundred thousand."""
+    jobs = JobStore(Store(tmp_path))
+    ended = job(1, JobState.FAILED, first_started_ns=6 * S, ended_ns=20 * S, executed_ns=14 * S)
+    never = job(2, JobState.CANCELLED, ended_ns=7 * S)
+    never.spec = replace(never.spec, members=1)
+    jobs.save([ended, never, job(3)])
+    rows = [row(one.job_id, 1000, "x", 5, 6) for one in (ended, never)]
+    seen = {one.job_id: one for one in jobs.jobs_between(0, NEVER_NS, None)}
+    assert sums(rows, seen, "job", 0, NEVER_NS) == sums(rows, {1: ended, 2: never}, "job", 0, NEVER_NS)
+    assert not jobs.jobs_between(20 * S, NEVER_NS, None) and not jobs.jobs_between(0, NEVER_NS, 7)
+
+
 def test_a_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None:
     recorder = Recorder("/dev/full")
     recorder.begin((), (), Policy(), (), ())
