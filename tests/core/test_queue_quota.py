@@ -251,3 +251,15 @@ def test_who_asks_for_no_guaranteed_time_reclaims_nobodys_room() -> None:
         ask = Ask(Spec(1000, min_milli=0, mem_min_bytes=16 << 30, mem_max_bytes=16 << 30))
         at.submit(JobSpec(ask, queue=name))
     assert at.running == {theirs}
+
+
+def test_what_is_guaranteed_beside_a_job_that_cannot_be_preempted_is_named_wherever_it_is() -> None:
+    """In other queues, in those below its own, and in those beside it."""
+    team = queue("team", guarantee_milli=2000)
+    low = [queue(name, parent="team", guarantee_milli=milli) for name, milli in (("ann", 700), ("bob", 300))]
+    for name, others in (("team", "1.5"), ("ann", "0.8"), ("default", "2")):
+        at = shell(4, queue(guarantee_milli=500), team, *low)
+        running = at.submit(gpus(2, queue=name, preemptible=False))
+        behind = at.submit(gpus(2, queue=name, preemptible=False))
+        assert at.running == {running}
+        assert f"others are guaranteed {others} of 4 GPUs" in at.reason(behind)

@@ -118,7 +118,9 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
         when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
         return f"queue {line.spec.name} is strict: it waits for job {first[1]} before it{when}"
     if not job.spec.preemptible and not world.keeps_guarantees(job):
-        others = sum(o.spec.guarantee_milli for o in world.lines.values() if not o.spec.parent and o is not line)
+        chain = line.account.chain
+        beside = [o.account for o in world.lines.values() if o.account not in chain]
+        others = sum(one.spec.guarantee_milli for one in beside if one.parent is None or one.parent in chain)
         return (
             f"it cannot be preempted, and others are guaranteed {format_gpus(others)} of"
             f" {format_gpus(world.room.total_milli())} GPUs: it must wait until all that cannot be preempted fit beside"
