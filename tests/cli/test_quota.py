@@ -149,6 +149,13 @@ def rows(daemon: Any) -> list[pb.Usage]:
     return [job, waits, direct]
 
 
+def test_a_month_of_jobs_is_one_answer(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
+    daemon.queue.rows = rows[:1] * 50_000
+    assert pb.GetUsageResponse(usage=daemon.queue.rows).ByteSize() > 4 << 20, "more than gRPC takes by itself"
+    result = vgpu("usage", "-o", "csv", "--no-headers", host=daemon.host)
+    assert (result.code, result.stdout.count("\n")) == (0, 50_000)
+
+
 def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
     result = vgpu("usage", "-o", "csv", host=daemon.host)
     assert daemon.queue.requests[-1].by == "job"

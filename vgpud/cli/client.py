@@ -36,6 +36,8 @@ C = TypeVar("C", bound="Client")
 #: beyond the deadline that the daemon is given for something, for its answer
 SPARE_S = 15.0
 PAGE_SIZE = 500
+#: of an answer: the accounting of a month is tens of megabytes
+ANSWER_BYTES_MAX = 256 << 20
 #: UNAVAILABLE is tried again a little; every changing call carries a request_id, so nothing is done twice
 _SERVICE_CONFIG = (
     '{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.05s",'
@@ -111,7 +113,8 @@ class Client:
         self.timeout_s = settings.timeout_s
         if check:
             probe(self.target)
-        options = [("grpc.enable_http_proxy", 0), ("grpc.service_config", _SERVICE_CONFIG)]
+        options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0), ("grpc.service_config", _SERVICE_CONFIG)]
+        options.append(("grpc.max_receive_message_length", ANSWER_BYTES_MAX))
         self._channel = grpc.insecure_channel(self.target, options=options)
         self._node = stubs.NodeServiceStub(self._channel)
         self._slices = stubs.SliceServiceStub(self._channel)
