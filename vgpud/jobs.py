@@ -402,8 +402,11 @@ class Jobs:
                 file.flush()
                 os.fsync(file.fileno())
 
-        if self._boot_before() != boot:
-            await asyncio.to_thread(write)
+        try:
+            if self._boot_before() != boot:
+                await asyncio.to_thread(write)
+        except OSError as error:  # a full disk: the next daemon begins nothing again that it does not find
+            log.error("%s: %s", self._directory / ".boot", error.strerror)
 
     def _strays(self, known: set[Key]) -> list[Key]:
         names = (entry.name.split(".") for entry in self._directory.iterdir())

@@ -22,7 +22,7 @@
 #define CAPABILITY_VERSION_3 0x20080522u
 #define KEYCTL_JOIN_SESSION 1
 
-enum step { STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_EXEC };
+enum step { STEP_LIMITS, STEP_USER, STEP_CWD, STEP_LOG, STEP_EXEC, STEP_INTERPRETER };
 
 struct failure {
   int step, error;
@@ -118,7 +118,9 @@ static struct failure run(const struct vj_launch *launch, size_t member, int nul
   if (launch->is_client && (error = return_user())) return (struct failure){STEP_USER, error};
   environ = self->env; /* whose PATH it is that is searched */
   execvp(*self->argv, self->argv);
-  return (struct failure){STEP_EXEC, errno};
+  error = errno;
+  bool is_there = error == ENOENT && strchr(*self->argv, '/') && !access(*self->argv, F_OK);
+  return (struct failure){is_there ? STEP_INTERPRETER : STEP_EXEC, error};
 }
 
 /* In the child: waits until it is in its cgroups, and runs. */
@@ -163,10 +165,6 @@ pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cg
 
 static int exec_failure(const char *name, int error, char *text) {
   bool is_path = strchr(name, '/');
-  if (error == ENOENT && is_path && !access(name, F_OK)) {
-    vj_say(text, 0, "cannot execute '%.200s': its interpreter was not found", name);
-    return VJ_CODE_NOT_RUNNABLE;
-  }
   if (error == ENOENT || error == ENOTDIR) {
     vj_say(text, 0, "command '%.200s' not found: check the %s", name, is_path ? "path" : "name and PATH");
     return VJ_CODE_NOT_FOUND;
@@ -194,6 +192,9 @@ int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_
     break;
   case STEP_LOG:
     vj_say(text, 0, "cannot write the log %.400s as uid %u: %s", self->log, (unsigned)launch->uid, reason);
+    break;
+  case STEP_INTERPRETER:
+    vj_say(text, 0, "cannot execute '%.200s': its interpreter was not found", *self->argv);
     break;
   default:
     return exec_failure(*self->argv, failure.error, text);

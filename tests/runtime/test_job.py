@@ -240,6 +240,7 @@ def test_commands_that_cannot_be_run(world: World) -> None:
         "/etc/passwd": (126, "cannot execute '/etc/passwd': Permission denied"),
         "/": (126, "cannot execute '/': Permission denied"),
         str(bad): (126, f"cannot execute '{bad}': its interpreter was not found"),
+        "./bad": (126, "cannot execute './bad': its interpreter was not found"),
         "a\nb\x1b[1m": (127, "command 'a b [1m' not found: check the name and PATH"),
     }
     for command, (code, why) in rows.items():
