@@ -122,6 +122,8 @@ HEADER = "job_id,num_gpu,submit_time,duration\n"
         (HEADER + "0,1,0,soon\n", r"trace\.csv:2: duration is 'soon': it must be a number"),
         (HEADER + "0,1,0,nan\n", r"trace\.csv:2: duration is 'nan': it must be a number"),
         (HEADER + "0,1,0,1e99\n", r"trace\.csv:2: duration is 1e99: .* is the most"),
+        (HEADER + "0,1,1_0,5\n", r"trace\.csv:2: submit_time is '1_0': it must be a number"),
+        (HEADER.strip() + ",duration\n0,1,0,5,7\n", r"trace\.csv:1: column duration is there twice"),
         (HEADER + "0,0,0,5\n", r"trace\.csv:2: num_gpu is 0: it must be 1 or more"),
         (HEADER + "0,1.5,0,5\n", r"trace\.csv:2: num_gpu is 1\.5: it must be a whole number"),
         (HEADER + "0,1,0\n", r"trace\.csv:2: 3 values where the header has 4 columns"),

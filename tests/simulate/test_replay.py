@@ -143,6 +143,8 @@ def test_what_is_decided_otherwise_is_named(tmp_path: Path) -> None:
         (["{}"], "queue.jsonl:1: 'queues' is missing"),
         (['{"queues": [], "nodes": []}', '{"at_ns": 1}'], "queue.jsonl:2: 'event' is missing"),
         (['{"queues": [], "nodes": []}', '{"at_ns": 1, "event": {"type": "Tea"}}'], "queue.jsonl:2: type 'Tea' is no"),
+        (['{"queues": [], "nodes": []}', '{"at_ns": 1, "event": "Tea"}'], "queue.jsonl:2: 'str' object has no"),
+        (['{"queues": [{"name": "q", "policy": "tea"}], "nodes": []}'], "queue.jsonl:1: there is no policy 'tea'"),
         (["tea"], "queue.jsonl:1: Expecting value"),
     ],
 )

@@ -78,6 +78,9 @@ def _from_csv(path: Path, file: Iterable[str]) -> Iterator[Any]:
     reader = csv.reader(file)
     try:
         header = [name.strip() for name in next(reader, [])]
+        twice = next((name for name in header if name and header.count(name) > 1), "")
+        if twice:
+            raise TraceError(f"{path}:1: column {twice} is there twice: which one is meant?")
         yield set(header)
         for values in reader:
             if not values:

@@ -78,14 +78,17 @@ def read(path: Path) -> Recording:
                 told = []
     except KeyError as error:
         raise TraceError(f"{path}:{number}: {error} is missing: it is no recording of a queue") from error
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise TraceError(f"{path}:{number}: {error}") from error
     return replace(recording, steps=tuple(steps))
 
 
 def _header(made: Plain) -> Recording:
+    queues = decode(tuple[QueueSpec, ...], made["queues"])
+    for queue in queues:
+        policies.make(queue.policy)
     return Recording(
-        decode(tuple[QueueSpec, ...], made["queues"]),
+        queues,
         decode(tuple[Node, ...], made["nodes"]),
         decode(Policy, made.get("policy", {})),
         decode(tuple[Job, ...], made.get("jobs", [])),

@@ -63,7 +63,7 @@ class Row:
         """A number from 0 to `most`."""
         text = self.text(column)
         try:
-            value = Decimal(text)
+            value = Decimal("NaN" if "_" in text else text)  # what Python takes for a number, and nobody else
         except InvalidOperation:
             value = Decimal("NaN")
         if not value.is_finite():
