@@ -41,7 +41,9 @@ class QueueDesk:
         self._store = store
         self._now_ns = now_ns
         given = {spec.name: (spec, members) for spec, members in kept.queues}
-        self._queues = {DEFAULT_QUEUE: (QueueSpec(DEFAULT_QUEUE), ())} | given
+        # one that was removed before the end of its last job was kept: without it no daemon would ever start
+        lost = {job.spec.queue for job in kept.jobs if not job.state.ended}
+        self._queues = {name: (QueueSpec(name), ()) for name in (DEFAULT_QUEUE, *sorted(lost))} | given
         self._ledger = Ledger()
         self._unsaved: dict[tuple[str, int], Row] = {}
         # copies: the machine changes its jobs

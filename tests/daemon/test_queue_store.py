@@ -284,6 +284,17 @@ def test_what_a_suspended_job_asks_for_is_in_its_slices_rows_alone(tmp_path: Pat
     assert desk.usage(0, NEVER_NS, "job", None, [one])[0].asked == row.asked
 
 
+def test_a_queue_that_has_gone_before_its_last_job_is_there_again(tmp_path: Path) -> None:
+    jobs = JobStore(Store(tmp_path))
+    left = job(1)
+    left.spec = replace(left.spec, queue="team")
+    jobs.save([left])
+    desk = QueueDesk(NoSlices(), jobs, jobs.load(), lambda: S)
+    assert [spec.name for spec in desk.specs] == [DEFAULT_QUEUE, "team"]
+    desk.delete("team")
+    assert [spec.name for spec in desk.specs] == [DEFAULT_QUEUE]
+
+
 def test_the_accounting_sees_of_ended_jobs_what_it_needs(tmp_path: Path) -> None:
     """And decodes no more of them: a month may have a hundred thousand."""
     jobs = JobStore(Store(tmp_path))
