@@ -35,6 +35,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self.rows: list[pb.Usage] = []
         self.requests: list[Any] = []
         self.page = 1000
+        self.crowded = False  # as many watch as may
         self.first_state, self.first_reason = "pending", "no room: 0.5 GPUs asked, device 0 has 0.25 free"
         self._changed = threading.Condition()
         self._changes: list[int] = []
@@ -122,6 +123,8 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         return pb.RequeueJobResponse()
 
     def WatchJobs(self, request: pb.WatchJobsRequest, context: grpc.ServicerContext) -> Iterator[pb.WatchJobsResponse]:
+        if self.crowded:
+            _refuse(context, code_pb2.RESOURCE_EXHAUSTED, "16 watch already, which is the limit of a user")
         seen = len(self._changes)
         ids = list(request.job_ids) or list(self.jobs)
         yield pb.WatchJobsResponse(jobs=[self._find(job_id, context) for job_id in ids])

@@ -187,6 +187,22 @@ def test_wait_without_a_daemon_is_125(vgpu: Any, tmp_path: Path) -> None:
     assert vgpu("queue", "wait", "1", host=f"unix://{tmp_path}/vgpud.sock").code == 125
 
 
+def test_who_may_not_watch_asks(vgpu: Any, daemon: Any, queue: Any) -> None:
+    """A user's twentieth `vgpu submit --wait` waits as well as the first."""
+    queue.crowded = True
+
+    def end() -> None:
+        time.sleep(0.3)
+        queue.end(3, 5)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    result = vgpu("queue", "wait", "3", "1", host=daemon.host)
+    thread.join()
+    assert result.code == 5, result
+    assert vgpu("queue", "wait", "99", host=daemon.host).code == 125
+
+
 def test_a_restart_of_the_daemon_is_waited_out(vgpu: Any, daemon: Any, queue: Any) -> None:
     """The daemon goes, the job ends meanwhile, the daemon comes back."""
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: how often a daemon that is away is looked for, a log read, and its job asked about
 AWAY_S, READ_S, ASK_S = 0.5, 0.1, 0.5
+#: and a job that cannot be watched
+POLL_S = 1.0
 _CHUNK_BYTES = 1 << 16
 #: jobs that a line of text names
 _NAMED_MAX = 8
@@ -58,7 +60,7 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
     while left:
         try:
             with JobClient(settings) as client:
-                for job in client.watch_jobs(sorted(left)):
+                for job in _told(client, sorted(left)):
                     seen, away = True, False
                     yield job
                     if job.state in ENDED:
@@ -72,6 +74,18 @@ def changes(settings: Settings, job_ids: Sequence[int]) -> Iterator[pb.Job]:
                 say(f"{error.message}; its jobs go on, so does this")
             away = True
         time.sleep(AWAY_S)
+
+
+def _told(client: JobClient, job_ids: Sequence[int]) -> Iterator[pb.Job]:
+    """These jobs whenever they change; as they are now, where as many watch already as may."""
+    try:
+        yield from client.watch_jobs(job_ids)
+    except CliError as error:
+        if error.exit_code != ExitCode.NO_CAPACITY:
+            raise
+        for job_id in job_ids:
+            yield client.job(job_id)
+        time.sleep(POLL_S)
 
 
 def wait_for(settings: Settings, job_ids: Sequence[int], quiet: bool = False) -> int:
