@@ -46,19 +46,23 @@ class SuspendDesk:
 
     async def suspend(self, name: str, evict: bool, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
         """Paused or evicted, or refused and as before."""
-        return await self._alone_with(name, lambda: self._suspend(name, evict, job_id, deadline_s))
+        return await self._alone_with(name, job_id, lambda: self._suspend(name, evict, job_id, deadline_s))
 
     async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
         """It goes on where it was, or is refused and as before."""
-        return await self._alone_with(name, lambda: self._resume(name, job_id, deadline_s))
+        return await self._alone_with(name, job_id, lambda: self._resume(name, job_id, deadline_s))
 
-    async def _alone_with(self, name: str, work: Callable[[], Coroutine[Any, Any, Slice | Denied]]) -> Slice | Denied:
+    async def _alone_with(
+        self, name: str, job_id: int, work: Callable[[], Coroutine[Any, Any, Slice | Denied]]
+    ) -> Slice | Denied:
         """To its end, also when whoever asked has gone: the driver is at it, and the slice is what it comes to."""
         if settling := self._settling.get(name):
             await asyncio.wait({settling})
-        if name in self._moving:
-            text = f"slice {name} is being suspended or resumed by another request: wait for its end"
-            return Denied(Reason.PRECONDITION, text)
+        while moving := self._moving.get(name):
+            if not job_id:
+                text = f"slice {name} is being suspended or resumed by another request: wait for its end"
+                return Denied(Reason.PRECONDITION, text)
+            await asyncio.wait({moving})  # the queue's own wishes come one by one: it is somebody who is refused
         task = self._moving[name] = asyncio.create_task(work())
         task.add_done_callback(lambda _: self._moving.pop(name))
         return await asyncio.shield(task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -107,6 +108,16 @@ async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> Non
     driver.state = RUNS
     resumed = await desk.resume("a")
     assert isinstance(resumed, Slice) and not resumed.suspended and driver.asked == ["evict", "restore"]
+
+
+@on_a_loop
+async def test_nobody_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host()
+    host.state.slices["a"] = replace(host.state.slices["a"], job_id=7)
+    desk = SuspendDesk(host)
+    refused, paused = await asyncio.gather(desk.suspend("a", False), desk.suspend("a", False, job_id=7))
+    assert isinstance(refused, Denied) and "the queue decides when it runs" in refused.message
+    assert isinstance(paused, Slice) and host.now == PAUSED
 
 
 @pytest.mark.parametrize("before", ["", PAUSED])
