@@ -8,6 +8,7 @@ everybody's things, the services decide with caller().
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -50,6 +51,8 @@ _NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node"
 _HEALTH = "/grpc.health.v1.Health/"
 #: of one request: each is looked up before anything else is done
 JOBS_NAMED_MAX = 10_000
+#: of all services together, health and reflection too: each costs memory for as long as its user likes
+STREAMS_PER_USER_MAX = 128
 
 METHODS: dict[str, Row] = {
     _NODE + "GetNode": Row(Who.EVERYBODY),
@@ -201,6 +204,7 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
         self._site = site
         self._peer = peer
         self._guarded: dict[str, Any] = {}  # by method
+        self._streams: Counter[int] = Counter()  # by uid, of those who are no admins
         self.admin_gid = -1  # whose members are admins, -1 = nobody's
 
     async def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
@@ -244,12 +248,21 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
 
         async def stream(request: Any, context: Any) -> None:
             await self._enter(row, request, context)
-            messages = behaviour(request, context)
-            if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
-                await messages
-                return
-            async for message in messages:
-                await context.write(message)
+            who = caller()
+            if not who.admin and self._streams[who.uid] >= STREAMS_PER_USER_MAX:
+                text = f"{STREAMS_PER_USER_MAX} streams of uid {who.uid} are open, which is the limit: close some"
+                await abort(context, Denied(Reason.NO_CAPACITY, text))
+            self._streams[who.uid] += not who.admin
+            try:
+                messages = behaviour(request, context)
+                if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
+                    await messages
+                    return
+                async for message in messages:
+                    await context.write(message)
+            finally:
+                self._streams[who.uid] -= not who.admin
+                self._streams += Counter()  # without those who have none
 
         kinds = {
             (False, False): grpc.unary_unary_rpc_method_handler,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import grp
 import os
@@ -12,13 +13,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import grpc
 import pytest
 from google.protobuf import descriptor, message_factory
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
 from vgpud.api_calls import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
-from vgpud.api_roles import JOBS_NAMED_MAX, METHODS, Caller, Row, Who, why_not
+from vgpud.api_roles import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Caller, Roles, Row, Who, why_not
+from vgpud.door import Peer
 from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -392,3 +395,36 @@ def test_the_table_in_the_documentation_is_this_one() -> None:
     told = {line for line in text.splitlines() if line.startswith("| `") and "Service/" in line.split("|")[1]}
     told |= {line for line in text.splitlines() if line.startswith(("| `Health/", "| `ServerReflection/"))}
     assert told == rows
+
+
+def test_a_user_has_only_so_many_streams_of_whatever_service() -> None:
+    """Also of those that are not ours: health and reflection bound nothing."""
+
+    class Context:
+        def peer(self) -> str:
+            return ""
+
+        async def abort(self, code: grpc.StatusCode, text: str, _trailing: object) -> None:
+            raise PermissionError(f"{code.name}: {text}")
+
+    async def run() -> None:
+        done = asyncio.Event()
+
+        async def watch(request: object, context: object) -> None:
+            await done.wait()
+
+        async def handler(details: object) -> Any:
+            return grpc.unary_stream_rpc_method_handler(watch)
+
+        roles = Roles(SimpleNamespace(), lambda address: Peer(OWNER, OWNER, (), 0, 0))  # type: ignore[arg-type]
+        details = SimpleNamespace(method="/grpc.health.v1.Health/Watch")
+        guarded = (await roles.intercept_service(handler, details)).unary_stream
+        open_ones = [asyncio.create_task(guarded(None, Context())) for _ in range(STREAMS_PER_USER_MAX)]
+        await asyncio.sleep(0)
+        with pytest.raises(PermissionError, match="RESOURCE_EXHAUSTED: 128 streams of uid"):
+            await guarded(None, Context())
+        done.set()
+        await asyncio.gather(*open_ones)
+        await guarded(None, Context())
+
+    asyncio.run(run())
