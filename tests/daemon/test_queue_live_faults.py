@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import grpc
 import pytest
@@ -215,6 +216,28 @@ def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Monke
     assert [made.suspended for made in host.state.slices.values()] == ["", ""]
     (note,) = host.notes
     assert note.message == "job 7 does not go on, and is asked to again: the disk is full"
+
+
+def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd would end it: a job that goes on from the host's memory takes as long as it takes."""
+    monkeypatch.setattr(daemon_jobs, "SETTLE_S", 0.05)
+    desk = JobDesk.__new__(JobDesk)
+    decided: list[str] = []
+    for name in ("_drop_orphans", "_carry_out", "_look_at_room"):
+        monkeypatch.setattr(desk, name, lambda *_: None)
+    monkeypatch.setattr(desk, "feed", lambda *_: decided.append("room"))
+    desk.machine, desk.clock, desk._runner = MagicMock(), MagicMock(), AsyncMock()
+    desk._kept, desk._histories, desk._history_at_ns, desk._unsaved = (), {}, 0, {}
+
+    async def start() -> None:
+        hangs = asyncio.create_task(asyncio.sleep(1000))
+        desk._tasks = {hangs}  # type: ignore[arg-type]
+        await asyncio.wait_for(desk.start(), 30)
+        assert not hangs.done()
+        hangs.cancel()
+
+    asyncio.run(start())
+    assert decided and desk._runner.note_boot.await_count == 1
 
 
 def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
