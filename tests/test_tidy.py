@@ -26,7 +26,8 @@ PYTHON_FUNCTION_LINES_MAX = 80
 C_FUNCTION_LINES_MAX = 100
 
 #: what the pure core may import besides itself
-CORE_IMPORTS = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "heapq", "math", "typing"}
+CORE_IMPORTS = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "heapq", "itertools", "math"}
+CORE_IMPORTS |= {"typing"}
 #: the daemon's shells: each owns one library and none knows another
 SHELLS = {"api", "tenants", "arbiter", "devices", "store", "metrics", "containers", "jobs"}
 #: only these wire the shells together
