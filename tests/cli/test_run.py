@@ -217,7 +217,7 @@ def signal_masks(text: str) -> dict[str, int]:
 
 
 def left_ignored() -> int:
-    """What a shell has ignored in what it runs in the background, these tests among it; Python itself touches neither."""
+    """What a shell has ignored in all that it runs in the background, these tests as well; Python touches neither."""
     ignored = [n for n in (signal.SIGQUIT, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_IGN]
     return sum(1 << (n - 1) for n in ignored)
 
