@@ -78,6 +78,7 @@ class _Side(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
         self.heard = False
+        self.early = bytearray()  # from before the other end was there
         self._lost = lost  # done when either end has gone
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -90,6 +91,11 @@ class _Side(asyncio.Protocol):
         self.heard = True
         if self.other and self.other.transport:
             self.other.transport.write(data)
+            return
+        # Python before 3.11.3 reads although connection_made() has paused that (its issue 100348): nothing may be lost
+        self.early += data
+        if len(self.early) > BUFFER_BYTES and self.transport:
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         if self.other and self.other.transport:
@@ -242,6 +248,9 @@ class Door:
         try:
             sock = await self._connect(f"{_PREFIX}/{peer.uid}/{peer.pid}/{word}")
             await loop.create_unix_connection(lambda: inner, sock=sock)
+            if visitor.early and inner.transport:
+                inner.transport.write(bytes(visitor.early))
+                visitor.early.clear()
             if not visitor.transport.is_closing():
                 visitor.transport.resume_reading()
             await lost

@@ -149,6 +149,34 @@ def test_bytes_both_ways_and_a_bound_on_them(directory: Path) -> None:
     asyncio.run(main())
 
 
+def test_nothing_is_lost_where_python_reads_although_reading_is_paused(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 3.11.3 a pause in connection_made() did not last: Debian 12 has such a one."""
+    lead = Door._connect
+
+    async def late(self: Door, name: str) -> socket.socket:
+        await asyncio.sleep(0.1)
+        return await lead(self, name)
+
+    monkeypatch.setattr(Door, "_connect", late)
+    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "pause_reading", lambda self: None)  # type: ignore[attr-defined]
+
+    async def run() -> None:
+        async with opened(directory) as (_inner, public):
+            reader, writer = await asyncio.open_unix_connection(str(public))
+            for piece in (b"PRI", b" * HTTP/2.0"):
+                writer.write(piece)
+                await asyncio.sleep(0.02)
+            assert await asyncio.wait_for(reader.readexactly(14), 30) == b"PRI * HTTP/2.0"
+            writer.close()
+            reader, writer = await asyncio.open_unix_connection(str(public))
+            writer.write(bytes(door.BUFFER_BYTES + 1))
+            assert await _answer(reader) == b"", "and nobody fills the memory so"
+
+    asyncio.run(run())
+
+
 def test_limits_and_who_is_let_in_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "PER_UID_MAX", 3)
     monkeypatch.setattr(door.Peer, "trusted", False)
