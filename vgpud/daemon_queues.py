@@ -115,7 +115,7 @@ class QueueDesk:
     # ---- the accounting ----
 
     def _used_ns(self, made: Slice) -> int:
-        return sum(now.charged_ns for now in self._host.slice_counters(made))
+        return sum(stats.charged_ns for stats in self._host.slice_counters(made))
 
     def slice_changed(self, made: Slice) -> None:
         """It is new, or has other numbers from now on."""

@@ -42,8 +42,9 @@ async def move(action: str, pid: int, driver: str, sim_dir: str, deadline_s: flo
 
 async def _run(action: str, pid: int, driver: str, sim_dir: str, lock_ms: int, deadline_s: float) -> Moved | None:
     """None: it had to be killed."""
-    env = {"PATH": os.defpath} | (sim.environment(Path(sim_dir)) if sim_dir else {})
-    env.pop("LD_PRELOAD", None)
+    env = {"PATH": os.defpath}  # nothing of the daemon's own: no hook is to be in the helper
+    if sim_dir:
+        env = sim.environment(Path(sim_dir), env)
     made = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-S", str(HELPER), action, driver, str(pid), str(lock_ms)),
         stdin=asyncio.subprocess.DEVNULL,
