@@ -23,12 +23,18 @@ CFLAGS = ("-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
 def build(source: str, *flags: str, output: str | None = None) -> Path:
-    """Compiles one C file of benchmarks/ into build/bench/. Raises CalledProcessError when the compiler refuses."""
+    """Compiles one C file of benchmarks/ into build/bench/. Raises CalledProcessError when the compiler refuses.
+
+    It is there all at once: another process may be running the one before it, or begin to.
+    """
     BUILD.mkdir(parents=True, exist_ok=True)
     path = BUILD / (output or Path(source).stem)
     compiler = shlex.split(os.environ.get("CC", "gcc"))
-    command = [*compiler, *CFLAGS, "-o", str(path), str(ROOT / "benchmarks" / source), *flags, "-ldl"]
-    subprocess.run(command, check=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        command = [*compiler, *CFLAGS, "-o", str(made), str(ROOT / "benchmarks" / source), *flags, "-ldl"]
+        subprocess.run(command, check=True)
+        made.replace(path)
     return path
 
 

@@ -358,6 +358,19 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
   return result;
 }
 
+int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usage, int capacity) {
+  int count = 0;
+  pthread_mutex_lock(&arbiter->mutex);
+  for (int i = 0; i < arbiter->core.slice_count && count < capacity; i++) {
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
+    if (!slice->present) continue;
+    bool solo = (slice->word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && vg_lane_of(arbiter, slice)->first;
+    ret_usage[count++] = (struct vg_slice_usage){slice->id, slice->stats.charged_ns, solo};
+  }
+  pthread_mutex_unlock(&arbiter->mutex);
+  return count;
+}
+
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_process *process = find_process(arbiter, process_id);

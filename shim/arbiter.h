@@ -10,6 +10,8 @@
 
 #include "vg_abi.h"
 
+#define VG_SLICES_MAX 128 /* on a device */
+
 struct vg_arbiter_params {
   uint64_t quantum_ns;     /* length of a lease, 5-10 ms */
   uint64_t quantum_min_ns; /* shortest lease worth granting */
@@ -75,6 +77,13 @@ struct vg_slice_stats {
   uint64_t wait_counts[VG_WAIT_BUCKETS]; /* as in vg_report_device */
 };
 
+/* What of a slice is read ten times a second. */
+struct vg_slice_usage {
+  uint64_t slice_id;
+  uint64_t charged_ns;
+  uint32_t uncounted; /* 1: its processes have the device to themselves, and the solo gate counts nothing */
+};
+
 /* What happened, for `vgpu trace`. */
 #define VG_TRACE_OPEN 1        /* value: the gate word */
 #define VG_TRACE_CLOSE 2       /* value: the gate word */
@@ -123,6 +132,8 @@ int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
 /* Charges the slice with memory that its programs have past the ledger (core/watch.py compares with the driver). */
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
+/* All slices at once, in no order, without a look at their processes; returns how many, at most capacity. */
+int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usage, int capacity);
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
 /* Events are kept from the first `on` to the next `off`, some ten thousand of them: the oldest give way. */
 int vg_arbiter_trace(struct vg_arbiter *arbiter, int on);

@@ -40,7 +40,7 @@ static int in_order(const void *left, const void *right) {
 }
 
 void vg_core_coast(const struct vg_core *core, struct vg_coast_slot *ret_slots) {
-  const struct vg_core_slice *order[VG_CORE_SLICES_MAX];
+  const struct vg_core_slice *order[VG_SLICES_MAX];
   struct claims claims = {0};
   size_t count = 0;
   memset(ret_slots, 0, (size_t)core->slice_count * sizeof *ret_slots);

@@ -77,7 +77,7 @@ struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id) {
 static struct vg_core_slice *free_slot(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++)
     if (!core->slices[i].present) return &core->slices[i];
-  return core->slice_count < VG_CORE_SLICES_MAX ? &core->slices[core->slice_count++] : NULL;
+  return core->slice_count < VG_SLICES_MAX ? &core->slices[core->slice_count++] : NULL;
 }
 
 struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *params) {

@@ -20,7 +20,6 @@
 
 #include "arbiter.h"
 
-#define VG_CORE_SLICES_MAX 128
 #define VG_CORE_NEVER UINT64_MAX
 #define VG_CORE_COAST_PERIOD_US 20000
 
@@ -107,7 +106,7 @@ struct vg_core_slice {
 
 struct vg_core {
   struct vg_arbiter_params params;
-  struct vg_core_slice slices[VG_CORE_SLICES_MAX];
+  struct vg_core_slice slices[VG_SLICES_MAX];
   int slice_count; /* slots in use or once used */
   uint32_t regime; /* VG_REGIME_* */
   uint64_t last_ns;

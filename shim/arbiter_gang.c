@@ -7,7 +7,7 @@
 #include "arbiter_state.h"
 #include "prim.h"
 
-#define MEMBERS_MAX (VG_CORE_SLICES_MAX * 4)
+#define MEMBERS_MAX (VG_SLICES_MAX * 4)
 
 struct member { /* a gang's part on one device */
   uint64_t slice_id;

@@ -187,7 +187,7 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
 }
 
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
-  bool holds[VG_CORE_SLICES_MAX];
+  bool holds[VG_SLICES_MAX];
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
     /* the processes of the slot's holder may begin at any moment, and do not tell */

@@ -55,8 +55,8 @@ struct vg_record {
 };
 
 struct vg_recorder {
-  FILE *file;                                                               /* NULL: nothing is recorded */
-  struct vg_record inputs[VG_CORE_SLICES_MAX], outputs[VG_CORE_SLICES_MAX]; /* as known, by the core's slices */
+  FILE *file;                                                     /* NULL: nothing is recorded */
+  struct vg_record inputs[VG_SLICES_MAX], outputs[VG_SLICES_MAX]; /* as known, by the core's slices */
 };
 
 /* Begins with a core that has no slices and has just been initialised; a descriptor of its own is made of fd. */

@@ -208,7 +208,7 @@ static void remit(struct vg_core *core, const uint64_t *told_ns, uint64_t passed
 
 /* The time in which several ran, or one and somebody waited, and what they say that they have completed. */
 static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
-  uint64_t told_ns = 0, busy_ns = 0, each_told_ns[VG_CORE_SLICES_MAX] = {0};
+  uint64_t told_ns = 0, busy_ns = 0, each_told_ns[VG_SLICES_MAX] = {0};
   const struct vg_core_slice *runs = NULL;
   int ran = 0;
   uint32_t least_ppm = VG_CORE_PPM;
@@ -442,7 +442,7 @@ static uint32_t fill(struct vg_core *core, const uint32_t *limits, uint32_t prio
 }
 
 void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
-  uint32_t limits[VG_CORE_SLICES_MAX] = {0};
+  uint32_t limits[VG_SLICES_MAX] = {0};
   int64_t left = VG_CORE_PPM;
   uint64_t level = UINT64_MAX; /* the priority that has been filled last */
   for (int i = 0; i < core->slice_count; i++) {

@@ -92,9 +92,9 @@ struct vg_arbiter {
   int epoll_fd, timer_fd, wake_fd;
   struct vg_core core;
   /* by the core's slices */
-  struct vg_lane lanes[VG_CORE_SLICES_MAX];
-  struct vg_memory_slice memory_slices[VG_CORE_SLICES_MAX];
-  uint32_t waiting[VG_CORE_SLICES_MAX]; /* threads at the gate */
+  struct vg_lane lanes[VG_SLICES_MAX];
+  struct vg_memory_slice memory_slices[VG_SLICES_MAX];
+  uint32_t waiting[VG_SLICES_MAX]; /* threads at the gate */
   /* by index; an index is free where processes[] is NULL */
   struct vg_process *processes[VG_PROCESSES_MAX];
   uint8_t heed[VG_PROCESSES_MAX];
@@ -109,7 +109,7 @@ struct vg_arbiter {
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
   uint32_t coast_made;    /* the version that coast_slots, by the core's slices, is of */
-  struct vg_coast_slot coast_slots[VG_CORE_SLICES_MAX];
+  struct vg_coast_slot coast_slots[VG_SLICES_MAX];
   struct vg_trace trace;
   struct vg_recorder recorder;
 };

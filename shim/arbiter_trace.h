@@ -30,7 +30,7 @@ struct vg_trace {
   uint32_t first, count;
   uint32_t lost;
   uint32_t regime; /* as it was told last */
-  struct vg_trace_slice slices[VG_CORE_SLICES_MAX];
+  struct vg_trace_slice slices[VG_SLICES_MAX];
 };
 
 int vg_trace_switch(struct vg_trace *trace, bool on); /* 0 or -ENOMEM; on anew: begins with the state of now */

@@ -269,8 +269,8 @@ static void drop_locked(struct entry *entry) {
   *entry = entries[--entry_count];
 }
 
-/* The green ones end with the primary one. */
-static void drop(CUcontext context) {
+/* The green ones end with the primary one. False: somebody else has seen its end before. */
+static bool drop(CUcontext context) {
   pthread_mutex_lock(&list_lock);
   struct entry *entry = find_locked(context);
   struct vg_device *orphaned = entry && entry->primary ? entry->device : NULL;
@@ -278,6 +278,7 @@ static void drop(CUcontext context) {
   for (int i = entry_count - 1; orphaned && i >= 0; i--)
     if (entries[i].device == orphaned && entries[i].green) drop_locked(&entries[i]);
   pthread_mutex_unlock(&list_lock);
+  return entry != NULL;
 }
 
 void vg_context_green(struct vg_device *device, CUcontext green) {
@@ -292,8 +293,9 @@ void vg_context_green_gone(CUcontext green) {
 void vg_context_retired(struct vg_device *device, CUcontext context, bool gone) {
   size_t i = index_of(device);
   if (gone) {
-    drop(context);
-    life[i].contexts--;
+    /* Of two releases at once both may find the driver without it: the one that counted last, and the one that called
+     * last. It ends once. */
+    if (drop(context)) life[i].contexts--;
     __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
   } else {
     revive(context);

@@ -24,6 +24,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_memory": (("shim/arbiter_memory.c",), (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),
+    "test_context": (("shim/context.c", "shim/prim.c"), (ADDRESS, THREAD)),
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
     "test_gate_bound": ((*GATE, "shim/prim.c"), (ADDRESS,)),
     "test_gate_estimate": (("shim/gate_estimate.c",), (ADDRESS,)),

@@ -100,6 +100,7 @@ def test_wheel_contents(wheel: Path) -> None:
     wanted = {f"vgpud/lib/{n}" for n in LIBRARIES} | {
         "vgpud/_shim.abi3.so",
         "vgpud/lib/sim/kernels.model",
+        "vgpud/predict/mlp-a100.json",
         "vgpud/py.typed",
         "vgpud/setup/vgpu-job.socket",
         "vgpud/setup/vgpu-job@.service",

@@ -34,6 +34,7 @@ SHELLS = {"api", "tenants", "arbiter", "devices", "store", "metrics", "container
 COMPOSITION_ROOTS = {
     "vgpud/daemon.py",
     "vgpud/daemon_containers.py",
+    "vgpud/daemon_elastic.py",
     "vgpud/daemon_jobs.py",
     "vgpud/daemon_lookout.py",
     "vgpud/daemon_tenants.py",
@@ -41,7 +42,7 @@ COMPOSITION_ROOTS = {
 }
 #: library -> the only files (or folders, ending in /) that may import it
 OWNERS = {
-    "grpc": ("vgpud/api", "vgpud/cli/", "vgpud/serve.py", "vgpud/daemon.py"),
+    "grpc": ("vgpud/api", "vgpud/serve.py", "vgpud/daemon.py", "vgpud/quiet_grpc.py"),
     "sqlite3": ("vgpud/store.py",),
     "pynvml": ("vgpud/devices.py",),
     "vgpud._shim": ("vgpud/tenants_wire.py", "vgpud/arbiter.py"),
@@ -141,7 +142,7 @@ def test_core_is_pure(name: str) -> None:
         inside = module.startswith("vgpud.core")
         assert inside or module.split(".")[0] in CORE_IMPORTS, f"{name}:{line} imports {module}: the core has no IO"
         if name.startswith("vgpud/core/policy/"):
-            known = module.startswith(("vgpud.core.policy", "vgpud.core.queue.model"))
+            known = module.startswith(("vgpud.core.policy", "vgpud.core.queue.model", "vgpud.core.named"))
             assert not inside or known, f"{name}:{line} imports {module}: a policy knows the queue's model only"
         if name.startswith("vgpud/core/placement/"):
             assert not module.startswith(("vgpud.core.policy", "vgpud.core.queue.machine")), f"{name}:{line}: {module}"

@@ -10,17 +10,21 @@ import math
 import os
 import resource
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from vgpud import jobkinds
 from vgpud.api_calls import RefusedError, refuse
+from vgpud.api_elastic_views import elastic_from, elastic_view, prediction_from, prediction_view, utilisation_milli
 from vgpud.api_views import spec_from, spec_view, timestamp
 from vgpud.core.admit import parts_of
 from vgpud.core.model import Denied, Policy, Reason
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Ask, Job, JobSpec
-from vgpud.jobfacts import Facts, Launch, Submission, UsageRow
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.jobfacts import Fact, Facts, Launch, Submission, UsageRow
 from vgpud.jobs_image import image_error
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -76,13 +80,17 @@ def duration(span_ns: int) -> Duration:
 # ---- a job as it is submitted ----
 
 
-def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str) -> Submission:
-    """A checked request; `launch` and `queue` are what launch_from() and the desk made of it. Raises RefusedError."""
+def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *, colocates: bool = False) -> Submission:
+    """A checked request; `launch` and `queue` are what launch_from() and the desk made of it. Raises RefusedError.
+
+    `colocates`: the queue places jobs by what they use of devices.
+    """
     asked = request.spec
     count = _array(asked)
+    elastic = elastic_from(asked)
     spec = JobSpec(
-        ask=_ask(asked),
-        members=_number(asked.members or 1, 1, MEMBERS_MAX, "members", "a gang of"),
+        ask=_ask(asked, elastic),
+        members=_number(_members(asked, elastic), 1, MEMBERS_MAX, "members", "a gang of"),
         name=_text(asked.name, NAME_BYTES_MAX, "name") or _default_name(launch),
         queue=queue,
         uid=launch.uid,
@@ -95,14 +103,34 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str) ->
         index=asked.array_first,
         skew_ppm=_skew(asked.skew),
         preemptible=not asked.not_preemptible,
+        elastic=elastic,
         run=launch,
     )
+    spec = _classed(spec, launch, colocates=colocates)
     fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
     return Submission(spec, count, asked.hold, _text(request.request_id, NAME_BYTES_MAX, "request_id"), fingerprint)
 
 
-def _ask(asked: pb.JobSpec) -> Ask:
+def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
+    """At first; an elastic job begins with the least."""
+    return elastic.least_members if elastic and elastic.least_members else asked.members or 1
+
+
+def _classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
+    """With the classes of similar jobs. What it uses of a device is said only where placement goes by that: jobs with
+    equal asks are looked at once."""
+    kinds = jobkinds.kinds(spec.name, launch.image, launch.command, launch.uid, spec)
+    ask = spec.ask
+    if colocates:
+        used_milli = utilisation_milli(launch.prediction)
+        ask = replace(ask, utilisation_milli=used_milli, kind=jobkinds.sharing(kinds))
+    return replace(spec, kinds=kinds, ask=ask)
+
+
+def _ask(asked: pb.JobSpec, elastic: Elastic | None) -> Ask:
     spec = spec_from(asked.slice)
+    if elastic and elastic.least_milli:
+        spec = replace(spec, gpus_milli=elastic.least_milli)
     parts = parts_of(spec, Policy())
     if isinstance(parts, Denied):
         raise RefusedError(parts)
@@ -174,6 +202,9 @@ def launch_from(
         umask=_number(asked.umask, 0, 0o777, "umask"),
         limits=_limits(asked.limits, own),
         log=_log(asked.log or "vgpu-%j.log", directory),
+        batch=asked.elastic.batch,
+        batch_max=asked.elastic.batch_max,
+        prediction=prediction_from(asked),
     )
 
 
@@ -272,7 +303,19 @@ def job_view(job: Job, facts: Facts, node: str, *, whole: bool) -> pb.Job:
         position=facts.position,
         cpu_seconds=facts.cpu_ns / SECOND_NS,
         ram_peak_bytes=facts.ram_peak_bytes,
+        workers=spec.members,
+        gpus_milli=spec.ask.spec.gpus_milli,
+        samples_per_second=facts.samples_per_second,
+        estimated_duration=duration(facts.estimated_ns) if facts.estimated_ns else None,
+        utilisation=_utilisation(spec, launch),
+        utilisation_measured=facts.utilisation_measured,
     )
+
+
+def _utilisation(spec: JobSpec, launch: Launch) -> float:
+    """Of each of its devices: what is known of it now, else what was predicted; 0 = neither."""
+    known = spec.ask.utilisation_milli
+    return max(0, known if known > 0 else utilisation_milli(launch.prediction)) / MILLI_PER_DEVICE
 
 
 def _known(wall_ns: int) -> Timestamp | None:
@@ -308,7 +351,13 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         log=launch.log,
         skew=max(0, spec.skew_ppm) / PPM,
         not_preemptible=not spec.preemptible,
+        elastic=elastic_view(spec.elastic, launch),
+        prediction=prediction_view(launch.prediction) if whole else None,
     )
+
+
+def fact_view(fact: Fact) -> pb.Fact:
+    return pb.Fact(at=_known(fact.at_ns), kind=fact.kind, text=fact.text)
 
 
 def usage_view(row: UsageRow, node: str) -> pb.Usage:

@@ -14,9 +14,12 @@ from vgpud import api_queue_views as queue_views
 from vgpud import peers
 from vgpud.api_calls import RefusedError, Watching, refuse, unary
 from vgpud.api_roles import Caller, caller
+from vgpud.api_work import Desk as WorkDesk
+from vgpud.api_work import WorkCalls
 from vgpud.core.model import Asker, Denied, Reason
+from vgpud.core.placement import registry as placements
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
-from vgpud.jobfacts import Facts, QueueNow, Submission, UsageRow
+from vgpud.jobfacts import Fact, Facts, QueueNow, Submission, UsageRow
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
@@ -29,15 +32,13 @@ WAIT_S = 60.0
 USAGE_BY = ("job", "user", "queue")
 
 
-class Desk(Protocol):
+class Desk(WorkDesk, Protocol):
     """What the daemon does for these services. Called on the loop; what is not `async` must not wait.
 
     What changes something answers when it is on the disk.
     """
 
     node: str
-
-    def observe(self, method: str, code: str, seconds: float) -> None: ...
 
     def queue_for(self, name: str, asker: Asker) -> str | Denied:
         """The queue of that name if it is for him, or his default queue for "" (core/quotas.py)."""
@@ -53,6 +54,10 @@ class Desk(Protocol):
         ...
 
     def facts(self, job: Job) -> Facts: ...
+    async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
+        """In the order in which a reader wants them. `uid`: who asks, None: an admin."""
+        ...
+
     async def array_of(self, job_id: int) -> Sequence[int]:
         """The jobs of the array that begins with this one which have not ended; none when it begins none."""
         ...
@@ -109,11 +114,14 @@ def _check(denied: object) -> None:
         raise RefusedError(denied)
 
 
-class JobService(Watching, stubs.JobServiceServicer):
+class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     """Jobs: each its owner's and the admins' to see and to change."""
+
+    backend: Desk
 
     def __init__(self, desk: Desk) -> None:
         super().__init__()
+        WorkCalls.__init__(self)
         self.backend = desk  # as unary() calls it
 
     async def _own(self, job_id: int) -> Job:
@@ -139,12 +147,17 @@ class JobService(Watching, stubs.JobServiceServicer):
         queue = self.backend.queue_for(request.spec.queue, who.asker)
         if isinstance(queue, Denied):
             raise RefusedError(queue)
-        submission = views.submission_from(request, launch, queue)
+        submission = views.submission_from(request, launch, queue, colocates=self._colocates(queue))
         await self._check_after(submission.spec)
         made = await self.backend.submit_job(submission)
         if isinstance(made, Denied):
             raise RefusedError(made)
         return pb.SubmitJobResponse(job_ids=made)
+
+    def _colocates(self, queue: str) -> bool:
+        """Whether what jobs use of a device decides where they go."""
+        found = next((spec for spec in self.backend.queues() if spec.name == queue), None)
+        return found is not None and placements.make(found.placement).sharing is not None
 
     async def _check_after(self, spec: JobSpec) -> None:
         """Jobs that are there, the caller's, and may still complete. There is no circle: they all came before."""
@@ -175,6 +188,13 @@ class JobService(Watching, stubs.JobServiceServicer):
             shown.append(view)
         more = len(jobs) > len(shown)
         return pb.ListJobsResponse(jobs=shown, next_page_token=str(shown[-1].job_id) if more else "")
+
+    @unary
+    async def ExplainJob(self, request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
+        who = caller()
+        job = await self._own(request.job_id)
+        facts = await self.backend.explain(job, None if who.admin else who.uid)
+        return pb.ExplainJobResponse(job=self._view(job, whole=True), facts=[views.fact_view(fact) for fact in facts])
 
     @unary
     async def CancelJob(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:

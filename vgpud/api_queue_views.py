@@ -22,10 +22,10 @@ WEIGHT_MAX = 10_000
 MEMBERS_MAX = 10_000
 #: of all nodes together
 MILLI_MAX = 1_000_000_000
-MIN_RUN_MAX_NS = 366 * 86_400 * SECOND_NS
+SPAN_MAX_NS = 366 * 86_400 * SECOND_NS
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,39})")
 #: fields of QueueSpec that are called otherwise in the API
-_TO_SPEC = {"min_run": "min_run_ns"}
+_TO_SPEC = {"min_run": "min_run_ns", "elastic_wait": "elastic_wait_ns", "elastic_idle": "elastic_idle_ns"}
 _DEFAULTS: dict[str, Any] = {f.name: f.default for f in fields(QueueSpec) if f.name != "name"}
 _NOT_SETTINGS = {"name", "used_milli", "running", "pending", "history_gpu_seconds"}
 SETTINGS = tuple(f.name for f in pb.Queue.DESCRIPTOR.fields if f.name not in _NOT_SETTINGS)
@@ -100,9 +100,9 @@ def _placement(value: str, field: str) -> str:
     return value
 
 
-def _min_run(value: Any, field: str) -> int:
+def _span(value: Any, field: str) -> int:
     span_ns = int(value.seconds) * SECOND_NS + int(value.nanos)
-    if not 0 <= span_ns <= MIN_RUN_MAX_NS:
+    if not 0 <= span_ns <= SPAN_MAX_NS:
         raise _invalid(f"{field} {span_ns / SECOND_NS:g} s cannot be: write 0 s to a year", field)
     return span_ns
 
@@ -113,7 +113,9 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "weight": _weight,
     "policy": _policy,
     "placement": _placement,
-    "min_run": _min_run,
+    "min_run": _span,
+    "elastic_wait": _span,
+    "elastic_idle": _span,
     "cpu_limit_milli": _amount(MILLI_MAX),
     "ram_limit_bytes": _amount(1 << 60),
 }
@@ -162,6 +164,9 @@ def queue_view(spec: QueueSpec, now: QueueNow) -> pb.Queue:
         strict=spec.strict,
         backfill=spec.backfill,
         min_run=duration(spec.min_run_ns),
+        elastic_wait=duration(spec.elastic_wait_ns),
+        elastic_idle=duration(spec.elastic_idle_ns),
+        elastic_eager=spec.elastic_eager,
         cpu_limit_milli=_or_none(spec.cpu_limit_milli),
         ram_limit_bytes=_or_none(spec.ram_limit_bytes),
         members=now.members,

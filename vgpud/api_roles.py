@@ -30,6 +30,7 @@ class Who(Enum):
     SLICE_USER = "the slice's owner; of one that is open to every user, everybody"
     SLICE_OWNER = "the slice's owner"
     JOB_OWNER = "the job's owner"
+    WORKER = "the job's owner, for the job that the stream begins with"
     ADMIN = "admins"
 
 
@@ -80,6 +81,13 @@ METHODS: dict[str, Row] = {
     _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "RequeueJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "WatchJobs": Row(Who.JOB_OWNER, "job_ids", shows=_MINE),
+    _JOB + "ExplainJob": Row(
+        Who.JOB_OWNER,
+        "job_id",
+        shows="what neighbours have and use of its devices, with their jobs' numbers; not whose they are",
+    ),
+    _JOB + "ReportProgress": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "Work": Row(Who.WORKER),
     _QUEUE + "ListQueues": Row(Who.EVERYBODY, shows="all; what others have there as sums"),
     _QUEUE + "SetQueue": Row(Who.ADMIN),
     _QUEUE + "DeleteQueue": Row(Who.ADMIN),

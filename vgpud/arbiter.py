@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any
 
 import vgpud._shim as _shim
@@ -41,6 +43,9 @@ def _trace_event(uuid: str, raw: Any) -> TraceEvent:
     elif kind == "regime":
         value, text = 0, _REGIMES[raw.value]
     return TraceEvent(raw.time_ns, uuid, raw.slice_id, kind, value, text, raw.lost)
+
+
+_time_ns = itemgetter(0)
 
 
 class _Usage:
@@ -77,7 +82,7 @@ class _Usage:
         last_ns, last = self._recent[-1]
         readings = self._recent if seconds == 1 else self._seconds
         begin_ns = last_ns - seconds * _SECOND_NS
-        first_ns, first = next((r for r in reversed(readings) if r[0] <= begin_ns), readings[0])
+        first_ns, first = readings[max(0, bisect_right(readings, begin_ns, key=_time_ns) - 1)]
         return (last - first) / (last_ns - first_ns) if last_ns > first_ns else 0.0
 
 
@@ -91,6 +96,7 @@ class Arbiters:
         self._memory_bytes = {d.uuid: d.memory_bytes for d in known}
         self._native: dict[str, Any] = {}
         self._scratch = ffi.new("struct vg_process_stats *")
+        self._readings = ffi.new("struct vg_slice_usage[]", lib.VG_SLICES_MAX)
         self._usage: dict[tuple[int, str], _Usage] = {}
         self._index = {d.uuid: d.index for d in known}
         self._slices: dict[int, Slice] = {}
@@ -174,10 +180,11 @@ class Arbiters:
 
     def sample(self, now_ns: int, busy: Mapping[str, float]) -> None:
         """Takes a reading of the device time of every slice; call it several times a second. busy: 0..1, by device."""
-        for (serial, uuid), usage in self._usage.items():
-            raw = self._read(serial, uuid)
-            alone = raw.processes and raw.gate == lib.VG_GATE_SOLO
-            usage.add(now_ns, raw.charged_ns, busy.get(uuid, 0.0) if alone else 0.0)
+        for uuid, native in self._native.items():
+            ratio = busy.get(uuid, 0.0)
+            for raw in self._readings[0 : lib.vg_arbiter_usage(native, self._readings, lib.VG_SLICES_MAX)]:
+                if usage := self._usage.get((raw.slice_id, uuid)):
+                    usage.add(now_ns, raw.charged_ns, ratio if raw.uncounted else 0.0)
 
     def _read(self, serial: int, uuid: str) -> Any:
         stats = ffi.new("struct vg_slice_stats *")

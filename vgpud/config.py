@@ -29,7 +29,7 @@ else:
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
 METRICS_OFF = "off"
-#: the arbiters hold this many slices per device (shim/arbiter_core.h)
+#: the arbiters hold this many slices per device (shim/arbiter.h)
 SLICES_MAX = 128
 PROCESSES_MAX = 1024
 _MS = 1_000_000

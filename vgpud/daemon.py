@@ -204,6 +204,10 @@ class Daemon:
         if self._jobs:
             self._jobs.room_changed()
 
+    def device_faulted(self, device_uuid: str, xid: int) -> None:
+        """The owners of jobs on it are told."""
+        self._queue.progress.faulted(device_uuid, xid)
+
     def dead(self) -> list[int]:
         return self._tenants.dead()
 

@@ -15,10 +15,13 @@ from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.model import Job, JobState, QueueSpec
 from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.quotas import used_milli
-from vgpud.daemon_jobs import Host, JobDesk
+from vgpud.crews import Mailbox, Said
+from vgpud.daemon_explain import Known, explain
+from vgpud.daemon_job_slices import Host
+from vgpud.daemon_jobs import JobDesk
 from vgpud.daemon_queues import WAITING
 from vgpud.errors import StoreError
-from vgpud.jobfacts import Facts, QueueNow, Submission, UsageRow
+from vgpud.jobfacts import Fact, Facts, QueueNow, Submission, UsageRow
 from vgpud.store_jobs import Request
 
 #: a queue's history is an average that is halved every half-life: so long a time is in it (half-life / ln 2)
@@ -74,7 +77,7 @@ class JobRequests:
         return [self._shown(job) for job in found[:count]]
 
     def facts(self, job: Job) -> Facts:
-        slices = self._desk.slices_of(job) if job.placement else []
+        slices = self._desk.slices.of(job) if job.placement else []
         devices = self._host.state.devices
         indices = {devices[s.device_uuid].index for made in slices for s in made.shares if s.device_uuid in devices}
         granted, used = self._desk.queues.of_job(job.job_id)
@@ -86,22 +89,37 @@ class JobRequests:
             used_ns=used // 1000,
             cpu_ns=int(kept.get("cpu_ns", 0)),
             ram_peak_bytes=int(kept.get("ram_peak_bytes", 0)),
+            samples_per_second=self._desk.progress.rate(job.job_id),
+            utilisation_measured=self._desk.progress.is_measured(job.job_id),
         )
         if job.job_id not in self._desk.machine.jobs or job.state.ended:
-            return made
+            return replace(made, estimated_ns=job.median_ns)
         machine, now_ns = self._desk.machine, self._desk.clock.now_ns()
         position, start_ns = machine.position(job.job_id), machine.estimated_start(job.job_id, now_ns)
-        return replace(made, position=position, estimated_start_ns=start_ns)
+        found = None if job.spec.duration_ns else machine.estimate(job.job_id, now_ns)
+        takes_ns = found.median_ns if found else 0
+        return replace(made, position=position, estimated_start_ns=start_ns, estimated_ns=takes_ns)
+
+    async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
+        """Why it is as it is; `uid`: who asks, None: an admin."""
+        desk = self._desk
+        try:
+            trail = desk.trail(job.job_id)
+        except StoreError as error:
+            trail = [Fact(-1, "job.warning", f"what was decided before cannot be read: {error}")]
+        anomalies = desk.anomalies_of(job.job_id)
+        known = Known(self.facts(job), trail, anomalies, desk.clock.now_ns(), uid)
+        return explain(desk.machine, self._host.state, job, known)
 
     async def array_of(self, job_id: int) -> Sequence[int]:
         jobs = self._desk.machine.jobs.values()
         return sorted(job.job_id for job in jobs if job.spec.array == job_id and not job.state.ended)
 
     def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
-        return self._desk.changed_since(after)
+        return self._desk.changes.since(after)
 
     async def wait_job_change(self, after: int, timeout_s: float) -> None:
-        await self._desk.wait_change(after, timeout_s)
+        await self._desk.changes.wait(after, timeout_s)
 
     # ---- wishes about jobs ----
 
@@ -191,6 +209,20 @@ class JobRequests:
 
     async def requeue_job(self, job_id: int) -> Denied | None:
         return await self._wish(Requeued(job_id))
+
+    # ---- what programs of jobs say ----
+
+    def open_work(self, said: Said) -> Mailbox | Denied:
+        return self._desk.elastic.work.open(said)
+
+    def close_work(self, box: Mailbox) -> None:
+        self._desk.elastic.work.close(box)
+
+    def heard_work(self, said: Said) -> None:
+        self._desk.elastic.work.heard(said)
+
+    def progress(self, said: Said) -> Denied | None:
+        return self._desk.elastic.progress(said)
 
     # ---- queues ----
 

@@ -6,7 +6,9 @@ Part of the composition root, without a state of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from vgpud import paths
 from vgpud.cli import environment
 from vgpud.core.queue.model import Job
 from vgpud.jobfacts import Launch
@@ -21,14 +23,19 @@ class LaunchError(Exception):
     """It cannot be started here; one line for people."""
 
 
-def attempt_of(job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, simulated: bool, grace_s: int) -> Attempt:
-    """`slices`: (name, attach socket) of each member's, none for a job without GPUs. Raises LaunchError, VgpudError."""
+def attempt_of(
+    job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, simulated: bool, grace_s: int, worker: int = -1
+) -> Attempt:
+    """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
+    one that it is of. Raises LaunchError, VgpudError.
+    """
     launch = job.spec.run
     if not isinstance(launch, Launch):
         raise LaunchError("it was submitted without a command: submit it again")
+    numbers = range(job.spec.members) if worker < 0 else (worker,)
     members = tuple(
-        _member(job, launch, number, slices[number] if slices else None, node, simulated)
-        for number in range(job.spec.members)
+        _member(job, launch, number, slices[at] if slices else None, node, simulated, elastic=worker >= 0)
+        for at, number in enumerate(numbers)
     )
     return Attempt(
         job_id=job.job_id,
@@ -44,17 +51,30 @@ def attempt_of(job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, simul
         cpu_milli=job.spec.ask.cpu_milli,
         ram_bytes=job.spec.ask.ram_bytes,
         grace_ms=grace_s * 1000,
+        worker=worker,
     )
 
 
 def _member(
-    job: Job, launch: Launch, number: int, given: tuple[str, str] | None, node: pb.Node, simulated: bool
+    job: Job,
+    launch: Launch,
+    number: int,
+    given: tuple[str, str] | None,
+    node: pb.Node,
+    simulated: bool,
+    *,
+    elastic: bool,
 ) -> Member:
     log = launch.log_path(job.job_id, job.spec.index)
     own = {"VGPU_JOB_ID": str(job.job_id), "VGPU_JOB_ATTEMPT": str(job.attempt)}
+    if not launch.image:  # for vgpud.client
+        own["VGPU_HOST"] = f"unix://{paths.grpc_socket(Path(node.runtime_dir))}"
     if job.spec.array:
         own |= {"VGPU_ARRAY_ID": str(job.spec.array), "VGPU_ARRAY_INDEX": str(job.spec.index)}
-    if job.spec.members > 1:
+    if elastic:
+        own |= {"VGPU_WORKER": str(number)}
+        log = f"{log}.{number}" if number and log else log
+    elif job.spec.members > 1:
         own |= {"VGPU_MEMBER": str(number), "VGPU_MEMBERS": str(job.spec.members)}
         log = f"{log}.{number}" if number and log else log
     submitted = {name: value for name, value in launch.environment if name not in _OURS}

@@ -11,6 +11,19 @@ from vgpud.core.queue.model import NEVER_NS, JobSpec
 
 
 @dataclass(frozen=True, slots=True)
+class Predicted:
+    """What the submitter's client predicted of the model: kept with what is measured, never decided upon by itself."""
+
+    model: str
+    device: str  # for which
+    utilisation: tuple[float, float, float]  # of one device, 0..1: value, low, high
+    sm_activity: tuple[float, float, float]
+    memory_bytes: tuple[float, float, float]
+    out_of_range: bool = False  # of what the predictor knows: only the features are worth keeping
+    features: tuple[tuple[str, float], ...] = ()  # sorted by name
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """JobSpec.run: the program and whose it is. Its ids are the socket's peer credentials, never from a message."""
 
@@ -26,6 +39,9 @@ class Launch:
         tuple[str, int, int], ...
     ]  # as getrlimit(2) calls them, below RLIMIT_: (nofile, soft, hard), -1 = none
     log: str  # absolute; %j is the job's id, %a its index in its array, %% a percent sign
+    batch: int = 0  # global batch of elastic workers; 0 = the program's own business
+    batch_max: int = 0  # it grows with the workers up to this; 0 = it stays
+    prediction: Predicted | None = None
 
     def log_path(self, job_id: int, index: int) -> str:
         """Where this job's output goes."""
@@ -56,6 +72,18 @@ class Facts:
     used_ns: int = 0  # device time, by the arbiter
     cpu_ns: int = 0
     ram_peak_bytes: int = 0
+    samples_per_second: float = 0.0  # as its program reports, or its launches; 0 = not known
+    utilisation_measured: bool = False  # what its ask says of it is no prediction any more
+    estimated_ns: int = 0  # that jobs like it took, as often longer as shorter; 0 = not known
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One sentence about a job: of its trail (`kind` is that of the machine's note), or for who asks why."""
+
+    at_ns: int  # -1 = it holds now
+    kind: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Shell of running jobs: starts a supervisor (vgpu-job) for each attempt, tells it to stop, and learns how it ended.
 
+Of an elastic job each worker has one, since workers come and go while the attempt lasts.
+
 A supervisor outlives the daemon and needs nothing of it; what is known of an attempt is in its directory, so a daemon
 that starts anew finds every one of them: running, ended, or never begun. Where systemd offers a socket for it, systemd
 starts the supervisor, in a unit of its own and without the daemon's sandbox; else it is our child.
@@ -28,10 +30,12 @@ from vgpud.jobs_image import Engine, client_environment, containers
 from vgpud.jobs_remains import end_remains
 from vgpud.jobs_wire import (
     Attempt,
+    Key,
     Refused,
     Result,
     Started,
     WireError,
+    attempt_key,
     attempt_name,
     instructions,
     parse_answer,
@@ -40,7 +44,6 @@ from vgpud.jobs_wire import (
 )
 
 T = TypeVar("T")
-Key = tuple[int, int]  # job id, attempt
 
 log = logging.getLogger("vgpud.jobs")
 
@@ -67,6 +70,9 @@ class Backend(Protocol):
 
     def job_ended(self, job_id: int, attempt: int, result: Result) -> None:
         """All processes of the attempt have gone. Called once for each that was started or adopted as running."""
+
+    def worker_ended(self, job_id: int, attempt: int, worker: int, result: Result) -> None:
+        """The same of one worker of an elastic job."""
 
 
 class Found(Enum):
@@ -286,8 +292,12 @@ class Jobs:
         self._forget(watched)
         if watched.stray:
             await self.forget(*watched.key)
+            return
+        job_id, attempt, *worker = watched.key
+        if worker:
+            self._backend.worker_ended(job_id, attempt, worker[0], result)
         else:
-            self._backend.job_ended(*watched.key, result)
+            self._backend.job_ended(job_id, attempt, result)
 
     def _spawn(self, work: Any) -> None:
         task = self._loop.create_task(work)
@@ -296,9 +306,9 @@ class Jobs:
 
     # ---- stopping ----
 
-    async def stop(self, job_id: int, attempt: int, grace_s: float) -> bool:
+    async def stop(self, job_id: int, attempt: int, grace_s: float, worker: int = -1) -> bool:
         """SIGTERM to all of it and SIGKILL after the grace. Whether it runs; its end is told as any other."""
-        watched = self._watched.get((job_id, attempt))
+        watched = self._watched.get(attempt_key(job_id, attempt, worker))
         if watched is None:
             return False
         await asyncio.to_thread(self._write_stop, watched.key, int(grace_s * 1000))
@@ -369,7 +379,7 @@ class Jobs:
             log.error("attempt %s is not known any more: it is ended", attempt_name(*key))
             if await self._adopt(key, same_boot) is Found.RUNS:
                 self._watched[key].stray = True
-                await self.stop(*key, STRAY_GRACE_S)
+                await self.stop(key[0], key[1], STRAY_GRACE_S, *key[2:])
             else:
                 await self.forget(*key)
         return found
@@ -410,12 +420,12 @@ class Jobs:
 
     def _strays(self, known: set[Key]) -> list[Key]:
         names = (entry.name.split(".") for entry in self._directory.iterdir())
-        found = [(int(n[0]), int(n[1])) for n in names if len(n) == 2 and all(part.isdigit() for part in n)]
+        found = [tuple(map(int, n)) for n in names if len(n) in (2, 3) and all(part.isdigit() for part in n)]
         return sorted(set(found) - known)
 
-    async def forget(self, job_id: int, attempt: int) -> None:
+    async def forget(self, job_id: int, attempt: int, worker: int = -1) -> None:
         """Removes the directory of an attempt whose result the store has."""
-        path = self._path((job_id, attempt))
+        path = self._path(attempt_key(job_id, attempt, worker))
 
         def remove() -> None:
             for file in self._directory.glob(f"{path.name}.*.env"):

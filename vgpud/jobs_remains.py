@@ -25,7 +25,7 @@ _LOOK_S = 0.02
 def end_remains(name: str, begun: Begun, environment: Mapping[str, str]) -> None:
     """Returns when no process of the attempt is left. `environment`: of the engine that has its containers."""
     directory = Path(begun.cgroup) if begun.cgroup else None
-    while left := list(_processes(directory, name)):
+    while (left := list(_processes(directory, name))) or (directory and _is_populated(directory)):
         for pid, start in left:
             _kill(pid, start)
         if directory:
@@ -38,11 +38,17 @@ def end_remains(name: str, begun: Begun, environment: Mapping[str, str]) -> None
         _remove(path)
 
 
-def _leaves(directory: Path) -> list[Path]:
+def _tree(directory: Path) -> list[Path]:
+    """The attempt's cgroup and all below it, which jobs of root's may have made: those further down first."""
+    return [Path(path) for path, _directories, _files in os.walk(directory, topdown=False)]
+
+
+def _is_populated(directory: Path) -> bool:
+    """In the kernel's own word, where it has one: who is read from a list of pids may have forked and ended by then."""
     try:
-        return [entry for entry in directory.iterdir() if entry.is_dir()]
+        return "populated 0" not in (directory / "cgroup.events").read_text()
     except OSError:
-        return []  # it has gone already
+        return any(_pids(cgroup) for cgroup in _tree(directory))  # version 1, or it has gone already
 
 
 def _processes(directory: Path | None, name: str) -> Iterator[tuple[int, int]]:
@@ -52,9 +58,15 @@ def _processes(directory: Path | None, name: str) -> Iterator[tuple[int, int]]:
 
 
 def _members(directory: Path) -> Iterator[int]:
-    for leaf in _leaves(directory):
-        with contextlib.suppress(OSError):
-            yield from map(int, (leaf / "cgroup.procs").read_text().split())
+    for cgroup in _tree(directory):
+        yield from _pids(cgroup)
+
+
+def _pids(cgroup: Path) -> list[int]:
+    try:
+        return [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+    except OSError:
+        return []
 
 
 def _marked(name: str) -> Iterator[int]:
@@ -97,6 +109,6 @@ def _put(path: Path, value: str) -> bool:
 def _remove(path: str) -> None:
     if not path:
         return
-    for directory in (*_leaves(Path(path)), Path(path)):
+    for directory in _tree(Path(path)):
         with contextlib.suppress(OSError):
             directory.rmdir()

@@ -10,6 +10,8 @@ import resource
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+#: job id, attempt, and of a worker of an elastic job its number
+Key = tuple[int, ...]
 INSTRUCTIONS_BYTES_MAX = 16 << 20
 MEMBERS_MAX = 1024
 #: of the submitter's limits, the names that a job may be given; as setrlimit(2) numbers them here
@@ -52,14 +54,15 @@ class Attempt:
     image: str = ""  # its members are containers: argv is what follows the image
     client: bool = False  # its programs are an engine's client, which runs as the daemon does; logs are the user's
     cleanup: tuple[str, ...] = ()  # a command that removes its containers, run as the daemon when all has ended
+    worker: int = -1  # of an elastic job, each of whose workers is supervised by itself; -1: it is all of the attempt
 
     @property
     def name(self) -> str:
-        return attempt_name(self.job_id, self.number)
+        return attempt_name(*self.key)
 
     @property
-    def key(self) -> tuple[int, int]:
-        return self.job_id, self.number
+    def key(self) -> Key:
+        return attempt_key(self.job_id, self.number, self.worker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +116,13 @@ class WireError(ValueError):
     """It cannot be said, or was not understood: one line that names the value."""
 
 
-def attempt_name(job_id: int, attempt: int) -> str:
-    return f"{job_id}.{attempt}"
+def attempt_key(job_id: int, attempt: int, worker: int = -1) -> Key:
+    return (job_id, attempt) if worker < 0 else (job_id, attempt, worker)
+
+
+def attempt_name(*key: int) -> str:
+    """Of its directory: JOB.ATTEMPT, or JOB.ATTEMPT.WORKER."""
+    return ".".join(map(str, key))
 
 
 def instructions(attempt: Attempt, directory: str) -> bytes:

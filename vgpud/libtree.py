@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,8 +99,8 @@ def prune(base: Path, keep: Path) -> list[Path]:
 
     None where not every namespace can be looked at: a running container would lose its libraries.
     """
-    newest = keep.stat().st_mtime
-    old = [t for t in base.iterdir() if t != keep and t.is_dir() and newest - t.stat().st_mtime > UNUSED_SECONDS]
+    oldest = keep.stat().st_mtime - UNUSED_SECONDS
+    old = [tree for tree in base.iterdir() if tree != keep and _was_made_before(oldest, tree)]
     if not old:
         return []
     try:
@@ -110,6 +111,14 @@ def prune(base: Path, keep: Path) -> list[Path]:
     for tree in gone:
         shutil.rmtree(tree, ignore_errors=True)
     return gone
+
+
+def _was_made_before(moment: float, tree: Path) -> bool:
+    try:
+        status = tree.stat()
+    except FileNotFoundError:
+        return False  # one that another daemon was making, or has removed
+    return stat.S_ISDIR(status.st_mode) and status.st_mtime < moment
 
 
 def _mountinfos() -> Iterator[str]:

@@ -18,8 +18,8 @@ _SO_PEERGROUPS = 59
 _UIDS = (1 << 32) - 1
 _GROUPS_MAX = 65536  # the kernel's NGROUPS_MAX
 _libc = ctypes.CDLL(None, use_errno=True)
-#: of the fields of /proc/PID/stat after the program's name: state (field 3) and start time (field 22), proc(5)
-_STATE, _START = 0, 19
+#: of the fields of /proc/PID/stat after the program's name: state (field 3), threads (20), start time (22), proc(5)
+_STATE, _THREADS, _START = 0, 17, 19
 #: /proc/PID/limits begins its lines with these, in a column of its own
 _LIMIT_NAME_BYTES = 25
 _LIMITS = {
@@ -116,9 +116,9 @@ def start_time(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def runs(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Whether there is such a process and it is no zombie."""
+    """Whether there is such a process and it has not ended: one whose first thread has is a zombie that runs."""
     fields = _stat(pid, proc)
-    return bool(fields) and fields[_STATE] not in ("Z", "X", "x")
+    return bool(fields) and (fields[_STATE] not in ("Z", "X", "x") or int(fields[_THREADS]) > 1)
 
 
 def _status(pid: int, key: str, proc: Path) -> list[str]:

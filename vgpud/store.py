@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vgpud import store_jobs
+from vgpud import store_elastic, store_jobs
 from vgpud.core.events import (
     Command,
     ForgetContainer,
@@ -52,6 +52,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     store_jobs.TABLES,  # and slices have a queue
     ("ALTER TABLE events ADD COLUMN owner_uid INTEGER NOT NULL DEFAULT -2",),  # observed.ADMINS
     ("CREATE TABLE drains (device TEXT PRIMARY KEY, reason TEXT NOT NULL, by_fault INTEGER NOT NULL)",),
+    store_elastic.TABLES,
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain

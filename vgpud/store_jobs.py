@@ -1,22 +1,26 @@
 """The store's tables of the queue: jobs with what they run, queues with their members, and the accounting's rows.
 
-A job's specification is written once, its state whenever that changes. Jobs that have ended stay until the accounting
-forgets them; a number is never given twice, not even after its job has gone.
+A job's specification is written once (that of an elastic job with its size), its state whenever that changes. Jobs
+that have ended stay until the accounting forgets them; a number is never given twice, not even after its job has gone.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from types import MappingProxyType
 from typing import Any, Protocol
 
+from vgpud import store_elastic
 from vgpud.accounting import Row
 from vgpud.core.model import Spec
+from vgpud.core.queue.events import Ran
 from vgpud.core.queue.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.queue.record import decode, encode
 from vgpud.jobfacts import Launch
+from vgpud.store_elastic import Noted
 
 #: rows that are forgotten at once
 FORGET_MAX = 1000
@@ -115,7 +119,7 @@ class JobStore:
     """All methods raise StoreError."""
 
     def __init__(self, database: Database) -> None:
-        self._db = database
+        self.database = self._db = database
 
     def load(self) -> Kept:
         def read(db: Any) -> Kept:
@@ -142,9 +146,16 @@ class JobStore:
     # ---- jobs ----
 
     def save(
-        self, jobs: Sequence[Job], requests: Sequence[Request] = (), next_id: int = 0, rows: Sequence[Row] = ()
+        self,
+        jobs: Sequence[Job],
+        requests: Sequence[Request] = (),
+        next_id: int = 0,
+        rows: Sequence[Row] = (),
+        crews: Mapping[int, str | None] = MappingProxyType({}),
+        notes: Sequence[Noted] = (),
     ) -> None:
-        """Jobs as they are now, the requests that made them and what they have used, in one transaction."""
+        """Jobs as they are now, the requests that made them, what they have used, their workers and what was noted of
+        them, in one transaction."""
 
         def write(db: Any) -> None:
             for job in jobs:
@@ -155,8 +166,9 @@ class JobStore:
                 row = (request.uid, request.request_id, request.fingerprint, json.dumps(request.job_ids))
                 db.execute("INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?)", (*row, request.until_ns))
             _save_rows(db, rows)
+            store_elastic.save(db, crews, notes)
 
-        if jobs or requests or rows:
+        if jobs or requests or rows or crews or notes:
             self._db.write(write)
 
     def requested(self, uid: int, request_id: str, now_ns: int) -> Request | None:
@@ -195,6 +207,22 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
+    def durations(self, count: int) -> tuple[Ran, ...]:
+        """How long the last jobs ran that were done or ran out of time, the oldest first, with their classes."""
+        kinds, ran, state = "json_extract(spec, '$.kinds')", "json_extract(state, '$.executed_ns')", "'$.state'"
+
+        def read(db: Any) -> tuple[Ran, ...]:
+            rows = db.execute(
+                f"SELECT {kinds}, {ran}, json_extract(state, {state}) FROM jobs WHERE ended"  # noqa: S608  our own names
+                f" AND json_extract(state, {state}) IN (?, ?) AND {ran} > 0 AND {kinds} IS NOT NULL"
+                " ORDER BY ended DESC, id DESC LIMIT ?",
+                (JobState.COMPLETED.value, JobState.TIMED_OUT.value, count),
+            ).fetchall()
+            done = JobState.COMPLETED.value
+            return tuple(Ran(tuple(json.loads(row[0])), row[1], row[2] == done) for row in reversed(rows))
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
     def set_facts(self, job_id: int, facts: dict[str, int | str]) -> None:
         """What is known of a job beside the core's Job; see daemon_jobs.py."""
         self._db.write(lambda db: db.execute("UPDATE jobs SET facts = ? WHERE id = ?", (json.dumps(facts), job_id)))
@@ -218,6 +246,7 @@ class JobStore:
                 old = f"SELECT rowid FROM {table} WHERE {column} AND {column} < ?{more} LIMIT {FORGET_MAX}"  # noqa: S608
                 db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,))  # noqa: S608
             db.execute("DELETE FROM job_requests WHERE until_ns < ?", (wall_ns,))
+            store_elastic.forget(db)
 
         if self._db.read(is_there):
             self._db.write(forget, outlive=False)
@@ -330,11 +359,18 @@ def _parts(row: Row) -> list[Row]:
     return [*_parts(first), *_parts(rest)]
 
 
+def _changes(spec: JobSpec) -> bool:
+    """Whether a specification is not as it was submitted: it has the size of now, or what was measured."""
+    return spec.elastic is not None or spec.ask.utilisation_milli >= 0
+
+
 def _save_job(db: Any, job: Job) -> None:
     state = _state(job)
     ended_ns = job.ended_ns if job.state.ended else 0
     changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
+        if _changes(job.spec):
+            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (json.dumps(encode(job.spec)), job.job_id))
         return
     launch = None
     if isinstance(job.spec.run, Launch):

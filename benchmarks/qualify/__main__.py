@@ -2,7 +2,8 @@
 
 Attach and gate under PyTorch, CuPy, tinygrad and a C program; pointer identity of cuGetProcAddress; hooked against
 unhooked results of the CIFAR trainers; the conformance suite; the framework matrix; how fast processes are
-checkpointed; and the constants of the simulated device, measured. At the end the figures beside the simulated ones.
+checkpointed; the constants of the simulated device, measured; and some models measured for the predictor
+(benchmarks.predict.collect goes on with the rest). At the end the figures beside the simulated ones.
 Under nine minutes: each step has a budget. What is finished is kept: --resume goes on after an interruption.
 Results go to benchmarks/results/. Without a real device it says so and exits 3; --sim runs the same program on the
 simulated device, to test the program itself: what it then measures are the simulator's own constants.

@@ -22,6 +22,7 @@ TRAINERS = ("torch", "cupy", "tinygrad")
 TRAIN_STEPS = 30
 MEASURE_S = 6.0
 MISSING = 3  # exit code of a program for which something is not there
+COLLECT_S = 75.0  # of its step's 100: the last model that is begun may take the rest
 CHECKPOINT_MIB, CHECKPOINT_MIB_SIMULATED = 8192, 512
 
 
@@ -156,6 +157,21 @@ def trainer(own: OwnSystem, framework: str, python: str) -> Found:
     found.figures |= {"samples_per_s_unhooked": before[-1]["samples_per_second"], "samples_per_s_hooked": alone}
     found.figures |= {"samples_per_s_held": rate, "held_of_alone": rate / alone if alone else 0.0}
     return found
+
+
+def collect(own: OwnSystem, python: str) -> Found:
+    """Models measured for the predictor, as many as the time allows; `python -m benchmarks.predict.collect` goes on."""
+    if own.simulated:
+        return Found(skipped="the simulated device runs no PyTorch")
+    command = [python, "-m", "benchmarks.predict.collect", "--batches", "1", "--total", str(COLLECT_S), "--json"]
+    env = {**unhooked(own), "PYTHONPATH": str(harness.ROOT)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=COLLECT_S + 60, check=False)
+    said = done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["nothing said"]
+    if done.returncode == MISSING:
+        return Found(skipped=said[-1])
+    if done.returncode:
+        return Found(problems=[f"code {done.returncode}: {said[-1]}"])
+    return Found(json.loads(said[-1]))
 
 
 def launches_until_end(own: OwnSystem, part: Part, slice_name: str) -> int:

@@ -84,6 +84,7 @@ def plan(python: str) -> list[Step]:
     ]
     made += [Step(name, 75, trainer(name, python)) for name in checks.TRAINERS]
     made += [Step(f"client {row.name}", 60, client(row, python)) for row in matrix.ROWS]
+    made.append(Step("collect", 100, lambda own: checks.collect(own, python)))
     return made
 
 

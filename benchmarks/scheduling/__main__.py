@@ -6,64 +6,14 @@ beside the JSON; those of some rows only in build/bench, beside no result of the
 
 from __future__ import annotations
 
-import argparse
-import sys
-import time
-import traceback
-from collections.abc import Iterator
-from typing import Any
-
-from benchmarks import harness, results
-from benchmarks.scheduling import report
+from benchmarks.rows import Bench, main
 from benchmarks.scheduling.rows import ROWS
-from benchmarks.scheduling.table import Figure, Near, line, markdown
 
-
-def arguments() -> argparse.Namespace:
-    """The command's options."""
-    made = harness.parser(__doc__)
-    made.epilog = "\n".join(f"{name:<9} {row.what}" for name, row in ROWS.items())
-    made.add_argument("rows", nargs="*", metavar="ROW", help=f"rows to run: {', '.join(ROWS)} (default: all of them)")
-    args = made.parse_args()
-    if args.real:
-        made.error("--real: this benchmark uses no device")
-    for name in args.rows:
-        if name not in ROWS:
-            made.error(f"{name} is no row: choose from {', '.join(ROWS)}")
-    args.rows = list(dict.fromkeys(args.rows)) or list(ROWS)
-    if set(args.rows) != set(ROWS) and args.results == results.RESULTS:
-        args.results = harness.BUILD
-    return args
-
-
-def _figures(name: str, raw: dict[str, Any]) -> Iterator[Figure]:
-    """Those of a row. One that fails has missed a goal, and costs the other rows nothing."""
-    try:
-        yield from ROWS[name].figures(raw)
-    except Exception as error:
-        traceback.print_exc()
-        raw["failed"] = f"{type(error).__name__}: {error}"
-        yield Figure(name, "the row", "ran to its end (1 = yes)", 0, Near(1, 0, "= yes"))
-
-
-def main() -> int:
-    """Runs the rows and writes the result. Exit code 1 when a goal is missed."""
-    args = arguments()
-    figures: list[Figure] = []
-    raw: dict[str, Any] = {}
-    print(markdown([]), flush=True)
-    for number, name in enumerate(args.rows, 1):
-        begin = time.monotonic()
-        for figure in _figures(name, raw.setdefault(name, {})):
-            figures.append(figure)
-            print(line(figure), flush=True)
-        print(
-            f"{name}: {time.monotonic() - begin:.0f} s; {number} of {len(args.rows)} rows", file=sys.stderr, flush=True
-        )
-    paths = report.write(figures, raw, args.results)
-    print(f"{report.verdict(figures)}; {', '.join(map(str, paths))}")
-    return 1 if any(figure.missed for figure in figures) else 0
-
+LEGEND = """\
+GPUs are counted (`--placement count`) where the released Tiresias simulator is compared with, and starting and
+preempting cost nothing there; `strict:` means that the first job which does not fit keeps the others waiting. Times of
+decisions are of the whole machine and cluster, with devices, shares and memory."""
+BENCH = Bench("scheduling", "Scheduling", __doc__ or "", "no device: traces on a SIMULATED cluster", LEGEND, ROWS)
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(BENCH))

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
+from benchmarks.rows import Row
 from benchmarks.scheduling import live, openb, perturbed, plots, policies, slides, speed
-from benchmarks.scheduling.table import Figure
-
-Raw = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Row:
-    """`figures` leaves in its raw data what is worth keeping, of which `plot` (path without suffix) draws."""
-
-    what: str
-    figures: Callable[[Raw], Iterable[Figure]]
-    plot: Callable[[Path, Raw], None] | None = None
-
 
 ROWS = {
     "slides": Row("three jobs on two GPUs, decided once in a unit of time; schedules are known", slides.figures),

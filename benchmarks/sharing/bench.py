@@ -260,6 +260,20 @@ class Running:
 Meanwhile = Callable[[Running], Any]
 
 
+def wait_for_devices(own: OwnSystem) -> None:
+    """Until the daemon has seen the unhooked programs of the run before go: it leaves them the memory that they had.
+
+    Real devices may have strangers for good. Nobody is asked where the daemon was killed to see how programs coast.
+    """
+
+    def clear() -> bool:
+        with own.client() as client:
+            return not any(device.taken_by for device in client.devices())
+
+    if own.simulated and own.daemon and own.daemon.running:
+        wait_for("the device without programs outside slices", clear, START_TIMEOUT_S)
+
+
 class Bench:
     """One private system; runs observations on it one after the other.
 
@@ -332,6 +346,8 @@ class Bench:
         rng = random.Random(seed)
         more = options(plain, tenants)
         started: dict[str, list[Process]] = {}
+        if hooked:
+            wait_for_devices(self._own)
         try:
             for tenant in rng.sample(list(tenants), len(tenants)):
                 started[tenant.name] = self._start(tenant, hooked, more[tenant.name], rng)

@@ -15,7 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import harness
-from benchmarks.sharing.bench import END_TIMEOUT_S, SETTLE_S, START_TIMEOUT_S, WARM_UP_S, Process, Tenant
+from benchmarks.sharing.bench import (
+    END_TIMEOUT_S,
+    SETTLE_S,
+    START_TIMEOUT_S,
+    WARM_UP_S,
+    Process,
+    Tenant,
+    wait_for_devices,
+)
 from benchmarks.sharing.measure import completed_between
 from benchmarks.sharing.plan import Plan, way_of
 from benchmarks.sharing.table import Figure, Goal, compared
@@ -62,6 +70,8 @@ class _Runs:
 
     def _measured(self, count: int, hooked: bool) -> list[float]:
         self._count += 1
+        if hooked:
+            wait_for_devices(self._own)
         tenants = [self._start(f"g{self._case[0]}{self._count}{i}", hooked) for i in range(count)]
         try:
             wait_for("the tenants", lambda: all(tenant.ready() for tenant in tenants), START_TIMEOUT_S)

@@ -7,6 +7,7 @@
 #include "job.h"
 
 #include <errno.h>
+#include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,11 +89,21 @@ static bool make_attempt(const char *base, const struct vj_launch *launch, char 
   return true;
 }
 
-static void remove_attempt(char *path, size_t leaves) {
-  char leaf[PATH_MAX];
-  for (size_t i = 0; i < leaves; i++)
-    if (!vj_path(leaf, "%s/%zu", path, i)) rmdir(leaf);
-  rmdir(path);
+void vj_cgroups_walk(const char *directory, void (*visit)(const char *directory, void *data), void *data) {
+  char *roots[] = {(char *)directory, NULL};
+  FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+  for (FTSENT *entry; tree && (entry = fts_read(tree));)
+    if (entry->fts_info == FTS_DP) visit(entry->fts_path, data);
+  if (tree) fts_close(tree);
+}
+
+static void remove_directory(const char *directory, void *unused) {
+  (void)unused;
+  rmdir(directory);
+}
+
+static void remove_attempt(char *path) {
+  vj_cgroups_walk(path, remove_directory, NULL);
   *path = 0;
 }
 
@@ -116,7 +127,7 @@ static void make_unified(const struct vj_launch *launch, bool here, struct vj_cg
   if (!here) hand_down(mount);
   hand_down(base);
   if (!make_attempt(base, launch, cgroups->track)) {
-    remove_attempt(cgroups->track, launch->member_count);
+    remove_attempt(cgroups->track);
     return;
   }
   hand_down(cgroups->track);
@@ -131,7 +142,7 @@ static void make_split(const char *controller, const struct vj_launch *launch, c
   char mount[PATH_MAX], base[PATH_MAX], leaf[PATH_MAX];
   if (!find_mount(controller, mount) || vj_path(base, "%s/%s", mount, BASE) || !make(base)) return;
   if (!vj_path(leaf, "%s/%s", base, SUPERVISORS) && make(leaf)) put("0", leaf, "cgroup.procs");
-  if (!make_attempt(base, launch, ret_path)) remove_attempt(ret_path, launch->member_count);
+  if (!make_attempt(base, launch, ret_path)) remove_attempt(ret_path);
 }
 
 static bool limit_cpu(bool unified, const char *leaf, uint64_t cpu_milli) {
@@ -214,6 +225,33 @@ static uint64_t number(const char *directory, const char *file, const char *key)
   return 0;
 }
 
+/* Reads a file of a cgroup. 0 where that is gone, and -errno where it cannot be read. */
+static ssize_t read_if_there(const char *directory, const char *file, char *ret_text, size_t text_bytes) {
+  char path[PATH_MAX];
+  ssize_t got = vj_path(path, "%s/%s", directory, file);
+  if (!got) got = vj_read_file(path, ret_text, text_bytes);
+  return got == -ENOENT || got == -ENODEV ? 0 : got;
+}
+
+static void look_for_one(const char *directory, void *data) {
+  char pid[16];
+  bool *found = data;
+  *found = *found || read_if_there(directory, "cgroup.procs", pid, sizeof pid);
+}
+
+/* The kernel's own word, as who is read from a list of pids may have forked and ended by then. Version 1 has only such
+ * lists, which say at least that there was somebody: a child joins before its parent leaves. */
+bool vj_cgroups_populated(const struct vj_cgroups *cgroups) {
+  bool found = false;
+  char text[256];
+  if (!cgroups->unified) {
+    vj_cgroups_walk(cgroups->track, look_for_one, &found);
+    return found;
+  }
+  ssize_t got = read_if_there(cgroups->track, "cgroup.events", text, sizeof text);
+  return got < 0 || (got && !strstr(text, "populated 0"));
+}
+
 void vj_cgroups_usage(const struct vj_cgroups *cgroups, uint64_t *cpu_ns, uint64_t *ram_peak_bytes) {
   uint64_t cpu_us = cgroups->unified ? number(cgroups->track, "cpu.stat", "usage_usec") : 0, peak = 0;
   for (size_t i = 0; *cgroups->limit[VJ_MEMORY] && i < cgroups->leaves; i++) {
@@ -239,6 +277,6 @@ uint64_t vj_cgroups_oom_kills(const struct vj_cgroups *cgroups) {
 void vj_cgroups_remove(const struct vj_cgroups *cgroups) {
   char path[PATH_MAX];
   for (size_t i = 0; i < VJ_CONTROLLERS; i++)
-    if (is_other(cgroups, i)) remove_attempt(strcpy(path, cgroups->limit[i]), cgroups->leaves);
-  if (*cgroups->track) remove_attempt(strcpy(path, cgroups->track), cgroups->leaves);
+    if (is_other(cgroups, i)) remove_attempt(strcpy(path, cgroups->limit[i]));
+  if (*cgroups->track) remove_attempt(strcpy(path, cgroups->track));
 }

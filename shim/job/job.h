@@ -113,6 +113,12 @@ void vj_cgroups_make(const struct vj_launch *launch, bool here, struct vj_cgroup
 /* Puts a process into those of a member. 0 or -errno. */
 int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member, pid_t pid);
 
+/* Calls visit for a directory and all below it, which jobs of root's may have made: those further down first. */
+void vj_cgroups_walk(const char *directory, void (*visit)(const char *directory, void *data), void *data);
+
+/* Whether anybody lives in those by which the processes are known; where that cannot be read there may be somebody. */
+bool vj_cgroups_populated(const struct vj_cgroups *cgroups);
+
 /* CPU time, and the most memory, of all members together; what the kernel does not tell stays as it was. */
 void vj_cgroups_usage(const struct vj_cgroups *cgroups, uint64_t *cpu_ns, uint64_t *ram_peak_bytes);
 

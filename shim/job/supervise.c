@@ -18,6 +18,7 @@
 #define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
 #define LOOK_MS 5 /* at a tree that is ending; less and less often, as what hangs in a driver may do so for long */
 #define LOOK_MS_MAX 320
+#define LAST_LOOKS 20 /* for those who have left their cgroups and are still ending */
 
 enum phase { RUNNING, ENDING, KILLING };
 
@@ -150,6 +151,17 @@ static void run(struct job *job, int signals) {
   }
 }
 
+/* Who has ended is counted, and nobody else's to reap. A process that made itself a service's, in its cgroups, lives
+ * on. */
+static void reap_last(struct job *job) {
+  siginfo_t info;
+  for (int look = 0; look < LAST_LOOKS; look++) {
+    reap(job);
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT)) return; /* there is none left */
+    usleep(LOOK_MS * 1000);
+  }
+}
+
 /* What the kernel has counted, by its rusage where no cgroup tells more. */
 static void account(struct job *job) {
   struct vj_outcome *outcome = job->outcome;
@@ -192,6 +204,7 @@ void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgrou
     start(&job);
     run(&job, signals);
     vj_cleanup(launch, null_fd);
+    reap_last(&job);
     account(&job);
   }
   /* A full disk is mended some day, and until then nobody else knows how the job ended. */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #ifndef SYS_pidfd_open /* the same number on every architecture */
@@ -20,12 +21,13 @@
 #define SYS_pidfd_send_signal 424
 #endif
 
+#define CHILDREN "/proc/thread-self/children"
 #define STOP_ROUNDS 50 /* of stopping those that forked while others were stopped */
 
 struct process {
   pid_t pid, parent;
   unsigned long long start;
-  bool zombie, ours;
+  bool ended, ours; /* ended: only its parent is still to hear of it */
 };
 
 struct processes {
@@ -39,13 +41,13 @@ static bool read_stat(pid_t pid, struct process *ret_process) {
   if (vj_read_file(path, text, sizeof text) <= 0) return false;
   const char *at = strrchr(text, ')');
   char state;
-  int parent;
+  int parent, threads;
   *ret_process = (struct process){.pid = pid};
-  if (!at || sscanf(at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state,
-                    &parent, &ret_process->start) != 3)
+  if (!at || sscanf(at + 1, " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %d %*d %llu", &state,
+                    &parent, &threads, &ret_process->start) != 4)
     return false;
   ret_process->parent = parent;
-  ret_process->zombie = state == 'Z' || state == 'X';
+  ret_process->ended = (state == 'Z' || state == 'X') && threads <= 1; /* its first thread may end before others */
   return true;
 }
 
@@ -61,20 +63,15 @@ static void add(struct processes *all, const struct process *process) {
 
 /* ---- by cgroup ---- */
 
-static void collect_leaf(const char *procs, struct processes *all) {
-  FILE *list = fopen(procs, "re");
+static void collect_one(const char *directory, void *data) {
+  char procs[PATH_MAX];
+  FILE *list = vj_path(procs, "%s/cgroup.procs", directory) ? NULL : fopen(procs, "re");
   int pid;
   while (list && fscanf(list, "%d", &pid) == 1) {
     struct process process;
-    if (pid > 0 && read_stat(pid, &process)) add(all, &process);
+    if (pid > 0 && read_stat(pid, &process)) add(data, &process);
   }
   if (list) fclose(list);
-}
-
-static void collect_cgroup(const struct vj_cgroups *cgroups, struct processes *all) {
-  char path[PATH_MAX];
-  for (size_t i = 0; i < cgroups->leaves; i++)
-    if (!vj_path(path, "%s/%zu/cgroup.procs", cgroups->track, i)) collect_leaf(path, all);
 }
 
 /* ---- by parent ---- */
@@ -111,7 +108,7 @@ static void collect_descendants(struct processes *all) {
 static struct processes collect(const struct vj_cgroups *cgroups) {
   struct processes all = {0};
   if (*cgroups->track)
-    collect_cgroup(cgroups, &all);
+    vj_cgroups_walk(cgroups->track, collect_one, &all);
   else
     collect_descendants(&all);
   return all;
@@ -133,7 +130,7 @@ static void send_signal(const struct process *process, int signal) {
 static size_t send_all(const struct vj_cgroups *cgroups, int signal) {
   struct processes all = collect(cgroups);
   for (size_t i = 0; i < all.count; i++)
-    if (!all.items[i].zombie) send_signal(&all.items[i], signal);
+    if (!all.items[i].ended) send_signal(&all.items[i], signal);
   free(all.items);
   return all.count;
 }
@@ -157,6 +154,18 @@ static void kill_frozen(const struct vj_cgroups *cgroups) {
     put(cgroups, "freezer.state", "THAWED");
 }
 
+/* One that forks and ends, again and again, is gone before all of /proc has been read; but each time its parent ends it
+ * is our child, and those are listed fast enough to hit it sooner than it has used up all the pids that there are.
+ * Looked at again, as /proc may be of another namespace of pids. */
+static void kill_children(void) {
+  FILE *list = fopen(CHILDREN, "re");
+  siginfo_t info;
+  int pid;
+  while (list && fscanf(list, "%d", &pid) == 1)
+    if (!waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT)) kill(pid, SIGKILL);
+  if (list) fclose(list);
+}
+
 /* Nobody who is stopped can fork: stopped until no more are found, and killed then. */
 static void kill_descendants(const struct vj_cgroups *cgroups) {
   size_t before = 0;
@@ -166,6 +175,7 @@ static void kill_descendants(const struct vj_cgroups *cgroups) {
     before = found;
   }
   send_all(cgroups, SIGKILL);
+  kill_children();
 }
 
 void vj_tree_kill(const struct vj_cgroups *cgroups) {
@@ -176,10 +186,23 @@ void vj_tree_kill(const struct vj_cgroups *cgroups) {
   if (!cgroups->unified || !put(cgroups, "cgroup.kill", "1")) kill_frozen(cgroups);
 }
 
+/* One that is traced is not ours to reap before its tracer has. Who has ended has no children: where all of ours have,
+ * and there are no others afterwards, nobody lives. */
+static bool children_have_ended(void) {
+  char before[4096], after[sizeof before];
+  if (vj_read_file(CHILDREN, before, sizeof before) <= 0 || strlen(before) == sizeof before - 1) return false;
+  char *at = before;
+  for (long pid; (pid = strtol(at, &at, 10)) > 0;) {
+    struct process child;
+    if (!read_stat((pid_t)pid, &child) || !child.ended) return false;
+  }
+  return vj_read_file(CHILDREN, after, sizeof after) > 0 && !strcmp(before, after);
+}
+
 bool vj_tree_is_empty(const struct vj_cgroups *cgroups) {
-  struct processes all = collect(cgroups);
-  bool empty = true;
-  for (size_t i = 0; i < all.count; i++) empty = empty && all.items[i].zombie;
-  free(all.items);
-  return empty;
+  if (*cgroups->track) return !vj_cgroups_populated(cgroups);
+  /* Whoever lives has us as an ancestor, so we have a child: a list of /proc could miss who forks while it is read. */
+  siginfo_t info = {0};
+  if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT)) return errno == ECHILD;
+  return !info.si_pid && children_have_ended();
 }

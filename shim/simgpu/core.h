@@ -51,6 +51,9 @@ uint64_t sim_device_free_bytes(int index);
 struct sim_stream *sim_stream_list_lock(struct sim_context *context);
 void sim_stream_open(struct sim_stream *stream); /* binds its slot to its context at the server */
 void sim_submit_release(uint32_t slot, uint64_t effective_ns);
+/* Counts these. What was done before comes before whatever waits for the stream, by way of the server: ThreadSanitizer
+ * cannot see that, and sees it by this. */
+extern uint32_t sim_released;
 /* A marker (returned) and a hold behind it: the agent does something when the marker is reached, then releases. */
 void sim_submit_hold(struct sim_stream *stream, struct sim_point *ret_reached);
 CUresult sim_submit_record_all(struct sim_context *context, struct sim_event *event); /* after all streams */

@@ -10,12 +10,15 @@
 
 static __thread bool slack_set;
 
+uint32_t sim_released;
+
 bool sim_point_time(struct sim_point point, uint64_t *ret_time_ns) {
   const struct sim_stream_state *state = &sim_link.done->streams[point.slot];
   *ret_time_ns = 0;
   if (point.seq == 0) return true;
   uint64_t decided = VG_LOAD(&state->decided_seq);
   if (decided < point.seq) return VG_LOAD_RELAXED(&sim_link.gone);
+  (void)VG_LOAD(&sim_released);
   if (point.seq + SIM_STREAM_TIMES <= decided) return true;
   uint64_t time_ns = VG_LOAD(&state->times[point.seq % SIM_STREAM_TIMES]);
   if (point.seq + SIM_STREAM_TIMES > VG_LOAD(&state->decided_seq))

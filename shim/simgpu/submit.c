@@ -273,6 +273,7 @@ void sim_submit_hold(struct sim_stream *stream, struct sim_point *ret_reached) {
 }
 
 void sim_submit_release(uint32_t slot, uint64_t effective_ns) {
+  __atomic_fetch_add(&sim_released, 1, __ATOMIC_RELEASE);
   push(&(struct sim_command){.op = SIM_OP_RELEASE, .stream = slot, .value = effective_ns});
   sim_link_kick();
 }

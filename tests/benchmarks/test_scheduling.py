@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.scheduling import __main__ as command
-from benchmarks.scheduling import plots, policies, report, slides, speed, traces
-from benchmarks.scheduling.rows import ROWS, Row
+from benchmarks import rows
+from benchmarks.scheduling import plots, policies, slides, speed, traces
+from benchmarks.scheduling.__main__ import BENCH
+from benchmarks.scheduling.rows import ROWS
 from benchmarks.scheduling.table import Figure, Near, exactly, markdown, within
 from vgpud.simulate.scenario import make_policy
 
@@ -45,9 +46,9 @@ def test_known_figures_are_met(row: str, tmp_path: Path) -> None:
     raw: dict[str, Any] = {}
     figures = list(ROWS[row].figures(raw))
     assert [figure for figure in figures if figure.missed] == []
-    paths = report.write(figures, {row: raw}, tmp_path)
+    paths = rows.write(BENCH, figures, {row: raw}, tmp_path)
     assert all(path.stat().st_size > 0 for path in paths)
-    assert f"{report.verdict(figures)}" in (tmp_path / "scheduling-sim.md").read_text()
+    assert f"{rows.verdict(figures)}" in (tmp_path / "scheduling-sim.md").read_text()
 
 
 def test_the_slides_schedule_is_looked_at() -> None:
@@ -84,14 +85,3 @@ def test_unknown_rows_are_named() -> None:
     asked = [sys.executable, "-m", "benchmarks.scheduling", "tea"]
     done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2 and "tea is no row: choose from slides" in done.stderr
-
-
-def test_a_row_that_fails_has_missed_a_goal(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(raw: dict[str, Any]) -> Any:
-        yield Figure("slides", "c", "what", 1)
-        raise OSError("no daemon")
-
-    monkeypatch.setitem(ROWS, "slides", Row("fails", fails))
-    raw: dict[str, Any] = {}
-    first, last = command._figures("slides", raw)
-    assert (first.missed, last.missed, raw) == (False, True, {"failed": "OSError: no daemon"})

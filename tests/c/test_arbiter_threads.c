@@ -129,6 +129,10 @@ static void everybody_runs_while_limits_change(void) {
     CHECK(vg_arbiter_slice_stats(arbiter, 1 + i % TENANTS, &slice_stats) == 0);
     CHECK(slice_stats.processes == 1);
     CHECK(vg_arbiter_process_stats(arbiter, 100 + i % TENANTS, &process_stats) == 0);
+    struct vg_slice_usage usage[TENANTS];
+    CHECK(vg_arbiter_usage(arbiter, usage, 1) == 1);
+    CHECK(vg_arbiter_usage(arbiter, usage, TENANTS) == TENANTS);
+    for (int j = 0; j < TENANTS; j++) CHECK(usage[j].slice_id - 1 < TENANTS);
     vg_prim_sleep_until_ns(vg_prim_now_ns() + VG_NS_PER_MS);
   }
   uint64_t launches[TENANTS];

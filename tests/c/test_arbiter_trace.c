@@ -5,7 +5,7 @@
 
 static struct vg_core core;
 static struct vg_trace trace;
-static uint32_t waiting[VG_CORE_SLICES_MAX];
+static uint32_t waiting[VG_SLICES_MAX];
 static struct vg_trace_event events[VG_TRACE_EVENTS_MAX];
 
 static struct vg_core_slice *begin(void) {

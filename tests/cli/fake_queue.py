@@ -33,6 +33,7 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self.jobs: dict[int, pb.Job] = {}
         self.queues = {"default": pb.Queue(name="default", limit_milli=-1, weight=1, policy="fifo")}
         self.rows: list[pb.Usage] = []
+        self.facts: list[pb.Fact] = []
         self.requests: list[Any] = []
         self.page = 1000
         self.crowded = False  # as many watch as may
@@ -89,6 +90,9 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def GetJob(self, request: pb.GetJobRequest, context: grpc.ServicerContext) -> pb.GetJobResponse:
         return pb.GetJobResponse(job=self._find(request.job_id, context))
+
+    def ExplainJob(self, request: pb.ExplainJobRequest, context: grpc.ServicerContext) -> pb.ExplainJobResponse:
+        return pb.ExplainJobResponse(job=self._find(request.job_id, context), facts=self.facts)
 
     def ListJobs(self, request: pb.ListJobsRequest, context: grpc.ServicerContext) -> pb.ListJobsResponse:
         self.requests.append(request)

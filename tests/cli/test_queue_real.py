@@ -32,6 +32,7 @@ pytestmark = [
 AS_USER = (
     "import os, grpc_status.rpc_status, vgpud.cli.job_client, vgpud.cli.job_grids, vgpud.cli.job_wait\n"
     "import vgpud.cli.submit, vgpud.cli.queue, vgpud.cli.quota, vgpud.cli.usage, google.rpc.error_details_pb2\n"
+    "import vgpud.cli.explain, textwrap\n"
     "from vgpud.cli.main import main\n"
     "os.setgroups([4]); os.setgid(65534); os.setuid(65534); main()"
 )
@@ -68,13 +69,15 @@ def system() -> Iterator[OwnSystem]:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem) -> Path:
-    """Where jobs run; the programs of the simulated device find it."""
-    monkeypatch.chdir(tmp_path)
+def home(short_dir: Path, monkeypatch: pytest.MonkeyPatch, system: OwnSystem) -> Path:
+    """Where jobs run, of all users: pytest closes its own folders to others whenever another run of it begins. The
+    programs of the simulated device find it."""
+    short_dir.chmod(0o711)
+    monkeypatch.chdir(short_dir)
     for name, value in system.env.items():
         if name.startswith("VGPU_"):
             monkeypatch.setenv(name, value)
-    return tmp_path
+    return short_dir
 
 
 @pytest.fixture
@@ -252,9 +255,6 @@ def test_usage_is_a_trace_for_the_simulator(real: Any, home: Path) -> None:
 @pytest.fixture
 def nobody(system: OwnSystem, home: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`vgpu ARGS` as user nobody, in a folder of theirs."""
-    for folder in (home, *home.parents):
-        if str(folder) != "/":
-            folder.chmod(folder.stat().st_mode | 0o111)
     theirs = home / "nobody"
     theirs.mkdir()
     os.chown(theirs, NOBODY, NOBODY)
@@ -288,6 +288,7 @@ def test_nobody_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
     job_id = submit(real, "--gpus", "0.25", "--", "sleep", "600")
     for words in (
         ("queue", "show", job_id),
+        ("explain", job_id),
         ("queue", "logs", job_id),
         ("queue", "cancel", job_id),
         ("queue", "hold", job_id),
@@ -305,4 +306,41 @@ def test_nobody_sees_or_changes_anothers_job(real: Any, nobody: Any) -> None:
     assert nobody("usage", "--by", "job", "-o", "csv").stdout.count(f"\n{job_id},") == 0
     assert job(real, job_id)["state"] == "running"
     theirs = nobody("submit", "-q", "--gpus", "0.25", "--", "sleep", "600").stdout.strip()
-    assert real("queue", "cancel", theirs).code == 0, job(real, theirs)  # root may
+    assert real("queue", "cancel", theirs).code == 0, job(real, theirs)["reason"]  # root may
+
+
+def test_an_elastic_slice_grows_gives_room_and_says_why(real: Any) -> None:
+    assert real("quota", "set", "default", "--elastic-wait", "2s", "--elastic-idle", "1s").code == 0
+    try:
+        big = submit(real, "--gpus", "1", "--", "sleep", "600")
+        tune = submit(real, "--gpus", "0.25..1", "--mem", "8G", "--name", "tune", "--", "sleep", "600")
+        eventually(lambda: job(real, tune)["gpus_milli"] == 1000)
+        first = job(real, tune)
+        late = submit(real, "--gpus", "0.5", "--mem", "8G", "--", "sleep", "600")
+        said = real("explain", late).stdout
+        assert "is pending" in said and "elastic jobs can give 0.75 GPU" in " ".join(said.split())
+        eventually(lambda: job(real, late)["state"] == "running")
+        shrunk = job(real, tune)
+        assert (shrunk["gpus_milli"], shrunk["gpus_milli_min"], shrunk["gpus_milli_max"]) == (500, 250, 1000)
+        assert (shrunk["attempt"], shrunk["started_at"], shrunk["slices"]) == (1, first["started_at"], first["slices"])
+        facts = real("explain", tune, "-o", "json").json["facts"]
+        resized = [fact["text"] for fact in facts if fact["kind"] == "resize"]
+        assert resized[0].startswith("from 0.25 GPU to 1 GPU: ") and f"makes room for job {late}" in resized[1]
+        assert any(fact["kind"] == "neighbour" and f"job {late} " in fact["text"] for fact in facts)
+        assert real("queue", "cancel", late, big).code == 0
+        eventually(lambda: job(real, tune)["gpus_milli"] == 1000)
+    finally:
+        assert real("quota", "set", "default", "--elastic-wait", "default", "--elastic-idle", "default").code == 0
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_neighbours_of_others_are_numbers(real: Any, nobody: Any) -> None:
+    submit(real, "--gpus", "1", "--", "sleep", "600")
+    secret = submit(real, "--gpus", "0.25", "--mem", "8G", "--name", "secret", "--", "sleep", "600")
+    theirs = nobody("submit", "-q", "--gpus", "0.25", "--mem", "8G", "--", "sleep", "600").stdout.strip()
+    done = nobody("explain", theirs)
+    assert done.returncode == 0, done
+    assert f"job {secret} has 0.25 GPU" in done.stdout and "secret" not in done.stdout
+    assert f"job {secret} (secret)" in real("explain", theirs).stdout, "root may"
+    assert real("queue", "cancel", theirs, secret).code == 0

@@ -228,3 +228,31 @@ def test_what_is_not_known_is_null() -> None:
     view = job_views.usage_view(pb.Usage(uid=-1, queue=""))
     assert (view["uid"], view["queue"]) == (None, None)
     assert "job_id" not in view
+
+
+def test_bounds_of_elastic_jobs(vgpu: Any, daemon: Any) -> None:
+    words = ("--elastic-wait", "10s", "--elastic-idle", "0", "--placement", "colocate(120,2)")
+    assert vgpu("quota", "set", "team", *words, host=daemon.host).code == 0
+    (request,) = daemon.queue.requests
+    assert sorted(request.update_mask.paths) == ["elastic_idle", "elastic_wait", "placement"]
+    queue = request.queue
+    assert (queue.elastic_wait.seconds, queue.HasField("elastic_idle"), queue.elastic_idle.seconds) == (10, True, 0)
+    assert queue.placement == "colocate(120,2)"
+    (one,) = [q for q in vgpu("quota", "get", "-o", "json", host=daemon.host).json["queues"] if q["name"] == "team"]
+    assert (one["elastic_wait_ns"], one["elastic_idle_ns"]) == (10 * 10**9, 0)
+    assert "elastic-wait=10s,elastic-idle=0s" in vgpu("quota", "get", "team", host=daemon.host).stdout
+    daemon.queue.requests.clear()
+    assert vgpu("quota", "set", "team", "--elastic-wait", "default", host=daemon.host).code == 0
+    assert daemon.queue.requests[0].update_mask.paths == ["elastic_wait"]
+    assert not daemon.queue.requests[0].queue.HasField("elastic_wait")
+    assert "elastic-wait" not in vgpu("quota", "get", "team", host=daemon.host).stdout
+
+
+@pytest.mark.parametrize(("word", "eager"), [("--elastic-eager", True), ("--no-elastic-eager", False)])
+def test_an_eager_queue(vgpu: Any, daemon: Any, word: str, eager: bool) -> None:
+    assert vgpu("quota", "set", "team", word, host=daemon.host).code == 0
+    (request,) = daemon.queue.requests
+    assert list(request.update_mask.paths) == ["elastic_eager"] and request.queue.elastic_eager is eager
+    (one,) = [q for q in vgpu("quota", "get", "-o", "json", host=daemon.host).json["queues"] if q["name"] == "team"]
+    assert one["elastic_eager"] is eager
+    assert ("elastic-eager" in vgpu("quota", "get", "team", host=daemon.host).stdout) is eager

@@ -142,6 +142,8 @@ def test_who_can_never_run_is_named(vgpu: Any) -> None:
         (("--interference", "gavel"), "--interference gavel needs --throughputs"),
         (("--policy", "2d-gittins(file=nowhere.csv)"), "cannot read nowhere.csv"),
         (("--start-cost", "-1"), "-1"),
+        (("--estimates", "--error", "0.5"), "--estimates tells none"),
+        (("--cluster", "1x2", "--scaling", "4:1,2:2"), "--scaling: 2:2 after 4:1: sizes rise, rates do not fall"),
     ],
 )
 def test_refused_in_one_line(vgpu: Any, args: tuple[str, ...], said: str) -> None:
@@ -157,3 +159,13 @@ def test_a_bad_row_names_its_line(vgpu: Any, tmp_path: Path) -> None:
     result = vgpu("simulate", "--trace", str(trace), "--cluster", "1x1")
     assert result.code == USAGE and f"{trace}:3: submitted 1 s before the row above" in result.stderr
     assert vgpu("simulate", "--trace", str(trace), "--cluster", "1x1", "--sort").code == 0
+
+
+def test_durations_are_learnt_where_nobody_tells_them(vgpu: Any) -> None:
+    base = ("simulate", "--trace", SIXTY, "--cluster", "2x4", "--placement", "count", "-o", "json")
+    told = vgpu(*base, "--policy", "strict:fifo", "--backfill").json["runs"][0]
+    learnt = vgpu(*base, "--policy", "strict:fifo", "--backfill", "--estimates").json["runs"][0]
+    unknown = vgpu(*base, "--policy", "strict:fifo").json["runs"][0]
+    assert told["jct_s"]["mean"] < learnt["jct_s"]["mean"] < unknown["jct_s"]["mean"]
+    classes = vgpu(*base, "--policy", "2d-gittins", "--estimates").json["runs"][0]
+    assert classes["jct_s"]["mean"] < vgpu(*base, "--policy", "2d-gittins").json["runs"][0]["jct_s"]["mean"]

@@ -392,3 +392,108 @@ def test_help_imports_neither_grpc_nor_protobuf() -> None:
     )
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
+
+
+# ---- jobs that are stretched ----
+
+
+def test_elastic_gpus_reach_the_api(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("submit", "--gpus", "0.25..1.0", "--", "x", host=daemon.host)
+    assert (result.code, result.stdout) == (0, "1\n")
+    spec = submitted(daemon)
+    assert (spec.slice.gpus_milli, spec.members) == (250, 1)
+    assert (spec.elastic.gpus_milli_min, spec.elastic.gpus_milli_max, spec.elastic.workers_max) == (250, 1000, 0)
+
+
+def test_equal_bounds_are_no_stretch(vgpu: Any, daemon: Any) -> None:
+    assert vgpu("submit", "--gpus", "0.5..0.5", "--", "x", host=daemon.host).code == 0
+    spec = submitted(daemon)
+    assert spec.slice.gpus_milli == 500
+    assert not spec.HasField("elastic")
+
+
+@pytest.mark.parametrize(
+    ("words", "heuristic"),
+    [
+        ("--heuristic efficiency(0.2)", "efficiency(0.2)"),
+        ("--utility linear,100,0.5,samples=5000000", "utility(linear,100,0.5,samples=5000000)"),
+        ("", ""),
+    ],
+)
+def test_workers_reach_the_api(vgpu: Any, daemon: Any, words: str, heuristic: str) -> None:
+    asked = f"--gpus 1 --workers 2-8 --batch 64 --batch-max 512 {words}".split()
+    assert vgpu("submit", *asked, "--", "x", host=daemon.host).code == 0
+    spec = submitted(daemon)
+    elastic = spec.elastic
+    assert (spec.slice.gpus_milli, spec.members) == (1000, 2)
+    assert (elastic.workers_min, elastic.workers_max, elastic.gpus_milli_max) == (2, 8, 0)
+    assert (elastic.batch, elastic.batch_max, elastic.heuristic) == (64, 512, heuristic)
+
+
+def test_a_job_file_stretches_too(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text("gpus = 0.5\nworkers = '1-4'\nbatch = 32\nheuristic = 'fixed(2)'\ncommand = ['x']\n")
+    assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
+    elastic = submitted(daemon).elastic
+    assert (elastic.workers_min, elastic.workers_max, elastic.batch, elastic.heuristic) == (1, 4, 32, "fixed(2)")
+    daemon.queue.requests.clear()
+    path.write_text("gpus = '0.25..1'\ncommand = ['x']\n")
+    assert vgpu("submit", "-f", str(path), host=daemon.host).code == 0
+    assert submitted(daemon).elastic.gpus_milli_max == 1000
+
+
+BAD_STRETCHES = [
+    ("--gpus 1..0.25", "the least first"),
+    ("--gpus 0.5..2", "more than one device"),
+    ("--gpus 0..1", "0 GPUs is nothing"),
+    ("--gpus 0.5..", "'' is not a number of GPUs"),
+    ("--gpus 0.25..1 --min 0.1", "leave --min out"),
+    ("--gpus 0.25..1 --min 0", "leave --min out"),
+    ("--gpus 0.25..1 --max 1", "leave --max out"),
+    ("--gpus 0.25..1 --gang 2", "leave --gang out"),
+    ("--gpus 0.25..1 --workers 1-2", "use one of them"),
+    ("--gpus 1 --workers 8-1", "the least first"),
+    ("--gpus 1 --workers 0-1", "from 1 to 1024"),
+    ("--gpus 1 --workers 1-2000", "from 1 to 1024"),
+    ("--gpus 1 --workers many", "is no number of workers"),
+    ("--gpus 1 --workers 1-2 --gang 2", "use one of them"),
+    ("--gpus 1 --workers 1-2 --image a/b", "without --image"),
+    ("--gpus 1 --batch 64", "--batch says how workers are used"),
+    ("--gpus 1 --batch-max 64", "--batch-max says how workers are used"),
+    ("--gpus 1 --heuristic fixed(2)", "--heuristic says how workers are used"),
+    ("--gpus 1 --workers 1-2 --batch-max 64", "--batch-max needs a --batch"),
+    ("--gpus 1 --workers 1-2 --batch 128 --batch-max 64", "--batch-max needs a --batch"),
+    ("--gpus 1 --workers 1-2 --heuristic fixed(2) --utility linear", "use one of them"),
+    ("--gpus 1 --workers 1-2 --heuristic gess(2)", "there is no heuristic 'gess'"),
+    ("--gpus 1 --workers 1-2 --utility steps,1,50,100,4,samples=9", "must not rise with time"),
+    ("--gpus 1 --workers 1-2 --utility linear,1,1", "how many samples"),
+    ("--workers 1-2", "say how much"),
+    ("--gpus 1 --optimizer adam", "give --predict MODEL"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD_STRETCHES)
+def test_stretches_that_cannot_be_meant_are_refused_before_anything_is_sent(
+    vgpu: Any, daemon: Any, words: str, message: str
+) -> None:
+    result = vgpu("submit", *words.split(), "--", "x", host=daemon.host)
+    assert result.code == USAGE
+    assert message in one_line(result.stderr)
+    assert daemon.queue.requests == []
+
+
+def test_what_was_predicted_is_said_and_goes_along(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(settings: Any, given: dict[str, Any]) -> str:
+        given["gpus"], given["mem"] = 350, 8 * GIB
+        given["prediction"] = pb.Prediction(model=given.pop("predict"), utilisation=pb.Range(value=0.35, high=0.5))
+        return "net:make uses 35 % of one h200: --gpus 0.35"
+
+    monkeypatch.setattr(submit, "fill", fill)
+    result = vgpu("submit", "--predict", "net:make", "--", "x", host=daemon.host)
+    assert result.code == 0
+    assert result.stderr.startswith("vgpu: net:make uses 35 % of one h200: --gpus 0.35\n")
+    spec = submitted(daemon)
+    assert (spec.slice.gpus_milli, spec.slice.mem_min_bytes, spec.slice.mem_max_bytes) == (350, 8 * GIB, 8 * GIB)
+    assert (spec.prediction.model, spec.prediction.utilisation.value) == ("net:make", 0.35)
+    daemon.queue.requests.clear()
+    assert "uses" not in vgpu("submit", "-q", "--predict", "net:make", "--", "x", host=daemon.host).stderr

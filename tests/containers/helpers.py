@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import engine
-from vgpud import busylog
 from vgpud.cli.exits import CliError
 from vgpud.cli.own_system import OwnSystem, wait_for
 
@@ -87,14 +85,3 @@ def own_name(container: str) -> str:
 def vgpu(system: OwnSystem, *arguments: str) -> str:
     """What a `vgpu` command prints. Raises PartError with its message when it fails."""
     return engine.call([sys.executable, "-m", "vgpud.cli.main", *arguments], system.env, True, WAIT_S).stdout
-
-
-def shares(system: OwnSystem, pids: list[int], seconds: float = 3, device: int = 0) -> list[float]:
-    """What the device's own log says that each process got of the next seconds, after one to settle."""
-    time.sleep(1)
-    begin_ns = time.monotonic_ns()
-    time.sleep(seconds)
-    end_ns = time.monotonic_ns()
-    time.sleep(0.3)  # the log is written behind the device's time
-    spans = busylog.read_busy_log(system.busy_log(device))
-    return [busylog.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]

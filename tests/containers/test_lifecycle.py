@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks import engine
+from tests.shares import shares_come_to
 from vgpud.cli.own_system import OwnSystem, wait_for
 
 from .helpers import (
@@ -18,7 +19,6 @@ from .helpers import (
     at,
     half_a_gpu_is_seen,
     own_name,
-    shares,
     slices,
     until,
     until_attached,
@@ -152,7 +152,7 @@ def test_a_process_that_outlives_init_keeps_the_slice(docker: engine.Docker, sys
     try:
         os.kill(init, signal.SIGKILL)
         until("the end of init", lambda: state(init) == "Z")
-        assert shares(system, [tenant], 1)[0] > 0.2
+        shares_come_to(system, [tenant], 1, lambda alone: alone > 0.2)
         assert until_attached(system, own_name(container)) == [tenant]
         os.kill(tenant, signal.SIGKILL)
         until_free(system)

@@ -33,7 +33,7 @@ def node(
 
 def fresh(nodes: Sequence[Node]) -> list[Node]:
     """The same nodes with nothing on them, for another cluster."""
-    return [replace(n, free_milli=[], free_bytes=[], offered=[], version=0) for n in nodes]
+    return [replace(n, free_milli=[], free_bytes=[], offered=[], residents=[], version=0) for n in nodes]
 
 
 def ask(gpus_milli: int, cpu_milli: int = 0, ram_bytes: int = 0, models: tuple[str, ...] = (), **spec: object) -> Ask:
@@ -59,5 +59,13 @@ def at(placement: Placement | None) -> list[str]:
 
 def state(nodes: Sequence[Node]) -> list[tuple[object, ...]]:
     return [
-        (tuple(n.free_milli), tuple(n.free_bytes), n.free_cpu_milli, n.free_ram_bytes, tuple(n.offered)) for n in nodes
+        (
+            tuple(n.free_milli),
+            tuple(n.free_bytes),
+            n.free_cpu_milli,
+            n.free_ram_bytes,
+            tuple(n.offered),
+            tuple(n.residents),
+        )
+        for n in nodes
     ]

@@ -12,6 +12,8 @@ from vgpud.core.queue.events import (
     Event,
     JobEnded,
     JobSuspended,
+    Resized,
+    ResizeJob,
     StartJob,
     StopJob,
     Submitted,
@@ -34,10 +36,28 @@ class CountedRoom:
         width = job.spec.width_milli
         if width > self._free:
             return None
+        if job.spec.elastic and job.spec.elastic.most_members:
+            one = job.spec.ask.width_milli
+            return (Place("n", (Share("all", one, one, 0, 0),)),) * job.spec.members
         return (Place("n", (Share("all", width, width, 0, 0),)),)
 
     def fits(self, placement: Placement) -> bool:
         return self._width(placement) <= self._free
+
+    def suits(self, job: Job, placement: Placement) -> bool:
+        return self.fits(placement)
+
+    def shared(self, spec: JobSpec) -> JobSpec:
+        return spec
+
+    def noted(self, job: Job, placement: Placement) -> Placement:
+        return placement
+
+    def lose(self, kind: str, other: str) -> None:
+        return
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return ()
 
     def lacks(self, placement: Placement) -> str:
         return "" if self.fits(placement) else f"{format_gpus(self._free)} GPUs are free"
@@ -65,6 +85,9 @@ class CountedRoom:
     def could_ever(self, job: Job) -> str:
         width = job.spec.width_milli
         return "" if width <= self._total else f"{format_gpus(width)} GPUs are more than there are"
+
+    def why_here(self, job: Job, placement: Placement) -> str:
+        return ""
 
     def why_not(self, job: Job) -> str:
         return f"{format_gpus(job.spec.width_milli)} GPUs are asked for, {format_gpus(self._free)} are free"
@@ -165,13 +188,14 @@ def queue(name: str = "default", **fields: object) -> QueueSpec:
 
 @dataclass
 class Shell:
-    """Carries out what the machine says. `slow`: stops are answered only by answer_stops()."""
+    """Carries out what the machine says. `slow`: stops and resizes are answered only when the test says so."""
 
     machine: Machine
     now_ns: int = 0
     slow: bool = False
     log: list[Command] = field(default_factory=list)
     stops: list[StopJob] = field(default_factory=list)
+    resizes: list[ResizeJob] = field(default_factory=list)
     running: set[int] = field(default_factory=set)
     starts: list[int] = field(default_factory=list)
     wake_ns: int | None = None
@@ -193,11 +217,21 @@ class Shell:
                 self.starts.append(command.job_id)
             elif isinstance(command, StopJob):
                 self.stops.append(command)
+            elif isinstance(command, ResizeJob):
+                assert command.job_id in self.running
+                self.resizes.append(command)
             elif isinstance(command, Wake):
                 self.wake_ns = command.at_ns
         if self.stops and not self.slow:
             commands = commands + self.answer_stops()
+        if self.resizes and not self.slow:
+            commands = commands + self.answer_resizes()
         return commands
+
+    def answer_resizes(self) -> list[Command]:
+        """All that have been told to become larger or smaller have done so, but those that have been told to stop."""
+        resizes, self.resizes = self.resizes, []
+        return self.send(*(Resized(one.job_id, one.attempt, one.placement) for one in resizes))
 
     def answer_stops(self) -> list[Command]:
         """All that have been told to stop have stopped."""

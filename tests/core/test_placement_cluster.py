@@ -31,6 +31,8 @@ ASKS = st.builds(
     cpu_milli=st.sampled_from([0, 1000, 4000]),
     ram_bytes=st.sampled_from([0, GIB]),
     gpu_models=st.sampled_from([(), (), ("A",), ("A", "B")]),
+    utilisation_milli=st.sampled_from([-1, 300, 700]),
+    kind=st.sampled_from(["", "a", "b"]),
 )
 JOBS = st.builds(JobSpec, ASKS, members=st.sampled_from([1, 1, 1, 2, 3, 5]), skew_ppm=st.sampled_from([-1, 900_000]))
 
@@ -55,6 +57,12 @@ def clusters(draw: st.DrawFn) -> list[Node]:
     return nodes
 
 
+def ruled(nodes: list[Node], rule: str) -> Cluster:
+    cluster = Cluster(nodes)
+    cluster.rules({"default": (rule, False)})
+    return cluster
+
+
 @dataclass
 class World:
     """A cluster in use, and what has been done to it."""
@@ -66,11 +74,13 @@ class World:
 
     def again(self) -> Cluster:
         """One that remembers nothing, in the same state."""
-        other = Cluster(fresh(self.cluster.nodes), rule=registry.make(self.rule))
+        other = ruled(fresh(self.cluster.nodes), self.rule)
         for name, (direct, offered) in self.changes.items():
             other.change(name, direct, offered)
         for _, placement in self.held:
             other.take(placement)
+        for pair in self.cluster.pairs():
+            other.lose(*pair)
         return other
 
 
@@ -120,20 +130,21 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
                 continue
             if any(s.mem_max_bytes < admit.smallest_limit_bytes(d) for s, d in zip(shares, chosen, strict=True)):
                 continue
-            if cluster.fits((Place(n.name, shares, wanted.cpu_milli, wanted.ram_bytes),)):
+            place = Place(n.name, shares, wanted.cpu_milli, wanted.ram_bytes)
+            if cluster.suits(one := job(wanted), cluster.noted(one, (place,))):
                 return True
     return False
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.data(), clusters(), st.sampled_from(list(registry.NAMES)))
+@settings(max_examples=150, deadline=None)
+@given(st.data(), clusters(), st.sampled_from([*registry.NAMES, "colocate(100,3)"]))
 def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None:
     """Never too much, all or nothing, nothing overlooked, and as if nothing had been remembered."""
-    world = World(Cluster(nodes, rule=registry.make(rule)), rule, [], {})
+    world = World(ruled(nodes, rule), rule, [], {})
     empty = state(world.cluster.nodes)
     for _ in range(data.draw(st.integers(1, 14))):
         cluster = world.cluster
-        action = data.draw(st.sampled_from(["place", "place", "place", "release", "change"]))
+        action = data.draw(st.sampled_from(["place", "place", "place", "release", "change", "lose"]))
         if action == "release" and world.held:
             _, placement = world.held.pop(data.draw(st.integers(0, len(world.held) - 1)))
             cluster.release(placement)
@@ -147,6 +158,8 @@ def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None
             )
             cluster.change(n.name, direct, offered)
             world.changes[n.name] = direct, offered
+        elif action == "lose":
+            cluster.lose(*data.draw(st.sampled_from([("a", "b"), ("b", "b")])))
         elif action == "place":
             spec = data.draw(JOBS)
             before_state, versions = state(cluster.nodes), [n.version for n in cluster.nodes]
@@ -159,7 +172,7 @@ def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None
                 assert spec.members > 1 or not fits_somewhere(cluster, spec.ask)
                 continue
             as_asked(cluster, spec, found)
-            assert cluster.fits(found)
+            assert cluster.suits(Job(1, spec, 0), found)
             assert not cluster.could_ever(Job(1, spec, 0))
             cluster.take(found)
             world.held.append((spec, found))

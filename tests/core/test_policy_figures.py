@@ -41,7 +41,7 @@ class SlidesGittins(Gittins):
 
     def __init__(self) -> None:
         super().__init__("slides", by_width=True, table=[4, 5, 6, 7, 8, 9, 10, 11, 12])  # type: ignore[list-item]
-        self.costs = [1000 // 25, 1000 // 20, *range(49, 41, -1)]
+        self.all.costs = [1000 // 25, 1000 // 20, *range(49, 41, -1)]
 
 
 LAS = "J1 J2 J3 J2 J1 J2 J3 J2 J2 J3 J2 J2 J3 J2 J3 J3"
@@ -73,7 +73,7 @@ def test_true_index_of_the_slides_jobs() -> None:
     """0.125, 0.167 and 0.25 for jobs that need 4, 8 or 12 and have had 0, 4 or 8."""
     policy = make("2d-gittins(4,8,12)")
     assert isinstance(policy, Gittins)
-    assert [GPU_SECOND / cost for cost in policy.costs[:3]] == pytest.approx([1 / 8, 1 / 6, 1 / 4])
+    assert [GPU_SECOND / cost for cost in policy.all.costs[:3]] == pytest.approx([1 / 8, 1 / 6, 1 / 4])
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def test_parameters_are_kept_in_the_name(text: str) -> None:
         ("lottery", "there is no policy 'lottery': choose one of fifo, priority, srtf"),
         ("", "there is no policy '': choose one of"),
         ("2d-las(3250", "no closing bracket: write 2d-las(...)"),
+        ("2d-las(", "no closing bracket: write 2d-las(...)"),
         ("fifo(3)", "fifo does not take '3': it takes nothing"),
         ("2d-las(speed=3)", "does not take 'speed=3': it takes thresholds in GPU-seconds, promote=NUMBER"),
         ("2d-las(promote=8,promote=9)", "does not take 'promote=9'"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from vgpud.core.model import Device
 from vgpud.core.placement.base import Room
 from vgpud.core.placement.cluster import Cluster
+from vgpud.core.queue import sizes
 from vgpud.core.queue.events import (
     Cancelled,
     Event,
@@ -24,7 +25,7 @@ from vgpud.core.queue.events import (
     Submitted,
 )
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, How, JobState, Node
+from vgpud.core.queue.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement
 
 from .queue_world import CountedRoom, Shell, gpus, make_policy, queue
 
@@ -163,6 +164,17 @@ class Driver:
         self.slices(self.direct)
 
 
+def there(job: Job) -> Placement:
+    """What a running job may have in fact: all of what it has and what it becomes."""
+    if job.resizing and sizes.beyond(job.spec, job.resizing, job.placement):
+        return job.resizing
+    return job.placement
+
+
+def width_milli(job: Job) -> int:
+    return sum(share.min_milli for place in there(job) for share in place.shares)
+
+
 def sound(driver: Driver) -> None:
     at, machine = driver.shell, driver.shell.machine
     world = machine._world
@@ -174,16 +186,16 @@ def sound(driver: Driver) -> None:
         job = machine.jobs[job_id]
         assert job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.stop_to), job
         if job.state is JobState.RUNNING:
-            for place in job.placement:
+            for place in there(job):
                 for share in place.shares:
                     used[share.device_uuid] = used.get(share.device_uuid, 0) + share.min_milli
             for account in world.lines[job.spec.queue].account.chain:
                 name = account.spec.name
-                by_queue[name] = by_queue.get(name, 0) + job.width_milli
-        assert job.state is not JobState.RUNNING or len(job.placement) in (1, job.spec.members)
+                by_queue[name] = by_queue.get(name, 0) + width_milli(job)
+        assert job.state is not JobState.RUNNING or job.resizing or len(job.placement) in (1, job.spec.members)
     for job in machine.jobs.values():
         if job.job_id in at.running or (job.state is JobState.SUSPENDED and job.suspended_how is How.PAUSE):
-            for share in (share for place in job.placement for share in place.shares):
+            for share in (share for place in there(job) for share in place.shares):
                 memory[share.device_uuid] = memory.get(share.device_uuid, 0) + share.mem_min_bytes
     assert all(size <= 16 * GIB for size in memory.values()), memory
     for uuid, milli in used.items():
@@ -216,9 +228,9 @@ def sound(driver: Driver) -> None:
         assert line.account.used.milli == widths + direct
         assert line.account.going.milli == sum(
             j.width_milli for j in jobs if j.job_id in world.going and j.state is JobState.RUNNING
-        )
+        ) + sum(width_milli(j) - j.width_milli for j in jobs if j.job_id in world.leaving)
         assert line.account.claimed.milli == sum(j.width_milli for j in jobs if j.job_id in world.claims)
-    if not world.going:
+    if not world.going and not any(job.resizing for job in machine.jobs.values()):
         conserved(driver)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from vgpud.arbiter import Arbiters, ffi, lib
+from vgpud.arbiter import Arbiters, _Usage, ffi, lib
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.gangs import Role
 from vgpud.core.model import LATENCY, Device, Share, Slice, Spec
@@ -99,15 +98,13 @@ def test_trace_that_is_off_is_empty(arbiters: Arbiters, tenant: Tenant) -> None:
     assert arbiters.read_trace() == []
 
 
-def test_shares_look_back_as_far_as_they_say(monkeypatch: pytest.MonkeyPatch, arbiters: Arbiters) -> None:
+def test_shares_look_back_as_far_as_they_say() -> None:
     """Busy for a second at half, then idle: a second later only the longer windows remember."""
-    charged = iter([*range(0, 500, 50), *[500] * 700])
-    read = lambda *_: SimpleNamespace(charged_ns=next(charged) * 1_000_000, processes=1, gate=lib.VG_GATE_COUNT)  # noqa: E731
-    monkeypatch.setattr(arbiters, "_read", read)
+    charged_ms = [*range(0, 500, 50), *[500] * 691]
+    usage = _Usage()
     seen = []
-    for tick in range(701):
-        arbiters.sample(1_000_000_000 + tick * 100_000_000, {UUID: 1.0})
-        usage = arbiters._usage[SERIAL, UUID]
+    for tick, used_ms in enumerate(charged_ms):
+        usage.add(1_000_000_000 + tick * 100_000_000, used_ms * 1_000_000, 0.0)
         seen.append(tuple(round(usage.share(window), 3) for window in (1, 10, 60)))
     assert seen[0] == (0.0, 0.0, 0.0)
     assert seen[10] == (0.5, 0.5, 0.5)

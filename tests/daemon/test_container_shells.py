@@ -110,10 +110,10 @@ def test_the_path_that_is_the_containers_alone() -> None:
     assert cgroups.own_path((), ()) == ""
 
 
-def _proc(folder: Path, pid: int, cgroup: str, state: str = "S", comm: str = "sh") -> None:
+def _proc(folder: Path, pid: int, cgroup: str, state: str = "S", comm: str = "sh", threads: int = 1) -> None:
     (folder / str(pid)).mkdir(parents=True)
     (folder / str(pid) / "cgroup").write_text(f"0::{cgroup}\n")
-    rest = " ".join(["0"] * 18 + ["777"] + ["0"] * 20)
+    rest = " ".join(["0"] * 16 + [str(threads), "0", "777"] + ["0"] * 20)
     (folder / str(pid) / "stat").write_text(f"{pid} ({comm}) {state} {rest}\n")
 
 
@@ -122,9 +122,10 @@ def test_members_of_a_cgroup(tmp_path: Path) -> None:
     _proc(tmp_path, 2, "/docker/a/below")
     _proc(tmp_path, 3, "/docker/ab")
     _proc(tmp_path, 4, "/docker/a", state="Z")
+    _proc(tmp_path, 6, "/docker/a", state="Z", threads=2)
     (tmp_path / "self").mkdir()
     (tmp_path / "5").mkdir()
-    assert sorted(cgroups.members("/docker/a", tmp_path)) == [1, 2]
+    assert sorted(cgroups.members("/docker/a", tmp_path)) == [1, 2, 6]
 
 
 @pytest.mark.parametrize("comm", ["sh", "a) Z 1 (b", ")", "x y", "("])

@@ -492,7 +492,7 @@ def test_an_engine_with_other_pids_is_refused(made: Engine, site: Node) -> None:
     """In a pid namespace of its own it would name processes of ours as its containers'."""
     path = made.bundle(HALF)
     request = engine.message("create", (path / "config.json").read_bytes(), bundle=path)
-    command = ["unshare", "--pid", "--fork", sys.executable, engine.__file__, made.socket]
+    command = ["unshare", "--pid", "--fork", "--kill-child", sys.executable, engine.__file__, made.socket]
     apart = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     made.running.append(apart)
     assert apart.stdin and apart.stdout

@@ -234,6 +234,23 @@ async def test_a_supervisor_that_is_killed(place: Place) -> None:
 
 
 @on_a_loop
+async def test_who_forks_and_ends_again_and_again_does_not_outlive_its_supervisor(place: Place) -> None:
+    """Lists of pids miss it. Its command has ended, and it has two seconds to do so too, when the supervisor is killed;
+    should this test fail, it ends by itself long after."""
+    code = "import os, signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    code += "end = time.monotonic() + 150\nwhile time.monotonic() < end:\n"
+    code += " if os.fork(): os._exit(0)\n open('alive', 'w').write(str(time.monotonic()))"
+    async with daemon(place) as (jobs, ends, _):
+        started = await jobs.start(place.attempt(f'python3 -c "{code}"', pids_max=200))
+        await until("its begin", lambda: place.read("alive"))
+        os.kill(started.pid, signal.SIGKILL)
+        assert (await ends.next())[2].lost
+        last = place.read("alive")
+        await asyncio.sleep(0.5)
+        assert place.read("alive") == last
+
+
+@on_a_loop
 async def test_a_supervisor_that_is_killed_while_no_daemon_runs(place: Place) -> None:
     attempt = place.attempt("setsid sh -c 'echo $$ >> pids; exec sleep 1000'")
     async with daemon(place) as (jobs, _, _):

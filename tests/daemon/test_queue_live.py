@@ -64,14 +64,16 @@ def test_a_gang_has_a_slice_for_each_member(queue: QueueNode) -> None:
 
 
 def test_arrays_dependencies_and_holds(queue: QueueNode) -> None:
+    once_told = "until [ -e told ]; do sleep 0.05; done"  # not before the others are submitted
     array = queue.submit(
-        "echo $VGPU_ARRAY_INDEX >> array; test $VGPU_ARRAY_INDEX != 3", 200, array_first=1, array_last=3
+        f"{once_told}; echo $VGPU_ARRAY_INDEX >> array; test $VGPU_ARRAY_INDEX != 3", 200, array_first=1, array_last=3
     )
     assert len(array) == 3
     (any_end,) = queue.submit("cat array | wc -l > counted", 200, after=array, after_any=True)
     (never,) = queue.submit("touch never", 200, after=[array[2]])
     (held,) = queue.submit("touch held", 200, hold=True)
     assert queue.get(held).state == "held"
+    (queue.work / "told").touch()
     assert queue.ended(any_end).state == "completed"
     assert queue.written("counted").strip() == "3"
     assert queue.get(array[2]).state == "failed"

@@ -22,6 +22,7 @@ from vgpud import daemon_jobs
 from vgpud.core import events as ev
 from vgpud.core.model import EVICTED, PAUSED, Denied, Reason, Slice, Spec, State
 from vgpud.core.queue.model import Ask, Job, JobSpec, JobState
+from vgpud.daemon_job_slices import JobSlices
 from vgpud.daemon_jobs import JobDesk
 from vgpud.jobs_wire import Result
 from vgpud.store import FILE_NAME, Store
@@ -159,7 +160,7 @@ def test_steps_of_one_job_never_overlap() -> None:
     order: list[int] = []
 
     async def step(number: int) -> None:
-        async with desk._alone_with(7):
+        async with desk.alone_with(7):
             inside.append(number)
             assert len(inside) == 1
             await asyncio.sleep(0)
@@ -208,14 +209,16 @@ def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(daemon_jobs, "GO_ON_S", 0.01)
     desk = JobDesk.__new__(JobDesk)
     desk._turns = {}
-    host = desk._host = Suspending(2)  # type: ignore[assignment]
+    host = desk.host = Suspending(2)  # type: ignore[assignment]
+    desk.slices = JobSlices(desk.host, lambda: 0)
+    desk.machine, desk.clock, desk.elastic, desk._unsaved_notes = MagicMock(), MagicMock(), MagicMock(), []
     job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
-    denied = asyncio.run(desk._resume(job))
+    denied = asyncio.run(desk.slices.resume(job))
     assert denied and [made.suspended for made in host.state.slices.values()] == [EVICTED, EVICTED]
     asyncio.run(desk._go_on(job))
     assert [made.suspended for made in host.state.slices.values()] == ["", ""]
     (note,) = host.notes
-    assert note.message == "job 7 does not go on, and is asked to again: the disk is full"
+    assert note.message == "job 7: it does not go on, and is asked to again: the disk is full"
 
 
 def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +229,8 @@ def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.Mon
     for name in ("_drop_orphans", "_carry_out", "_look_at_room"):
         monkeypatch.setattr(desk, name, lambda *_: None)
     monkeypatch.setattr(desk, "feed", lambda *_: decided.append("room"))
-    desk.machine, desk.clock, desk._runner = MagicMock(), MagicMock(), AsyncMock()
+    desk.machine, desk.clock, desk.runner, desk.progress = MagicMock(), MagicMock(), AsyncMock(), MagicMock()
+    desk.store, desk._unsaved_crews = MagicMock(), {}
     desk._kept, desk._histories, desk._history_at_ns, desk._unsaved = (), {}, 0, {}
 
     async def start() -> None:
@@ -237,7 +241,7 @@ def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.Mon
         hangs.cancel()
 
     asyncio.run(start())
-    assert decided and desk._runner.note_boot.await_count == 1
+    assert decided and desk.runner.note_boot.await_count == 1
 
 
 def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:

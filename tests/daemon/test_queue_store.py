@@ -313,3 +313,25 @@ def test_a_recording_that_cannot_be_written_ends_and_nothing_else_does() -> None
     recorder.begin((), (), Policy(), (), ())
     recorder.add(1, [Woken()], [])
     recorder.close()
+
+
+def test_durations_of_the_last_jobs_that_were_done_or_ran_out_of_time(tmp_path: Path) -> None:
+    store = reopened(tmp_path)
+    states = [JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobState.TIMED_OUT, JobState.RUNNING]
+    for number, state in enumerate(states * 2, 1):
+        made = job(number, state, executed_ns=number * S, ended_ns=(100 - number) * S if state.ended else -1)
+        made.spec = replace(made.spec, kinds=(f"exact-{number}", "size-1"), after=())
+        store.save([made])
+    unclassed = job(20, JobState.COMPLETED, executed_ns=S, ended_ns=99 * S)
+    never_ran = job(21, JobState.COMPLETED, ended_ns=99 * S)
+    never_ran.spec = replace(never_ran.spec, kinds=("x",))
+    store.save([unclassed, never_ran])
+    found = reopened(tmp_path).durations(100)
+    assert [(ran.kinds[0], ran.ran_ns // S, ran.ended) for ran in found] == [
+        ("exact-9", 9, False),
+        ("exact-6", 6, True),
+        ("exact-4", 4, False),
+        ("exact-1", 1, True),
+    ]
+    assert found[-1].kinds == ("exact-1", "size-1")
+    assert [ran.ran_ns // S for ran in store.durations(2)] == [4, 1], "the last that ended"

@@ -93,6 +93,27 @@ def test_two_at_once_make_one(tmp_path: Path, driver: Path) -> None:
     assert [p.name for p in made[0].parent.iterdir()] == [made[0].name]
 
 
+def test_pruning_beside_somebody_who_makes_one(tmp_path: Path) -> None:
+    keep = tmp_path / "keep"
+    keep.mkdir()
+    ended = threading.Event()
+
+    def make_and_rename() -> None:
+        while not ended.is_set():
+            (tmp_path / ".new-1").mkdir()
+            (tmp_path / ".new-1").rename(tmp_path / "made")
+            (tmp_path / "made").rmdir()
+
+    other = threading.Thread(target=make_and_rename)
+    other.start()
+    try:
+        for _ in range(2000):
+            assert libtree.prune(tmp_path, keep) == []
+    finally:
+        ended.set()
+        other.join()
+
+
 @pytest.mark.root
 def test_trees_that_nobody_uses_go_after_a_day(tmp_path: Path, driver: Path) -> None:
     first = make(tmp_path, driver)

@@ -1,4 +1,4 @@
-"""vgpu-runtime between a fake daemon and a fake low-level runtime, as it is shipped and built with sanitizers."""
+"""vgpu-runtime between a fake daemon and a fake low-level runtime, and vgpu-job: as shipped, and with sanitizers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.runtime.supervisors import WORLDS, World
 
 ROOT = Path(__file__).resolve().parents[2]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
@@ -124,3 +126,29 @@ def front(request: pytest.FixtureRequest, programs: Mapping[str, Path]) -> Itera
     made.configure(f"socket = {made.socket}", f"runtime = {made.low_level}")
     yield made
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def builds(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """vgpu-job as it is shipped, from the sources of now, and with sanitizers."""
+    folder = tmp_path_factory.mktemp("job")
+    folder.chmod(0o755)
+    code = f"import build_shim, pathlib; build_shim.build_target('vgpu-job', pathlib.Path({str(folder)!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT / "shim", check=True)
+    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "shim" / "job").glob("*.c"))
+    return {"shipped": folder / "vgpu-job", "sanitized": compile_c(folder / "sanitized", sources, SANITIZE)}
+
+
+@pytest.fixture(params=["shipped", "sanitized"])
+def world(request: pytest.FixtureRequest, builds: Mapping[str, Path]) -> Iterator[World]:
+    made = World(builds[request.param])
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=list(WORLDS))
+def any_world(request: pytest.FixtureRequest, builds: Mapping[str, Path]) -> Iterator[World]:
+    """With version 2's cgroups, with version 1's alone, and without any: each kills in another way."""
+    made = World(builds["sanitized"], request.param)
+    yield made
+    made.close()

@@ -1,4 +1,4 @@
-"""vgpu-job: as whom a job runs, with what, how it ends and is ended, also with sanitizers and without cgroups."""
+"""vgpu-job: as whom a job runs, with what, how it ends by itself, also with sanitizers and without cgroups."""
 
 from __future__ import annotations
 
@@ -8,43 +8,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.conftest import SANITIZE, compile_c
-from tests.runtime.supervisors import ENVIRONMENT, USER, WORLDS, World, eventually, is_alive
+from tests.runtime.supervisors import ENVIRONMENT, USER, World, eventually, is_alive
 from vgpud import jobs_wire as wire
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' jobs")]
-
-
-@pytest.fixture(scope="session")
-def builds(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """vgpu-job as it is shipped, from the sources of now, and with sanitizers."""
-    folder = tmp_path_factory.mktemp("job")
-    folder.chmod(0o755)
-    code = f"import build_shim, pathlib; build_shim.build_target('vgpu-job', pathlib.Path({str(folder)!r}))"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT / "shim", check=True)
-    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "shim" / "job").glob("*.c"))
-    return {"shipped": folder / "vgpu-job", "sanitized": compile_c(folder / "sanitized", sources, SANITIZE)}
-
-
-@pytest.fixture(params=["shipped", "sanitized"])
-def world(request: pytest.FixtureRequest, builds: Mapping[str, Path]) -> Iterator[World]:
-    made = World(builds[request.param])
-    yield made
-    made.close()
-
-
-@pytest.fixture(params=list(WORLDS))
-def any_world(request: pytest.FixtureRequest, builds: Mapping[str, Path]) -> Iterator[World]:
-    """With version 2's cgroups, with version 1's alone, and without any: each kills in another way."""
-    made = World(builds["sanitized"], request.param)
-    yield made
-    made.close()
 
 
 # ---- as whom, with what ----
@@ -316,110 +289,6 @@ def test_gang_of_which_one_cannot_start(world: World) -> None:
     mixed = (*members(world, "sleep 1000"), wire.Member(("nosuch",), ENVIRONMENT))
     result = world.run(members=mixed)
     assert result.exit_code == 127 and result.why.startswith("command 'nosuch' not found")
-
-
-# ---- ended ----
-
-STUBBORN = "trap '' TERM INT HUP; echo $$ >> pids; while :; do sleep 0.05; done"
-
-
-def test_stop_is_sigterm_first(any_world: World) -> None:
-    running = any_world.start(
-        any_world.attempt("sh", "-c", "trap 'exit 9' TERM; echo $$ > pids; while :; do sleep 0.05; done")
-    )
-    any_world.pids("pids")
-    running.stop(30)
-    result = running.wait()
-    assert (result.exit_code, result.stopped) == (9, True)
-
-
-def test_who_is_stopped_can_listen(any_world: World) -> None:
-    """SIGSTOP keeps nobody from what SIGTERM means to it."""
-    script = "trap 'exit 9' TERM; echo $$ > pids; kill -STOP $$; while :; do sleep 0.05; done"
-    running = any_world.start(any_world.attempt("sh", "-c", script))
-    pid = any_world.pids("pids")[0]
-    eventually("its stop", lambda: ") T " in Path(f"/proc/{pid}/stat").read_text())
-    running.stop(30)
-    assert running.wait().exit_code == 9
-
-
-def test_stop_kills_who_does_not_listen(any_world: World) -> None:
-    """Also one that has forked twice into a session of its own, and one that is stopped."""
-    script = (
-        f"setsid sh -c \"{STUBBORN.replace('$', chr(92) + '$')}\" & sh -c 'echo $$ >> pids; kill -STOP $$' & {STUBBORN}"
-    )
-    running = any_world.start(any_world.attempt("sh", "-c", f"(({script}) &) ; {STUBBORN}"))
-    pids = any_world.pids("pids", 4)
-    running.stop(0.3)
-    result = running.wait()
-    assert (result.exit_code, result.signal, result.stopped) == (137, 9, True)
-    assert not [pid for pid in pids if is_alive(pid)]
-
-
-def test_what_a_command_leaves_behind_ends_with_it(any_world: World) -> None:
-    result = any_world.run(
-        "sh", "-c", "setsid sh -c 'echo $$ >> pids; exec sleep 1000' & while ! [ -s pids ]; do :; done"
-    )
-    assert (result.exit_code, result.stopped) == (0, False)
-    assert not is_alive(any_world.pids("pids")[0])
-
-
-def test_who_has_ended_is_not_stopped(any_world: World) -> None:
-    """Its command has completed, and only what it left behind is told to end sooner: it need not be run again."""
-    script = 'sh -c "$0" & while ! [ -s pids ]; do :; done'
-    stubborn = any_world.start(any_world.attempt("sh", "-c", script, STUBBORN))
-    pid = any_world.pids("pids")[0]
-    supervisor = stubborn.answer
-    assert isinstance(supervisor, wire.Started)
-    eventually("its command's end", lambda: Path(f"/proc/{pid}/stat").read_text().split()[3] == str(supervisor.pid))
-    stubborn.stop(0)
-    result = stubborn.wait()
-    assert (result.exit_code, result.stopped) == (0, False)
-    assert not is_alive(pid)
-
-
-def test_fork_bomb(any_world: World) -> None:
-    """As many as it may have, and none after the end. Its user is this test's alone: limits count by user."""
-    most, bomber = 60, USER + os.getpid()
-    any_world.home.chmod(0o777)
-    bomb = "import os, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    bomb += "while True:\n try: os.fork()\n except OSError: pass"
-    limits = (("nproc", most, most),)
-    attempt = any_world.attempt("python3", "-c", bomb, uid=bomber, pids_max=most, limits=limits)
-    running = any_world.start(attempt)
-
-    def users() -> int:
-        found = subprocess.run(["ps", "-o", "pid=", "-u", str(bomber)], capture_output=True, text=True, check=False)
-        return len(found.stdout.split())
-
-    eventually("the bomb", lambda: users() > most // 2)
-    assert users() <= most
-    running.stop(0)
-    assert running.wait().exit_code == 137
-    assert not users()
-
-
-def test_stop_can_be_made_shorter_but_not_longer(world: World) -> None:
-    running = world.start(world.attempt("sh", "-c", STUBBORN))
-    world.pids("pids")
-    running.stop(1000)
-    time.sleep(0.05)
-    running.stop(0.1)
-    time.sleep(0.05)
-    running.stop(1000)
-    assert running.wait().exit_code == 137
-
-
-def test_first_process_goes_with_a_supervisor_that_is_killed(any_world: World) -> None:
-    running = any_world.start(any_world.attempt("sh", "-c", STUBBORN))
-    pid = any_world.pids("pids")[0]
-    running.process.kill()
-    running.process.wait()
-    eventually("its end", lambda: not is_alive(pid))
-    assert not (running.path / "result").exists()
-    begun = wire.parse_begun((running.path / "begun").read_text())
-    assert begun.pid == running.process.pid
-    assert bool(begun.cgroup) == (any_world.world != "no-cgroups")
 
 
 # ---- limits of cgroups ----

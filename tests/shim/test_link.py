@@ -279,25 +279,25 @@ def test_the_mode_that_counts_is_the_daemons_last_word(holder: Any, tmp_path: Pa
 
 
 def _helper_sleeps(pid: int) -> int:
-    """How often the helper thread of a process has gone to sleep so far."""
+    """How often the helper thread of a process has gone to sleep so far; -1 before it has its name."""
     for task in Path(f"/proc/{pid}/task").iterdir():
         if (task / "comm").read_text() == "vgpu-helper\n":
             words = (task / "status").read_text().split()
             return int(words[words.index("voluntary_ctxt_switches:") + 1])
-    raise AssertionError("no helper thread")
+    return -1
 
 
 def _sleeps_on(pid: int) -> bool:
     """Nothing wakes the helper thread for a quarter of a second; a busy machine lets it sleep longer."""
     before = _helper_sleeps(pid)
     time.sleep(0.25)
-    return _helper_sleeps(pid) == before
+    return before == _helper_sleeps(pid) >= 0
 
 
 def test_an_idle_process_costs_next_to_nothing(holder: Any, tmp_path: Path) -> None:
     with _daemon(tmp_path):
         pid = holder(100 * MIB)("p")["pid"]
-        assert wait_until(lambda: _sleeps_on(pid), seconds=5)
+        assert wait_until(lambda: _sleeps_on(pid))
 
 
 def test_comes_back_again_and_again(holder: Any, tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
+
 from vgpud.busylog import Span, mean_share
 from vgpud.sim import SimulatedDevice
 
@@ -22,6 +24,7 @@ from .conftest import MakeDevice, MakeProgram, Running, run
 Start = Callable[..., Running]
 GIB = 1 << 30
 MIB = 1 << 20
+pytestmark = pytest.mark.alone
 
 
 def _saturate(start: Start, made: SimulatedDevice, *arguments: tuple[object, ...]) -> tuple[list[Running], int, int]:

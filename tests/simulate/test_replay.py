@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
 from vgpud.core.queue import events
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec, QueueSpec
+from vgpud.core.queue.model import SECOND_NS, Ask, Elastic, How, JobSpec, QueueSpec
 from vgpud.core.queue.record import encode, to_plain
 from vgpud.simulate import clusters, replay
 from vgpud.simulate.trace import TraceError
@@ -30,13 +30,18 @@ class Live:
     path: Path
     policy: str = "priority(preempt)"
     seed: int = 1
+    elastic: bool = False
     lines: list[object] = field(default_factory=list)
     now_ns: int = BEGIN_NS
     coming: list[tuple[int, int, events.Event]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.draw = random.Random(self.seed)
-        queues = (QueueSpec("default", policy=self.policy, min_run_ns=0), QueueSpec("team", limit_milli=1000))
+        eager = {"elastic_wait_ns": 2 * SECOND_NS, "elastic_idle_ns": 3 * SECOND_NS}
+        queues = (
+            QueueSpec("default", policy=self.policy, min_run_ns=0, **eager),
+            QueueSpec("team", limit_milli=1000, **eager),
+        )
         nodes = clusters.parse("1x2")
         self.lines.append({"queues": encode(queues), "nodes": encode(nodes)})
         self.machine = Machine(queues, Cluster(nodes), registry.make)
@@ -48,12 +53,22 @@ class Live:
 
     def tell(self, told: Iterable[events.Event]) -> None:
         said = self.machine.steps(list(told), self.now_ns)
+        ended = [event.job_id for event in told if isinstance(event, events.JobEnded)]
+        self.coming = [
+            one for one in self.coming if not (isinstance(one[2], events.Resized) and one[2].job_id in ended)
+        ]
         *first, last = told
         self.lines += [{"at_ns": self.now_ns, "event": to_plain(event)} for event in first]
         line = {"at_ns": self.now_ns, "event": to_plain(last), "commands": [to_plain(command) for command in said]}
         self.lines.append(line)
         for command in said:
             match command:
+                case events.ResizeJob(job_id, attempt, placement):
+                    now = self.machine.jobs[job_id].placement
+                    got = self.draw.choice([placement, placement, placement, now, placement[: len(now)]])
+                    self.later(
+                        events.Resized(job_id, attempt, got, "" if got == placement else "it was not possible"), 2
+                    )
                 case events.StartJob(job_id, attempt):
                     self.later(events.JobEnded(job_id, attempt, self.draw.choice([0, 0, 0, 1])), 30)
                 case events.StopJob(job_id, how):
@@ -83,6 +98,8 @@ class Live:
                 after=(job_id - 1,) if job_id % 7 == 0 else (),
                 time_limit_ns=(20 if job_id % 5 == 0 else 1000) * SECOND_NS,
             )
+            if self.elastic and job_id % 2:
+                spec = self.stretchy(spec)
             assert self.machine.check(spec) is None
             self.tell([events.Submitted((job_id,), spec)])
         self.now_ns += 1
@@ -92,6 +109,13 @@ class Live:
         self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
         assert all(job.state.ended for job in self.machine.jobs.values())
         return replay.read(self.path)
+
+    def stretchy(self, spec: JobSpec) -> JobSpec:
+        if self.draw.randrange(2):
+            most = 1 if spec.queue == "team" else self.draw.choice([2, 3, 4])
+            members = Elastic(least_members=1, most_members=most)
+            return replace(spec, ask=Ask(Spec(500)), members=1, elastic=members)
+        return replace(spec, ask=Ask(Spec(250)), members=1, elastic=Elastic(250, self.draw.choice([500, 1000])))
 
     def catch_up(self, all_of_it: bool = False) -> None:
         until_ns = self.now_ns
@@ -121,6 +145,16 @@ def test_decided_again_in_the_same_way(tmp_path: Path, policy: str, seed: int) -
     live = replay.recorded_decisions(recording)
     assert len(live) > 20
     assert policy == "fifo" or any(decision[0] == "StopJob" and decision[2] for decision in live)
+    assert replay.simulated_decisions(recording) == live
+
+
+@pytest.mark.parametrize("policy", ["fifo", "priority(preempt)", "2d-las(2,6)"])
+@pytest.mark.parametrize("seed", range(8))
+def test_jobs_are_resized_again_in_the_same_way(tmp_path: Path, policy: str, seed: int) -> None:
+    recording = Live(tmp_path / "queue.jsonl", policy, seed, elastic=True).run()
+    assert list(replay.same_commands(recording)) == []
+    live = replay.recorded_decisions(recording)
+    assert any(decision[0] == "ResizeJob" for decision in live)
     assert replay.simulated_decisions(recording) == live
 
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from vgpud import busylog
 from vgpud.cli.own_system import OwnSystem, Part, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,16 +50,6 @@ def started(part: Part) -> dict[str, int]:
     line = last(part)
     assert line
     return line
-
-
-def shares(system: OwnSystem, pids: list[int], seconds: float, device: int = 0) -> list[float]:
-    """What the device's own log says that each process got during the next `seconds`."""
-    begin_ns = time.monotonic_ns()
-    time.sleep(seconds)
-    end_ns = time.monotonic_ns()
-    time.sleep(0.3)  # the log is written behind the device's time
-    spans = busylog.read_busy_log(system.busy_log(device))
-    return [busylog.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]
 
 
 def waited_ns(system: OwnSystem, name: str) -> int:

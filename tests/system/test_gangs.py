@@ -18,7 +18,9 @@ from .conftest import started
 
 HALVES = ("--gpus", "1", "--max", "2", "--spread", "2", "--mem", "2G")
 SECONDS = 1.5
+WINDOWS = 20
 Gang = Callable[[str], Part]
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="session")
@@ -57,9 +59,19 @@ def meetings(*gangs: Part) -> list[int]:
     return [started(part)["completed"] - first for part, first in zip(gangs, before, strict=True)]
 
 
-def is_shared(done: list[int], alone: int) -> bool:
+def they_come_to(shown: Callable[[list[int]], bool], *gangs: Part) -> None:
+    """Waits for SECONDS in which they complete what `shown` says: a busy machine starves them for longer than that."""
+    seen = []
+    for _ in range(WINDOWS):
+        seen.append(meetings(*gangs))
+        if shown(seen[-1]):
+            return
+    raise AssertionError(seen)
+
+
+def they_share(alone: int, *gangs: Part) -> None:
     """Wide, since test machines are busy: 0.5 each is what is to be had."""
-    return sum(done) > 0.6 * alone and min(done) > 0.25 * alone
+    they_come_to(lambda done: sum(done) > 0.6 * alone and min(done) > 0.25 * alone, *gangs)
 
 
 def tell(system: OwnSystem, slice_name: str, number: signal.Signals) -> None:
@@ -72,8 +84,7 @@ def tell(system: OwnSystem, slice_name: str, number: signal.Signals) -> None:
 @pytest.mark.parametrize("gang", [1, 2], indirect=True)
 def test_two_share_what_one_alone_gets(pair: tuple[Part, Part, int]) -> None:
     one, two, alone = pair
-    done = meetings(one, two)
-    assert is_shared(done, alone), (done, alone)
+    they_share(alone, one, two)
 
 
 def test_one_that_is_stopped_leaves_the_other_its_half_and_goes_on(
@@ -82,11 +93,11 @@ def test_one_that_is_stopped_leaves_the_other_its_half_and_goes_on(
     """A kernel of the stopped one may spin on one device, for nobody launches its partner."""
     one, two, alone = pair
     tell(system, "one", signal.SIGSTOP)
-    (beside,) = meetings(two)
-    tell(system, "one", signal.SIGCONT)
-    assert beside > 0.3 * alone
-    done = meetings(one, two)
-    assert is_shared(done, alone), (done, alone)
+    try:
+        they_come_to(lambda done: done[0] > 0.3 * alone, two)
+    finally:
+        tell(system, "one", signal.SIGCONT)
+    they_share(alone, one, two)
 
 
 def test_one_that_is_killed_leaves_both_devices_to_the_other(
@@ -94,31 +105,26 @@ def test_one_that_is_killed_leaves_both_devices_to_the_other(
 ) -> None:
     _, two, alone = pair
     tell(system, "one", signal.SIGKILL)
-    (beside,) = meetings(two)
-    assert beside > 0.5 * alone
+    they_come_to(lambda done: done[0] > 0.5 * alone, two)
     with system.client() as client:
         wait_for("the slice's end", lambda: [s.name for s in client.slices()] == ["two"])
     third = gang("third")
-    done = meetings(two, third)
-    assert is_shared(done, alone), (done, alone)
+    they_share(alone, two, third)
 
 
 def test_a_live_change_reaches_both_devices(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
     one, two, alone = pair
     system.vgpu("slice", "set", "one", "--gpus", "0.4", "--max", "2")
     system.vgpu("slice", "set", "two", "--gpus", "1.6", "--max", "2")
-    small, big = meetings(one, two)
-    assert small + big > 0.6 * alone and 2 < big / small < 8, (small, big, alone)
+    they_come_to(lambda done: sum(done) > 0.6 * alone and 2 * done[0] < done[1] < 8 * done[0], one, two)
 
 
 def test_two_go_on_without_the_daemon_and_with_the_next_one(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
     one, two, alone = pair
     assert system.daemon
     system.daemon.kill()
-    coasting = meetings(one, two)
-    assert sum(coasting) > 0.4 * alone and min(coasting) > 0.1 * alone, (coasting, alone)
+    they_come_to(lambda done: sum(done) > 0.4 * alone and min(done) > 0.1 * alone, one, two)
     system.start_daemon()
     with system.client() as client:
         wait_for("their return", lambda: all(p.resumed for p in client.processes()) and len(client.processes()) > 1)
-    done = meetings(one, two)
-    assert is_shared(done, alone), (done, alone)
+    they_share(alone, one, two)

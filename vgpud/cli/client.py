@@ -15,20 +15,9 @@ from vgpud.cli.exits import STATUS_CODES, CliError
 from vgpud.cli.options import Settings
 from vgpud.cli.target import parse_target, probe
 from vgpud.errors import ExitCode
-
-# What grpc reads of the environment when it is imported: its own log lines would mix with ours, and what it does before
-# a fork deadlocks with a channel that is being closed (grpc issue 37259), while we fork only to exec. None of it must
-# reach the programs that `vgpu run` starts.
-_wanted = {"GRPC_VERBOSITY": "NONE", "GRPC_ENABLE_FORK_SUPPORT": "0"}
-_set = {name: value for name, value in _wanted.items() if name not in os.environ}
-os.environ.update(_set)
-import grpc  # noqa: E402
-
-from vgpud.v1 import vgpud_pb2 as pb  # noqa: E402
-from vgpud.v1 import vgpud_pb2_grpc as stubs  # noqa: E402
-
-for _name in _set:
-    del os.environ[_name]
+from vgpud.quiet_grpc import grpc
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
 
 T = TypeVar("T")
 C = TypeVar("C", bound="Client")

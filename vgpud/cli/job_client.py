@@ -36,6 +36,9 @@ class JobClient(Client):
     def job(self, job_id: int) -> pb.Job:
         return self._call(self._jobs.GetJob, pb.GetJobRequest(job_id=job_id)).job
 
+    def explain(self, job_id: int) -> pb.ExplainJobResponse:
+        return self._call(self._jobs.ExplainJob, pb.ExplainJobRequest(job_id=job_id))
+
     def simulated(self) -> frozenset[int]:
         """The indices of the simulated devices."""
         return frozenset(device.index for device in self.devices() if device.simulated)

@@ -16,12 +16,24 @@ from vgpud.core.units import format_bytes, format_gpus
 _STYLES = {"running": "green", "suspended": "yellow", "failed": "red", "timed_out": "red", "held": "cyan"}
 _LABEL_CELLS = 13
 _HOUR_S = 3600
+_NS = 1_000_000_000
 
 
 def gpus_label(job: View) -> str:
-    """What it asks for: 0.5, or 4x0.5 for a gang."""
+    """What it has or asks for, one word: 0.5, or 4x0.5 for a gang; and between what it is stretched: 0.5[0.25..1]."""
     each = format_gpus(job["gpus_milli"])
-    return each if job["members"] == 1 else f"{job['members']}x{each}"
+    text = each if job["members"] == 1 and not job.get("workers_max") else f"{job['members']}x{each}"
+    bounds = bounds_label(job)
+    return f"{text}[{bounds}]" if bounds else text
+
+
+def bounds_label(job: View) -> str:
+    """Between what an elastic job is stretched: 0.25..1 GPUs, or 1-8 workers."""
+    if job.get("workers_max"):
+        return f"{job['workers_min']}-{job['workers_max']}"
+    if job.get("gpus_milli_max"):
+        return f"{format_gpus(job['gpus_milli_min'])}..{format_gpus(job['gpus_milli_max'])}"
+    return ""
 
 
 def name_label(job: View) -> str:
@@ -132,7 +144,12 @@ def _moment(stamp: str, now: datetime.datetime) -> str:
 
 def _asked(job: View) -> list[tuple[str, str]]:
     text = f"{format_gpus(job['gpus_milli'])} GPUs"
-    text += f" for each of {job['members']} members" if job["members"] > 1 else ""
+    if job["workers_max"]:
+        text += f" for each of {bounds_label(job)} workers, {job['members']} now"
+    elif job["gpus_milli_max"]:
+        text = f"{bounds_label(job)} GPUs, {format_gpus(job['gpus_milli'])} now"
+    elif job["members"] > 1:
+        text += f" for each of {job['members']} members"
     for word, key in (("min", "min_milli"), ("max", "max_milli")):
         text += f", {word} {format_gpus(job[key])}" if job[key] is not None else ""
     for word, key in (("memory min", "mem_min_bytes"), ("memory max", "mem_max_bytes"), ("RAM", "ram_bytes")):
@@ -146,6 +163,8 @@ def _asked(job: View) -> list[tuple[str, str]]:
         rows.append(("time limit", format_span(job["time_limit_ns"])))
     if job["expected_duration_ns"]:
         rows.append(("expected", format_span(job["expected_duration_ns"])))
+    elif job["estimated_duration_ns"]:
+        rows.append(("takes about", f"{duration(job['estimated_duration_ns'] / _NS)}, as jobs like it did"))
     if job["after"]:
         verb = "have ended" if job["after_any"] else "have completed"
         rows.append(("after", f"{', '.join(map(str, job['after']))} {verb}"))
@@ -164,11 +183,26 @@ def _program(job: View) -> list[tuple[str, str]]:
 
 
 def _used(job: View) -> list[tuple[str, str]]:
+    rows = _behaves(job)
     if not job["gpu_seconds_granted"]:
-        return []
-    rows = [("GPU-seconds", f"{job['gpu_seconds_granted']:.1f} granted, {job['gpu_seconds_used']:.1f} used")]
+        return rows
+    rows += [("GPU-seconds", f"{job['gpu_seconds_granted']:.1f} granted, {job['gpu_seconds_used']:.1f} used")]
     if job["cpu_seconds"]:
         rows.append(("processors", f"{job['cpu_seconds']:.1f} s, {format_bytes(job['ram_peak_bytes'])} of RAM at most"))
+    return rows
+
+
+def _behaves(job: View) -> list[tuple[str, str]]:
+    rows = [("throughput", f"{job['samples_per_second']:,.1f} samples/s")] if job["samples_per_second"] else []
+    predicted = job["prediction"]
+    if job["utilisation"]:
+        text = f"{job['utilisation']:.0%} of a device, {'measured' if job['utilisation_measured'] else 'predicted'}"
+        if predicted and job["utilisation_measured"] and not predicted["out_of_range"]:
+            text += f"; {predicted['utilisation']['value']:.0%} was predicted"
+        rows.append(("utilisation", text))
+    if predicted:
+        what = "out of range of what the predictor knows" if predicted["out_of_range"] else predicted["device"] or ""
+        rows.append(("model", predicted["model"] + (f", {what}" if what else "")))
     return rows
 
 
@@ -205,6 +239,11 @@ def _rules(queue: View) -> str:
     words += ["no-backfill"] if queue["strict"] and not queue["backfill"] else []
     words += ["spread"] if queue["spread"] else []
     words.append(f"min-run={format_span(queue['min_run_ns'])}")
+    for word, usual_ns in (("wait", 30 * _NS), ("idle", 60 * _NS)):  # what all queues have is not said of each
+        span_ns = queue[f"elastic_{word}_ns"]
+        if span_ns not in (None, usual_ns):
+            words.append(f"elastic-{word}={format_span(span_ns)}")
+    words += ["elastic-eager"] if queue["elastic_eager"] else []
     if queue["cpu_limit_milli"] is not None:
         words.append(f"cpus={format_gpus(queue['cpu_limit_milli'])}")
     if queue["ram_limit_bytes"] is not None:

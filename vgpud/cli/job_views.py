@@ -49,12 +49,14 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "class": share.service_class or "batch",
         "asked_device_uuids": list(share.device_uuids),
         "members": spec.members or 1,
+        **_elastic(spec),
         "cpu_milli": spec.cpu_milli or None,
         "ram_bytes": spec.ram_bytes or None,
         "priority": spec.priority,
         "preemptible": not spec.not_preemptible,
         "time_limit_ns": _ns(spec.time_limit) if spec.HasField("time_limit") else None,
         "expected_duration_ns": _ns(spec.expected_duration) if spec.HasField("expected_duration") else None,
+        "estimated_duration_ns": _ns(job.estimated_duration) if job.HasField("estimated_duration") else None,
         "skew": spec.skew or None,
         "retries": spec.retries,
         "after": list(spec.after),
@@ -79,6 +81,38 @@ def job_view(job: pb.Job, simulated: frozenset[int]) -> View:
         "gpu_seconds_used": round(job.gpu_seconds_used, 6),
         "cpu_seconds": round(job.cpu_seconds, 6),
         "ram_peak_bytes": job.ram_peak_bytes,
+        "samples_per_second": round(job.samples_per_second, 3) or None,
+        "utilisation": round(job.utilisation, 3) or None,
+        "utilisation_measured": job.utilisation_measured,
+        "prediction": _prediction(spec.prediction) if spec.HasField("prediction") else None,
+    }
+
+
+def _elastic(spec: pb.JobSpec) -> View:
+    """Between which sizes it is stretched; `gpus_milli` and `members` are what it has."""
+    elastic = spec.elastic
+    return {
+        "gpus_milli_min": elastic.gpus_milli_min or None,
+        "gpus_milli_max": elastic.gpus_milli_max or None,
+        "workers_min": elastic.workers_min or None,
+        "workers_max": elastic.workers_max or None,
+        "heuristic": elastic.heuristic or None,
+        "batch": elastic.batch or None,
+        "batch_max": elastic.batch_max or None,
+    }
+
+
+def _prediction(prediction: pb.Prediction) -> View:
+    def between(given: pb.Range) -> View:
+        return {"value": given.value, "low": given.low, "high": given.high}
+
+    return {
+        "model": prediction.model,
+        "device": prediction.device or None,
+        "out_of_range": prediction.out_of_range,
+        "utilisation": between(prediction.utilisation),
+        "sm_activity": between(prediction.sm_activity),
+        "memory_bytes": between(prediction.memory_bytes),
     }
 
 
@@ -102,6 +136,9 @@ def queue_view(queue: pb.Queue) -> View:
         "strict": queue.strict,
         "backfill": queue.backfill,
         "min_run_ns": _ns(queue.min_run),
+        "elastic_wait_ns": _ns(queue.elastic_wait) if queue.HasField("elastic_wait") else None,
+        "elastic_idle_ns": _ns(queue.elastic_idle) if queue.HasField("elastic_idle") else None,
+        "elastic_eager": queue.elastic_eager,
         "cpu_limit_milli": amount(queue.cpu_limit_milli),
         "ram_limit_bytes": amount(queue.ram_limit_bytes),
         "members": list(queue.members),

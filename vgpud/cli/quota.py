@@ -25,6 +25,9 @@ _FIELDS = {
     "placement": "placement",
     "parent": "parent",
     "min_run": "min_run",
+    "elastic_wait": "elastic_wait",
+    "elastic_idle": "elastic_idle",
+    "elastic_eager": "elastic_eager",
     "cpus": "cpu_limit_milli",
     "ram": "ram_limit_bytes",
     "strict": "strict",
@@ -32,6 +35,7 @@ _FIELDS = {
     "spread": "spread",
     "members": "members",
 }
+_SPANS = ("min_run", "elastic_wait", "elastic_idle")
 _MEMBER = "uid:1000, gid:1000, a user's name or @GROUP"
 
 
@@ -129,12 +133,29 @@ def _rules() -> str:
     "--weight", type=OrDefault(Whole(1, 10_000)), metavar="N", help="Share beyond the guarantees (default: 1)."
 )
 @click.option("--policy", metavar="POLICY", help="In which order jobs go: fifo, '2d-las(3250,7200)', ...")
-@click.option("--placement", metavar="RULE", help="Where they go: best-fit, worst-fit, fgd, ...")
+@click.option("--placement", metavar="RULE", help="Where they go: best-fit, fgd, 'colocate(120,2)', ...")
 @click.option(
     "--parent", metavar="QUEUE", shell_complete=complete_queue, help="The team's queue above it (default: none)."
 )
 @click.option(
     "--min-run", type=OrDefault(Span(zero=True)), metavar="TIME", help="No preemption earlier (default: 60s)."
+)
+@click.option(
+    "--elastic-wait",
+    type=OrDefault(Span(zero=True)),
+    metavar="TIME",
+    help="Who waits longer makes elastic jobs shrink for it (default: 30s).",
+)
+@click.option(
+    "--elastic-idle",
+    type=OrDefault(Span(zero=True)),
+    metavar="TIME",
+    help="After so long with nobody to wait they grow (default: 60s).",
+)
+@click.option(
+    "--elastic-eager/--no-elastic-eager",
+    default=None,
+    help="Elastic jobs take all they can use before those behind them start; else these start first.",
 )
 @click.option("--cpus", type=OrDefault(Cpus()), metavar="N", help="Limit of processors (default: none).")
 @click.option("--ram", type=OrDefault(Bytes()), metavar="SIZE", help="Limit of the host's memory (default: none).")
@@ -180,8 +201,8 @@ def _message(name: str, asked: dict[str, Any]) -> pb.Queue:
             continue
         if key == "members":
             queue.members.extend(value)
-        elif key == "min_run":
-            queue.min_run.CopyFrom(Duration(seconds=value // 10**9, nanos=value % 10**9))
+        elif key in _SPANS:
+            getattr(queue, key).CopyFrom(Duration(seconds=value // 10**9, nanos=value % 10**9))
         else:
             setattr(queue, _FIELDS[key], value)
     return queue

@@ -74,6 +74,12 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @_span("--start-cost", "From the decision to start a job until it works (30s).")
 @_span("--suspend-cost", "To take a job off its devices (checkpoint).")
 @_span("--resume-cost", "Until a job that goes on works.")
+@_span("--resize-cost", "Until an elastic job that became larger or smaller works (30s).")
+@click.option(
+    "--scaling",
+    metavar="N:RATE,...",
+    help="How fast elastic jobs are with N workers: 16:2200,32:4000,64:5000 (default: N times as fast as one).",
+)
 @_span("--min-run", "No job is preempted earlier.")
 @click.option(
     "--interference",
@@ -87,6 +93,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--error", type=click.FloatRange(0, 10), default=0.0, metavar="SIGMA", help="Durations as told are wrong."
 )
+@click.option("--estimates", is_flag=True, help="No durations are told: they are learnt from jobs like them.")
 @click.option("--seed", type=int, default=0, help="Of --error: the same seed, the same figures.")
 @click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Write every job as CSV, too.")
 @click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw completion times and utilisation.")
@@ -101,15 +108,26 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, openb; the header tells which. Clusters are also Tiresias'
     cluster_spec.csv and openb's node list.
     """
-    from vgpud.simulate import clusters, readers, results, scenario
+    from vgpud.simulate import clusters, readers, results, scaling, scenario
 
     if options["plots"] and importlib.util.find_spec("matplotlib") is None:
         raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
+    if options["estimates"] and options["error"]:
+        raise click.UsageError("--error is of durations that are told, and --estimates tells none: use one of them")
     chosen = _scenarios(options)
     for one in chosen.values():
         scenario.check(one)
     jobs = readers.read(trace, options["sort"])
     nodes = clusters.parse(cluster)
+    if options["scaling"]:
+        try:
+            jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))
+        except ValueError as error:
+            raise click.UsageError(f"--scaling: {error}") from error
+    if options["estimates"]:
+        from vgpud.simulate import learning
+
+        jobs = learning.untold(jobs, learn=True)
     if options["error"]:
         jobs = scenario.misjudged(jobs, options["error"], options["seed"])
     began = time.monotonic()
@@ -141,7 +159,7 @@ def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
         "spread": options["spread"],
         "min_run_ns": options["min_run"],
         "by_queue": options["by_queue"],
-        "costs": Costs(options["start_cost"], options["suspend_cost"], options["resume_cost"]),
+        "costs": Costs(*(options[f"{what}_cost"] for what in ("start", "suspend", "resume", "resize"))),
         "interference": _interference(options),
     }
     own = options["policy"] or ("" if options["queues"] else "fifo")
@@ -160,7 +178,7 @@ def _interference(options: Mapping[str, Any]) -> Interference | None:
 
 def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
     """What else the figures depend on, for the document."""
-    spans = ("start_cost", "suspend_cost", "resume_cost", "min_run")
+    spans = ("start_cost", "suspend_cost", "resume_cost", "resize_cost", "min_run")
     left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
     found = {key: value for key, value in options.items() if key not in left_out}
     found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}

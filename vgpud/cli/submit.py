@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpud.cli import job_file
+from vgpud.cli import job_file, job_stretch
 from vgpud.cli.asking import build_spec, spec_options
 from vgpud.cli.completing import complete_job, complete_queue
 from vgpud.cli.exits import CliError, failures_are_125
 from vgpud.cli.job_quantities import Cpus, JobIds, Range, Span, Variable
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.predict_fill import fill, predict_options
 from vgpud.cli.quantities import Bytes, Whole
 from vgpud.errors import ExitCode
 
@@ -56,7 +57,9 @@ class SubmitCommand(VgpuCommand):
     callback=job_file.read,
     help="These options from a file; what is given here wins.",
 )
-@partial(spec_options, without=("priority",))
+@job_stretch.stretch_options
+@predict_options
+@partial(spec_options, without=("gpus", "priority"))
 @click.option("--device", "devices", multiple=True, metavar="GPU", help="On this device, by index or UUID; repeatable.")
 @click.option("--gang", type=Whole(1, MEMBERS_MAX), metavar="N", help="N members with so much each: all start or none.")
 @click.option("--cpus", type=Cpus(), metavar="N", help="Processors of each member, a limit (default: none).")
@@ -101,6 +104,9 @@ def submit(settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, *
 
     \b
     vgpu submit --gpus 0.5 -- python train.py            half a device, when there is one
+    vgpu submit --gpus 0.25..1 -- python train.py        more while nobody waits for it, at once and without a restart
+    vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as are worth it and have room
+    vgpu submit --predict net:make --batch 64 -- ./train as much as that model will use
     vgpu submit --gpus 1 --gang 4 -- ./train             four members, all at once or none
     vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
     vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
@@ -115,6 +121,12 @@ def submit(settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, *
     command = given.pop("command") or from_file.get("command", ())
     if not command and not given["image"]:
         raise click.UsageError("say what to run: for example vgpu submit --gpus 0.5 -- python train.py")
+    job_stretch.check(given)
+    predicted = fill(settings, given)
+    if predicted and not quiet:
+        from vgpud.cli.output import say
+
+        say(predicted)
     if given["gpus"] is None:
         raise click.UsageError("say how much: for example --gpus 0.5")
     spec = _spec(given, command, from_file.get("env", ()))
@@ -139,7 +151,7 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
 
     from vgpud.v1 import vgpud_pb2 as pb
 
-    share = {name: given.get(name) for name in _SHARE}
+    share = {name: given.get(name) for name in _SHARE} | {"gpus": job_stretch.least_gpus(given)}
     spec = pb.JobSpec(slice=build_spec(share), members=given["gang"] or 1, umask=_umask())
     for name in _PLAIN:
         if given[name]:
@@ -151,6 +163,9 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     spec.after.extend(given["after"] or ())
     spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0
     spec.not_preemptible = given["no_preempt"]
+    job_stretch.fill(spec, given)
+    if given["prediction"] is not None:
+        spec.prediction.CopyFrom(given["prediction"])
     spec.directory = os.path.join(_here(), given["directory"]) if given["directory"] else _here()
     try:
         spec.command.extend(command)
@@ -163,7 +178,7 @@ def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tupl
     return spec
 
 
-_SHARE = ("gpus", "min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
+_SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
 
 
 def _here() -> str:

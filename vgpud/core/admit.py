@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 from vgpud.core import offered
-from vgpud.core.model import CLASSES, LATENCY, Denied, Device, Policy, Reason, Share, Spec, State
+from vgpud.core.model import CLASSES, LATENCY, Denied, Device, Policy, Reason, Share, Slice, Spec, State
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE, format_bytes, format_gpus
 
 WEIGHT_MAX = 10_000
@@ -197,17 +197,23 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
     return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
 
 
-def put(shares: tuple[Share, ...], state: State) -> tuple[Share, ...] | Denied:
-    """Shares that were chosen elsewhere, ordered by device index, if there is room for them as they are."""
+def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tuple[Share, ...] | Denied:
+    """Shares that were chosen elsewhere, ordered by device index, if there is room for them as they are.
+
+    `old`: the slice that becomes this. Where it has as much already it needs no room, and no device that is offered.
+    """
     for share in shares:
         device = state.devices.get(share.device_uuid)
         if device is None:
             return Denied(Reason.NO_CAPACITY, f"device {share.device_uuid} is not there", subject=share.device_uuid)
-        closed = offered.refusal([device], state)
+        had = old.share(share.device_uuid) if old else None
+        if had and share.min_milli <= had.min_milli and share.mem_min_bytes <= had.mem_min_bytes:
+            continue
+        closed = None if had else offered.refusal([device], state)
         if closed:
             return closed
-        milli, size = state.reserved(share.device_uuid)
-        size += state.foreign_bytes(share.device_uuid)
+        milli, size = state.reserved(share.device_uuid, without=old.name if old else "")
+        size += 0 if had and share.mem_min_bytes <= had.mem_min_bytes else state.foreign_bytes(share.device_uuid)
         if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} and"
             text += f" {format_bytes(device.memory_bytes - size)} left, not {format_gpus(share.min_milli)} and"

@@ -71,6 +71,8 @@ class UpdateSlice:
     name: str
     patch: Spec
     fields: tuple[str, ...]  # sorted
+    job_id: int = 0  # a job's slice is resized by the queue, and only so: its machine has decided on
+    shares: tuple[Share, ...] = ()  # them, on the devices where it is
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,15 @@ _OF_PROGRAMS = frozenset((13, 31, 43, 45))
 _DRAINING = frozenset((48, 64, 74, 79, 95, 119, 120))
 
 
+def in_words(xid: int) -> str:
+    return _KNOWN.get(xid, "see NVIDIA's list of XIDs")
+
+
+def is_devices(xid: int) -> bool:
+    """Whether it says something about the device, and not only about one program on it."""
+    return xid not in _OF_PROGRAMS
+
+
 def fault_drain(uuid: str, xid: int) -> DrainDevice | None:
     """What a fault does to its device: those of programs nothing."""
     if not uuid or xid not in _DRAINING:
@@ -40,13 +49,14 @@ def fault_entry(state: State, uuid: str, xid: int) -> Log:
     """What the event log says, with the slices that were at work there: the driver does not tell whose fault it is."""
     device = state.devices.get(uuid)
     where = f"device {device.index}" if device else "a device"
-    what = _KNOWN.get(xid, "see NVIDIA's list of XIDs")
     there = sorted(
         {p.slice_name for p in state.processes.values() if not p.holder and _is_on(state, p.slice_name, uuid)}
     )
     whom = f"; programs there are of {', '.join(there)}" if there else ""
-    mend = "" if xid in _OF_PROGRAMS else "; see dmesg"
-    return Log("device.xid", f"XID {xid} on {where} ({what}){whom}{mend}", there[0] if len(there) == 1 else "", uuid)
+    mend = "; see dmesg" if is_devices(xid) else ""
+    return Log(
+        "device.xid", f"XID {xid} on {where} ({in_words(xid)}){whom}{mend}", there[0] if len(there) == 1 else "", uuid
+    )
 
 
 def _is_on(state: State, slice_name: str, uuid: str) -> bool:

@@ -181,7 +181,7 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     old = state.slices.get(event.name)
     if old is None:
         return [Answer(unknown(event.name))]
-    fixed = job_refusal(old, 0, "its size is what the job asked for; submit another with more")
+    fixed = job_refusal(old, event.job_id, "its size is what the job asked for; submit another with more")
     if fixed:
         return [Answer(fixed)]
     merged = admit.merge(old.spec, event.patch, event.fields)
@@ -192,7 +192,7 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     if isinstance(parts, Denied):
         return [Answer(parts)]
     busy = bool(state.processes_of(old.name) or state.containers_of(old.name))
-    shares = _resized(state, old, spec, busy)
+    shares = admit.put(event.shares, state, old) if event.shares else _resized(state, old, spec, busy)
     if isinstance(shares, Denied):
         return [Answer(shares)]
     new = replace(old, spec=spec, shares=shares, revision=old.revision + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.model import Share
-from vgpud.core.queue.model import Job, Place, Placement
+from vgpud.core.queue.model import Job, JobSpec, Place, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 
 
@@ -15,10 +15,29 @@ class Counted:
 
     def place(self, job: Job) -> Placement | None:
         milli = job.width_milli
-        return (Place("", (Share("", milli, milli, 0, 0),)),) if milli <= self._free else None
+        if milli > self._free:
+            return None
+        if job.spec.elastic and job.spec.elastic.most_members:  # its members come and go one by one
+            return (_place(job.spec.ask.width_milli),) * job.spec.members
+        return (_place(milli),)
 
     def fits(self, placement: Placement) -> bool:
         return _milli(placement) <= self._free
+
+    def suits(self, job: Job, placement: Placement) -> bool:
+        return self.fits(placement)
+
+    def shared(self, spec: JobSpec) -> JobSpec:
+        return spec
+
+    def noted(self, job: Job, placement: Placement) -> Placement:
+        return placement
+
+    def lose(self, kind: str, other: str) -> None:
+        """Nobody knows who shares a device."""
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        return ()
 
     def lacks(self, placement: Placement) -> str:
         if self.fits(placement):
@@ -48,8 +67,16 @@ class Counted:
             return ""
         return f"it asks for {_gpus(job.width_milli)} GPUs and the cluster has {_gpus(self._total)}"
 
+    def why_here(self, job: Job, placement: Placement) -> str:
+        """There is nothing to choose."""
+        return ""
+
     def why_not(self, job: Job) -> str:
         return f"it asks for {_gpus(job.width_milli)} GPUs and {_gpus(self._free)} are free"
+
+
+def _place(milli: int) -> Place:
+    return Place("", (Share("", milli, milli, 0, 0),))
 
 
 def _milli(placement: Placement) -> int:

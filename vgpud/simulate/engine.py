@@ -11,15 +11,17 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vgpud.core.queue import events
+from vgpud.core.queue import events, sizes
 from vgpud.core.queue.machine import Machine
 from vgpud.core.queue.model import NEVER_NS, How, Job, JobState, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.interference import FULL, Interference
+from vgpud.simulate.lookout import Guest, Lookout
+from vgpud.simulate.scalers import Scalers
 from vgpud.simulate.trace import TraceJob
 
-#: what happens first in an instant: room becomes free, jobs come, a time has come
-_FREED, _TOLD, _WOKEN = range(3)
+#: what happens first in an instant: room becomes free, jobs come, jobs are looked at and report, a time has come
+_FREED, _RESIZED, _TOLD, _LOOKED, _REPORTED, _WOKEN = range(6)
 KILLED = 143  # exit code: 128 + SIGTERM
 
 
@@ -30,6 +32,7 @@ class Costs:
     start_ns: int = 0  # from the decision until its program works
     suspend_ns: int = 0  # to give its devices up: a checkpoint, or the grace of a signal
     resume_ns: int = 0  # to go on: the checkpoint read back
+    resize_ns: int = 0  # to become larger or smaller: its members find each other anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class Outcome:
     refused: list[tuple[TraceJob, str]] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
     decisions: int = 0
+    resizes: int = 0  # how often a job was told to become larger or smaller
     longest_wait_ns: int = 0  # of any job, at one time
     spans: list[tuple[int, int, int]] = field(default_factory=list)  # (job id, from, to): who had its devices when
 
@@ -63,6 +67,9 @@ class _Run:
     job: TraceJob
     left: int = 0
     placement: Placement = ()
+    resizing: Placement = ()  # what it is becoming
+    resized_ns: int = 0  # and when it will be that
+    held_milli: int = 0
     running: bool = False
     started_ns: int = 0  # it has its devices since
     working_since_ns: int = 0  # may lie ahead: it is being started
@@ -72,6 +79,8 @@ class _Run:
     waits_since_ns: int = -1  # -1 = it does not
     attempt: int = 0
     stops: int = 0  # how often it has been told to give its room up
+    resizes: int = 0  # and to become larger or smaller
+    reports_ns: int = NEVER_NS  # when its workers report next
 
 
 class Simulation:
@@ -83,13 +92,22 @@ class Simulation:
         capacity_milli: int,
         costs: Costs | None = None,
         interference: Interference | None = None,
+        lookout: Lookout | None = None,
         listener: Callable[[events.Command], None] | None = None,
         wakes: bool = True,
+        scalers: Scalers | None = None,
     ) -> None:
-        """`wakes`: the machine is woken when it asks for it; else only when it is told (tell(at, Woken()))."""
+        """`lookout`: sees how jobs share devices, as the daemon does, and says so. `scalers`: how they scale.
+
+        `wakes`: the machine is woken when it asks for it; else only when it is told (tell(at, Woken())).
+        """
         self._machine = machine
         self._costs = costs or Costs()
         self._interference = interference
+        self._lookout = lookout
+        self._scalers = scalers
+        self._looked_at: list[str] = []  # devices, by number
+        self._looks: dict[str, tuple[int, int]] = {}  # by device: its number, when it is looked at next
         self._listener = listener
         self._wakes = wakes
         self._heap: list[tuple[int, int, int, int]] = []  # (time, kind, serial, job id or index in what is told)
@@ -144,8 +162,16 @@ class Simulation:
             _, kind, _, which = heapq.heappop(self._heap)
             if kind == _FREED:
                 event = self._freed(which)
+            elif kind == _RESIZED:
+                event = self._resized(which)
             elif kind == _TOLD:
                 event = self._hears(self._told[which])
+            elif kind == _LOOKED:
+                happened += self._look(self._looked_at[which])
+                continue
+            elif kind == _REPORTED:
+                happened += self._reports(self._runs[which])
+                continue
             else:
                 event = self._woken(happened)
             if event:
@@ -162,6 +188,8 @@ class Simulation:
                 return None
             for job_id in event.job_ids:
                 self._runs[job_id] = _Run(job_id, self._work[job_id])
+        if isinstance(event, events.Resized) and event.placement and self._runs[event.job_id].running:
+            self._becomes(self._runs[event.job_id], event.placement)
         return event
 
     def _woken(self, happened: list[events.Event]) -> events.Event | None:
@@ -195,6 +223,8 @@ class Simulation:
                 self._start(command)
             case events.StopJob(job_id, how):
                 self._stop(job_id, how)
+            case events.ResizeJob():
+                self._resize(command)
             case events.Wake(at_ns) if self._wakes and at_ns < NEVER_NS:
                 self._wake_ns = max(at_ns, self._now_ns)
                 self._push(self._wake_ns, _WOKEN, 0)
@@ -202,16 +232,17 @@ class Simulation:
     def _start(self, command: events.StartJob) -> None:
         run = self._runs[command.job_id]
         run.attempt = command.attempt
-        run.placement, run.running, run.leaves = command.placement, True, None
+        run.placement, run.resizing, run.running, run.leaves = command.placement, (), True, None
         run.started_ns = self._now_ns
         if not command.resume:
             run.left = run.job.attempt(command.attempt)[0] * FULL
         run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
-        run.speed = FULL
-        self._held_milli += run.job.spec.width_milli
+        run.speed = self._alone(run)
+        self._hold(run, _milli(run.placement))
         self._count(run, 1)
         self._neighbours(run, arrives=True)
         self._plan(run)
+        self._reports_later(run)
 
     def _stop(self, job_id: int, how: How | None) -> None:
         """Also of one that is paused, whose memory is wanted."""
@@ -221,17 +252,80 @@ class Simulation:
         run.stops += 1
         run.leaves = events.JobSuspended(job_id, answer) if answer else events.JobEnded(job_id, run.attempt, code)
         run.ends_ns = self._now_ns + takes_ns
-        run.speed = 0
+        run.speed, run.resizing = 0, ()
         self._push(run.ends_ns, _FREED, job_id)
 
+    def _resize(self, command: events.ResizeJob) -> None:
+        """It makes no progress until it has become that, and has what it had and what it gets."""
+        run = self._runs[command.job_id]
+        self.outcome.resizes += 1
+        self._settle(run)
+        takes_ns, run.resizing = self._costs.resize_ns, command.placement
+        run.working_since_ns = max(run.working_since_ns, self._now_ns + takes_ns)
+        if run.resizes < len(run.job.resizes):
+            takes_ns, run.resizing = run.job.resizes[run.resizes]
+        run.resizes += 1
+        run.resized_ns = self._now_ns + takes_ns
+        self._hold(run, max(_milli(run.placement), _milli(run.resizing)))
+        self._plan(run)
+        self._push(run.resized_ns, _RESIZED, run.job_id)
+
+    def _resized(self, job_id: int) -> events.Event | None:
+        run = self._runs[job_id]
+        if not run.resizing or run.resized_ns != self._now_ns:
+            return None
+        self._becomes(run, run.resizing)
+        return events.Resized(job_id, run.attempt, run.placement)
+
+    def _becomes(self, run: _Run, placement: Placement) -> None:
+        """It has this now, and a speed that goes with it."""
+        self._settle(run)
+        self._count(run, -1)
+        self._neighbours(run, arrives=False)
+        run.placement, run.resizing = placement, ()
+        run.speed = self._alone(run)
+        self._hold(run, _milli(placement))
+        self._count(run, 1)
+        self._neighbours(run, arrives=True)
+        self._plan(run)
+        self._reports_later(run)
+
+    # ---- how it scales ----
+
+    def _reports_later(self, run: _Run) -> None:
+        """Its workers are others: what they report is about these from now on."""
+        works_ns = max(self._now_ns, run.working_since_ns)
+        if self._scalers and self._scalers.changed(run.job_id, run.job, len(run.placement), works_ns):
+            run.reports_ns = works_ns
+            self._push(works_ns, _REPORTED, run.job_id)
+
+    def _reports(self, run: _Run) -> list[events.Wished]:
+        if self._scalers is None or run.reports_ns != self._now_ns or not run.running or run.leaves or run.resizing:
+            return []
+        wished, run.reports_ns = self._scalers.report(run.job_id, run.job, self._now_ns)
+        if run.reports_ns < NEVER_NS:
+            self._push(run.reports_ns, _REPORTED, run.job_id)
+        return wished
+
+    def _hold(self, run: _Run, milli: int) -> None:
+        self._held_milli += milli - run.held_milli
+        run.held_milli = milli
+
     def _leave(self, run: _Run) -> None:
-        run.running = False
+        run.running, run.resizing = False, ()
         self.outcome.spans.append((run.job_id, run.started_ns, self._now_ns))
-        self._held_milli -= run.job.spec.width_milli
+        self._hold(run, 0)
         self._count(run, -1)
         self._neighbours(run, arrives=False)
 
     # ---- work ----
+
+    def _alone(self, run: _Run) -> int:
+        """Its speed at its size, if nobody is beside it."""
+        job = run.job
+        if job.scaling is None:
+            return FULL
+        return job.scaling.speed(sizes.has(job.spec, run.placement), job.scaled_from, FULL)
 
     def _settle(self, run: _Run) -> None:
         """What has been done since is subtracted."""
@@ -246,10 +340,13 @@ class Simulation:
 
     def _neighbours(self, run: _Run, arrives: bool) -> None:
         """It comes to its devices or leaves them: who shares one of them gets another speed."""
-        if self._interference is None:
+        if self._interference is None and self._lookout is None:
             return
         uuids = _devices(run.placement)
         others = {other.job_id: other for uuid in uuids for other in self._on.get(uuid, ()) if other is not run}
+        if self._lookout:
+            for uuid in uuids:
+                self._lookout.before(uuid, self._guests(uuid), self._now_ns)
         for uuid in uuids:
             on = self._on.setdefault(uuid, [])
             on.append(run) if arrives else on.remove(run)
@@ -260,16 +357,45 @@ class Simulation:
                 self._settle(other)
                 other.speed = self._speed(other)
                 self._plan(other)
+        if self._lookout:
+            for uuid in uuids:
+                self._lookout.after(uuid, self._guests(uuid), self._now_ns)
+                self._look_later(uuid, self._lookout)
 
     def _speed(self, run: _Run) -> int:
         """That of its slowest device: its members wait for each other."""
-        assert self._interference is not None
-        speed = FULL
+        speed, alone = FULL, self._alone(run)
         for uuid in _devices(run.placement):
             beside = [other.job for other in self._on[uuid] if other is not run]
-            if beside:
+            if beside and self._interference:
                 speed = min(speed, self._interference.speed(run.job, beside))
-        return speed
+        return max(1, speed * alone // FULL)
+
+    # ---- what is seen of jobs that share devices ----
+
+    def _guests(self, uuid: str) -> list[Guest]:
+        found = []
+        for run in self._on.get(uuid, ()):
+            self._settle(run)
+            done = run.job.attempt(run.attempt)[0] * FULL - run.left
+            found.append(Guest(self._known[run.job_id], run.job, done // FULL))
+        return found
+
+    def _look(self, uuid: str) -> list[events.Event]:
+        if self._lookout is None or self._looks[uuid][1] != self._now_ns:
+            return []
+        found = self._lookout.look(uuid, self._guests(uuid), self._now_ns)
+        self._look_later(uuid, self._lookout)
+        return found
+
+    def _look_later(self, uuid: str, lookout: Lookout) -> None:
+        if uuid not in self._looks:
+            self._looks[uuid] = len(self._looked_at), 0
+            self._looked_at.append(uuid)
+        number, at_ns = self._looks[uuid][0], lookout.next_look_ns(uuid)
+        if at_ns > self._now_ns:
+            self._push(at_ns, _LOOKED, number)
+        self._looks[uuid] = number, at_ns
 
     # ---- what is kept for the results ----
 
@@ -299,6 +425,10 @@ class Simulation:
             samples[-1] = sample
         else:
             samples.append(sample)
+
+
+def _milli(placement: Placement) -> int:
+    return sum(share.min_milli for place in placement for share in place.shares)
 
 
 def _rest(taken_milli: int) -> int:

@@ -68,6 +68,14 @@ class Pairs:
             )
         return max(found, 1)
 
+    def by_demand(self) -> tuple[str, ...]:
+        """The models of the table (not their families), from the one beside which others are slowed down least."""
+        beside: dict[str, list[int]] = {}
+        for (model, other), speed in self.speeds.items():
+            if family(model) != model and family(other) != other:
+                beside.setdefault(other, []).append(speed)
+        return tuple(sorted(beside, key=lambda model: (-sum(beside[model]) // len(beside[model]), model)))
+
     def _pair(self, model: str, other: str) -> int:
         """0 = neither they nor their families are in the table."""
         return self.speeds.get((model, other)) or self.speeds.get((family(model), family(other)), 0)

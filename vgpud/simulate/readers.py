@@ -9,16 +9,17 @@ import csv
 import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
+from vgpud.core.queue.model import SECOND_NS, Ask, Elastic, JobSpec
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.models import skew_ppm
+from vgpud.simulate.scaling import LINEAR
 from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered, whole_gpus
 
 MIB = 1 << 20
@@ -147,7 +148,20 @@ def _tiresias(row: Row) -> TraceJob:
         model=row.text("model_name"),
         skew_ppm=_skew_ppm(row),
     )
-    return TraceJob(row.ns("submit_time"), spec.duration_ns, spec, row.where)
+    return _elastic(TraceJob(row.ns("submit_time"), spec.duration_ns, spec, row.where), row)
+
+
+def _elastic(job: TraceJob, row: Row) -> TraceJob:
+    """Of a row that says how few GPUs would do and how many it could use: as fast as it has GPUs."""
+    if not row.text("min_gpu") and not row.text("max_gpu"):
+        return job
+    asked = job.spec.members
+    least = row.positive("min_gpu") if row.text("min_gpu") else asked
+    most = row.positive("max_gpu") if row.text("max_gpu") else asked
+    if not least <= asked <= most:
+        raise TraceError(f"{row.where}: min_gpu {least}, num_gpu {asked}, max_gpu {most}: they must not fall")
+    spec = replace(job.spec, members=least, elastic=Elastic(least_members=least, most_members=most))
+    return replace(job, spec=spec, scaling=LINEAR, scaled_from=asked)
 
 
 def _skew_ppm(row: Row) -> int:
@@ -168,7 +182,8 @@ def _philly(row: Row) -> TraceJob:
     if since < datetime.timedelta():
         raise TraceError(f"{row.where}: timestamp is {row.text('timestamp')}: before 1970")
     spec = JobSpec(ask, members, name=row.where.rpartition(":")[2], duration_ns=row.ns("duration"))
-    return TraceJob(since // datetime.timedelta(microseconds=1) * 1000, spec.duration_ns, spec, row.where)
+    at_ns = since // datetime.timedelta(microseconds=1) * 1000
+    return _elastic(TraceJob(at_ns, spec.duration_ns, spec, row.where), row)
 
 
 def _openb(row: Row) -> TraceJob:

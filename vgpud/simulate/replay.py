@@ -18,7 +18,7 @@ from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry as policies
 from vgpud.core.queue import events
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
-from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, Node, QueueSpec
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, Node, Placement, QueueSpec
 from vgpud.core.queue.record import Plain, decode, from_plain, to_plain
 from vgpud.simulate.engine import Simulation
 from vgpud.simulate.trace import TraceError, TraceJob
@@ -117,16 +117,16 @@ def _difference(recorded: Sequence[Plain], said: Sequence[Plain]) -> str:
     return f"recorded {len(recorded)} commands, now {len(said)}"
 
 
-#: StartJob or StopJob, the job, its attempt or how it is stopped, where
+#: StartJob, StopJob or ResizeJob, the job, its attempt or how it is stopped, where
 Decision = tuple[Any, ...]
 
 
 def decisions(commands: Iterable[Plain]) -> list[Decision]:
-    """Who is started and stopped, in order."""
+    """Who is started, stopped and resized, in order."""
     found: list[Decision] = []
     for command in commands:
-        if command["type"] == "StartJob":
-            found.append(("StartJob", command["job_id"], command["attempt"], json.dumps(command["placement"])))
+        if command["type"] in ("StartJob", "ResizeJob"):
+            found.append((command["type"], command["job_id"], command["attempt"], json.dumps(command["placement"])))
         elif command["type"] == "StopJob":
             found.append(("StopJob", command["job_id"], command.get("how")))
     return found
@@ -143,12 +143,26 @@ def simulated_decisions(recording: Recording) -> list[Decision]:
         recording.machine(), 0, listener=lambda command: said.append(to_plain(command)), wakes=False
     )
     work = _work(recording)
-    for step in recording.steps:
-        for event in step.events:
-            if not isinstance(event, MADE):
-                simulation.tell(step.at_ns, event, work)
+    for at_ns, event in _from_outside(recording):
+        simulation.tell(at_ns, event, work)
     simulation.run()
     return decisions(said)
+
+
+def _from_outside(recording: Recording) -> Iterator[tuple[int, events.Event]]:
+    """What the simulation does not make by itself; a size that nobody asked for is a job's own doing."""
+    asked: set[int] = set()
+    for step in recording.steps:
+        for event in step.events:
+            if isinstance(event, events.Resized) and event.job_id in asked:
+                asked.discard(event.job_id)
+            elif not isinstance(event, MADE):
+                yield step.at_ns, event
+        for command in step.commands:
+            if command["type"] == "ResizeJob":
+                asked.add(command["job_id"])
+            elif command["type"] in ("StartJob", "StopJob"):
+                asked.discard(command["job_id"])
 
 
 def _work(recording: Recording) -> dict[int, TraceJob]:
@@ -157,7 +171,8 @@ def _work(recording: Recording) -> dict[int, TraceJob]:
     for job_id, (at_ns, spec) in _submitted(recording).items():
         attempts, stops = tuple(_attempts(recording, job_id)), tuple(_stops(recording, job_id))
         ran_ns = sum(ran_ns for ran_ns, _ in attempts)
-        found[job_id] = TraceJob(at_ns, ran_ns, spec, attempts=attempts, stops=stops)
+        resizes = tuple(_resizes(recording, job_id)) if spec.elastic else ()
+        found[job_id] = TraceJob(at_ns, ran_ns, spec, attempts=attempts, stops=stops, resizes=resizes)
     return found
 
 
@@ -206,3 +221,23 @@ def _stops(recording: Recording, job_id: int) -> Iterator[tuple[int, How | None,
                 told_ns = -1
         if any(command.get("job_id") == job_id and command["type"] == "StopJob" for command in step.commands):
             told_ns = step.at_ns
+
+
+def _resizes(recording: Recording, job_id: int) -> Iterator[tuple[int, Placement]]:
+    """(ns until it said what it had, and that) of each time that it was told; where it never said so, for ever."""
+    told_ns = -1
+    for step in recording.steps:
+        for event in step.events:
+            if told_ns >= 0 and isinstance(event, events.Resized) and event.job_id == job_id:
+                yield step.at_ns - told_ns, event.placement
+                told_ns = -1
+        for command in step.commands:
+            if command.get("job_id") != job_id:
+                continue
+            if told_ns >= 0 and command["type"] in ("ResizeJob", "StartJob"):
+                yield NEVER_NS, ()
+                told_ns = -1
+            if command["type"] == "ResizeJob":
+                told_ns = step.at_ns
+    if told_ns >= 0:
+        yield NEVER_NS, ()

@@ -18,6 +18,9 @@ from vgpud.simulate import readers
 from vgpud.simulate.counted import Counted
 from vgpud.simulate.engine import Costs, Outcome, Simulation
 from vgpud.simulate.interference import Interference
+from vgpud.simulate.lookout import Lookout
+from vgpud.simulate.scalers import Scalers
+from vgpud.simulate.scaling import Curve
 from vgpud.simulate.trace import TraceError, TraceJob
 
 #: the placement that knows no devices
@@ -39,6 +42,7 @@ class Scenario:
     queues: tuple[QueueSpec, ...] = ()
     costs: Costs = field(default_factory=Costs)
     interference: Interference | None = None
+    autoscaled: bool = False  # elastic workers are as many as their autoscalers wish; else all that have room
 
 
 def make_policy(text: str) -> Policy:
@@ -62,8 +66,12 @@ def run(
     scenario: Scenario,
     progress: Callable[[int], None] | None = None,
     make: Callable[[str], Policy] | None = None,
+    lookout: Lookout | None = None,
 ) -> Outcome:
-    """The trace replayed on fresh nodes. `make`: of policies that have no name."""
+    """The trace replayed on fresh nodes. `make`: of policies that have no name. `lookout`: to be asked afterwards, of
+
+    placements that go by who shares a device.
+    """
     room = make_room(nodes, scenario, trace)
     if not (scenario.by_queue or scenario.queues):
         trace = [_in_one_queue(job) for job in trace]
@@ -72,7 +80,12 @@ def run(
     if denied:
         raise TraceError(denied.message)
     machine = Machine(queues, room, make, hows=(How.EVICT,), moves=True)
-    simulation = Simulation(machine, room.total_milli(), scenario.costs, scenario.interference)
+    sharing = any(placements.make(queue.placement).sharing for queue in queues)
+    lookout = (lookout or Lookout()) if sharing and scenario.placement != COUNT else None
+    scalers = Scalers() if scenario.autoscaled else None
+    simulation = Simulation(
+        machine, room.total_milli(), scenario.costs, scenario.interference, lookout, scalers=scalers
+    )
     for job_id, job in enumerate(trace, 1):
         simulation.submit(job_id, job)
     return simulation.run(progress)
@@ -107,6 +120,11 @@ def _ruled(queue: QueueSpec, scenario: Scenario) -> QueueSpec:
     if scenario.placement not in ("", COUNT):
         queue = replace(queue, placement=scenario.placement)
     return queue
+
+
+def scaled(trace: Sequence[TraceJob], curve: Curve) -> list[TraceJob]:
+    """The same jobs, the elastic ones as fast as the curve says."""
+    return [replace(job, scaling=curve) if job.scaling else job for job in trace]
 
 
 def misjudged(trace: Sequence[TraceJob], sigma: float, seed: int) -> list[TraceJob]:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec
+from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import ExitCode, VgpudError
+from vgpud.simulate.scaling import Curve
 
 #: a century: no trace is longer, and sums of such times are exact wherever they are shown
 SECONDS_MAX = 100 * 366 * 86_400
@@ -36,8 +37,12 @@ class TraceJob:
     where: str = ""  # file and line
     utilisation_milli: int = -1  # of each of its devices, alone; -1 = not known
     attempts: tuple[tuple[int, int], ...] = ()  # (ns that it runs, exit code) of each start from the beginning
+    scaling: Curve | None = None  # how its speed goes by its size, where it is elastic; None: it does not
+    scaled_from: int = 0  # the size that duration_ns is for
     #: (ns that it takes, how in the end or None: it ended, exit code then) of each time that it is told to make room
     stops: tuple[tuple[int, How | None, int], ...] = ()
+    #: (ns until it said what it has, and that) of each time that it is told to become larger or smaller
+    resizes: tuple[tuple[int, Placement], ...] = ()
 
     def stop(self, number: int) -> tuple[int, How | None, int] | None:
         """None of stops that are not told."""

@@ -599,7 +599,7 @@ class WatchEventsResponse(_message.Message):
     def __init__(self, event: _Optional[_Union[Event, _Mapping]] = ...) -> None: ...
 
 class JobSpec(_message.Message):
-    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "array_first", "array_last", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible")
+    __slots__ = ("slice", "members", "name", "queue", "priority", "time_limit", "expected_duration", "retries", "after", "after_any", "array_first", "array_last", "hold", "cpu_milli", "ram_bytes", "command", "image", "directory", "environment", "umask", "limits", "log", "skew", "not_preemptible", "elastic", "prediction")
     class EnvironmentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -631,6 +631,8 @@ class JobSpec(_message.Message):
     LOG_FIELD_NUMBER: _ClassVar[int]
     SKEW_FIELD_NUMBER: _ClassVar[int]
     NOT_PREEMPTIBLE_FIELD_NUMBER: _ClassVar[int]
+    ELASTIC_FIELD_NUMBER: _ClassVar[int]
+    PREDICTION_FIELD_NUMBER: _ClassVar[int]
     slice: SliceSpec
     members: int
     name: str
@@ -655,7 +657,62 @@ class JobSpec(_message.Message):
     log: str
     skew: float
     not_preemptible: bool
-    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., array_first: _Optional[int] = ..., array_last: _Optional[int] = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ...) -> None: ...
+    elastic: ElasticSpec
+    prediction: Prediction
+    def __init__(self, slice: _Optional[_Union[SliceSpec, _Mapping]] = ..., members: _Optional[int] = ..., name: _Optional[str] = ..., queue: _Optional[str] = ..., priority: _Optional[int] = ..., time_limit: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., expected_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., retries: _Optional[int] = ..., after: _Optional[_Iterable[int]] = ..., after_any: bool = ..., array_first: _Optional[int] = ..., array_last: _Optional[int] = ..., hold: bool = ..., cpu_milli: _Optional[int] = ..., ram_bytes: _Optional[int] = ..., command: _Optional[_Iterable[str]] = ..., image: _Optional[str] = ..., directory: _Optional[str] = ..., environment: _Optional[_Mapping[str, str]] = ..., umask: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[ResourceLimit, _Mapping]]] = ..., log: _Optional[str] = ..., skew: _Optional[float] = ..., not_preemptible: bool = ..., elastic: _Optional[_Union[ElasticSpec, _Mapping]] = ..., prediction: _Optional[_Union[Prediction, _Mapping]] = ...) -> None: ...
+
+class ElasticSpec(_message.Message):
+    __slots__ = ("gpus_milli_min", "gpus_milli_max", "workers_min", "workers_max", "heuristic", "batch", "batch_max")
+    GPUS_MILLI_MIN_FIELD_NUMBER: _ClassVar[int]
+    GPUS_MILLI_MAX_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_MIN_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_MAX_FIELD_NUMBER: _ClassVar[int]
+    HEURISTIC_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_MAX_FIELD_NUMBER: _ClassVar[int]
+    gpus_milli_min: int
+    gpus_milli_max: int
+    workers_min: int
+    workers_max: int
+    heuristic: str
+    batch: int
+    batch_max: int
+    def __init__(self, gpus_milli_min: _Optional[int] = ..., gpus_milli_max: _Optional[int] = ..., workers_min: _Optional[int] = ..., workers_max: _Optional[int] = ..., heuristic: _Optional[str] = ..., batch: _Optional[int] = ..., batch_max: _Optional[int] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("value", "low", "high")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    value: float
+    low: float
+    high: float
+    def __init__(self, value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
+
+class Prediction(_message.Message):
+    __slots__ = ("model", "device", "utilisation", "sm_activity", "memory_bytes", "out_of_range", "features")
+    class FeaturesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    UTILISATION_FIELD_NUMBER: _ClassVar[int]
+    SM_ACTIVITY_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OUT_OF_RANGE_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    device: str
+    utilisation: Range
+    sm_activity: Range
+    memory_bytes: Range
+    out_of_range: bool
+    features: _containers.ScalarMap[str, float]
+    def __init__(self, model: _Optional[str] = ..., device: _Optional[str] = ..., utilisation: _Optional[_Union[Range, _Mapping]] = ..., sm_activity: _Optional[_Union[Range, _Mapping]] = ..., memory_bytes: _Optional[_Union[Range, _Mapping]] = ..., out_of_range: bool = ..., features: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class ResourceLimit(_message.Message):
     __slots__ = ("name", "soft", "hard")
@@ -668,7 +725,7 @@ class ResourceLimit(_message.Message):
     def __init__(self, name: _Optional[str] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("node", "job_id", "spec", "uid", "state", "reason", "submitted_at", "started_at", "ended_at", "estimated_start", "exit_code", "attempt", "preemptions", "array_id", "array_index", "slices", "device_indices", "log", "gpu_seconds_granted", "gpu_seconds_used", "position", "cpu_seconds", "ram_peak_bytes")
+    __slots__ = ("node", "job_id", "spec", "uid", "state", "reason", "submitted_at", "started_at", "ended_at", "estimated_start", "exit_code", "attempt", "preemptions", "array_id", "array_index", "slices", "device_indices", "log", "gpu_seconds_granted", "gpu_seconds_used", "position", "cpu_seconds", "ram_peak_bytes", "workers", "gpus_milli", "samples_per_second", "estimated_duration", "utilisation", "utilisation_measured")
     NODE_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
@@ -692,6 +749,12 @@ class Job(_message.Message):
     POSITION_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RAM_PEAK_BYTES_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    GPUS_MILLI_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    ESTIMATED_DURATION_FIELD_NUMBER: _ClassVar[int]
+    UTILISATION_FIELD_NUMBER: _ClassVar[int]
+    UTILISATION_MEASURED_FIELD_NUMBER: _ClassVar[int]
     node: str
     job_id: int
     spec: JobSpec
@@ -715,7 +778,13 @@ class Job(_message.Message):
     position: int
     cpu_seconds: float
     ram_peak_bytes: int
-    def __init__(self, node: _Optional[str] = ..., job_id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., uid: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., estimated_start: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., attempt: _Optional[int] = ..., preemptions: _Optional[int] = ..., array_id: _Optional[int] = ..., array_index: _Optional[int] = ..., slices: _Optional[_Iterable[str]] = ..., device_indices: _Optional[_Iterable[int]] = ..., log: _Optional[str] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., position: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., ram_peak_bytes: _Optional[int] = ...) -> None: ...
+    workers: int
+    gpus_milli: int
+    samples_per_second: float
+    estimated_duration: _duration_pb2.Duration
+    utilisation: float
+    utilisation_measured: bool
+    def __init__(self, node: _Optional[str] = ..., job_id: _Optional[int] = ..., spec: _Optional[_Union[JobSpec, _Mapping]] = ..., uid: _Optional[int] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., estimated_start: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit_code: _Optional[int] = ..., attempt: _Optional[int] = ..., preemptions: _Optional[int] = ..., array_id: _Optional[int] = ..., array_index: _Optional[int] = ..., slices: _Optional[_Iterable[str]] = ..., device_indices: _Optional[_Iterable[int]] = ..., log: _Optional[str] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., position: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., ram_peak_bytes: _Optional[int] = ..., workers: _Optional[int] = ..., gpus_milli: _Optional[int] = ..., samples_per_second: _Optional[float] = ..., estimated_duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., utilisation: _Optional[float] = ..., utilisation_measured: bool = ...) -> None: ...
 
 class SubmitJobRequest(_message.Message):
     __slots__ = ("request_id", "spec")
@@ -817,8 +886,94 @@ class WatchJobsResponse(_message.Message):
     jobs: _containers.RepeatedCompositeFieldContainer[Job]
     def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
 
+class ExplainJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    def __init__(self, job_id: _Optional[int] = ...) -> None: ...
+
+class Fact(_message.Message):
+    __slots__ = ("at", "kind", "text")
+    AT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    at: _timestamp_pb2.Timestamp
+    kind: str
+    text: str
+    def __init__(self, at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class ExplainJobResponse(_message.Message):
+    __slots__ = ("job", "facts")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    FACTS_FIELD_NUMBER: _ClassVar[int]
+    job: Job
+    facts: _containers.RepeatedCompositeFieldContainer[Fact]
+    def __init__(self, job: _Optional[_Union[Job, _Mapping]] = ..., facts: _Optional[_Iterable[_Union[Fact, _Mapping]]] = ...) -> None: ...
+
+class ReportProgressRequest(_message.Message):
+    __slots__ = ("job_id", "attempt", "worker", "samples", "seconds", "steps")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    attempt: int
+    worker: int
+    samples: int
+    seconds: float
+    steps: int
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., worker: _Optional[int] = ..., samples: _Optional[int] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ...) -> None: ...
+
+class ReportProgressResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class WorkRequest(_message.Message):
+    __slots__ = ("job_id", "attempt", "worker", "generation", "store", "samples", "seconds", "steps", "lost", "joined", "idle_seconds", "waited_seconds")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
+    IDLE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAITED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    job_id: int
+    attempt: int
+    worker: int
+    generation: int
+    store: str
+    samples: int
+    seconds: float
+    steps: int
+    lost: bool
+    joined: bool
+    idle_seconds: float
+    waited_seconds: float
+    def __init__(self, job_id: _Optional[int] = ..., attempt: _Optional[int] = ..., worker: _Optional[int] = ..., generation: _Optional[int] = ..., store: _Optional[str] = ..., samples: _Optional[int] = ..., seconds: _Optional[float] = ..., steps: _Optional[int] = ..., lost: bool = ..., joined: bool = ..., idle_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ...) -> None: ...
+
+class WorkResponse(_message.Message):
+    __slots__ = ("generation", "workers", "store", "batch", "reason")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    workers: _containers.RepeatedScalarFieldContainer[int]
+    store: str
+    batch: int
+    reason: str
+    def __init__(self, generation: _Optional[int] = ..., workers: _Optional[_Iterable[int]] = ..., store: _Optional[str] = ..., batch: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class Queue(_message.Message):
-    __slots__ = ("name", "parent", "guarantee_milli", "limit_milli", "weight", "policy", "placement", "spread", "strict", "backfill", "min_run", "cpu_limit_milli", "ram_limit_bytes", "members", "used_milli", "running", "pending", "history_gpu_seconds")
+    __slots__ = ("name", "parent", "guarantee_milli", "limit_milli", "weight", "policy", "placement", "spread", "strict", "backfill", "min_run", "cpu_limit_milli", "ram_limit_bytes", "members", "elastic_wait", "elastic_idle", "elastic_eager", "used_milli", "running", "pending", "history_gpu_seconds")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     GUARANTEE_MILLI_FIELD_NUMBER: _ClassVar[int]
@@ -833,6 +988,9 @@ class Queue(_message.Message):
     CPU_LIMIT_MILLI_FIELD_NUMBER: _ClassVar[int]
     RAM_LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    ELASTIC_WAIT_FIELD_NUMBER: _ClassVar[int]
+    ELASTIC_IDLE_FIELD_NUMBER: _ClassVar[int]
+    ELASTIC_EAGER_FIELD_NUMBER: _ClassVar[int]
     USED_MILLI_FIELD_NUMBER: _ClassVar[int]
     RUNNING_FIELD_NUMBER: _ClassVar[int]
     PENDING_FIELD_NUMBER: _ClassVar[int]
@@ -851,11 +1009,14 @@ class Queue(_message.Message):
     cpu_limit_milli: int
     ram_limit_bytes: int
     members: _containers.RepeatedScalarFieldContainer[str]
+    elastic_wait: _duration_pb2.Duration
+    elastic_idle: _duration_pb2.Duration
+    elastic_eager: bool
     used_milli: int
     running: int
     pending: int
     history_gpu_seconds: float
-    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., guarantee_milli: _Optional[int] = ..., limit_milli: _Optional[int] = ..., weight: _Optional[int] = ..., policy: _Optional[str] = ..., placement: _Optional[str] = ..., spread: bool = ..., strict: bool = ..., backfill: bool = ..., min_run: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., cpu_limit_milli: _Optional[int] = ..., ram_limit_bytes: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., used_milli: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., history_gpu_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., guarantee_milli: _Optional[int] = ..., limit_milli: _Optional[int] = ..., weight: _Optional[int] = ..., policy: _Optional[str] = ..., placement: _Optional[str] = ..., spread: bool = ..., strict: bool = ..., backfill: bool = ..., min_run: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., cpu_limit_milli: _Optional[int] = ..., ram_limit_bytes: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., elastic_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_idle: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_eager: bool = ..., used_milli: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., history_gpu_seconds: _Optional[float] = ...) -> None: ...
 
 class ListQueuesRequest(_message.Message):
     __slots__ = ()

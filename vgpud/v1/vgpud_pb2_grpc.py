@@ -892,6 +892,21 @@ class JobServiceStub(object):
                 request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
                 response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.FromString,
                 _registered_method=True)
+        self.ExplainJob = channel.unary_unary(
+                '/vgpud.v1.JobService/ExplainJob',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobResponse.FromString,
+                _registered_method=True)
+        self.ReportProgress = channel.unary_unary(
+                '/vgpud.v1.JobService/ReportProgress',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressResponse.FromString,
+                _registered_method=True)
+        self.Work = channel.stream_stream(
+                '/vgpud.v1.JobService/Work',
+                request_serializer=vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.SerializeToString,
+                response_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -945,6 +960,27 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainJob(self, request, context):
+        """Why this size, this device, this neighbour, this resize.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportProgress(self, request, context):
+        """What a running program says of its progress: `vgpud.client.report`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Work(self, request_iterator, context):
+        """A worker of an elastic job, from its start to its end: `vgpud.elastic`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -987,6 +1023,21 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.WatchJobs,
                     request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.FromString,
                     response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.SerializeToString,
+            ),
+            'ExplainJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainJob,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ExplainJobResponse.SerializeToString,
+            ),
+            'ReportProgress': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportProgress,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.ReportProgressResponse.SerializeToString,
+            ),
+            'Work': grpc.stream_stream_rpc_method_handler(
+                    servicer.Work,
+                    request_deserializer=vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.FromString,
+                    response_serializer=vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1205,6 +1256,87 @@ class JobService(object):
             '/vgpud.v1.JobService/WatchJobs',
             vgpud_dot_v1_dot_vgpud__pb2.WatchJobsRequest.SerializeToString,
             vgpud_dot_v1_dot_vgpud__pb2.WatchJobsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/ExplainJob',
+            vgpud_dot_v1_dot_vgpud__pb2.ExplainJobRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ExplainJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportProgress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/vgpud.v1.JobService/ReportProgress',
+            vgpud_dot_v1_dot_vgpud__pb2.ReportProgressRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.ReportProgressResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Work(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/vgpud.v1.JobService/Work',
+            vgpud_dot_v1_dot_vgpud__pb2.WorkRequest.SerializeToString,
+            vgpud_dot_v1_dot_vgpud__pb2.WorkResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -236,6 +236,12 @@ class JobServiceStub:
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
     WatchJobs: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]
+    ExplainJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]
+    """Why this size, this device, this neighbour, this resize."""
+    ReportProgress: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReportProgressRequest, _vgpud_pb2.ReportProgressResponse]
+    """What a running program says of its progress: `vgpud.client.report`."""
+    Work: _grpc.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]
+    """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -248,6 +254,12 @@ class JobServiceAsyncStub(JobServiceStub):
     ReleaseJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]  # type: ignore[assignment]
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
     WatchJobs: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]  # type: ignore[assignment]
+    ExplainJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]  # type: ignore[assignment]
+    """Why this size, this device, this neighbour, this resize."""
+    ReportProgress: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReportProgressRequest, _vgpud_pb2.ReportProgressResponse]  # type: ignore[assignment]
+    """What a running program says of its progress: `vgpud.client.report`."""
+    Work: _aio.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]  # type: ignore[assignment]
+    """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -305,6 +317,30 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.WatchJobsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WatchJobsResponse], _abc.AsyncIterator[_vgpud_pb2.WatchJobsResponse]]: ...
+
+    @_abc_1.abstractmethod
+    def ExplainJob(
+        self,
+        request: _vgpud_pb2.ExplainJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ExplainJobResponse, _abc.Awaitable[_vgpud_pb2.ExplainJobResponse]]:
+        """Why this size, this device, this neighbour, this resize."""
+
+    @_abc_1.abstractmethod
+    def ReportProgress(
+        self,
+        request: _vgpud_pb2.ReportProgressRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_vgpud_pb2.ReportProgressResponse, _abc.Awaitable[_vgpud_pb2.ReportProgressResponse]]:
+        """What a running program says of its progress: `vgpud.client.report`."""
+
+    @_abc_1.abstractmethod
+    def Work(
+        self,
+        request_iterator: _MaybeAsyncIterator[_vgpud_pb2.WorkRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_vgpud_pb2.WorkResponse], _abc.AsyncIterator[_vgpud_pb2.WorkResponse]]:
+        """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Job, JobSpec, Node, Placement
+from vgpud.core.queue.model import Job, JobSpec, Node, Placement, Resident
 
 Rank = tuple[int, ...]
 
@@ -18,6 +18,11 @@ class Rule(Protocol):
     """
 
     name: str
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """Who may share a device; None: whoever fits, and neither ranks nor rooms depend on who is there."""
+        ...
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
         """Of each of these devices; this part fits on all of them."""
@@ -32,6 +37,21 @@ class Rule(Protocol):
         ...
 
 
+class Sharing(Protocol):
+    """A rule's veto: who may share a device, told what is known of those who would (model.Resident)."""
+
+    jobs_per_device: int
+    most_milli: int  # of a device, that all who share it may use together
+
+    def welcome(self, job: Resident, beside: Sequence[Resident]) -> bool:
+        """Whether a job may go beside these. Alone everybody may."""
+        ...
+
+    def objection(self, job: Resident, beside: Sequence[Resident]) -> str:
+        """Why it may not: a clause about the device; "" when it may."""
+        ...
+
+
 class Room(Protocol):
     """What the machine asks of a cluster."""
 
@@ -41,6 +61,26 @@ class Room(Protocol):
 
     def fits(self, placement: Placement) -> bool:
         """Whether exactly this room is free, e.g. for a suspended job to go on where it was."""
+        ...
+
+    def suits(self, job: Job, placement: Placement) -> bool:
+        """The same, and that its rule lets it go beside those who are there."""
+        ...
+
+    def shared(self, spec: JobSpec) -> JobSpec:
+        """The spec as its queue's rule places it: some guarantee less, so that others fit beside it."""
+        ...
+
+    def noted(self, job: Job, placement: Placement) -> Placement:
+        """The same with what is known of the job, where its rule goes by that."""
+        ...
+
+    def lose(self, kind: str, other: str) -> None:
+        """Jobs of these kinds get less done together: no rule that looks at who shares a device lets them again."""
+        ...
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """All of these, oldest first."""
         ...
 
     def lacks(self, placement: Placement) -> str:
@@ -69,6 +109,10 @@ class Room(Protocol):
 
     def could_ever(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""
+        ...
+
+    def why_here(self, job: Job, placement: Placement) -> str:
+        """Why this room, which it has, was chosen: a clause with the numbers that decided; "" = there was no choice."""
         ...
 
     def why_not(self, job: Job) -> str:

@@ -17,6 +17,7 @@ class BestFit:
     """Nodes with the least GPU and CPU left; the fullest device that fits, for a whole one the emptiest."""
 
     name = "best-fit"
+    sharing = None
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
         sign = 1 if shape.parts[part].gpus_milli == MILLI_PER_DEVICE else -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.placement import topology
-from vgpud.core.placement.base import Rule
+from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.queue.model import Node
@@ -15,6 +15,8 @@ PACK = BestFit()
 def choose(shape: Shape, node: Node, rule: Rule) -> Devices | None:
     """Devices for all parts of a member, or None where it does not fit. Equal devices: the lowest index."""
     fits = shape.fitting(node)
+    if fits and rule.sharing is not None:
+        fits = _welcoming(shape, node, rule.sharing, fits)
     if not fits:
         return None if fits is None else ()
     if len(fits) == 1:
@@ -29,12 +31,26 @@ def choose(shape: Shape, node: Node, rule: Rule) -> Devices | None:
     return tuple(chosen)
 
 
+def _welcoming(shape: Shape, node: Node, sharing: Sharing, fits: list[list[int]]) -> list[list[int]] | None:
+    """Of the devices where the parts fit, those where they may go beside who is there; None where these are too few."""
+    left: list[list[int]] = []
+    for resident, fit in zip(shape.residents, fits, strict=True):
+        left.append([i for i in fit if sharing.welcome(resident, node.residents[i])])
+        if len(left[-1]) < len(left):
+            return None
+    return left
+
+
 def _best(shape: Shape, part: int, node: Node, rule: Rule, fit: list[int]) -> int:
     """Only one of each sort of device is ranked: many are alike, and the lowest index is the one to take."""
     free_milli, free_bytes, devices = node.free_milli, node.free_bytes, node.devices
-    unlike: dict[tuple[int, int, int], int] = {}
-    for i in fit:
-        unlike.setdefault((free_milli[i], free_bytes[i], devices[i].memory_bytes), i)
+    unlike: dict[tuple[object, ...], int] = {}
+    if rule.sharing is None:
+        for i in fit:
+            unlike.setdefault((free_milli[i], free_bytes[i], devices[i].memory_bytes), i)
+    else:
+        for i in fit:
+            unlike.setdefault((free_milli[i], free_bytes[i], devices[i].memory_bytes, node.residents[i]), i)
     if len(unlike) == 1:
         return fit[0]
     fit = list(unlike.values())

@@ -7,18 +7,21 @@ Rules rank (base.py), shapes know where an ask fits (shape.py), rankings remembe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from vgpud.core.colocate.pairs import Pairs
 from vgpud.core.model import Policy
-from vgpud.core.placement import lack
+from vgpud.core.placement import lack, why
 from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.choose import PACK, choose
+from vgpud.core.placement.colocate import shared
 from vgpud.core.placement.counts import Counts
 from vgpud.core.placement.fgd import PLAIN_MIX, Mix
 from vgpud.core.placement.ranking import Changes, Ranking
 from vgpud.core.placement.registry import make
-from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Ask, Job, Node, Place, Placement
+from vgpud.core.placement.shape import Devices, Shape, resident
+from vgpud.core.queue.model import Ask, Job, JobSpec, Node, Place, Placement, Resident
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
@@ -36,12 +39,13 @@ class Cluster:
         self._policy = policy or Policy()
         self._rule: Rule = rule or BestFit()
         self._mix = mix
+        self._pairs = Pairs()
         self._made: dict[tuple[str, bool], Rule] = {}
         self._rules: dict[str, Rule] = {}
         self._changes = Changes(len(self.nodes))
         self._rankings: dict[tuple[int, Ask], Ranking] = {}
         self._counts: dict[tuple[int, Ask], Counts] = {}
-        self._why: dict[tuple[Ask, int], str] = {}
+        self._why: dict[tuple[int, Ask, int], str] = {}
         self._why_end = 0  # of the changes that these sentences know
         self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
@@ -52,6 +56,7 @@ class Cluster:
             node.kind = kinds.setdefault(makes, len(kinds))
             node.free_milli = [MILLI_PER_DEVICE] * len(node.devices)
             node.free_bytes = [device.memory_bytes for device in node.devices]
+            node.residents = [()] * len(node.devices)
             node.free_cpu_milli, node.free_ram_bytes = node.cpu_milli, node.ram_bytes
             node.offered = node.offered or [True] * len(node.devices)
             self._by_name[node.name] = node, {device.uuid: i for i, device in enumerate(node.devices)}
@@ -78,11 +83,13 @@ class Cluster:
         on a device that has shrunk or is gone since.
         """
         self._add(placement, -1)
+        self._move(placement, 1)
         self._changed(placement)
 
     def release(self, placement: Placement) -> None:
         """Gives back what take() took."""
         self._add(placement, 1)
+        self._move(placement, -1)
         self._changed(placement)
 
     def fits(self, placement: Placement) -> bool:
@@ -91,6 +98,19 @@ class Cluster:
         ok = all(self._sound(place) for place in placement)
         self._add(placement, 1)
         return ok
+
+    def suits(self, job: Job, placement: Placement) -> bool:
+        """The same, and that its rule lets it go beside those who are there."""
+        sharing = self._rule_of(job.spec).sharing
+        if sharing is None or not self.fits(placement):
+            return sharing is None and self.fits(placement)
+        for place in placement:
+            node, devices = self._by_name[place.node]
+            for share in place.shares:
+                who = resident(place.utilisation_milli, place.kind, share.max_milli)
+                if not sharing.welcome(who, node.residents[devices[share.device_uuid]]):
+                    return False
+        return True
 
     def _sound(self, place: Place) -> bool:
         if place.node not in self._by_name:
@@ -118,6 +138,17 @@ class Cluster:
             node.free_cpu_milli += sign * place.cpu_milli
             node.free_ram_bytes += sign * place.ram_bytes
 
+    def _move(self, placement: Placement, sign: int) -> None:
+        """In (1) or out (-1): who is on a device. Who is paused is not, only its memory."""
+        for place in placement:
+            if place.node not in self._by_name or place.utilisation_milli < 0:
+                continue
+            node, devices = self._by_name[place.node]
+            for share in place.shares:
+                i = devices.get(share.device_uuid)
+                if i is not None:
+                    move(node, i, resident(place.utilisation_milli, place.kind, share.max_milli), sign)
+
     def _add_to(self, node: Node, device: int, milli: int, size_bytes: int) -> None:
         before = node.free_milli[device]
         node.free_milli[device] = before + milli
@@ -139,6 +170,8 @@ class Cluster:
             for uuid, milli, size_bytes in reserved:
                 if uuid in devices:
                     self._add_to(node, devices[uuid], sign * milli, sign * size_bytes)
+                    if milli:
+                        move(node, devices[uuid], (milli, ""), -sign)
         self._direct[name] = direct
         for i, now in enumerate(wanted):
             turned = now - node.offered[i]
@@ -151,27 +184,59 @@ class Cluster:
         """The name of the placement rule of each queue's jobs, and whether they are spread (registry.make)."""
         for name, spread in by_queue.values():
             if (name, spread) not in self._made:
-                self._made[name, spread] = make(name, spread, self._mix)
+                self._made[name, spread] = make(name, spread, self._mix, self._pairs)
         self._rules = {queue: self._made[named] for queue, named in by_queue.items()}
+
+    def _rule_of(self, spec: JobSpec) -> Rule:
+        return self._rules.get(spec.queue, self._rule)
+
+    # ---- who shares a device ----
+
+    def shared(self, spec: JobSpec) -> JobSpec:
+        """The spec as its queue's rule places it: some guarantee less, so that others fit beside it."""
+        sharing = self._rule_of(spec).sharing
+        return spec if sharing is None else shared(spec, sharing.jobs_per_device)
+
+    def noted(self, job: Job, placement: Placement) -> Placement:
+        """The same with what is known of the job, where its rule goes by that."""
+        if self._rule_of(job.spec).sharing is None:
+            return placement
+        known_milli, kind = max(0, job.spec.ask.utilisation_milli), job.spec.ask.kind
+        return tuple(replace(place, utilisation_milli=known_milli, kind=kind) for place in placement)
+
+    def lose(self, kind: str, other: str) -> None:
+        """Jobs of these kinds get less done together: no rule that looks at who shares a device lets them again."""
+        if not self._pairs.add(kind, other):
+            return
+        sharing = {id(rule) for rule in (self._rule, *self._made.values()) if rule.sharing is not None}
+        for key in [key for key in self._rankings if key[0] in sharing]:
+            del self._rankings[key]  # what they remember of nodes that have not changed is true no longer
+        self._why.clear()
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """All of these, oldest first."""
+        return self._pairs.all()
 
     # ---- where a job goes ----
 
     def place(self, job: Job) -> Placement | None:
         """Room for all members, not taken yet, or None."""
         spec = job.spec
-        rule = self._rules.get(spec.queue, self._rule)
+        rule = self._rule_of(spec)
         ranking = self._ranking(rule, spec.ask)
         shape = ranking.shape
         if shape.denied is not None:
             return None
         if spec.members == 1:
             best = ranking.best()
-            return None if best is None else (shape.place(self.nodes[best[1]], best[3]),)
+            return None if best is None else self.noted(job, (shape.place(self.nodes[best[1]], best[3]),))
         if rule.consolidates(spec):
             found = self._together(ranking, self._count(rule, spec.ask, shape), spec.members)
         else:
             found = self._anywhere(ranking, spec.members)
-        return None if found is None else tuple(shape.place(self.nodes[at], devices) for at, devices in found)
+        if found is None:
+            return None
+        return self.noted(job, tuple(shape.place(self.nodes[at], devices) for at, devices in found))
 
     def _anywhere(self, ranking: Ranking, members: int) -> list[tuple[int, Devices]] | None:
         """Each member where the rule likes it best, given those before it."""
@@ -226,15 +291,32 @@ class Cluster:
         """Why an empty cluster has no room for it; "" when it has."""
         return lack.never(job.spec, self.nodes, self._policy)
 
+    def why_here(self, job: Job, placement: Placement) -> str:
+        """Why this room, which it has, was chosen: a clause; "" = there was no choice."""
+        on = {place.node for place in placement}
+        nodes = {name: self._by_name[name][0] for name in on}
+        return why.why_here(job, placement, nodes, self._rule_of(job.spec))
+
     def why_not(self, job: Job) -> str:
         """One sentence: what is missing now. Looks at every node, once for a shape until something changes."""
         if self._why_end != self._changes.end:
             self._why_end = self._changes.end
             self._why.clear()
-        key = job.spec.ask, job.spec.members
+        rule = self._rule_of(job.spec)
+        key = id(rule), job.spec.ask, job.spec.members
         if key not in self._why:
-            self._why[key] = lack.now(job.spec, self.nodes, self._policy)
+            self._why[key] = lack.now(job.spec, self.nodes, self._policy, rule)
         return self._why[key]
+
+
+def move(node: Node, device: int, who: Resident, sign: int) -> None:
+    """Somebody comes to a device (1) or leaves it (-1)."""
+    there = node.residents[device]
+    if sign > 0:
+        node.residents[device] = (*there, who)
+        return
+    at = there.index(who)
+    node.residents[device] = there[:at] + there[at + 1 :]
 
 
 class Trial:
@@ -254,7 +336,7 @@ class Trial:
         """Takes a member's room. No other ranking hears of it, so the version is one that no change will have."""
         node = self._nodes[index]
         self._versions.setdefault(index, node.version)
-        self._ranking.shape.change(node, devices, -1)
+        self._change(node, devices, -1)
         self._changes.clock += 1
         node.version = self._changes.clock
         self._ranking.push(node)
@@ -262,7 +344,13 @@ class Trial:
 
     def __exit__(self, *_: object) -> None:
         for index, devices in self.put_so_far:
-            self._ranking.shape.change(self._nodes[index], devices, 1)
+            self._change(self._nodes[index], devices, 1)
         for index, version in self._versions.items():
             self._nodes[index].version = version
             self._ranking.push(self._nodes[index])
+
+    def _change(self, node: Node, devices: Devices, sign: int) -> None:
+        shape = self._ranking.shape
+        shape.change(node, devices, sign)
+        for who, device in zip(shape.residents, devices, strict=True):
+            move(node, device, who, -sign)

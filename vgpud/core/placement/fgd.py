@@ -113,6 +113,7 @@ class Fgd:
     """Of one cluster: it remembers sums by node and version."""
 
     name = "fgd"
+    sharing = None
 
     def __init__(self, ties: Rule, mix: Mix = PLAIN_MIX) -> None:
         self._ties = ties

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from vgpud.core import admit
 from vgpud.core.model import Denied, Policy, State
-from vgpud.core.placement.choose import room
+from vgpud.core.placement.base import Rule, Sharing
+from vgpud.core.placement.choose import choose, room
 from vgpud.core.placement.shape import NEVER_BYTES, Shape
 from vgpud.core.queue.model import Ask, JobSpec, Node, Placement
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
@@ -46,6 +47,7 @@ def _empty(node: Node) -> Node:
         free_cpu_milli=node.cpu_milli,
         free_ram_bytes=node.ram_bytes,
         offered=[True] * count,
+        residents=[()] * count,
     )
 
 
@@ -82,7 +84,7 @@ def _wants(ask: Ask) -> str:
     return " + ".join(words) or "nothing"
 
 
-def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
+def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str:
     """What is missing now; "" when all members fit."""
     for_ever = never(spec, nodes, policy)
     if for_ever:
@@ -91,10 +93,23 @@ def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
     for node in nodes:
         holds += room(shape, node, spec.members - holds)
         if holds == spec.members:
-            return ""
+            return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
     if holds:
         return f"there is room for {holds} of {spec.members} members of {_wants(spec.ask)} each"
     return _missing(shape, nodes)
+
+
+def _unwelcome(shape: Shape, nodes: Sequence[Node], rule: Rule, sharing: Sharing) -> str:
+    """Devices have room, but not beside who is there; "" when one has."""
+    if any(choose(shape, node, rule) is not None for node in nodes):
+        return ""
+    near = [(node, i) for node in nodes for i in (shape.fitting(node) or [[]])[0]]
+    near.sort(key=lambda at: sum(milli for milli, _ in at[0].residents[at[1]]))
+    for node, i in near:
+        text = sharing.objection(shape.residents[0], node.residents[i])
+        if text:
+            return f"there is no room beside others: device {node.devices[i].index} of {node.name} {text}"
+    return f"there is no room for all of {_wants(shape.ask)} beside others"
 
 
 def _missing(shape: Shape, nodes: Sequence[Node]) -> str:

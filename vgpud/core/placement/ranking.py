@@ -123,10 +123,12 @@ class Ranking:
     def _rebuild(self) -> None:
         """Of nodes that are alike only the first is ranked: in a cluster that is half empty most are."""
         shape, state_of = self.shape, self._changes.state_of
-        seen: dict[int, Entry | None] = {}
+        seen: dict[object, Entry | None] = {}
         self._heap = []
         for node in self._nodes:
-            state = -node.index if shape.named else state_of(node)
+            state: object = -node.index if shape.named else state_of(node)
+            if self._rule.sharing is not None:
+                state = state, tuple(node.residents)
             if state not in seen:
                 seen[state] = self.entry(node)
             entry = seen[state]

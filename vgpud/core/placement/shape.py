@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from vgpud.core.admit import Part, parts_of, smallest_limit_bytes
 from vgpud.core.model import Denied, Device, Policy
-from vgpud.core.queue.model import Ask, Node, Place
+from vgpud.core.queue.model import Ask, Node, Place, Resident
+from vgpud.core.units import MILLI_PER_DEVICE
 
 #: of a part that a device could never give, however empty
 NEVER_BYTES = 1 << 62
@@ -15,13 +16,15 @@ Devices = tuple[int, ...]  # indices in a node, one for each part, in the order 
 
 
 class Shape:
-    """Never changes but for a memo. `parts` go on different devices, `takes` is the milli-GPU of each.
+    """Never changes but for a memo. `parts` go on different devices, `takes` is the milli-GPU of each, `residents` what
+
+    its devices know of it.
 
     The biggest part comes first: a device where it fits has room for every later one, so choosing part by part never
     takes the last device away from a later part.
     """
 
-    __slots__ = ("_misnamed", "_sizes", "ask", "denied", "models", "named", "parts", "takes")
+    __slots__ = ("_misnamed", "_sizes", "ask", "denied", "models", "named", "parts", "residents", "takes")
 
     def __init__(self, ask: Ask, policy: Policy) -> None:
         parts = parts_of(ask.spec, policy) if ask.spec.gpus_milli else []
@@ -29,6 +32,7 @@ class Shape:
         self.denied = parts if isinstance(parts, Denied) else None
         self.parts: Sequence[Part] = () if isinstance(parts, Denied) else parts
         self.takes = tuple(part.min_milli for part in self.parts)
+        self.residents = tuple(resident(ask.utilisation_milli, ask.kind, part.max_milli) for part in self.parts)
         self.models = frozenset(ask.gpu_models)
         names = ask.spec.device_uuids
         self.named = frozenset(names)
@@ -75,6 +79,11 @@ class Shape:
         chosen = sorted(zip(devices, range(len(devices)), strict=True))
         shares = tuple(self.parts[part].on(node.devices[i]) for i, part in chosen)
         return Place(node.name, shares, self.ask.cpu_milli, self.ask.ram_bytes)
+
+
+def resident(utilisation_milli: int, kind: str, max_milli: int) -> Resident:
+    """What counts of a job on a device: what is known, never more than its maximum there; that, where nothing is."""
+    return (min(utilisation_milli if utilisation_milli > 0 else MILLI_PER_DEVICE, max_milli), kind)
 
 
 def _size_bytes(part: Part, device: Device) -> int:

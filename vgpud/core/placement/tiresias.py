@@ -20,6 +20,7 @@ class Tiresias:
     """Consolidates by skew; ranks as `ties` does."""
 
     name = "tiresias"
+    sharing = None
 
     def __init__(self, ties: Rule, pack_limit_ppm: int = PACK_LIMIT_PPM) -> None:
         self._ties = ties

@@ -14,6 +14,7 @@ class WorstFit:
     """Nodes with the most GPU and CPU left, on them the emptiest devices."""
 
     name = "worst-fit"
+    sharing = None
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
         return [fullness(node, i) for i in devices]

@@ -12,14 +12,17 @@ The distribution is learnt from the jobs themselves: levels that double, and for
 got beyond, those that still run or wait included (Kaplan and Meier, "Nonparametric estimation from incomplete
 observations", J. American Statistical Association 1958). Before there are any, jobs are taken for heavy-tailed, the
 old half as likely to live four times as long (Lomax): then the index falls with service, and the order is that of LAS.
-Or it is given, as a table of the GPU-seconds (in time only: seconds) that jobs needed; its values, or 64 quantiles of
-them, are the levels.
+Jobs that have classes (JobSpec.kinds) go by the narrowest one of which enough have ended, in which all jobs' chances
+count as much as a few of its own (Robbins, "An Empirical Bayes Approach to Statistics", 1956). Or it is given, as a
+table of the GPU-seconds (in time only: seconds) that jobs needed; its values, or 64 quantiles of them, are the levels.
 """
 
 from __future__ import annotations
 
 import bisect
+from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from vgpud.core.policy.base import Key, Plain
@@ -39,6 +42,9 @@ PRIOR_PPM = 292_893
 PRIOR_JOBS = 3
 #: the table is made anew when the jobs that ended are more by a 16th
 RELEARN_PARTS = 16
+#: a class has a table of its own when so many of its jobs have ended; so many classes, the last used ones, are kept
+CLASS_JOBS = 8
+CLASSES_MAX = 1000
 
 
 def costs(edges: Sequence[int], ends: Sequence[tuple[int, int]], *, evenly: bool) -> list[int]:
@@ -70,6 +76,39 @@ def costs(edges: Sequence[int], ends: Sequence[tuple[int, int]], *, evenly: bool
     return found[::-1]
 
 
+@dataclass(slots=True)
+class Table:
+    """How many jobs ended in each level of service, and how many got beyond it; the costs that follow from that."""
+
+    ended_in: list[int]
+    got_beyond: list[int]
+    seen: int = 0
+    fresh: bool = False  # something was counted since `costs` were made
+    costs: list[int] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls, levels: int) -> Table:
+        """Nothing was counted yet."""
+        return cls([0] * levels, [0] * levels)
+
+    def count_beyond(self, first: int, level: int) -> None:
+        for passed in range(first, level):
+            self.got_beyond[passed] += 1
+        self.fresh = True
+
+    def count_end(self, first: int, level: int) -> None:
+        self.count_beyond(first, level)
+        self.ended_in[level] += 1
+        self.seen += 1
+
+    def chances(self, prior: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """(dividend, divisor) to end in each level; `prior` counts as much as PRIOR_JOBS of them."""
+        found = []
+        for ended, beyond, (dividend, divisor) in zip(self.ended_in, self.got_beyond, prior, strict=True):
+            found.append((ended * divisor + PRIOR_JOBS * dividend, (ended + beyond + PRIOR_JOBS) * divisor))
+        return found
+
+
 class Gittins(Plain):
     """`table`: what jobs needed, in (GPU-)seconds; without one it is learnt."""
 
@@ -84,20 +123,40 @@ class Gittins(Plain):
         doubling = {FIRST * unit * ((2 << power) - 1) for power in range(DOUBLINGS + 1)}
         self.edges = sorted({0} | (quantiles or doubling))
         self.levels = len(self.edges) - 1
-        self.ended_in = [0] * self.levels
-        self.got_beyond = [0] * self.levels
+        self.all = Table.empty(self.levels)
+        self.classes: OrderedDict[str, Table] = OrderedDict()
         self.counted: dict[int, int] = {}  # by job that has not ended: up to which level it counts in got_beyond
-        self.seen = 0
         self.relearn_at = 1
         for served in needed:
-            self._count_end(0, served)
-        self.costs = self._learn()
+            self.all.count_end(0, self._last_level(served))
+        self._learn()
 
     def key(self, job: Job, now_ns: int) -> Key:
-        cost = self.costs[job.level] * (1 if self.by_width else job.width_milli)
+        cost = self._table(job).costs[job.level] * (1 if self.by_width else job.spec.least_width_milli)
         if job.state is JobState.RUNNING:
             return (cost, 0, job.started_ns)
         return (cost, 1, max(job.level_since_ns, job.submitted_ns))
+
+    def _table(self, job: Job) -> Table:
+        """That of its narrowest class which has costs of its own."""
+        for kind in job.spec.kinds:
+            table = self.classes.get(kind)
+            if table is not None and table.costs:
+                return table
+        return self.all
+
+    def _classes_of(self, job: Job) -> list[Table]:
+        """To count it in. None goes before all are made anew, for keys would change; too many new ones are left out."""
+        found = []
+        for kind in job.spec.kinds:
+            if kind in self.classes:
+                self.classes.move_to_end(kind)
+            elif len(self.classes) < 2 * CLASSES_MAX:
+                self.classes[kind] = Table.empty(self.levels)
+            else:
+                continue
+            found.append(self.classes[kind])
+        return found
 
     def changes_at(self, job: Job, now_ns: int) -> int:
         rate = job.width_milli if self.by_width else 1
@@ -107,8 +166,11 @@ class Gittins(Plain):
 
     def touch(self, job: Job, now_ns: int) -> None:
         level = self._level(self._served(job, now_ns))
-        if self.learns and level > self.counted.get(job.job_id, 0):
-            self._count_beyond(self.counted.get(job.job_id, 0), level)
+        before = self.counted.get(job.job_id, 0)
+        if self.learns and level > before:
+            self.all.count_beyond(before, level)
+            for table in self._classes_of(job):
+                table.count_beyond(before, level)
             self.counted[job.job_id] = level
         if level != job.level:
             job.level = level
@@ -119,11 +181,13 @@ class Gittins(Plain):
         counted = self.counted.pop(job.job_id, 0)
         if not self.learns or job.state not in (JobState.COMPLETED, JobState.FAILED):
             return
-        self._count_end(counted, job.attained if self.by_width else job.executed_ns)
-        self.seen += 1
-        if self.seen >= self.relearn_at:
-            self.relearn_at = self.seen + 1 + self.seen // RELEARN_PARTS
-            self.costs = self._learn()
+        level = self._last_level(job.attained if self.by_width else job.executed_ns)
+        self.all.count_end(counted, level)
+        for table in self._classes_of(job):
+            table.count_end(counted, level)
+        if self.all.seen >= self.relearn_at:
+            self.relearn_at = self.all.seen + 1 + self.all.seen // RELEARN_PARTS
+            self._learn()
             self.epoch += 1
 
     def _served(self, job: Job, now_ns: int) -> int:
@@ -133,19 +197,23 @@ class Gittins(Plain):
         """Of a job that has attained `served` and goes on."""
         return bisect.bisect_right(self.edges, served) - 1
 
-    def _count_beyond(self, first: int, level: int) -> None:
-        for passed in range(first, level):
-            self.got_beyond[passed] += 1
+    def _last_level(self, served: int) -> int:
+        """In which a job ended that needed so much."""
+        return min(self._level(max(served - 1, 0)), self.levels - 1)
 
-    def _count_end(self, first: int, served: int) -> None:
-        level = min(self._level(max(served - 1, 0)), self.levels - 1)
-        self._count_beyond(first, level)
-        self.ended_in[level] += 1
+    def _learn(self) -> None:
+        """All costs anew, those of classes too: keys change here only."""
+        table = self.all
+        chances = table.chances([(PRIOR_PPM, 1_000_000)] * self.levels) if self.learns else _plain(table)
+        table.costs = [*costs(self.edges, chances, evenly=self.learns), UNKNOWN]
+        while len(self.classes) > CLASSES_MAX:
+            self.classes.popitem(last=False)
+        for known in self.classes.values():
+            if known.fresh and known.seen >= CLASS_JOBS:
+                known.costs = [*costs(self.edges, known.chances(chances), evenly=True), UNKNOWN]
+                known.fresh = False
 
-    def _learn(self) -> list[int]:
-        prior = PRIOR_JOBS if self.learns else 0
-        ends = []
-        for ended, beyond in zip(self.ended_in, self.got_beyond, strict=True):
-            seen = (ended + beyond + prior) * 1_000_000
-            ends.append((ended * 1_000_000 + prior * PRIOR_PPM, seen))
-        return [*costs(self.edges, ends, evenly=self.learns), UNKNOWN]
+
+def _plain(table: Table) -> list[tuple[int, int]]:
+    """Of a table that was given, each value in it counted."""
+    return [(ended, ended + beyond) for ended, beyond in zip(table.ended_in, table.got_beyond, strict=True)]

@@ -53,7 +53,7 @@ class Las(Plain):
 
     def key(self, job: Job, now_ns: int) -> Key:
         running = job.state is JobState.RUNNING
-        width = job.width_milli if self.narrow and (job.level or not running) else 0
+        width = job.spec.least_width_milli if self.narrow and (job.level or not running) else 0
         if running:
             return (job.level, width, 0, job.started_ns)
         return (job.level, width, 1, max(job.level_since_ns, job.submitted_ns))

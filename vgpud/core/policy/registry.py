@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
+from vgpud.core.named import Arguments, Kind, NotMeant, make_of
 from vgpud.core.policy.base import Policy
 from vgpud.core.policy.fair import Fair
 from vgpud.core.policy.fifo import Fifo
@@ -16,36 +16,7 @@ from vgpud.core.policy.priority import Priority
 from vgpud.core.policy.remaining import ShortestRemaining
 from vgpud.core.queue.model import SECOND_NS
 
-#: no more parameters than anybody reads
-ARGUMENTS_MAX = 64
-_DIGITS_MAX = 18
-
-
-class PolicyError(ValueError):
-    """A policy that cannot be meant; the text is one line that names the value and the mend."""
-
-
-@dataclass(slots=True)
-class Arguments:
-    """What stands between the brackets: numbers in order, names with numbers, and words alone."""
-
-    numbers: list[Fraction] = field(default_factory=list)
-    named: dict[str, Fraction] = field(default_factory=dict)
-    words: set[str] = field(default_factory=set)
-    weights: dict[int, Fraction] = field(default_factory=dict)  # by uid
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One line of the table: what it is, what it takes, how it is made of that."""
-
-    line: str
-    build: Callable[[str, Arguments], Policy]
-    numbers: str = ""  # what the numbers in order are; "" = it takes none
-    named: tuple[str, ...] = ()
-    words: tuple[str, ...] = ()
-    table: bool = False  # file=PATH gives more numbers
-    weights: bool = False  # UID=WEIGHT
+PolicyError = NotMeant
 
 
 def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
@@ -103,7 +74,7 @@ DEFAULT_LEASE_S = Fraction(1200)
 #: of what is looked at again and again: the daemon does nothing else while it does so
 LEAST_S = Fraction(1)
 
-KINDS = {
+KINDS: dict[str, Kind[Policy]] = {
     "fifo": Kind("first in, first out; nobody is preempted", lambda name, arguments: Fifo()),
     "priority": Kind(
         "highest priority first, then first in, first out; with the word preempt it takes the room of lower ones",
@@ -163,52 +134,4 @@ NAMES = {name: kind.line for name, kind in KINDS.items()}
 
 def make(text: str, read: Callable[[str], Sequence[Fraction]] | None = None) -> Policy:
     """The policy that is meant; PolicyError when none is. `read` gives the numbers of the file that file=PATH names."""
-    name, _, rest = text.strip().partition("(")
-    name = name.strip()
-    kind = KINDS.get(name)
-    if kind is None:
-        raise PolicyError(f"there is no policy {name!r}: choose one of {', '.join(KINDS)}")
-    if rest and not rest.endswith(")"):
-        raise PolicyError(f"policy {text!r} has no closing bracket: write {name}(...)")
-    return kind.build(text.strip(), _arguments(name, kind, rest[:-1], read))
-
-
-def _takes(kind: Kind) -> str:
-    parts = [kind.numbers] if kind.numbers else []
-    parts += [f"{name}=NUMBER" for name in kind.named]
-    parts += ["file=PATH"] if kind.table else []
-    parts += ["UID=WEIGHT"] if kind.weights else []
-    parts += kind.words
-    return ", ".join(parts) or "nothing"
-
-
-def _arguments(name: str, kind: Kind, text: str, read: Callable[[str], Sequence[Fraction]] | None) -> Arguments:
-    found = Arguments()
-    items = [item.strip() for item in text.split(",")] if text.strip() else []
-    if len(items) > ARGUMENTS_MAX:
-        raise PolicyError(f"{name} with {len(items)} parameters: {ARGUMENTS_MAX} are the most")
-    for item in items:
-        key, equals, value = (part.strip() for part in item.partition("="))
-        if equals and key in kind.named and key not in found.named:
-            found.named[key] = _number(name, value, item)
-        elif equals and kind.weights and key.isascii() and key.isdigit() and len(key) <= _DIGITS_MAX:
-            found.weights[int(key)] = _number(name, value, item)
-        elif equals and kind.table and key == "file":
-            if read is None:
-                raise PolicyError(f"{name}: no files are read here: write the numbers themselves")
-            found.numbers.extend(read(value))
-        elif item in kind.words:
-            found.words.add(item)
-        elif kind.numbers and not equals and item[:1].isdigit():
-            found.numbers.append(_number(name, item, item))
-        else:
-            raise PolicyError(f"{name} does not take {item!r}: it takes {_takes(kind)}")
-    return found
-
-
-def _number(name: str, text: str, item: str) -> Fraction:
-    whole, point, part = text.partition(".")
-    digits = whole + part
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > _DIGITS_MAX or (point and not part):
-        raise PolicyError(f"{name}: {item!r} has no number of 0 or more: write for example 3250 or 0.5")
-    return Fraction(int(digits), 10 ** len(part))
+    return make_of("policy", KINDS, text, read)

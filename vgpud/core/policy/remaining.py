@@ -21,4 +21,4 @@ class ShortestRemaining(Plain):
         left_ns = job.spec.duration_ns - job.executed_at(now_ns)
         if not job.spec.duration_ns or left_ns < 0:
             return (1, NEVER_NS, job.submitted_ns)
-        return (0, left_ns * job.width_milli if self.by_width else left_ns, job.submitted_ns)
+        return (0, left_ns * job.spec.least_width_milli if self.by_width else left_ns, job.submitted_ns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.model import Denied, Reason
-from vgpud.core.queue import quota
+from vgpud.core.queue import elastic_bounds, quota
 from vgpud.core.queue.events import Cancelled, Event, Held, Released, Requeued
 from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.queue.reasons import holders
@@ -27,13 +27,14 @@ def _invalid(message: str, field: str) -> Denied:
 
 def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
     """Why such a job, or an array of so many, is refused."""
-    wrong = _check_numbers(spec, count) or _check_after(world, spec, count)
+    wrong = _check_numbers(spec, count) or elastic_bounds.check(spec) or _check_after(world, spec, count)
     if wrong:
         return wrong
     line = world.lines.get(spec.queue)
     if line is None:
         names = ", ".join(world.lines) or "none"
         return Denied(Reason.NOT_FOUND, f"there is no queue {spec.queue!r}: choose one of {names}", field="queue")
+    spec = world.room.shared(spec)
     for account in line.account.chain:
         limits = account.spec
         if spec.width_milli > limits.limit_milli:
@@ -66,7 +67,9 @@ def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
             "members",
         )
     never = world.room.could_ever(Job(0, spec, 0))
-    return _invalid(never, "gpus_milli") if never else None
+    if never:
+        return _invalid(never, "gpus_milli")
+    return elastic_bounds.check_most(world, spec) if spec.elastic else None
 
 
 def _check_numbers(spec: JobSpec, count: int) -> Denied | None:

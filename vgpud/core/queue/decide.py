@@ -8,16 +8,19 @@ only those that wait need to be looked at; those that make room are behind, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop
 
+from vgpud.core.elastic import stretch
+from vgpud.core.queue import sizes
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.line import Line
-from vgpud.core.queue.model import NEVER_NS, How, Job, JobState, Placement
+from vgpud.core.queue.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
-from vgpud.core.queue.world import World
+from vgpud.core.queue.sizes import Cut, Trim
+from vgpud.core.queue.world import WAITING, World
 
 #: so many jobs are looked at for backfill
 BACKFILL_JOBS_MAX = 1000
@@ -34,10 +37,11 @@ class Turn:
     failed: int = 0  # bits of the shapes that do not fit any more
     until_ns: int = -1  # those behind a reservation must have ended by then; -1 = there is none
     looked_at: int = 0
+    grown: bool = False  # who runs and comes first has grown
 
 
 class Decision:
-    """Made and run once. Afterwards: `placed` have room and may start, `victims` must stop."""
+    """Made and run once. Afterwards: `placed` have room and may start, `victims` must stop, `trims` must shrink."""
 
     def __init__(self, world: World, now_ns: int) -> None:
         self.world = world
@@ -46,8 +50,14 @@ class Decision:
         self.victims: dict[int, Job] = {}
         self.unparked: dict[int, Job] = {}  # suspended ones must give up what they kept, memory for the most part
         self.because: dict[int, int] = {}  # who makes room -> for whom
+        self.trims: dict[int, Trim] = {}
+        self.trimmed_for: dict[int, int] = {}  # who shrinks -> for whom
+        self.helps_ns = NEVER_NS  # when somebody will have waited for so long that elastic jobs shrink for him
+        self.grown: dict[int, JobSpec] = {}  # who grows before others start -> what it was before
         self._given = 0  # how often room has been given
         self._stopped = 0  # jobs that have been put aside to see whether another fits then
+        self._lent_at = (-1, -1)  # when that was looked at
+        self._all_lent_milli = 0
         self._tried: dict[int, int] = {}  # by uid: what it has cost to find that jobs do not fit
         self.look_again_ns = NEVER_NS  # when a job that would have made room has run for long enough
 
@@ -72,8 +82,12 @@ class Decision:
     def _advance(self, turn: Turn) -> bool:
         """The next job of this queue; False when its turn is over."""
         line = turn.line
+        if line.spec.elastic_eager and not turn.grown:
+            turn.grown = True
+            self._grow_ahead(line)
+            return True
         entry = line.waiting.next(turn.cursor, turn.failed)
-        if entry is None:
+        if entry is None or self._nobody_fits(line):
             return False
         turn.cursor = entry
         job = self.world.jobs[entry[1]]
@@ -81,7 +95,7 @@ class Decision:
             turn.looked_at += 1
             if turn.looked_at > BACKFILL_JOBS_MAX:
                 return False
-            if ends_ns(job, self.now_ns) > turn.until_ns:
+            if ends_ns(self.world, job, self.now_ns) > turn.until_ns:
                 return True
         if self._tried.get(job.spec.uid, 0) >= self.world.tries_max:
             return True
@@ -97,21 +111,44 @@ class Decision:
             return turn.until_ns < NEVER_NS  # nobody can be said to end before a start that nobody knows
         return True
 
+    def _nobody_fits(self, line: Line) -> bool:
+        """What is free is too little for any that waits, and nobody makes room for these."""
+        if line.policy.preempts or self.world.elastic:
+            return False
+        least_milli = line.least_milli
+        return self.world.room.free_milli() < least_milli and line.account.below_guarantee(least_milli) is None
+
     def _start(self, job: Job, entry: Entry, turn: Turn) -> bool:
+        """At its size; where elastic jobs are eager at their most, or with what else is free."""
+        asked = job.spec
+        eager = turn.line.spec.elastic_eager and asked.elastic and job.state in WAITING and not self.world.pinned(job)
+        if eager and sizes.size(asked) < (most := sizes.most(job)):
+            job.spec = sizes.beginning(asked, most)
+            started = self._gets_room(job, entry, turn)
+            job.spec = sizes.sized(asked, most) if started else asked
+            if started:
+                return True
+        started = self._gets_room(job, entry, turn)
+        if started and eager:
+            self._widen(job)
+        return started
+
+    def _gets_room(self, job: Job, entry: Entry, turn: Turn) -> bool:
         world, line = self.world, turn.line
         if not job.spec.preemptible and not world.keeps_guarantees(job):
             return False
         placement = None if line.account.limit_for(job.spec) else self._find(job)
         if placement is not None:
             self._give(job, placement)
-        elif not self._reclaim(job, line) and not self._within(job, entry, turn):
+        elif not (self._lent(job, entry, turn) or self._reclaim(job, entry, line) or self._within(job, entry, turn)):
             return False
         self._settle(job)
         return True
 
     def _find(self, job: Job) -> Placement | None:
         if job.job_id in self.victims:  # it still runs: elsewhere it could go only by way of a stop
-            return job.placement if self.world.has_slices(job) and self.world.room.fits(job.placement) else None
+            room = self._room_of(job)
+            return room if self.world.has_slices(job) and self.world.room.suits(job, room) else None
         return self.world.find(job)
 
     def _settle(self, job: Job) -> None:
@@ -128,7 +165,109 @@ class Decision:
             self.world.unwatch(job)
             self.placed.append(job)
 
+    # ---- eager queues: whoever comes first has all that he can use before the next one starts ----
+
+    def _grow_ahead(self, line: Line) -> None:
+        """Elastic jobs that run and come before all that wait grow into what is free."""
+        world, first = self.world, line.waiting.next(None, 0)
+        making_room = world.going or world.leaving or world.claims or self.victims or self.trims or self.unparked
+        if first is None or making_room:
+            return  # what is free is not yet free
+        running = (job for job in world.elastic.values() if world.line(job) is line and job.job_id in line.running)
+        for job in sorted(running, key=lambda one: line.running.entry(one.job_id)):
+            if line.policy.preempts and line.running.entry(job.job_id) > first:
+                return
+            if sizes.size(job.spec) >= sizes.most(job) or not stretch.may_change(world, job, self.now_ns):
+                continue
+            due_ns = max(job.resized_ns, job.started_ns) + line.spec.elastic_idle_ns
+            if due_ns > self.now_ns:
+                self.look_again_ns = min(self.look_again_ns, due_ns)
+                continue
+            before = job.spec
+            if stretch.grow_to_most(world, job, self.now_ns):
+                self.grown[job.job_id] = before
+                self._given += 1
+                key = line.running.entry(job.job_id)[0]
+                line.stop(job.job_id)
+                line.run(job, key)  # its width says what others could take of it
+
+    def _widen(self, job: Job) -> None:
+        """An elastic job that starts takes what is free, up to its most."""
+        while sizes.size(job.spec) < sizes.most(job):
+            more = stretch.one_more(self.world, job)
+            if more is None:
+                return
+            self.world.hold(job, ())
+            self.world.count(job, -1, self.now_ns)
+            job.spec = more[0]
+            self._give(job, more[1])
+
+    def _shrink_back(self, job: Job) -> None:
+        """Who is put aside as a whole has given first what it has just grown by: with the rest it may go on."""
+        before = self.grown.get(job.job_id)
+        if before is not None and sizes.size(job.spec) >= sizes.size(before):
+            self.trims.pop(job.job_id, None)
+            del self.grown[job.job_id]
+            self.world.resize(job, before, job.placement, self.now_ns)
+
+    def _room_of(self, job: Job) -> Placement:
+        """What a job that runs has, if it goes on."""
+        trim = self.trims.get(job.job_id)
+        return trim.now()[1] if trim else job.placement
+
     # ---- making room ----
+
+    def _lent(self, job: Job, entry: Entry, turn: Turn) -> bool:
+        """Takes room that elastic jobs have above their least, so that nobody need stop."""
+        world, line = self.world, turn.line
+        if not world.elastic or turn.until_ns >= 0:
+            return False
+        if world.room.free_milli() + self._lent_milli() < job.spec.width_milli:
+            return False
+        if self._is_barred(job, line):
+            return False
+        if not self._has_waited(job, line):
+            if job.state in WAITING:
+                self.helps_ns = min(self.helps_ns, job.waiting_since_ns + line.spec.lent_after_ns)
+            last = line.running.worst(None)
+            passes = line.policy.preempts and last is not None and last > entry
+            if not passes and line.account.below_guarantee(job.spec.width_milli) is None:
+                return False
+        return self._make_room(job, line, self._cuts(job, entry, line))
+
+    def _lent_milli(self) -> int:
+        """What all elastic jobs could give, looked at anew when somebody has given or been given room."""
+        at = self._given, self._stopped
+        if self._lent_at != at:
+            self._lent_at, self._all_lent_milli = at, stretch.lent_milli(self.world, self.now_ns)
+        return self._all_lent_milli
+
+    def _is_barred(self, job: Job, line: Line) -> bool:
+        """It is kept waiting by a limit, and nobody who counts in that can give anything: nobody shrinks for it."""
+        over = line.account.limit_for(job.spec)
+        lenders = (other for other in self.world.elastic.values() if stretch.surplus_milli(other))
+        return over is not None and not any(over.account in self.world.line(one).account.chain for one in lenders)
+
+    def _has_waited(self, job: Job, line: Line) -> bool:
+        return job.state in WAITING and job.waited_at(self.now_ns) >= line.spec.lent_after_ns
+
+    def _cuts(self, job: Job, entry: Entry, line: Line) -> Iterator[Cut]:
+        return stretch.cuts(self.world, self.trims, self.now_ns, self._may_give(job, entry, line))
+
+    def _may_give(self, job: Job, entry: Entry, line: Line) -> Callable[[Job, int], bool]:
+        """Whether an elastic job gives so much to this one: to who has waited, has a guarantee or comes before it."""
+        waited = self._has_waited(job, line)
+        claimant = line.account.below_guarantee(job.spec.width_milli)
+
+        def allowed(giver: Job, milli: int) -> bool:
+            its = self.world.line(giver)
+            if its is line:
+                return waited or (line.policy.preempts and line.running.entry(giver.job_id) > entry)
+            if not waited and (claimant is None or claimant in its.account.chain):
+                return False
+            return its.account.excess_milli(line.account) >= milli
+
+        return allowed
 
     def _within(self, job: Job, entry: Entry, turn: Turn) -> bool:
         """Takes room that jobs of its queue behind it have."""
@@ -138,7 +277,8 @@ class Decision:
         free = self.world.room.free_milli() + line.running.weight_after(entry)
         if free < job.spec.width_milli or not (len(line.running) or self.world.parked):
             return False
-        return self._make_room(job, line, _in_turn(self._behind(line, entry), self._parked_behind(line, entry)))
+        cuts = self._cuts(job, entry, line)
+        return self._make_room(job, line, _in_turn(cuts, self._behind(line, entry), self._parked_behind(line, entry)))
 
     def _behind(self, line: Line, entry: Entry) -> Iterator[Job]:
         at = line.running.worst(None)
@@ -160,7 +300,7 @@ class Decision:
             if claimant not in line.account.chain and job_id in line.waiting:
                 yield self.world.jobs[job_id]
 
-    def _reclaim(self, job: Job, line: Line) -> bool:
+    def _reclaim(self, job: Job, entry: Entry, line: Line) -> bool:
         """Takes room that jobs of queues above their guarantee have, for a queue below its own."""
         width_milli = job.spec.width_milli
         claimant = line.account.below_guarantee(width_milli)
@@ -171,7 +311,8 @@ class Decision:
         if not (running or self.world.parked) or self.world.room.free_milli() + running < width_milli:
             return False
         covered, partly = (self._most_above(lines, line.account, whole=whole) for whole in (True, False))
-        return self._make_room(job, line, _in_turn(covered, partly, self._parked_elsewhere(claimant)))
+        cuts = self._cuts(job, entry, line)
+        return self._make_room(job, line, _in_turn(cuts, covered, partly, self._parked_elsewhere(claimant)))
 
     def _most_above(self, lines: list[Line], claimant: Account, *, whole: bool) -> Iterator[Job]:
         """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
@@ -194,7 +335,7 @@ class Decision:
                 yield victim
 
     def _may_stop(self, job: Job, line: Line) -> bool:
-        if not job.spec.preemptible:
+        if not job.spec.preemptible or job.resizing:
             return False
         until_ns = job.started_ns + line.spec.min_run_ns
         if until_ns > self.now_ns:
@@ -202,12 +343,16 @@ class Decision:
             return False
         return True
 
-    def _make_room(self, job: Job, line: Line, candidates: Iterator[Job]) -> bool:
+    def _make_room(self, job: Job, line: Line, candidates: Iterator[Job | Cut]) -> bool:
         """Takes room from these, in this order, until the job fits; gives back, in the other, what is not needed."""
-        stopped: list[Job] = []
+        stopped: list[Job | Cut] = []
         placement, ask_at = None, 1
         for victim in candidates:
-            self._displace(victim)
+            if isinstance(victim, Cut):
+                self._cut(victim)
+            else:
+                stopped = self._whole(victim, stopped)
+                self._displace(victim)
             self._stopped += 1
             stopped.append(victim)
             if len(stopped) < ask_at or not self._may_fit(job, line):
@@ -219,12 +364,14 @@ class Decision:
         if placement is None and stopped and len(stopped) < ask_at and self._may_fit(job, line):
             placement = self._find(job)
         for victim in reversed(stopped):
-            if placement is not None and not self._fit_both(victim, job, line):
+            if isinstance(victim, Cut):
+                self._uncut(victim, job, line, needed=placement is not None)
+            elif placement is not None and not self._fit_both(victim, job, line):
                 self.because[victim.job_id] = job.job_id
             elif victim.job_id in self.unparked:
                 self._park_again(victim, job)
             elif self._fits_where_it_runs(victim):
-                self._give(victim, victim.placement)
+                self._give(victim, self._room_of(victim))
                 self._settle(victim)
             else:
                 self.because[victim.job_id] = job.job_id
@@ -234,12 +381,41 @@ class Decision:
             self._give(job, kept)
         return placement is not None
 
+    def _cut(self, cut: Cut) -> None:
+        cut.apply()
+        self.trims[cut.trim.job.job_id] = cut.trim
+        self._trim(cut.trim)
+
+    def _trim(self, trim: Trim) -> None:
+        spec, room = trim.now()
+        self.world.resize(trim.job, spec, room, self.now_ns)
+        if not trim.gone and not trim.gone_milli:
+            self.trims.pop(trim.job.job_id, None)
+
+    def _uncut(self, cut: Cut, job: Job, line: Line, *, needed: bool) -> None:
+        """Gives a step back, if the job does not need it."""
+        cut.undo()
+        self._trim(cut.trim)
+        if needed and not (self._may_fit(job, line) and self._find(job) is not None):
+            self._cut(cut)
+            self.trimmed_for[cut.trim.job.job_id] = job.job_id
+
+    def _whole(self, victim: Job, stopped: list[Job | Cut]) -> list[Job | Cut]:
+        """It gives all that it has: the steps by which it was to give a part are taken back."""
+        trim = self.trims.get(victim.job_id)
+        steps = [one for one in stopped if isinstance(one, Cut) and one.trim is trim]
+        for cut in steps:
+            cut.undo()
+        if trim is not None and steps:
+            self._trim(trim)
+        return [one for one in stopped if one not in steps]
+
     def _fit_both(self, victim: Job, job: Job, line: Line) -> bool:
         """Whether the job still fits when this one has its room back."""
         world, runs = self.world, victim.job_id not in self.unparked
-        back = victim.placement if runs else world.kept(victim, victim.suspended_how or How.REQUEUE)
+        back = self._room_of(victim) if runs else world.kept(victim, victim.suspended_how or How.REQUEUE)
         left_milli = world.room.free_milli() - (victim.width_milli if runs else 0)
-        if left_milli < job.spec.width_milli or not world.room.fits(back):
+        if left_milli < job.spec.width_milli or not world.room.suits(victim, back):
             return False
         world.hold(victim, back)
         if runs:
@@ -259,6 +435,7 @@ class Decision:
             self.world.hold(victim, ())
             self.unparked[victim.job_id] = victim
             return
+        self._shrink_back(victim)
         line = self.world.line(victim)
         key = line.running.entry(victim.job_id)[0]
         line.stop(victim.job_id)
@@ -276,12 +453,13 @@ class Decision:
 
     def _fits_where_it_runs(self, victim: Job) -> bool:
         account = self.world.line(victim).account
-        fits = self.world.has_slices(victim) and self.world.room.fits(victim.placement)
+        fits = self.world.has_slices(victim) and self.world.room.suits(victim, self._room_of(victim))
         return fits and not account.limit_for(victim.spec)
 
     def _give(self, job: Job, placement: Placement) -> None:
         self._given += 1
-        job.placement = placement
+        if job.job_id not in self.victims:
+            job.placement = placement
         self.world.hold(job, placement)
         self.world.count(job, 1, self.now_ns)
 
@@ -293,6 +471,6 @@ def _by_turn(turns: list[Turn]) -> list[tuple[tuple[int, ...], Turn]]:
     return found
 
 
-def _in_turn(*sources: Iterator[Job]) -> Iterator[Job]:
+def _in_turn(*sources: Iterator[Job] | Iterator[Cut]) -> Iterator[Job | Cut]:
     for source in sources:
         yield from source

@@ -83,6 +83,68 @@ class RoomChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Wished:
+    """So many workers are worth it for an elastic job: its autoscaler's word, from what it measured."""
+
+    job_id: int
+    members: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """ResizeJob has been carried out, or not (`why` says it): this is what the job has now, and no more."""
+
+    job_id: int
+    attempt: int
+    placement: Placement
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a job that runs really uses of each of its devices: from now on it counts instead of what was predicted."""
+
+    job_id: int
+    utilisation_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairLoses:
+    """Two jobs that share a device get less done together than one after the other: the first one leaves.
+
+    Their kinds do not share a device again.
+    """
+
+    job_id: int
+    other_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairsKnown:
+    """After a restart: kinds that are known to lose together."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A job that has ended, for estimates."""
+
+    kinds: tuple[str, ...]
+    ran_ns: int
+    ended: bool  # it was done; else its time was up
+
+
+@dataclass(frozen=True, slots=True)
+class DurationsKnown:
+    """After a restart: how long jobs ran that have ended, in this order."""
+
+    known: tuple[Ran, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueuesChanged:
     queues: tuple[QueueSpec, ...]
 
@@ -102,6 +164,12 @@ Event = (
     | JobSuspended
     | StartFailed
     | RoomChanged
+    | Wished
+    | Resized
+    | Measured
+    | PairLoses
+    | PairsKnown
+    | DurationsKnown
     | QueuesChanged
     | Woken
 )
@@ -136,6 +204,19 @@ class StopJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ResizeJob:
+    """It becomes this while it runs: other numbers on the same devices, or members more or fewer (those that stay keep
+
+    their order and place). Answered by Resized; more room is its own from now on, less room is others' from then on.
+    """
+
+    job_id: int
+    attempt: int
+    placement: Placement
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Send Woken then; replaces the one before. Not needed when another event comes earlier."""
 
@@ -151,6 +232,6 @@ class Note:
     text: str
 
 
-Command = SaveJob | StartJob | StopJob | Wake | Note
+Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note
 
 Check = Denied | None

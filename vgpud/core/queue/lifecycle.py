@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core.queue import reasons
+from vgpud.core.queue import estimate, reasons, sizes
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.events import (
     Command,
@@ -21,6 +21,7 @@ from vgpud.core.queue.events import (
     Submitted,
 )
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.queue.resizing import Resizing
 from vgpud.core.queue.world import WAITING, World
 
 #: a job that failed waits so long before its next try, twice as long each time
@@ -37,6 +38,7 @@ class Lifecycle:
     def __init__(self, world: World) -> None:
         self._world = world
         self.out: list[Command] = []
+        self.resizing = Resizing(world, lambda command: self.out.append(command))
 
     @property
     def jobs(self) -> dict[int, Job]:
@@ -53,13 +55,14 @@ class Lifecycle:
     def submitted(self, event: Submitted, now_ns: int) -> None:
         array = len(event.job_ids) > 1 or event.spec.index > 0
         for number, job_id in enumerate(event.job_ids):
-            spec = event.spec
+            spec = self._world.room.shared(event.spec)
             if array:
                 spec = replace(spec, array=event.job_ids[0], index=spec.index + number)
             job = Job(job_id, spec, now_ns, waiting_since_ns=now_ns)
             self.jobs[job_id] = job
             if event.held:
                 job.state = JobState.HELD
+            estimate.expect(self._world, job, now_ns)
             self._save(job)
             self._depend(job, now_ns)
             self.admit(job, now_ns)
@@ -107,8 +110,21 @@ class Lifecycle:
             del world.claims[job.job_id]
             world.count_claim(job, -1)
             world.count(job, -1, now_ns)
+            world.hold(job, ())
+            self.begins_again(job)  # it may have been about to start with more
             world.park(job)
         world.unwatch(job)
+
+    def begins_again(self, job: Job) -> None:
+        """It waits with its least, wherever it is to start; who can go on only where it was keeps its size."""
+        if not self._world.pinned(job):
+            job.spec = sizes.at_least(job.spec)
+
+    def withdraw(self, now_ns: int) -> None:
+        """Nobody has a claim any more: the room of one of them will not be free."""
+        for job in list(self._world.claims.values()):
+            self._leave(job, now_ns)
+            self.admit(job, now_ns)
 
     # ---- users change their minds ----
 
@@ -151,6 +167,7 @@ class Lifecycle:
             if job.state is JobState.RUNNING:
                 world.line(job).stop(job.job_id)
                 world.count(job, -1, now_ns)
+                self.resizing.undo(job, now_ns)
             else:
                 self._leave(job, now_ns)
             self._go(job, how)
@@ -181,7 +198,10 @@ class Lifecycle:
             self._leave(job, now_ns)
         world.hold(job, ())
         world.unwatch(job)
+        if job.spec.elastic:
+            self.resizing.gone(job)
         if running:
+            estimate.stops(world, job)
             ran_ns = now_ns - job.started_ns
             job.executed_ns += ran_ns
             job.attained += ran_ns * job.width_milli
@@ -218,6 +238,7 @@ class Lifecycle:
     def _anew(self, job: Job, now_ns: int) -> None:
         """It waits to start from the beginning: what it has done is lost, the service that it has had is not."""
         job.state = JobState.PENDING
+        job.spec = sizes.at_least(job.spec)
         job.placement, job.suspended_how = (), None
         job.executed_ns = job.promoted_executed_ns = 0
         job.waiting_since_ns = now_ns
@@ -244,6 +265,7 @@ class Lifecycle:
         else:
             job.state, job.suspended_how = JobState.SUSPENDED, how
             job.waiting_since_ns = now_ns if running else job.waiting_since_ns
+            self.begins_again(job)
             self._world.park(job)
             self._save(job)
         self.admit(job, now_ns)
@@ -253,6 +275,8 @@ class Lifecycle:
         if job is None or event.attempt != job.attempt or job.state is not JobState.RUNNING:
             return
         stop_to, why = job.stop_to, job.stopping
+        if job.spec.elastic:  # it had room, of more than one size perhaps: that cannot be taken back
+            job.attained = job.attained_at(now_ns)
         job.started_ns = now_ns  # nothing of it ran
         self._gone(job, now_ns)
         job.stop_to, job.stopping = None, ""
@@ -297,12 +321,14 @@ class Lifecycle:
         world = self._world
         job.state, job.reason, job.ended_ns = state, why, now_ns
         job.placement, job.suspended_how = (), None
+        world.wish_why.pop(job.job_id, None)
         for other_id in world.unmet.pop(job.job_id, ()):
             del world.dependents[other_id][job.job_id]
             world.unmet_of[job.spec.uid] -= 1
         self._save(job)
         self._note(f"job.{state.value}", job, why)
         world.line(job).policy.ended(job)
+        estimate.learn(world, job)
 
     # ---- decisions are carried out ----
 
@@ -317,6 +343,7 @@ class Lifecycle:
         hows = list(fits) if stays else []
         how = hows[0] if hows else How.REQUEUE
         world.hold(victim, world.kept(victim, how))
+        world.acted_ns = now_ns
         victim.stop_to = JobState.SUSPENDED
         victim.stopping = reasons.preempted(world, victim, self.jobs[claimant_id])
         self._save(victim)
@@ -346,21 +373,30 @@ class Lifecycle:
         job.state, job.started_ns = JobState.RUNNING, now_ns
         if job.first_started_ns < 0:
             job.first_started_ns = now_ns
-        world.run(job, now_ns)
+        world.acted_ns = now_ns
+        self._runs(job, now_ns)
         if job.spec.time_limit_ns < NEVER_NS:
             left_ns = max(1, job.spec.time_limit_ns - job.executed_ns)
             world.deadlines.add(now_ns + left_ns, Due.LIMIT, job.job_id, now_ns)
+        estimate.expect(world, job, now_ns)
         self._save(job)
         self.out.append(StartJob(job.job_id, job.attempt, job.placement, resume))
-        self._note("job.resumed" if resume else "job.started", job, reasons.placed(job))
+        self._note("job.resumed" if resume else "job.started", job, reasons.placed(world, job))
+
+    def _runs(self, job: Job, now_ns: int) -> None:
+        self._world.run(job, now_ns)
+        estimate.runs(self._world, job)
+        if job.spec.elastic:
+            self._world.elastic[job.job_id] = job
 
     # ---- after a restart ----
 
     def readopt(self, job: Job, now_ns: int) -> None:
         world = self._world
-        world.hold(job, job.placement)
+        world.hold(job, job.resizing or job.placement)
         world.count(job, 1, now_ns)
-        world.run(job, now_ns)
+        self._runs(job, now_ns)
+        self.resizing.again(job)
         if job.spec.time_limit_ns < NEVER_NS:
             ends_ns = job.started_ns + max(1, job.spec.time_limit_ns - job.executed_ns)
             world.deadlines.add(ends_ns, Due.LIMIT, job.job_id, job.started_ns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from heapq import heappop, heappush
 
 from vgpud.core.policy.base import Key, Policy
@@ -43,6 +44,8 @@ class Line:
         self.running = Order()
         self.shapes = Shapes()
         self._shape_of: dict[int, object] = {}
+        self._width_of: dict[int, int] = {}  # of those that wait
+        self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
 
     def enqueue(self, job: Job, key: Key, pinned: bool) -> None:
@@ -52,12 +55,23 @@ class Line:
         if not pinned:
             shape = (spec.ask, spec.members, spec.preemptible, spec.model, spec.skew_ppm)
         self._shape_of[job.job_id] = shape
+        self._width_of[job.job_id] = spec.width_milli
+        self._widths[spec.width_milli] += 1
         bit = self.shapes.enter(shape)
         self.waiting.add(job.job_id, key, bit, spec.width_milli)
 
     def dequeue(self, job_id: int) -> None:
         self.waiting.remove(job_id)
         self.shapes.leave(self._shape_of.pop(job_id))
+        width_milli = self._width_of.pop(job_id)
+        self._widths[width_milli] -= 1
+        if not self._widths[width_milli]:
+            del self._widths[width_milli]
+
+    @property
+    def least_milli(self) -> int:
+        """The narrowest that waits; there is one."""
+        return min(self._widths)
 
     def run(self, job: Job, key: Key) -> None:
         self.running.add(job.job_id, key, 0, job.spec.width_milli)

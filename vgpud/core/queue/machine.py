@@ -13,31 +13,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from vgpud.core.elastic import stretch
+from vgpud.core.estimates import Estimate
 from vgpud.core.model import Denied
 from vgpud.core.model import Policy as Site
 from vgpud.core.placement.base import Room
 from vgpud.core.policy.base import Policy
-from vgpud.core.queue import check, estimate, reasons
+from vgpud.core.queue import advice, check, estimate, reasons, sharing, sizes
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.decide import Decision
 from vgpud.core.queue.events import (
     Cancelled,
     Command,
+    DurationsKnown,
     Event,
     Held,
     JobEnded,
     JobSuspended,
+    Measured,
+    PairLoses,
+    PairsKnown,
     QueuesChanged,
     Released,
     Requeued,
+    Resized,
     RoomChanged,
     StartFailed,
     Submitted,
     Wake,
+    Wished,
     Woken,
 )
 from vgpud.core.queue.lifecycle import Lifecycle
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Place, QueueSpec
 from vgpud.core.queue.world import World
 
 HALF_LIFE_NS = 7 * 24 * 3600 * SECOND_NS
@@ -120,6 +128,21 @@ class Machine:
             case RoomChanged(node, direct, offered, held):
                 self._world.room.change(node, direct, offered)
                 self._world.set_direct(node, held, now_ns)
+            case Wished():
+                self._lives.resizing.wished(event)
+            case Resized():
+                if self._lives.resizing.resized(event, now_ns):
+                    self._lives.withdraw(now_ns)
+            case DurationsKnown(known):
+                for ran in known:
+                    self._world.estimates.learn(ran.kinds, ran.ran_ns, ended=ran.ended)
+            case Measured():
+                sharing.measured(self._world, self._lives, event)
+            case PairLoses():
+                sharing.part(self._world, self._lives, event, now_ns)
+            case PairsKnown(pairs):
+                for kind, other in pairs:
+                    self._world.room.lose(kind, other)
             case QueuesChanged(queues):
                 self._world.set_queues(queues, now_ns)
             case Woken():
@@ -152,7 +175,9 @@ class Machine:
         world = self._world
         decision = Decision(world, now_ns)
         decision.run()
-        self._look_again_ns = decision.look_again_ns
+        self._look_again_ns = min(decision.look_again_ns, decision.helps_ns)
+        if world.elastic:
+            self._resize(decision, now_ns)
         for victim in decision.victims.values():
             self._lives.preempt(victim, decision.because[victim.job_id], now_ns)
         for parked in decision.unparked.values():
@@ -161,8 +186,50 @@ class Machine:
             world.claims[job.job_id] = job
             world.count_claim(job, 1)
         for job in world.ready():
-            if not world.going or not world.line(job).account.limit_for(job.spec, standing=True):
+            nobody_leaves = not world.going and not world.leaving
+            if nobody_leaves or not world.line(job).account.limit_for(job.spec, standing=True):
                 self._lives.start(job, now_ns)
+        if world.elastic:
+            self._stretch(decision, now_ns)
+
+    def _resize(self, decision: Decision, now_ns: int) -> None:
+        """Elastic jobs grow and make room, as decided; those that stop as a whole do neither first."""
+        world = self._world
+        for job_id in {**decision.grown, **decision.trims}:
+            job, trim = self.jobs[job_id], decision.trims.get(job_id)
+            before = decision.grown[job_id] if trim is None else decision.grown.get(job_id, trim.spec)
+            if job_id in decision.victims:
+                job.attained += (now_ns - job.started_ns) * (job.width_milli - before.width_milli)
+                job.spec = before
+            elif world.held[job_id] == job.placement:
+                continue  # what it grew by it has given again
+            elif trim is None or sizes.size(job.spec) >= sizes.size(before):
+                self._lives.resizing.begin(job, before, reasons.grown_ahead(world, job, before), now_ns)
+            else:
+                claimant = self.jobs[decision.trimmed_for[job_id]]
+                self._lives.resizing.begin(job, before, reasons.shrunk(world, job, claimant, now_ns), now_ns)
+
+    def _stretch(self, decision: Decision, now_ns: int) -> None:
+        """What elastic jobs do for themselves: give what they have no use for, take what idles."""
+        world, resizing = self._world, self._lives.resizing
+        for job_id in sorted(world.wish_why.keys() & world.elastic.keys()):
+            job = world.elastic[job_id]
+            wanted = sizes.most(job)
+            if sizes.size(job.spec) > wanted and stretch.may_change(world, job, now_ns):
+                before = job.spec
+                world.resize(job, sizes.sized(before, wanted), world.held[job.job_id][:wanted], now_ns)
+                resizing.begin(job, before, world.wish_why[job_id], now_ns)
+        self._look_again_ns = min(self._look_again_ns, stretch.tried_again_ns(world, now_ns))
+        if decision.helps_ns < NEVER_NS:
+            return  # somebody is about to be given some of it
+        at_ns = stretch.grow_at_ns(world, now_ns)
+        if at_ns > now_ns:
+            self._look_again_ns = min(self._look_again_ns, at_ns)
+            return
+        idle_ns = now_ns - world.acted_ns
+        for job_id, (spec, _) in stretch.grow(world, now_ns).items():
+            job = self.jobs[job_id]
+            resizing.begin(job, spec, reasons.grown(world, job, spec, idle_ns), now_ns)
 
     # ---- after a restart ----
 
@@ -173,6 +240,7 @@ class Machine:
         """
         world = self._world
         world.asked.clear()
+        world.acted_ns = now_ns
         known = sorted(jobs, key=lambda job: job.job_id)
         self.jobs.update((job.job_id, job) for job in known)
         for job in known:
@@ -182,6 +250,7 @@ class Machine:
                 world.park(job)
         for job in known:
             if job.state in (JobState.PENDING, JobState.HELD):
+                self._lives.begins_again(job)  # it may have been saved with a claim to more
                 self._lives.wait_for_others(job)  # what has ended let it go on, or it would have ended as well
             if job.state is JobState.SUSPENDED and job.stop_to is JobState.SUSPENDED:
                 job.stop_to, job.stopping = None, ""  # it was to give up its memory: if somebody still needs that
@@ -223,9 +292,17 @@ class Machine:
         """Why a slice that is no job of the queue is refused."""
         return check.check_direct(self._world, queue, milli, cpu_milli, ram_bytes)
 
+    def may_borrow(self, job_id: int, place: Place) -> bool:
+        """Whether a job's shell may begin one more worker there for a while, and say so with RoomChanged meanwhile."""
+        return stretch.may_borrow(self._world, self.jobs[job_id], place)
+
     def reason(self, job_id: int, now_ns: int) -> str:
         """Why it waits, or how it ended: one sentence."""
         return reasons.reason(self._world, self.jobs[job_id], now_ns)
+
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Kinds of jobs that lose together on one device, to be told again after a restart: events.PairsKnown."""
+        return self._world.room.pairs()
 
     def queue(self, name: str) -> QueueSpec:
         return self._world.lines[name].spec
@@ -238,6 +315,14 @@ class Machine:
         """In its queue, from 1; 0 = it does not wait for room."""
         job = self.jobs[job_id]
         return self._world.line(job).waiting.rank(job_id) + 1 if self._world.waits(job) else 0
+
+    def advice(self, job_id: int, now_ns: int) -> list[str]:
+        """What would let it start now or sooner, a sentence each."""
+        return advice.advice(self._world, self.jobs[job_id], now_ns)
+
+    def estimate(self, job_id: int, now_ns: int) -> Estimate | None:
+        """How long jobs like it took, as far as is known now."""
+        return self._world.estimates.of(self.jobs[job_id].spec.kinds, now_ns)
 
     def estimated_start(self, job_id: int, now_ns: int) -> int:
         """NEVER_NS = not known."""

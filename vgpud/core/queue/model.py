@@ -51,6 +51,9 @@ class Ask:
     cpu_milli: int = 0
     ram_bytes: int = 0
     gpu_models: tuple[str, ...] = ()  # on one of these only; empty = any
+    #: for placements that share devices by what jobs use: of each device, alone, predicted or measured; -1 = not known
+    utilisation_milli: int = -1
+    kind: str = ""  # its class for these, JobSpec.kinds[0]; "" elsewhere, so that equal asks are one shape
 
     @property
     def width_milli(self) -> int:
@@ -59,8 +62,22 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Elastic:
+    """How far a job may be stretched while it runs: its one member's GPUs, or how many members (workers) it has."""
+
+    least_milli: int = 0  # 0 = its GPUs stay as they are
+    most_milli: int = 0
+    least_members: int = 0  # 0 = its members stay as many as they are
+    most_members: int = 0
+    heuristic: str = ""  # how many workers are worth it: a name of elastic.registry; "" = its default
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
-    """As submitted; never changes. `run` is what the daemon starts and nothing that the core looks into."""
+    """As submitted, but that an elastic job's `ask.spec` and `members` are what it has, and `ask.utilisation_milli` is
+
+    what is known of it. `run` is what the daemon starts and nothing that the core looks into.
+    """
 
     ask: Ask
     members: int = 1  # of a gang: all start or none
@@ -78,11 +95,20 @@ class JobSpec:
     model: str = ""  # profile for consolidation
     skew_ppm: int = -1  # of its largest tensor in all traffic; -1 = not known: not consolidated
     preemptible: bool = True
+    elastic: Elastic | None = None
+    kinds: tuple[str, ...] = ()  # classes of similar jobs, the narrowest first: what estimates are learnt by
     run: object = None
 
     @property
     def width_milli(self) -> int:
         return self.ask.width_milli * self.members
+
+    @property
+    def least_width_milli(self) -> int:
+        """What only a stop takes from it. Orders go by this: they would turn with each change of size."""
+        if self.elastic is None:
+            return self.width_milli
+        return self.elastic.least_milli or self.elastic.least_members * self.ask.width_milli
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +119,14 @@ class Place:
     shares: tuple[Share, ...]
     cpu_milli: int = 0
     ram_bytes: int = 0
+    #: of each of its devices, as the ask says it, where the placement goes by that; 0 = not known, -1 = it is paused
+    utilisation_milli: int = 0
+    kind: str = ""
 
 
 Placement = tuple[Place, ...]  # one for each member
+#: somebody on a device, as placements that share them see it: what it uses alone, milli of the device, and its kind
+Resident = tuple[int, str]
 
 
 @dataclass(slots=True, eq=False)
@@ -127,6 +158,11 @@ class Job:
     suspended_how: How | None = None
     failures: int = 0  # runs that ended badly, which its retries count
     start_failures: int = 0  # in a row
+    resizing: Placement = ()  # it has been told to become this
+    resized_ns: int = -1  # when it last became another size; -1 = never
+    wished_members: int = 0  # as many workers are worth it, its autoscaler says; 0 = it has not said
+    expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
+    median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
 
     @property
     def width_milli(self) -> int:
@@ -162,6 +198,14 @@ class QueueSpec:
     min_run_ns: int = 60 * SECOND_NS  # no job is preempted earlier
     cpu_limit_milli: int = NEVER_NS
     ram_limit_bytes: int = NEVER_NS
+    elastic_wait_ns: int = 30 * SECOND_NS  # who waits longer has running elastic jobs shrink for it (DRAGON)
+    elastic_idle_ns: int = 60 * SECOND_NS  # these grow when nobody waits and nothing was done for so long
+    elastic_eager: bool = False  # they start as large as there is room, ahead of who comes after them; else at least
+
+    @property
+    def lent_after_ns(self) -> int:
+        """Who has waited in it for so long has elastic jobs shrink for him; in an eager queue nobody has."""
+        return NEVER_NS if self.elastic_eager else self.elastic_wait_ns
 
 
 @dataclass(slots=True, eq=False)
@@ -182,3 +226,4 @@ class Node:
     free_ram_bytes: int = 0
     offered: list[bool] = field(default_factory=list)  # by device: neither drained nor excluded nor held by others
     version: int = 0  # grows with every change
+    residents: list[tuple[Resident, ...]] = field(default_factory=list)  # by device

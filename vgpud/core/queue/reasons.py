@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from vgpud.core.queue import sizes
 from vgpud.core.queue.estimate import expected_start_ns
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState
+from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.world import World
 from vgpud.core.units import format_gpus
@@ -44,11 +45,51 @@ def preempted(world: World, victim: Job, claimant: Job) -> str:
     )
 
 
-def placed(job: Job) -> str:
-    """Where it runs."""
+def shrunk(world: World, job: Job, claimant: Job, now_ns: int) -> str:
+    """Why an elastic job gives room to another."""
+    line, text = world.line(claimant), f"makes room for job {claimant.job_id}"
+    waited_ns = claimant.waited_at(now_ns) or now_ns - claimant.waiting_since_ns
+    if waited_ns >= line.spec.lent_after_ns:
+        bound = duration(line.spec.elastic_wait_ns)
+        text += f", which has waited for {duration(waited_ns)} (elastic jobs shrink after {bound})"
+    elif line is world.line(job):
+        text += f", which comes before it in queue {line.spec.name} ({line.policy.name})"
+    else:
+        text += f": queue {claimant.spec.queue} is below its guarantee, queue {job.spec.queue} above its own"
+    return f"{text}; it never has less than {sizes.words(job.spec, sizes.least(job.spec))}"
+
+
+def grown(world: World, job: Job, before: JobSpec, idle_ns: int) -> str:
+    """Why an elastic job takes more, as it has it already."""
+    more = format_gpus(job.width_milli - before.width_milli)
+    free = format_gpus(world.room.free_milli())
+    text = f"{more} GPUs were idle and nothing was started, stopped or resized for {duration(idle_ns)}; {free} are left"
+    return f"{text}, and it wants no more than {sizes.words(job.spec, sizes.most(job))}"
+
+
+def grown_ahead(world: World, job: Job, before: JobSpec) -> str:
+    """Why an elastic job takes more although others wait."""
+    more, queue = format_gpus(job.width_milli - before.width_milli), job.spec.queue
+    text = f"{more} GPUs were free, and elastic jobs of queue {queue} that come first take them before others start"
+    return f"{text} (elastic-eager); it wants no more than {sizes.words(job.spec, sizes.most(job))}"
+
+
+def wished(job: Job) -> str:
+    """Why an elastic job gives workers back for nobody in particular."""
+    return f"more than {sizes.words(job.spec, sizes.most(job))} are not worth it"
+
+
+def placed(world: World, job: Job) -> str:
+    """Where it runs, and why there."""
+    gpus = f"{format_gpus(job.width_milli)} GPU"
+    if world.line(job).spec.elastic_eager and job.spec.elastic and sizes.size(job.spec) > sizes.least(job.spec):
+        gpus += f" ({sizes.words(job.spec, sizes.size(job.spec))}: elastic-eager takes all that it can use)"
+    why = world.room.why_here(job, job.placement)
+    if why:
+        return f"{gpus} {why}"
     nodes = sorted({place.node for place in job.placement})
     devices = sum(len(place.shares) for place in job.placement)
-    return f"{format_gpus(job.width_milli)} GPUs on {devices} device(s) of {', '.join(nodes[:_NAMED_MAX])}"
+    return f"{gpus} on {devices} device(s) of {', '.join(nodes[:_NAMED_MAX])}"
 
 
 def reason(world: World, job: Job, now_ns: int) -> str:
@@ -68,13 +109,18 @@ def reason(world: World, job: Job, now_ns: int) -> str:
         after = "failed" if not job.start_failures else "could not be started"
         return f"it {after}: its next try begins in {duration(job.not_before_ns - now_ns)}"
     if job.job_id in world.claims:
-        return f"its room is being freed: {_jobs(_in_its_way(world, job))} must stop first"
+        return f"its room is being freed: {_jobs(_in_its_way(world, job))} must {_give_way(world, job)} first"
     return _no_room(world, job, now_ns)
 
 
 def _in_its_way(world: World, job: Job) -> list[int]:
     nodes = {place.node for place in job.placement}
-    return [j for j, placement in world.going.items() if any(place.node in nodes for place in placement)]
+    there = (world.going | world.leaving).items()
+    return [j for j, placement in there if any(place.node in nodes for place in placement)]
+
+
+def _give_way(world: World, job: Job) -> str:
+    return "stop" if any(j in world.going for j in _in_its_way(world, job)) else "shrink"
 
 
 def holders(world: World, account: Account) -> str:

@@ -1,7 +1,8 @@
 """What the machine's parts share: jobs, queues, who has which room, and the moves that keep these in step.
 
 A job's room is `held` from the decision that gives it until its end, or until the decision that takes it away: then the
-job is `going`, physically still there, and who gets its room has a claim on it until it has gone.
+job is `going`, physically still there, and who gets its room has a claim on it until it has gone. Of an elastic job
+that shrinks the same holds for a part of its room, which is `leaving`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from vgpud.core.estimates import Estimates
 from vgpud.core.placement.base import Room
 from vgpud.core.policy.base import Policy
+from vgpud.core.queue import sizes
 from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
 from vgpud.core.queue.line import Line
-from vgpud.core.queue.model import NEVER_NS, How, Job, JobState, Placement, QueueSpec
+from vgpud.core.queue.model import NEVER_NS, How, Job, JobSpec, JobState, Placement, QueueSpec
 from vgpud.core.queue.quota import Account, Amount
 
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
@@ -34,6 +37,13 @@ class World:
         self.lines: dict[str, Line] = {}
         self.held: dict[int, Placement] = {}  # what the room counts for a job
         self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
+        self.leaving: dict[
+            int, Placement
+        ] = {}  # what an elastic job that has been told to shrink still has beyond `held`
+        self.elastic: dict[int, Job] = {}  # elastic jobs that run
+        self.left_alone_ns: dict[int, int] = {}  # elastic jobs that could not be resized: until when that is not tried
+        self.wish_why: dict[int, str] = {}  # of elastic jobs: what their autoscalers said last
+        self.acted_ns = 0  # when something was started, stopped or resized last
         self.parked: dict[int, Job] = {}  # suspended jobs for which the room still counts something
         self.claims: dict[int, Job] = {}  # jobs whose room is still being freed, oldest first
         self.unmet: dict[int, set[int]] = {}  # job -> jobs that it waits for
@@ -46,6 +56,7 @@ class World:
         self.members_max = NEVER_NS
         self.tries_max = NEVER_NS  # see machine.TRIES_MAX
         self.deadlines = Deadlines(self._holds)
+        self.estimates = Estimates()  # of jobs that have classes (JobSpec.kinds)
         self._key_changes_ns: dict[int, int] = {}
 
     # ---- queues ----
@@ -141,11 +152,30 @@ class World:
             return None
         if not self.pinned(job):
             return self.room.place(job)
+        return job.placement if self.could_have(job, job.placement) else None
+
+    def could_have(self, job: Job, placement: Placement) -> bool:
+        """Whether there is exactly this room for it, with what is held for it now, and its rule lets it go there."""
         kept = self.held.get(job.job_id, ())
         self.room.release(kept)
-        fits = self.room.fits(job.placement)
+        suits = self.room.suits(job, placement)
         self.room.take(kept)
-        return job.placement if fits else None
+        return suits
+
+    def newcomer(self, job: Job) -> Placement | None:
+        """Room for one more member of a job that has room."""
+        if job.spec.ask.width_milli > self.room.free_milli() or self.members >= self.members_max:
+            return None
+        return self.room.place(Job(job.job_id, replace(job.spec, members=1), job.submitted_ns))
+
+    def resize(self, job: Job, spec: JobSpec, placement: Placement, now_ns: int) -> None:
+        """A running job has this size and this room from now on, as decided. What it has attained stays."""
+        self.hold(job, ())
+        self.count(job, -1, now_ns)
+        job.attained += (now_ns - job.started_ns) * (job.spec.width_milli - spec.width_milli)
+        job.spec = spec
+        self.count(job, 1, now_ns)
+        self.hold(job, placement)
 
     def has_slices(self, job: Job) -> bool:
         """Whether its members can have slices, too."""
@@ -185,20 +215,22 @@ class World:
         if how is How.EVICT:
             return tuple(replace(place, cpu_milli=0, shares=()) for place in job.placement if place.ram_bytes)
         return tuple(
-            replace(place, cpu_milli=0, shares=tuple(replace(share, min_milli=0) for share in place.shares))
+            replace(
+                place, cpu_milli=0, shares=tuple(replace(s, min_milli=0) for s in place.shares), utilisation_milli=-1
+            )
             for place in job.placement
         )
 
     def ready(self) -> list[Job]:
         """Jobs with a claim whose room is free of those that have been told to stop: they can start."""
-        if not self.going:
+        if not self.going and not self.leaving:
             return list(self.claims.values())
-        nodes = {place.node for placement in self.going.values() for place in placement}
+        nodes = {place.node for left in (self.going, self.leaving) for room in left.values() for place in room}
         found = {j for j in self.claims if not any(place.node in nodes for place in self.held[j])}
         near = [j for j in self.claims if j not in found]
         # the room as it is physically: without what is only claimed, with what is still there
         lent = [self.held[j] for j in (*near, *self.going) if j in self.held] if near else []
-        there = {j: placement for j, placement in self.going.items() if near}
+        there = self.going | self.leaving if near else {}
         there |= {j: self.kept(job, job.suspended_how) for j in near if (job := self.jobs[j]).suspended_how}
         for placement in lent:
             self.room.release(placement)
@@ -224,7 +256,7 @@ class World:
             account.learn(now_ns, self.half_life_ns)
             account.used.add(job.spec, sign)
             if not job.spec.preemptible:
-                account.fixed_milli += sign * job.spec.width_milli
+                account.fixed_milli += sign * job.spec.least_width_milli
 
     def count_claim(self, job: Job, sign: int) -> None:
         for account in self.line(job).account.chain:
@@ -233,6 +265,13 @@ class World:
     def count_going(self, job: Job, sign: int) -> None:
         for account in self.line(job).account.chain:
             account.going.add(job.spec, sign)
+
+    def count_leaving(self, job: Job, sign: int) -> None:
+        """What a job that has been told to shrink still has; before `leaving` forgets it."""
+        more = sizes.sized(job.spec, sizes.has(job.spec, job.placement))
+        for account in self.line(job).account.chain:
+            account.going.add(more, sign)
+            account.going.add(job.spec, -sign)
 
     def keeps_guarantees(self, job: Job, *, alone: bool = False) -> bool:
         """Whether all guarantees can still be met when this job runs, which cannot be preempted.

@@ -1,0 +1,1 @@
+"""A program that is trained by elastic workers."""

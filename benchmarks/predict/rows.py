@@ -1,0 +1,18 @@
+"""The rows of the table: what each runs, its figures, its plots. What needs torch or scikit-learn imports it itself."""
+
+from __future__ import annotations
+
+from benchmarks.predict import autoscale, colocation, elastic_queue, estimates, gpumemnet, graph_memory, live
+from benchmarks.rows import Row
+
+ROWS = {
+    "gpumemnet": Row("3,000 measured runs as predicted by who has not seen them, 10 seeds", gpumemnet.figures),
+    "graph-memory": Row("the same runs' memory as their graphs alone say it, nothing learnt", graph_memory.figures),
+    "s_k": Row("scaling efficiency of a step from 4 to 5 workers, as the founding slides have it", autoscale.slides),
+    "autoscale": Row("the search for a number of workers on seven known scaling curves, also noisy", autoscale.settles),
+    "gpu-time": Row("jobs of four hours on these curves against fixed workers, beside the paper's", autoscale.costs),
+    "colocation": Row("1,500 one-GPU jobs of Philly's on 16 GPUs, shared by predicted utilisation", colocation.figures),
+    "elastic_queue": Row("400 jobs on 64 GPUs, half of them elastic, against rigid FIFO", elastic_queue.figures),
+    "estimates": Row("durations of jobs by those like them: how sure, and what backfill gains", estimates.figures),
+    "live": Row("a real daemon on a simulated device: workers come and go, a slice follows load", live.figures),
+}

@@ -1,0 +1,261 @@
+"""What the daemon makes of what running jobs do: with a clock and counters of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vgpud import measured_rows
+from vgpud.core.colocate.usage import FIRST_LOOK_NS
+from vgpud.core.elastic.autoscaler import Autoscaler
+from vgpud.core.model import Device, Share, Slice, Spec, State
+from vgpud.core.observed import SliceStats
+from vgpud.core.queue import events as qe
+from vgpud.core.queue.model import SECOND_NS, Ask, Elastic, Job, JobSpec, JobState, Place
+from vgpud.crews import Crew, Said, begin
+from vgpud.daemon_progress import LOOK_NS, ProgressDesk, Watched
+from vgpud.jobfacts import Launch, Predicted
+from vgpud.predict import dataset
+from vgpud.predict.features import FEATURES
+from vgpud.store import Store
+from vgpud.store_elastic import ElasticStore
+from vgpud.store_jobs import JobStore
+
+DEVICE = Device("GPU-0", 0, "H200", "0", 8 << 30, 132, True, 1 << 28, 1 << 21)
+
+
+def launch(prediction: Predicted | None = None) -> Launch:
+    return Launch(0, 0, (), ("train",), "", "/", (), 0, (), "/log", prediction=prediction)
+
+
+class Desk:
+    """JobDesk, as far as it is asked; what it is told is kept."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now_ns = 1
+        self.jobs: dict[int, Job] = {}
+        self.machine = SimpleNamespace(jobs=self.jobs)
+        self.clock = SimpleNamespace(now_ns=lambda: self.now_ns)
+        self.counters: dict[str, SliceStats] = {}
+        state = State()
+        state.devices[DEVICE.uuid] = DEVICE
+        config = SimpleNamespace(state=directory)
+        self.host = SimpleNamespace(
+            state=state, config=config, slice_counters=lambda made: [self.counters.get(made.name, SliceStats())]
+        )
+        self.slices = SimpleNamespace(
+            of=lambda job: [made for made in state.slices.values() if made.job_id == job.job_id]
+        )
+        self.store = JobStore(Store(directory))
+        self.told: list[qe.Event] = []
+        self.notes: list[tuple[str, str]] = []
+        self.crews: dict[int, Crew] = {}
+        self.elastic: Any = SimpleNamespace(work=SimpleNamespace(), crew=lambda job: self.crews.get(job.job_id))
+
+    def soon(self, event: qe.Event) -> None:
+        self.told.append(event)
+
+    def note(self, kind: str, job: Job, text: str) -> None:
+        self.notes.append((kind, text))
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run(work)  # type: ignore[arg-type]
+
+    def add(self, job_id: int, names: tuple[str, ...] = (), **fields: Any) -> Job:
+        """A job that runs from now on."""
+        share = Share(DEVICE.uuid, 500, 1000, 1 << 30, 1 << 30)
+        ask = Ask(Spec(500), kind=fields.pop("kind", f"kind{job_id}"))
+        spec = JobSpec(ask, run=fields.pop("run", launch()), **fields)
+        job = Job(job_id, spec, 0, state=JobState.RUNNING, attempt=1, started_ns=self.now_ns)
+        job.placement = (Place("n1", (share,)),) * spec.members
+        for name in names or (f"j-{job_id}",):
+            made = Slice(name, name, job_id, spec.ask.spec, (share,), False, 0, 0, job_id=job_id)
+            self.host.state.slices[name] = made
+        self.jobs[job_id] = job
+        self.store.save([job])
+        return job
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+@pytest.fixture
+def progress(desk: Desk) -> ProgressDesk:
+    return ProgressDesk(desk, desk.elastic)  # type: ignore[arg-type]
+
+
+def pass_time(desk: Desk, progress: ProgressDesk, seconds: int, **used_milli: int) -> None:
+    """Each slice (j_1 is j-1) uses that part of its device meanwhile, and launches as often."""
+    for _ in range(0, seconds * SECOND_NS, LOOK_NS):
+        desk.now_ns += LOOK_NS
+        for name, milli in used_milli.items():
+            key = name.replace("_", "-")
+            before = desk.counters.get(key, SliceStats())
+            charged_ns = before.charged_ns + LOOK_NS * milli // 1000
+            share = milli / 1000
+            desk.counters[key] = replace(
+                before,
+                charged_ns=charged_ns,
+                launches=before.launches + milli,
+                share_60s_ratio=share,
+                mem_peak_bytes=3 << 20,
+            )
+        progress.tick()
+
+
+def test_what_a_job_uses_is_told_after_a_minute_in_steps(desk: Desk, progress: ProgressDesk) -> None:
+    progress.see(desk.add(1))
+    pass_time(desk, progress, 60, j_1=0)
+    assert desk.told == [], "it has not begun to use its device"
+    pass_time(desk, progress, 60, j_1=420)
+    assert desk.told == []
+    pass_time(desk, progress, 10, j_1=420)
+    assert desk.told == [qe.Measured(1, 450)]
+    assert progress.is_measured(1)
+    pass_time(desk, progress, 1200, j_1=430)
+    assert len(desk.told) == 1, "nothing has changed"
+    pass_time(desk, progress, 1200, j_1=800)
+    assert desk.told[1:] == [qe.Measured(1, 800)]
+    assert FIRST_LOOK_NS == 60 * SECOND_NS
+
+
+def test_a_look_costs_as_much_as_there_are_jobs_and_not_their_square(desk: Desk, progress: ProgressDesk) -> None:
+    jobs = 100
+    for job_id in range(1, jobs + 1):
+        progress.see(desk.add(job_id))
+    names = {f"j_{job_id}": 5 for job_id in range(1, jobs + 1)}
+    pass_time(desk, progress, 70, **names)
+    asked, counters = [0], desk.host.slice_counters
+
+    def counted(made: Slice) -> list[SliceStats]:
+        asked[0] += 1
+        return counters(made)  # type: ignore[no-any-return]
+
+    desk.host.slice_counters = counted
+    pass_time(desk, progress, 5, **names)
+    assert 0 < asked[0] < 10 * jobs
+
+
+def test_nobody_is_told_where_jobs_are_not_placed_by_it(desk: Desk, progress: ProgressDesk) -> None:
+    progress.see(desk.add(1, kind=""))
+    pass_time(desk, progress, 180, j_1=420)
+    assert desk.told == []
+    assert progress.is_measured(1)
+
+
+def test_who_loses_beside_another_is_parted_and_that_is_remembered(desk: Desk, progress: ProgressDesk) -> None:
+    progress.see(desk.add(1))
+    pass_time(desk, progress, 120, j_1=800)
+    progress.see(desk.add(2))
+    pass_time(desk, progress, 600, j_1=100, j_2=100)
+    assert not [told for told in desk.told if isinstance(told, qe.PairLoses)], "how fast the second is, nobody knows"
+    desk.jobs[2].spec = replace(desk.jobs[2].spec, ask=replace(desk.jobs[2].spec.ask, utilisation_milli=800))
+    pass_time(desk, progress, 300, j_1=100, j_2=100)
+    (lost,) = [told for told in desk.told if isinstance(told, qe.PairLoses)]
+    assert (lost.job_id, lost.other_id) == (2, 1)
+    assert ElasticStore(desk.store.database).pairs() == (("kind1", "kind2"),)
+    next_one = Desk.__new__(Desk)
+    next_one.__dict__ |= desk.__dict__ | {"told": []}
+    ProgressDesk(next_one, desk.elastic).start()  # type: ignore[arg-type]
+    assert next_one.told == [qe.PairsKnown((("kind1", "kind2"),))]
+
+
+def test_what_is_odd_is_told_to_its_owner(desk: Desk, progress: ProgressDesk) -> None:
+    progress.see(desk.add(1))
+    pass_time(desk, progress, 600, j_1=700)
+    assert progress.anomalies_of(1) == ()
+    pass_time(desk, progress, 300, j_1=1)
+    (note,) = desk.notes
+    assert note[0] == "job.anomaly"
+    assert "70 % before" in note[1]
+    assert progress.anomalies_of(1) == (note[1],)
+    progress.faulted(DEVICE.uuid, 13)
+    assert len(desk.notes) == 1, "a program's own fault"
+    progress.faulted(DEVICE.uuid, 48)
+    progress.faulted(DEVICE.uuid, 48)
+    assert "device 0, which it runs on, had XID 48" in desk.notes[1][1]
+    assert len(desk.notes) == 2
+
+
+def workers(desk: Desk) -> tuple[Job, Crew]:
+    job = desk.add(1, ("j-1-0", "j-1-1"), members=2, elastic=Elastic(least_members=1, most_members=4))
+    crew = desk.crews[1] = begin(job)
+    crew.renew((0, 1))
+    return job, crew
+
+
+def test_an_autoscaler_is_fed_with_what_workers_say(desk: Desk, progress: ProgressDesk) -> None:
+    job, crew = workers(desk)
+    progress.see(job)
+    progress.complete(crew)
+    for _ in range(300):
+        for worker in crew.members:
+            progress.heard(Said(1, 1, worker, samples=100, seconds_ns=SECOND_NS, steps=10))
+    pass_time(desk, progress, 5, j_1_0=500, j_1_1=500)
+    assert progress.rate(1) == 200
+    (wished,) = [told for told in desk.told if isinstance(told, qe.Wished)]
+    assert wished.members > 2
+    progress.save()
+    kept = str(desk.store.facts(1)["scaler"])
+    assert "means" in kept
+    assert isinstance(progress._restored(job), Autoscaler)
+    assert progress._restored(job).state() == progress._scalers[1].state()
+
+
+def test_nothing_is_wished_for_one_of_which_nothing_is_known(desk: Desk, progress: ProgressDesk) -> None:
+    job, crew = workers(desk)
+    progress.see(job)
+    progress.complete(crew)
+    pass_time(desk, progress, 60, j_1_0=0, j_1_1=0)
+    assert desk.told == []
+
+
+def test_without_a_word_it_goes_by_launches(desk: Desk, progress: ProgressDesk) -> None:
+    job, crew = workers(desk)
+    progress.see(job)
+    progress.complete(crew)
+    pass_time(desk, progress, 600, j_1_0=500, j_1_1=500)
+    assert [told for told in desk.told if isinstance(told, qe.Wished)]
+    assert progress.rate(1) > 0
+
+
+def test_a_job_that_ends_leaves_its_measured_row(
+    desk: Desk, progress: ProgressDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    range_ = (0.5, 0.4, 0.6)
+    features = tuple(sorted((name, 1.0) for name in FEATURES))
+    predicted = Predicted("net:make", "H200", range_, range_, range_, features=features)
+    path = desk.host.config.state / measured_rows.FILE_NAME
+    for job_id in (1, 2):
+        job = desk.add(job_id, run=launch(predicted))
+        progress.see(job)
+        progress.heard(Said(job_id, 1, 0, samples=100, seconds_ns=2 * SECOND_NS, steps=10))
+        pass_time(desk, progress, 90, **{f"j_{job_id}": 400})
+        progress.ends(job, True)
+        job.state = JobState.COMPLETED
+        progress.see(job)
+        del desk.host.state.slices[f"j-{job_id}"]
+        (row,) = dataset.read(path)
+        assert (row.device, row.architecture, row.utilisation) == ("H200", "net:make", 0.4)
+        assert (row.memory_bytes, row.step_ns) == (3 << 20, 0.2 * SECOND_NS)
+        monkeypatch.setattr(measured_rows, "FILE_BYTES", 1)
+    assert len(dataset.read(path.with_suffix(".1.csv"))) == 1, "the full one is kept beside it"
+    failed = desk.add(3, run=launch(predicted))
+    progress.see(failed)
+    pass_time(desk, progress, 90, j_3=400)
+    progress.ends(failed, False)
+    assert len(dataset.read(path)) == 1
+
+
+def test_a_slice_without_counters_says_nothing_of_its_peak() -> None:
+    known = Watched(1)
+    known.peaked(())
+    assert known.peak_bytes == 0

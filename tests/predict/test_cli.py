@@ -1,0 +1,219 @@
+"""`vgpu predict`, and what `vgpu submit --predict` fills in and says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from tests.predict.test_onnx import convolutional, file, helper, perceptron, weight
+from vgpud import api_elastic_views
+from vgpud.cli import predict_fill, predict_look
+from vgpud.cli.exits import CliError
+from vgpud.cli.main import invoke
+from vgpud.cli.options import Settings
+from vgpud.predict import dataset, hardware, memory, train_file
+from vgpud.v1 import vgpud_pb2 as pb
+
+GIVEN: dict[str, Any] = {
+    "predict": None, "batch": None, "optimizer": None, "precision": None, "dims": (), "predictor": None,
+    "gpus": None, "workers": None, "mem": None, "mem_min": None, "mem_max": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def mlp(tmp_path: Path) -> Path:
+    return perceptron(tmp_path / "mlp.onnx")
+
+
+@pytest.fixture
+def cnn(tmp_path: Path) -> Path:
+    return convolutional(tmp_path / "cnn.onnx")
+
+
+@pytest.fixture
+def on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon's device is one."""
+    monkeypatch.setattr(predict_look, "_device", lambda settings: "NVIDIA H100 80GB HBM3")
+
+
+def said(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    code = invoke([str(arg) for arg in args])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_choices_are_those_that_are_known() -> None:
+    """They are written twice, so that `vgpu submit --help` imports nothing of prediction."""
+    assert tuple(memory.STATES) == predict_look.OPTIMIZERS
+    assert hardware.PRECISIONS == predict_look.PRECISIONS
+
+
+def test_a_model_of_a_family_that_is_known(capsys: pytest.CaptureFixture[str], mlp: Path) -> None:
+    code, out, err = said(capsys, "predict", mlp, "--gpu", "a100-40g", "--batch", 256)
+    assert code == 0, err
+    lines = [line.split() for line in out.splitlines()]
+    assert lines[0] == ["WHAT", "PREDICTED", "FROM", "TO", "BY"]
+    assert [line[0] for line in lines[1:]] == ["utilisation", "SM", "memory"]
+    assert lines[1][-1] == lines[3][-1] == "predictor"
+    assert "mlp of 9.6k parameters, batch 256, adam, fp32, on one a100-40g" in err
+
+
+def test_json(capsys: pytest.CaptureFixture[str], mlp: Path) -> None:
+    code, out, _err = said(capsys, "predict", mlp, "--gpu", "h200", "--batch", 128, "-o", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert (found["gpu"], found["batch"], found["precision"], found["family"]) == ("h200", 128, "fp32", "mlp")
+    assert found["in_range"] is True and found["unknown_operations"] == []
+    for name in ("utilisation", "memory_bytes"):
+        assert 0 <= found[name]["low"] <= found[name]["value"] <= found[name]["high"]
+    assert found["features"]["peak_flops"] == 67e12 and found["features"]["element_bytes"] == 4
+    _code, out, _err = said(capsys, "predict", mlp, "--gpu", "h200", "--precision", "bf16", "-o", "json")
+    found = json.loads(out)
+    assert found["features"]["peak_flops"] == 989e12 and found["features"]["element_bytes"] == 2
+
+
+def test_out_of_range_has_no_figures_but_memory(capsys: pytest.CaptureFixture[str], cnn: Path) -> None:
+    code, out, err = said(capsys, "predict", cnn, "--gpu", "h200")
+    assert code == 0
+    rows = [line.split() for line in out.splitlines()[1:]]
+    assert rows[0] == ["utilisation", "-", "-", "-", "out", "of", "range"]
+    assert rows[2][0] == "memory" and rows[2][-1] == "graph"
+    assert "out of range" in err and "convolutions" in err
+    _code, out, _err = said(capsys, "predict", cnn, "--gpu", "h200", "-o", "json")
+    found = json.loads(out)
+    assert found["utilisation"] is None and found["in_range"] is False and found["memory_by"] == "graph"
+
+
+def test_unknown_operations_are_out_of_range_whatever_the_sizes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["h"]),
+        helper.make_node("Gelu9", ["h"], ["y"], domain="ours"),
+    ]
+    path = file(tmp_path / "m.onnx", nodes, {"x": (64, 512)}, [weight("w", 512, 512)])
+    code, _out, err = said(capsys, "predict", path, "--gpu", "a100-40g")
+    assert code == 0 and "out of range: what ours.Gelu9 costs is not known" in err
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (["missing.onnx", "--gpu", "h200"], 4, "there is no file 'missing.onnx'"),
+        (["weights.pt", "--gpu", "h200"], 2, "holds weights, and loading it could run code"),
+        (["x.onnx", "--gpu", "abacus"], 4, "device 'abacus' is not in the table of devices"),
+        (["x.onnx", "--batch", "0"], 2, "0 is not in the range"),
+        (["x.onnx", "--dim", "seq"], 2, "'seq' is no dimension: write for example seq=128"),
+        (["x.onnx", "--dim", "seq=0"], 2, "'seq=0' is no dimension"),
+        (["x.onnx", "--optimizer", "magic"], 2, "'magic' is not one of"),
+    ],
+)
+def test_refusals_are_one_line(capsys: pytest.CaptureFixture[str], args: list[str], code: int, words: str) -> None:
+    found, out, err = said(capsys, "predict", *args)
+    assert (found, out) == (code, "")
+    assert words in err and err.count("\n") == 1 and err.startswith("vgpu: ")
+
+
+def test_without_a_daemon_the_device_is_asked_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, mlp: Path
+) -> None:
+    code, _out, err = said(capsys, "predict", mlp, "--host", f"unix://{tmp_path}/none.sock")
+    assert code == 3 and "name one with --gpu, for example --gpu h200" in err and err.count("\n") == 1
+
+
+def test_train_is_a_command_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _err = said(capsys, "predict", "train", "--help")
+    assert code == 0 and "vgpu predict train" in out and "--data" in out
+
+
+@pytest.mark.parametrize(("out", "words"), [("none/o.json", "none is no directory"), (".", "it is a directory")])
+def test_where_no_model_can_be_written_none_is_trained(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out: str, words: str
+) -> None:
+    (tmp_path / "rows.csv").write_text(",".join(dataset.COLUMNS) + "\n")
+    monkeypatch.setattr(train_file, "made", lambda *_: pytest.fail("it was trained"))
+    code, _out, err = said(capsys, "predict", "train", "--data", tmp_path / "rows.csv", "-o", tmp_path / out)
+    assert code == 2 and words in err and err.count("\n") == 1
+
+
+# ---- vgpu submit --predict ----
+
+
+def test_nothing_is_filled_in_without_a_model() -> None:
+    given = {**GIVEN, "gpus": 250}
+    assert predict_fill.fill(Settings(), given) == ""
+    assert (given["gpus"], given["mem"], given["prediction"]) == (250, None, None)
+    assert "predict" not in given and "precision" not in given
+    with pytest.raises(click.UsageError, match="--dim is about a model: give --predict MODEL"):
+        predict_fill.fill(Settings(), {**GIVEN, "dims": (("a", 1),)})
+
+
+@pytest.mark.usefixtures("on_h100")
+def test_gpus_and_memory_are_filled_in_and_said(mlp: Path) -> None:
+    given = {**GIVEN, "predict": str(mlp), "batch": 512}
+    line = predict_fill.fill(Settings(), given)
+    found = given["prediction"]
+    assert isinstance(found, pb.Prediction) and not found.out_of_range
+    assert (
+        given["gpus"] % 50 == 0
+        and found.utilisation.value * 1000 <= given["gpus"] < found.utilisation.value * 1000 + 50
+    )
+    assert given["mem"] % (64 << 20) == 0 and 0 <= given["mem"] - found.memory_bytes.high < 64 << 20
+    assert f"--gpus {given['gpus'] / 1000:g}; memory" in line and f"--mem {given['mem'] >> 20}M" in line
+    assert "of one h100" in line and "\n" not in line
+    assert found.features["batch"] == 512 and found.device == "h100"
+
+
+@pytest.mark.usefixtures("on_h100")
+@pytest.mark.parametrize("name", ["d" * 150 + "/" + "é" * 100, "ev\x1bil"])
+def test_the_daemon_takes_the_name_of_any_model(mlp: Path, name: str) -> None:
+    """It keeps 200 bytes that can be printed."""
+    path = mlp.parent / f"{name}.onnx"
+    path.parent.mkdir(exist_ok=True)
+    mlp.rename(path)
+    given = {**GIVEN, "predict": str(path)}
+    predict_fill.fill(Settings(), given)
+    kept = api_elastic_views.prediction_from(pb.JobSpec(prediction=given["prediction"]))
+    assert kept and kept.model.endswith(".onnx")
+
+
+@pytest.mark.usefixtures("on_h100")
+def test_what_the_user_gives_stays(mlp: Path) -> None:
+    given = {**GIVEN, "predict": str(mlp), "gpus": (250, 1000), "mem": 1 << 30}
+    line = predict_fill.fill(Settings(), given)
+    assert given["gpus"] == (250, 1000) and given["mem"] == 1 << 30
+    assert "--gpus stays as given" in line and "--mem stays as given" in line
+    assert given["prediction"].utilisation.value > 0
+
+
+@pytest.mark.usefixtures("on_h100")
+def test_out_of_range_fills_in_memory_only_and_says_so(cnn: Path) -> None:
+    given = {**GIVEN, "predict": str(cnn)}
+    line = predict_fill.fill(Settings(), given)
+    assert given["gpus"] is None and given["mem"] > 256 << 20
+    assert given["prediction"].out_of_range
+    assert "out of range" in line and "give --gpus" in line and "from its graph" in line
+
+
+@pytest.mark.usefixtures("on_h100")
+def test_workers_divide_the_batch(mlp: Path) -> None:
+    given = {**GIVEN, "predict": str(mlp), "batch": 512, "workers": (4, 8)}
+    predict_fill.fill(Settings(), given)
+    assert given["prediction"].features["batch"] == 128
+
+
+@pytest.mark.usefixtures("on_h100")
+def test_a_model_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    """32 Gi parameters with their gradients and states are half a terabyte."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    big = weight("w", 1, 1)
+    del big.dims[:]
+    big.dims.extend([1 << 17, 1 << 18])
+    path = file(tmp_path / "big.onnx", nodes, {"x": (1, 1 << 17)}, [big])
+    with pytest.raises(CliError, match=r"one h100 has 80 GB, too little for .*lower --batch") as told:
+        predict_fill.fill(Settings(), {**GIVEN, "predict": str(path)})
+    assert told.value.exit_code == 6

@@ -1,0 +1,48 @@
+"""What processes get of a simulated device, from the device's own log.
+
+A busy machine starves programs and the daemon for many seconds at a time, and then nobody gets what he may have. So a
+test asks for shares that show themselves once, in window after window; only what nobody may exceed holds in each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from vgpud import busylog
+from vgpud.cli.own_system import OwnSystem
+
+#: looked at before a test gives up: about a minute of them
+WINDOWS = 20
+
+
+def shares(system: OwnSystem, pids: Sequence[int], seconds: float, device: int = 0) -> list[float]:
+    """What each process gets of the device (0..1) during the next `seconds`."""
+    begin_ns = time.monotonic_ns()
+    time.sleep(seconds)
+    end_ns = time.monotonic_ns()
+    time.sleep(0.3)  # the log is written behind the device's time
+    spans = busylog.read_busy_log(system.busy_log(device))
+    return [busylog.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]
+
+
+def shares_come_to(
+    system: OwnSystem,
+    pids: Sequence[int],
+    seconds: float,
+    shown: Callable[..., bool],
+    *,
+    most: float = 1,
+    device: int = 0,
+) -> None:
+    """Waits for a window of so many seconds whose shares, one for each process, are as `shown` says.
+
+    most: of the device, that the first process may have in no window at all. AssertionError with all that was seen.
+    """
+    seen: list[list[float]] = []
+    for _ in range(WINDOWS):
+        seen.append(shares(system, pids, seconds, device))
+        assert seen[-1][0] <= most, seen
+        if shown(*seen[-1]):
+            return
+    raise AssertionError(f"never in {len(seen)} windows of {seconds:g} s: {seen}")

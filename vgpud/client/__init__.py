@@ -1,0 +1,127 @@
+"""What a program that runs as a job can tell the daemon: `vgpud.client.report(samples=n)` after each step.
+
+Nothing here raises or waits for the network, and outside a job nothing happens: the line can stay in the program. A
+thread sends what has come together, once a second; a daemon that is away gets it when it is back. Processes forked off
+one that has reported stay silent.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+PERIOD_S = 1.0
+#: for the last report, when the program ends
+FAREWELL_S = 0.5
+SAMPLES_MAX = 1 << 53
+
+_reporter: _Reporter | None = None
+_silent = "VGPU_JOB_ID" not in os.environ
+_warned = False
+
+
+def report(samples: int, steps: int = 1) -> None:
+    """So many samples, in so many steps, are done since the last call. The first call begins the count."""
+    global _reporter, _silent
+    if _silent:
+        return
+    if not (_count(samples) and _count(steps)):
+        _warn(samples, steps)
+        return
+    try:
+        if _reporter is None:
+            _reporter = _Reporter()
+        _reporter.add(samples, steps)
+    except Exception:  # whatever it is, it must not cost the program anything
+        _silent = True
+
+
+def _count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= SAMPLES_MAX
+
+
+def _warn(samples: object, steps: object) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        print(f"vgpud.client.report: {samples=} {steps=} are no counts: not reported", file=sys.stderr)
+
+
+class _Reporter:
+    """Adds up, and sends from a thread of its own."""
+
+    def __init__(self) -> None:
+        from vgpud.client.channel import connect, worker_of
+
+        self._lock = threading.Lock()
+        self._samples = self._steps = 0
+        self._begin_s = self._last_s = 0.0  # 0 = nothing was reported yet
+        self._ended = threading.Event()
+        self._who = worker_of(os.environ)
+        self._channel = connect(os.environ)
+        self._thread = threading.Thread(target=self._run, name="vgpud report", daemon=True)
+        self._thread.start()
+        os.register_at_fork(after_in_child=silence)
+        atexit.register(self._farewell)
+
+    def add(self, samples: int, steps: int) -> None:
+        """One report of the program's. What came before the first took nobody knows how long."""
+        now_s = time.monotonic()
+        with self._lock:
+            if self._last_s:
+                self._samples += samples
+                self._steps += steps
+            else:
+                self._begin_s = now_s
+            self._last_s = now_s
+
+    def _run(self) -> None:
+        from vgpud.client.channel import GONE
+        from vgpud.quiet_grpc import grpc
+        from vgpud.v1 import vgpud_pb2 as pb
+        from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+        ask: Any = stubs.JobServiceStub(self._channel).ReportProgress
+        while True:
+            ended = self._ended.wait(PERIOD_S)
+            with self._lock:
+                samples, steps, until_s = self._samples, self._steps, self._last_s
+                request = pb.ReportProgressRequest(
+                    job_id=self._who.job_id,
+                    attempt=self._who.attempt,
+                    worker=self._who.worker,
+                    samples=samples,
+                    steps=steps,
+                    seconds=until_s - self._begin_s,
+                )
+            if steps and request.seconds > 0:
+                try:
+                    ask(request, timeout=FAREWELL_S if ended else 5.0)
+                    self._sent(samples, steps, until_s)
+                except grpc.RpcError as error:
+                    if error.code() in GONE:
+                        silence()
+                        return
+            if ended:
+                return
+
+    def _sent(self, samples: int, steps: int, until_s: float) -> None:
+        with self._lock:
+            self._samples -= samples
+            self._steps -= steps
+            self._begin_s = until_s
+
+    def _farewell(self) -> None:
+        self._ended.set()
+        if not _silent:
+            self._thread.join(2 * FAREWELL_S)
+
+
+def silence() -> None:
+    """Nothing is reported from now on: vgpud.elastic does that for its workers."""
+    global _silent
+    _silent = True

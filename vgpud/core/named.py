@@ -1,0 +1,99 @@
+"""Things that users choose by a name with parameters, `2d-las(3250,7200,promote=8)`: one table of them each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Generic, TypeVar
+
+#: no more parameters than anybody reads
+ARGUMENTS_MAX = 64
+_DIGITS_MAX = 18
+
+Made = TypeVar("Made")
+
+
+class NotMeant(ValueError):
+    """A name or parameter that cannot be meant; the text is one line that names the value and the mend."""
+
+
+@dataclass(slots=True)
+class Arguments:
+    """What stands between the brackets: numbers in order, names with numbers, and words alone."""
+
+    numbers: list[Fraction] = field(default_factory=list)
+    named: dict[str, Fraction] = field(default_factory=dict)
+    words: set[str] = field(default_factory=set)
+    weights: dict[int, Fraction] = field(default_factory=dict)  # by uid
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[Made]):
+    """One line of the table: what it is, what it takes, how it is made of that."""
+
+    line: str
+    build: Callable[[str, Arguments], Made]
+    numbers: str = ""  # what the numbers in order are; "" = it takes none
+    named: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    table: bool = False  # file=PATH gives more numbers
+    weights: bool = False  # UID=WEIGHT
+
+    @property
+    def takes(self) -> str:
+        parts = [self.numbers] if self.numbers else []
+        parts += [f"{name}=NUMBER" for name in self.named]
+        parts += ["file=PATH"] if self.table else []
+        parts += ["UID=WEIGHT"] if self.weights else []
+        parts += self.words
+        return ", ".join(parts) or "nothing"
+
+
+def make_of(
+    what: str,
+    kinds: Mapping[str, Kind[Made]],
+    text: str,
+    read: Callable[[str], Sequence[Fraction]] | None = None,
+) -> Made:
+    """The one that is meant; NotMeant when none is. `what` they are: "policy". `read`: the numbers in a file."""
+    name, bracket, rest = text.strip().partition("(")
+    name = name.strip()
+    kind = kinds.get(name)
+    if kind is None:
+        raise NotMeant(f"there is no {what} {name!r}: choose one of {', '.join(kinds)}")
+    if bracket and not rest.endswith(")"):
+        raise NotMeant(f"{what} {text!r} has no closing bracket: write {name}(...)")
+    return kind.build(text.strip(), _arguments(name, kind, rest[:-1], read))
+
+
+def _arguments(name: str, kind: Kind[Made], text: str, read: Callable[[str], Sequence[Fraction]] | None) -> Arguments:
+    found = Arguments()
+    items = [item.strip() for item in text.split(",")] if text.strip() else []
+    if len(items) > ARGUMENTS_MAX:
+        raise NotMeant(f"{name} with {len(items)} parameters: {ARGUMENTS_MAX} are the most")
+    for item in items:
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if equals and key in kind.named and key not in found.named:
+            found.named[key] = _number(name, value, item)
+        elif equals and kind.weights and key.isascii() and key.isdigit() and len(key) <= _DIGITS_MAX:
+            found.weights[int(key)] = _number(name, value, item)
+        elif equals and kind.table and key == "file":
+            if read is None:
+                raise NotMeant(f"{name}: no files are read here: write the numbers themselves")
+            found.numbers.extend(read(value))
+        elif item in kind.words:
+            found.words.add(item)
+        elif kind.numbers and not equals and item[:1].isdigit():
+            found.numbers.append(_number(name, item, item))
+        else:
+            raise NotMeant(f"{name} does not take {item!r}: it takes {kind.takes}")
+    return found
+
+
+def _number(name: str, text: str, item: str) -> Fraction:
+    whole, point, part = text.partition(".")
+    digits = whole + part
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > _DIGITS_MAX or (point and not part):
+        raise NotMeant(f"{name}: {item!r} has no number of 0 or more: write for example 3250 or 0.5")
+    return Fraction(int(digits), 10 ** len(part))

@@ -1,0 +1,80 @@
+"""Why a job is where it is: one sentence with the numbers that decided, made when it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vgpud.core.model import Share
+from vgpud.core.placement.base import Rule, Sharing
+from vgpud.core.queue.model import Job, Node, Placement
+from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+
+#: rule -> what it looks for among devices with room
+_LOOKS_FOR = {
+    "best-fit": "the one that is left with least",
+    "worst-fit": "the one that is left with most",
+    "fgd": "the one where least of what is left is of no use to jobs like those of the queue",
+    "tiresias": "the one that is left with least",
+}
+
+
+def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Rule) -> str:
+    """`nodes`: with the job's room taken. Looks at the nodes that it is on alone."""
+    if not placement or not placement[0].shares:
+        return ""
+    if len(placement) > 1 or len(placement[0].shares) > 1:
+        return _several(job, placement, nodes, rule)
+    (place,) = placement
+    (share,) = place.shares
+    node = nodes[place.node]
+    at = next((i for i, device in enumerate(node.devices) if device.uuid == share.device_uuid), -1)
+    if at < 0:
+        return ""
+    name = f"device {node.devices[at].index} of {node.name}"
+    if job.spec.ask.spec.device_uuids:
+        return f"on {name}, as --device asks"
+    if rule.sharing is not None:
+        return f"on {name}{_beside(node, at, place.utilisation_milli, rule.sharing)}"
+    others = _with_room(node, at, share)
+    left = f"{format_gpus(max(0, node.free_milli[at]))} GPU and {format_bytes(max(0, node.free_bytes[at]))} are left"
+    if not others:
+        only = f", the only one of {len(node.devices)} with room" if len(node.devices) > 1 else ""
+        return f"on {name}{only}; {left} there"
+    looks = _LOOKS_FOR.get(rule.name, f"as {rule.name} has it")
+    return f"on {name}: of {others + 1} with room {looks} ({rule.name}); {left} there"
+
+
+def _with_room(node: Node, at: int, share: Share) -> int:
+    """How many other devices of the node would have had room."""
+    return sum(
+        node.offered[i] and node.free_milli[i] >= share.min_milli and node.free_bytes[i] >= share.mem_min_bytes
+        for i in range(len(node.devices))
+        if i != at
+    )
+
+
+def _beside(node: Node, at: int, own_milli: int, sharing: Sharing) -> str:
+    """How much of the device is used by all who are there."""
+    there = node.residents[at]
+    if len(there) < 2:
+        return ", which was empty: empty devices come first"
+    sum_milli = sum(milli for milli, _ in there)
+    own = _percent(own_milli) if own_milli > 0 else "not known and counts as all that it may use"
+    most = f"at most {_percent(sharing.most_milli)} by {sharing.jobs_per_device} jobs"
+    return f", where all use {_percent(sum_milli)} of {most}; its own part of that is {own}"
+
+
+def _several(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Rule) -> str:
+    """Members, or parts of one."""
+    parts = []
+    for name in dict.fromkeys(place.node for place in placement):
+        index = {device.uuid: device.index for device in nodes[name].devices}
+        used = {index[s.device_uuid] for p in placement if p.node == name for s in p.shares if s.device_uuid in index}
+        parts.append(f"{', '.join(map(str, sorted(used)))} of {name}")
+    together = "on as few nodes as have room, for its skew" if rule.consolidates(job.spec) else f"by {rule.name}"
+    members = f"{len(placement)} members " if len(placement) > 1 else ""
+    return f"{members}on devices {'; '.join(parts)}, {together}"
+
+
+def _percent(milli: int) -> str:
+    return f"{milli * 100 // MILLI_PER_DEVICE} %"

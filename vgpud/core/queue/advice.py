@@ -1,0 +1,106 @@
+"""What would let a waiting job start: smaller asks, tried on the room as it is, for those who ask why it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from vgpud.core.elastic import stretch
+from vgpud.core.model import Spec
+from vgpud.core.queue.estimate import ends_ns, expected_start_ns
+from vgpud.core.queue.line import Line
+from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState
+from vgpud.core.queue.reasons import duration
+from vgpud.core.queue.world import World
+from vgpud.core.units import format_gpus
+
+#: steps in which smaller asks are tried
+GPUS_STEP_MILLI = 50
+MEMORY_STEP_BYTES = 1 << 30
+#: no device has more of such steps
+MEMORY_STEPS_MAX = 1 << 10
+
+
+def advice(world: World, job: Job, now_ns: int) -> list[str]:
+    """One sentence for each thing that would help, each of which has been tried."""
+    if job.state is JobState.HELD:
+        return [f"vgpu queue release {job.job_id} lets it wait for room"]
+    if not world.waits(job) or world.pinned(job):
+        return []
+    line = world.line(job)
+    first = line.waiting.next(None, 0)
+    if line.spec.strict and first is not None and first[1] != job.job_id:
+        return list(_passing(world, job, world.jobs[first[1]], line, now_ns))
+    return [*_shrinking(world, job, line, now_ns), *_smaller(world, job)]
+
+
+def _shrinking(world: World, job: Job, line: Line, now_ns: int) -> Iterator[str]:
+    """Elastic jobs make room for who has waited long enough."""
+    lent_milli = stretch.lent_milli(world, now_ns)
+    left_ns = line.spec.lent_after_ns - job.waited_at(now_ns)
+    if lent_milli and left_ns > 0 and line.spec.lent_after_ns < NEVER_NS and not line.account.limit_for(job.spec):
+        bound = duration(line.spec.elastic_wait_ns)
+        gpus = format_gpus(lent_milli)
+        yield f"elastic jobs can give {gpus} GPU, and do when it has waited {bound}: in {duration(left_ns)}"
+
+
+def _passing(world: World, job: Job, first: Job, line: Line, now_ns: int) -> Iterator[str]:
+    """Who ends before the first one starts may pass it."""
+    starts_ns = expected_start_ns(world, first, now_ns)
+    if not line.spec.backfill:
+        return
+    if starts_ns >= NEVER_NS:
+        yield f"nobody knows when job {first.job_id} can start: time limits of those that run would say it"
+    elif ends_ns(world, job, now_ns) > starts_ns and _starts(world, job, job.spec):
+        yield f"with --time-limit {max(1, (starts_ns - now_ns) // 10**9)}s or less it would pass job {first.job_id} now"
+
+
+def _smaller(world: World, job: Job) -> Iterator[str]:
+    spec = job.spec
+    asked = spec.ask.spec
+    if asked.device_uuids and _starts(world, job, _with(spec, replace(asked, device_uuids=()))):
+        yield "without --device it would start now"
+    if asked.spread > 1 and _starts(world, job, _with(spec, replace(asked, spread=0))):
+        yield "without --spread it would start now"
+    steps = _most(asked.gpus_milli // GPUS_STEP_MILLI, lambda n: _starts(world, job, _with(spec, _gpus(asked, n))))
+    if steps:
+        most = f"..{format_gpus(spec.elastic.most_milli)}" if spec.elastic and spec.elastic.most_milli else ""
+        yield f"with --gpus {format_gpus(steps * GPUS_STEP_MILLI)}{most} it would start now"
+    sizes = MEMORY_STEPS_MAX if asked.mem_min_bytes is None else -(-asked.mem_min_bytes // MEMORY_STEP_BYTES)
+    steps = _most(sizes, lambda n: _starts(world, job, _with(spec, _memory(asked, n))))
+    if steps:
+        yield f"with --mem {steps}G it would start now"
+    members = _most(spec.members, lambda n: _starts(world, job, replace(spec, members=n)))
+    if members and spec.elastic is None:
+        yield f"a gang of {members} would start now" if members > 1 else "one member alone would start now"
+
+
+def _most(beyond: int, starts: Callable[[int], bool]) -> int:
+    """The greatest number below `beyond` with which it starts; 0 = none."""
+    low, high = 0, max(0, beyond - 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if starts(middle) else (low, middle - 1)
+    return low
+
+
+def _with(spec: JobSpec, asked: Spec) -> JobSpec:
+    return replace(spec, ask=replace(spec.ask, spec=asked))
+
+
+def _gpus(asked: Spec, steps: int) -> Spec:
+    milli = steps * GPUS_STEP_MILLI
+    low = None if asked.min_milli is None else min(asked.min_milli, milli)
+    return replace(asked, gpus_milli=milli, min_milli=low)
+
+
+def _memory(asked: Spec, steps: int) -> Spec:
+    return replace(asked, mem_min_bytes=steps * MEMORY_STEP_BYTES, mem_max_bytes=steps * MEMORY_STEP_BYTES)
+
+
+def _starts(world: World, job: Job, spec: JobSpec) -> bool:
+    """Whether such a job would have room and be within its quotas now."""
+    line = world.line(job)
+    if line.account.limit_for(spec) or not (spec.preemptible or world.keeps_guarantees(replace(job, spec=spec))):
+        return False
+    return world.find(replace(job, spec=spec)) is not None

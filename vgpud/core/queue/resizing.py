@@ -1,0 +1,125 @@
+"""Elastic jobs become larger or smaller while they run: what is told to the shell, and what it answers.
+
+From the decision on a job's spec, its quota and the room that is held for it are those of its new size; `resizing` says
+so until the shell has done it. Who gets what a job gives has a claim on it until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vgpud.core.queue import reasons, sizes
+from vgpud.core.queue.events import Command, Note, Resized, ResizeJob, SaveJob, Wished
+from vgpud.core.queue.model import Job, JobSpec, JobState
+from vgpud.core.queue.world import World
+
+
+class Resizing:
+    """The steps. `say` hears what they want done."""
+
+    def __init__(self, world: World, say: Callable[[Command], None]) -> None:
+        self._world = world
+        self._say = say
+
+    def begin(self, job: Job, before: JobSpec, why: str, now_ns: int) -> None:
+        """The world counts its new size already."""
+        world = self._world
+        job.resizing = world.held[job.job_id]
+        self._note_leaving(job)
+        world.acted_ns = now_ns
+        self._run_again(job, now_ns)
+        self._say(SaveJob(job))
+        self._tell(job, why)
+        spec = job.spec
+        sizes_said = f"from {sizes.words(before, sizes.size(before))} to {sizes.words(spec, sizes.size(spec))}"
+        self._say(Note("job.resized", job.job_id, f"{sizes_said}: {why}"))
+
+    def _tell(self, job: Job, why: str) -> None:
+        self._say(ResizeJob(job.job_id, job.attempt, job.resizing, why))
+
+    def _note_leaving(self, job: Job) -> None:
+        left = sizes.beyond(job.spec, job.placement, job.resizing)
+        if left:
+            self._world.leaving[job.job_id] = left
+            self._world.count_leaving(job, 1)
+
+    def _left(self, job: Job) -> None:
+        if job.job_id in self._world.leaving:
+            self._world.count_leaving(job, -1)
+            del self._world.leaving[job.job_id]
+
+    def _run_again(self, job: Job, now_ns: int) -> None:
+        """The order of those that run knows its width."""
+        self._world.line(job).stop(job.job_id)
+        self._world.run(job, now_ns)
+
+    # ---- what the shell answers ----
+
+    def resized(self, event: Resized, now_ns: int) -> bool:
+        """Whether it has kept room that others were given."""
+        world = self._world
+        job = world.jobs.get(event.job_id)
+        if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt:
+            return False
+        if job.job_id in world.going or job.spec.elastic is None or not event.placement:
+            return False
+        # the shell says where it is; what is known of it there is the queue's to say
+        has, decided = (world.room.noted(job, room) for room in (event.placement, world.held[job.job_id]))
+        asked = bool(job.resizing)
+        self._left(job)
+        job.resizing, job.placement, job.resized_ns = (), has, now_ns
+        world.acted_ns = now_ns
+        world.hold(job, decided)
+        kept = False
+        if has != decided:
+            kept = bool(sizes.beyond(job.spec, has, decided))
+            spec = sizes.sized(job.spec, sizes.has(job.spec, has))
+            world.resize(job, spec, has, now_ns)
+            self._run_again(job, now_ns)
+            if asked:
+                world.left_alone_ns[job.job_id] = now_ns + world.line(job).spec.elastic_idle_ns
+                have = sizes.words(spec, sizes.size(spec))
+                self._say(Note("job.resize_failed", job.job_id, f"it has {have}: {event.why or 'no reason was given'}"))
+        self._say(SaveJob(job))
+        return kept
+
+    def wished(self, event: Wished) -> None:
+        """Its autoscaler's word: what is wished beyond its bounds counts as these."""
+        job = self._world.jobs.get(event.job_id)
+        if job is None or job.state.ended or job.spec.elastic is None or not sizes.by_members(job.spec):
+            return
+        elastic = job.spec.elastic
+        members = max(elastic.least_members, min(event.members, elastic.most_members))
+        if job.wished_members != members:
+            job.wished_members = members
+            self._say(SaveJob(job))
+        self._world.wish_why[job.job_id] = event.why
+
+    # ---- it runs no longer, or again ----
+
+    def undo(self, job: Job, now_ns: int) -> None:
+        """It stops, whatever of the change has been done: until it has gone it counts with all that it may have."""
+        if not job.resizing:
+            return
+        self._left(job)
+        self._world.hold(job, ())
+        if sizes.beyond(job.spec, job.resizing, job.placement):
+            job.placement = job.resizing
+        spec = sizes.sized(job.spec, sizes.has(job.spec, job.placement))
+        job.attained += (now_ns - job.started_ns) * (job.width_milli - spec.width_milli)
+        job.spec, job.resizing = spec, ()
+
+    def gone(self, job: Job) -> None:
+        """It has no room any more."""
+        self._left(job)
+        job.resizing = ()
+        self._world.elastic.pop(job.job_id, None)
+        self._world.left_alone_ns.pop(job.job_id, None)
+
+    def again(self, job: Job) -> None:
+        """After a restart: what was not answered is said again, and what was wished holds."""
+        if job.wished_members:
+            self._world.wish_why[job.job_id] = reasons.wished(job)
+        if job.resizing:
+            self._note_leaving(job)
+            self._tell(job, "it was under way when the daemon was restarted")

@@ -1,0 +1,159 @@
+"""How large an elastic job is: a number of members (workers), or the milli-GPU of its one slice.
+
+What a job of another size asks for, and what room it has then: whoever stays, stays where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from vgpud.core.queue.model import Elastic, Job, JobSpec, Place, Placement
+from vgpud.core.units import format_gpus
+
+#: a slice grows and shrinks by so much at a time, and by no less but for the last step to a bound
+STEP_MILLI = 50
+
+
+def size(spec: JobSpec) -> int:
+    """What it has."""
+    return spec.members if by_members(spec) else spec.ask.spec.gpus_milli
+
+
+def by_members(spec: JobSpec) -> bool:
+    """Workers come and go; else its slice grows and shrinks."""
+    return bounds(spec).most_members > 0
+
+
+def bounds(spec: JobSpec) -> Elastic:
+    """Of an elastic job."""
+    assert spec.elastic is not None, "only elastic jobs have another size"
+    return spec.elastic
+
+
+def least(spec: JobSpec) -> int:
+    """What it always has when it runs."""
+    return bounds(spec).least_members if by_members(spec) else bounds(spec).least_milli
+
+
+def most(job: Job) -> int:
+    """What it may have: no more workers than are worth it."""
+    spec = job.spec
+    if not by_members(spec):
+        return bounds(spec).most_milli
+    wished = job.wished_members or bounds(spec).most_members
+    return max(bounds(spec).least_members, min(wished, bounds(spec).most_members))
+
+
+def step(spec: JobSpec) -> int:
+    """By how much its size changes at a time."""
+    return 1 if by_members(spec) else STEP_MILLI
+
+
+def step_milli(spec: JobSpec) -> int:
+    """GPUs that it gives at a time."""
+    return spec.ask.width_milli if by_members(spec) else min(STEP_MILLI, size(spec) - least(spec))
+
+
+def sized(spec: JobSpec, wanted: int) -> JobSpec:
+    """The same job when it has this size."""
+    if by_members(spec):
+        return replace(spec, members=wanted)
+    return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, gpus_milli=wanted)))
+
+
+def at_least(spec: JobSpec) -> JobSpec:
+    """The same job as it starts."""
+    return sized(spec, least(spec)) if spec.elastic and size(spec) != least(spec) else spec
+
+
+def beginning(spec: JobSpec, wanted: int) -> JobSpec:
+    """What a job that is at its least asks for to start with this size: of memory no more than its least has."""
+    if by_members(spec):
+        return sized(spec, wanted)
+    return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, min_milli=wanted)))
+
+
+def has(spec: JobSpec, placement: Placement) -> int:
+    """The size of a job with this room."""
+    return len(placement) if by_members(spec) else placement[0].shares[0].min_milli
+
+
+def slice_of(placement: Placement, wanted: int) -> Placement:
+    """The room of an elastic slice at this size: on its device, its memory as it is."""
+    (place,) = placement
+    (share,) = place.shares
+    highest = wanted if share.max_milli == share.min_milli else max(share.max_milli, wanted)
+    return (replace(place, shares=(replace(share, min_milli=wanted, max_milli=highest),)),)
+
+
+def beyond(spec: JobSpec, before: Placement, after: Placement) -> Placement:
+    """What the one room has and the other has not."""
+    if by_members(spec):
+        left = list(after)
+        return tuple(place for place in before if not _took(left, place))
+    more = has(spec, before) - has(spec, after)
+    if more <= 0:
+        return ()
+    share = before[0].shares[0]
+    return (Place(before[0].node, (replace(share, min_milli=more, max_milli=more, mem_min_bytes=0, mem_max_bytes=0),)),)
+
+
+def _took(left: list[Place], place: Place) -> bool:
+    if place in left:
+        left.remove(place)
+        return True
+    return False
+
+
+def words(spec: JobSpec, amount: int) -> str:
+    """A size as people say it."""
+    if not by_members(spec):
+        return f"{format_gpus(amount)} GPU"
+    return f"{amount} worker{'' if amount == 1 else 's'}"
+
+
+@dataclass(slots=True, eq=False)
+class Trim:
+    """A job that is made smaller in a decision: what it had before, and what of that it is to give."""
+
+    job: Job
+    spec: JobSpec
+    placement: Placement
+    gone: set[int] = field(default_factory=set)  # members, by their place before
+    gone_milli: int = 0
+
+    def now(self) -> tuple[JobSpec, Placement]:
+        """Its spec and its room without that."""
+        if by_members(self.spec):
+            left = tuple(place for index, place in enumerate(self.placement) if index not in self.gone)
+            return sized(self.spec, len(left)), left
+        left_milli = size(self.spec) - self.gone_milli
+        return sized(self.spec, left_milli), slice_of(self.placement, left_milli)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One step of that: a member, or so much of a slice."""
+
+    trim: Trim
+    member: int = -1
+    milli: int = 0
+
+    def apply(self) -> None:
+        if self.member >= 0:
+            self.trim.gone.add(self.member)
+        else:
+            self.trim.gone_milli += self.milli
+
+    def undo(self) -> None:
+        if self.member >= 0:
+            self.trim.gone.discard(self.member)
+        else:
+            self.trim.gone_milli -= self.milli
+
+
+def next_cut(trim: Trim) -> Cut:
+    """The next step of one that is above its least: of members the last of those that stay."""
+    if by_members(trim.spec):
+        return Cut(trim, member=max(i for i in range(len(trim.placement)) if i not in trim.gone))
+    return Cut(trim, milli=step_milli(trim.job.spec))

@@ -1,0 +1,149 @@
+"""What the workers of a generation agree upon before they go on: how far each is, and the state of who is farthest.
+
+State goes from one to all by broadcast: first its shape (numbers, words, and tensors without their content), then each
+tensor's bytes. It is read with `weights_only`, so that nothing that comes over the wire is run.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import random
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+
+#: completed steps of a worker that has no state yet
+NEWCOMER = -1
+
+
+class Stateful(Protocol):
+    """A model, an optimizer, a scheduler, a scaler: whatever has these two."""
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state_dict: Any) -> Any: ...
+
+
+def agree(objects: Sequence[Stateful], completed: int) -> bool:
+    """Brings everybody to the state of who has completed most steps. True: ours was taken from another. Raises
+    RuntimeError where the process group fails."""
+    told = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(told, torch.tensor([completed], dtype=torch.int64))
+    steps = [int(tensor) for tensor in told]
+    source = steps.index(max(steps))
+    if min(steps) == max(steps) != NEWCOMER:
+        return False
+    if dist.get_rank() == source:
+        _send([*(made.state_dict() for made in objects), _random_state()], source)
+        return False
+    states = _receive(source)
+    if completed == steps[source] != NEWCOMER:
+        return False  # as good as ours
+    if len(states) != len(objects) + 1:
+        raise StateError(f"the first worker has {len(states) - 1} objects of state, this one {len(objects)}")
+    for made, state in zip(objects, states[:-1], strict=True):
+        made.load_state_dict(state)
+    _set_random_state(states[-1])
+    return True
+
+
+def check(objects: Sequence[Stateful]) -> None:
+    """Raises StateError where a newcomer could not be given the state: at the start, not when the first one comes."""
+    for place, made in enumerate(objects):
+        try:
+            _loaded(_shape(made.state_dict(), []))
+        except StateError as error:
+            raise StateError(
+                f"state[{place}], a {type(made).__name__}, cannot be given to newcomers: {error}"
+            ) from None
+
+
+class StateError(Exception):
+    """The program's workers do not have the same state, or none that can be sent; one line for people."""
+
+
+def _shape(states: Any, tensors: list[Any]) -> bytes:
+    """All of it but what its tensors hold; these are put into the list."""
+
+    def empty(tensor: Any) -> Any:
+        tensors.append(tensor)
+        return torch.empty_like(tensor, device="meta")
+
+    file = io.BytesIO()
+    torch.save(_with_tensors(states, empty), file)
+    return file.getvalue()
+
+
+def _loaded(shape: bytes) -> Any:
+    try:
+        return torch.load(io.BytesIO(shape), weights_only=True)
+    except pickle.UnpicklingError as error:
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        what = f"{found[1]} is in it" if found else "it cannot be read"
+        raise StateError(f"{what}: state_dict() may hold numbers, words, tensors, lists and dictionaries") from None
+
+
+def _send(states: list[Any], source: int) -> None:
+    tensors: list[Any] = []
+    shape = torch.frombuffer(bytearray(_shape(states, tensors)), dtype=torch.uint8)
+    dist.broadcast(torch.tensor([shape.numel()], dtype=torch.int64), source)
+    dist.broadcast(shape, source)
+    for tensor in tensors:
+        if tensor.numel():
+            dist.broadcast(_bytes_of(tensor.detach().cpu().contiguous()), source)
+
+
+def _receive(source: int) -> list[Any]:
+    length = torch.zeros(1, dtype=torch.int64)
+    dist.broadcast(length, source)
+    shape = torch.empty(int(length), dtype=torch.uint8)
+    dist.broadcast(shape, source)
+
+    def filled(meta: Any) -> Any:
+        tensor = torch.empty(meta.shape, dtype=meta.dtype)
+        if tensor.numel():
+            dist.broadcast(_bytes_of(tensor), source)
+        return tensor
+
+    states: list[Any] = _with_tensors(_loaded(shape.numpy().tobytes()), filled)
+    return states
+
+
+def _bytes_of(tensor: Any) -> Any:
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def _with_tensors(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The value with each tensor in it changed, in an order that is the same for all."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _with_tensors(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([_with_tensors(item, change) for item in value])
+    numpy = sys.modules.get("numpy")  # whose numbers get into learning rates and best losses
+    return value.item() if numpy and isinstance(value, numpy.generic) else value
+
+
+def _random_state() -> dict[str, Any]:
+    state: dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        state["numpy"] = (name, keys.tolist(), *rest)
+    return state
+
+
+def _set_random_state(state: dict[str, Any]) -> None:
+    torch.set_rng_state(state["torch"])
+    random.setstate(state["python"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+    if "numpy" in state and "numpy" in sys.modules:
+        sys.modules["numpy"].random.set_state(state["numpy"])

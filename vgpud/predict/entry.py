@@ -1,0 +1,159 @@
+"""What MODEL names, and reading it in a process of its own: at most so long, with so much memory, without a device.
+
+Nothing of a model file is executed. An entry point is the user's own code and runs as the user, as his training would;
+its model computes nothing, as its tensors have shapes only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vgpud.errors import ExitCode
+from vgpud.predict.features import Features, features
+from vgpud.predict.graph import GraphError, label
+from vgpud.predict.graph_counts import Counts
+from vgpud.predict.hardware import Gpu
+from vgpud.predict.memory import STATES, Estimate
+from vgpud.predict.ops import Op, Step
+
+TIMEOUT_S = 120
+MEMORY_BYTES = 8 << 30
+MAPPED_BYTES = 48 << 30
+ANSWER_BYTES_MAX = 64 << 20
+BATCH_MAX = 1 << 24
+#: what --batch is where the model leaves it open
+BATCH = 64
+_ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_ROOT = str(Path(__file__).resolve().parents[2])
+_SUFFIXES = {".onnx": "onnx", ".pt2": "pt2"}
+#: `python -c` looks into the working directory first, where a file may lie that is called as a module is: not before
+#: the path is ours is anything else imported
+_START = "import sys; sys.path[:]=sys.argv[1:]; from vgpud.predict.graph_child import main; main()"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be predicted. batch None: as the file has it, else BATCH."""
+
+    model: str
+    batch: int | None = None
+    optimizer: str = "adam"
+    precision: str = "fp32"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    timeout_s: float = TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class Read:
+    """What is known of a model before it runs."""
+
+    counts: Counts
+    memory: Estimate
+
+
+def known(found: Read, asked: Asked, gpu: Gpu) -> Features:
+    """What a predictor goes by: the model on this device. Raises GraphError."""
+    counts = found.counts
+    step = Step(
+        counts.batch,
+        counts.inputs,
+        counts.outputs,
+        training=asked.optimizer != "none",
+        states=STATES[asked.optimizer],
+        element_bytes=4 if asked.precision == "fp32" else 2,
+    )
+    try:
+        return features(counts.ops, step, gpu.at(asked.precision))
+    except (ValueError, OverflowError) as error:
+        raise GraphError(f"{asked.model} has sizes that no device has: {error}") from error
+
+
+def memory_bytes(found: Read, gpu: Gpu) -> Estimate:
+    """The whole process on this device, its context included."""
+    low, value, high = gpu.context_bytes()
+    return Estimate(found.memory.low + low, found.memory.value + value, found.memory.high + high, found.memory.kept)
+
+
+def kind_of(model: str) -> str:
+    """onnx, pt2 or entry. Raises GraphError."""
+    suffix = Path(model).suffix.lower()
+    if suffix in _SUFFIXES:
+        if not Path(model).is_file():
+            raise GraphError(f"there is no file {label(model)}", ExitCode.NOT_FOUND)
+        return _SUFFIXES[suffix]
+    if _ENTRY.fullmatch(model):
+        return "entry"
+    what = "an ONNX file (.onnx), a program of torch.export (.pt2) or module:function"
+    if suffix in (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".safetensors"):
+        raise GraphError(f"{label(model)} holds weights, and loading it could run code: MODEL is {what}")
+    raise GraphError(f"{label(model)} is no model that can be read: MODEL is {what}")
+
+
+def read(asked: Asked) -> Read:
+    """Reads a model in a child process. Raises GraphError: one line."""
+    kind = kind_of(asked.model)
+    request = {
+        "parent": os.getpid(),
+        "kind": kind,
+        "model": asked.model,
+        "batch": asked.batch,
+        "free_batch": BATCH,
+        "optimizer": asked.optimizer,
+        "precision": asked.precision,
+        "dims": dict(asked.dims),
+        "memory_bytes": MEMORY_BYTES,
+        "mapped_bytes": MAPPED_BYTES,
+        "seconds": int(4 * asked.timeout_s),  # of the processor; the clock is watched from here
+    }
+    here = os.getcwd()
+    # where vgpud itself lies comes last: it may be the working directory, whose other files nobody means
+    path = [here, *sys.path] if kind == "entry" else [*(p for p in sys.path if p and p != here), _ROOT]
+    answer = _ran(asked, json.dumps(request), path)
+    if "refused" in answer:
+        raise GraphError(str(answer["refused"]))
+    counts = answer["counts"]
+    ops = tuple(Op(**{**op, "parameters": tuple(op["parameters"])}) for op in counts["ops"])
+    return Read(Counts(**{**counts, "ops": ops, "unknown": tuple(counts["unknown"])}), Estimate(**answer["memory"]))
+
+
+def _ran(asked: Asked, request: str, path: list[str]) -> Any:
+    """The child's answer. What it says on stderr is shown only when it dies."""
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", _START, *path]
+    name = asked.model
+    with subprocess.Popen(
+        command,
+        env=env,
+        text=True,
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as child:
+        try:
+            out, said = child.communicate(request, timeout=asked.timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)  # it leads a session of its own: whatever it has started goes as well
+            text = f"{name} was not read within {asked.timeout_s:g} s: predict a smaller model, or part of it"
+            raise GraphError(text, ExitCode.TIMED_OUT) from None
+    try:
+        return json.loads(out.strip().splitlines()[-1] if out.strip() else "")
+    except ValueError:
+        raise GraphError(f"{name} cannot be read: {_last_words(child.returncode, said)}") from None
+
+
+def _last_words(code: int, said: str) -> str:
+    if code < 0:
+        limit = f" (it may use {MEMORY_BYTES >> 30} GiB)" if -code in (signal.SIGKILL, signal.SIGABRT) else ""
+        return f"its reader was ended by {signal.Signals(-code).name}{limit}"
+    lines = [line for line in said.splitlines() if line.strip()]
+    return f"its reader ended with code {code}: {label(lines[-1]) if lines else 'nothing said'}"

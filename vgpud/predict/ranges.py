@@ -1,0 +1,115 @@
+"""Where a model may be believed: the families, devices and ranges of what it was trained on. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vgpud.predict.features import FEATURES, Features
+
+#: features that count kinds of operations: a model that never saw one knows nothing of it
+KINDS = {
+    "convolutions": "convolutions",
+    "attentions": "attention layers",
+    "recurrents": "recurrent layers",
+    "embeddings": "embedding tables",
+    "norms": "normalisations",
+}
+#: features that are looked at for their size; the others follow from these, or are of the device
+SIZES = (
+    *("training", "optimizer_states", "element_bytes"),
+    *("batch", "inputs", "outputs", "layers", "parameters", "activations", "flops"),
+)
+#: features of the device, not of the model
+DEVICE = ("sm_count", "bandwidth", "peak_flops")
+#: a number may be so much beyond what was seen
+SLACK = 1.1
+#: intervals on a device that was never measured, in logarithms
+OTHER_DEVICE = 2.0
+NAMES_MAX, NAME_MAX = 1_000, 100
+TOLD = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Whether a prediction is within what was trained on, how much wider its intervals are, and why, as a sentence."""
+
+    inside: bool
+    widen: float = 1.0
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a model was trained on."""
+
+    families: tuple[str, ...]
+    devices: tuple[str, ...]
+    ranges: Mapping[str, tuple[float, float]]  # by feature: least and most
+
+    def judge(self, known: Features) -> Judged:
+        """The first thing that is outside decides the sentence: kinds of operations, then sizes, then the device."""
+        seen = _told(self.families)
+        for name, words in KINDS.items():
+            if name in self.ranges and self.ranges[name][1] == 0 and known.values.get(name, 0.0) > 0:
+                return Judged(
+                    False,
+                    OTHER_DEVICE,
+                    f"out of range: the model has {known[name]:g} {words}, and this predictor was trained on {seen} "
+                    "without any; train one on measurements of your own (vgpu predict train)",
+                )
+        outside = next((name for name in SIZES if not self._has(name, known)), None)
+        if outside is not None:
+            least, most = self.ranges[outside]
+            span = f"{least:.4g}" if least == most else f"{least:.4g} to {most:.4g}"
+            return Judged(
+                False,
+                OTHER_DEVICE,
+                f"out of range: {outside} ({FEATURES[outside]}) is {known[outside]:.4g}, and this predictor was "
+                f"trained on {span}",
+            )
+        if not all(self._has(name, known) for name in DEVICE):
+            where = _told(self.devices)
+            return Judged(True, OTHER_DEVICE, f"measured on {where} only: intervals are wider for this device")
+        return Judged(True)
+
+    def _has(self, name: str, known: Features) -> bool:
+        """Whether such a value was seen, or one that is hardly another."""
+        if name not in self.ranges or name not in known.values:
+            return True
+        least, most = self.ranges[name]
+        return least / SLACK <= known[name] <= most * SLACK
+
+
+def _told(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - TOLD} more" if len(names) > TOLD else ""
+    return ", ".join(names[:TOLD]) + more
+
+
+def as_json(trained: Trained) -> dict[str, Any]:
+    """The part of a model file."""
+    return {
+        "families": list(trained.families),
+        "devices": list(trained.devices),
+        "ranges": {name: list(pair) for name, pair in trained.ranges.items()},
+    }
+
+
+def parse(data: Any) -> Trained:
+    """That of a model file. Raises ValueError."""
+    if not isinstance(data, dict) or not isinstance(data["ranges"], dict):
+        raise ValueError("what it was trained on is no table")
+    for key in ("families", "devices"):
+        names = data[key]
+        good = isinstance(names, list) and 0 < len(names) <= NAMES_MAX
+        if not good or not all(isinstance(name, str) and 0 < len(name) <= NAME_MAX for name in names):
+            raise ValueError(f"{key} is no list of names")
+    found: dict[str, tuple[float, float]] = {}
+    for name, pair in data["ranges"].items():
+        numbers = isinstance(pair, list) and len(pair) == 2 and all(type(x) in (int, float) for x in pair)
+        if name not in FEATURES or not numbers or not all(map(math.isfinite, pair)) or pair[0] > pair[1]:
+            raise ValueError(f"range of {name[:40]!r} is none")
+        found[name] = (float(pair[0]), float(pair[1]))
+    return Trained(tuple(data["families"]), tuple(data["devices"]), found)

@@ -1,0 +1,167 @@
+"""A Python entry point traced with fake tensors: shapes flow through the model, numbers do not, no device is touched.
+
+Only ever imported in the child process that graph_reading starts: the function is the user's own code.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from vgpud.predict import torch_ops
+from vgpud.predict.graph import ITEM_BYTES, Graph, GraphError, Role, Tensor, label
+
+
+def trace(entry: str, batch: int, training: bool) -> Graph:
+    """The forward pass of what `module:function` returns for a batch. Raises GraphError."""
+    function = _found(entry)
+    made = Graph(batch)
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        try:
+            with _Numbers():
+                answer = function(batch)
+            model, args, kwargs = _meant(entry, answer, batch)
+            model.train(training)
+            args, kwargs = pytree.tree_map_only(torch.Tensor, _faked(fake), (args, kwargs))
+            recorder = _Recorder(made, model, (args, kwargs))
+            with recorder, _Wholes(recorder):
+                model(*args, **kwargs)
+        except GraphError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise GraphError(f"{entry}({batch}) cannot be traced: {_told(error)}") from error
+    return made
+
+
+def _found(entry: str) -> Any:
+    module_name, _, attribute = entry.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for name in attribute.split("."):
+            found = getattr(found, name)
+    except (Exception, SystemExit) as error:
+        raise GraphError(f"entry point {entry} cannot be loaded: {_told(error)}") from error
+    if not callable(found):
+        raise GraphError(f"entry point {entry} is no function of the batch that returns (model, inputs)")
+    return found
+
+
+def _told(error: BaseException) -> str:
+    """An error of somebody else's code as part of a line, with the mend where it is known."""
+    text = " ".join(str(error).split())[:240]
+    if "cuda" in text.lower() or "NVIDIA" in text:
+        return f"{text}; it is traced without a GPU: leave .cuda() and device= to the training program"
+    return f"{type(error).__name__}: {text}"
+
+
+def _meant(entry: str, answer: object, batch: int) -> tuple[torch.nn.Module, Sequence[Any], Mapping[str, Any]]:
+    """Model and inputs of an answer: (model, tensor | tuple | dict), or a model that has example_input_array."""
+    if isinstance(answer, torch.nn.Module):
+        inputs = getattr(answer, "example_input_array", None)
+        if inputs is None:
+            raise GraphError(f"{entry} returns a model without inputs: let it return (model, example inputs)")
+        answer = (answer, inputs)
+    if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], torch.nn.Module):
+        raise GraphError(
+            f"{entry}({batch}) returns {label(type(answer).__name__)}: let it return (model, example inputs)"
+        )
+    model, inputs = answer
+    if isinstance(inputs, Mapping):
+        return model, (), inputs
+    return model, tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), {}
+
+
+def _faked(fake: FakeTensorMode) -> Any:
+    return lambda tensor: tensor if hasattr(tensor, "fake_mode") else fake.from_tensor(tensor)
+
+
+class _Numbers(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
+    """While a model is made: a number that is taken out of a tensor is 0, as tensors have none (rates of dropping)."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        try:
+            return func(*args, **(kwargs or {}))
+        except DataDependentOutputException:
+            if func is not torch.ops.aten._local_scalar_dense.default:
+                raise
+            return 0.0 if args[0].is_floating_point() else 0
+
+
+#: one kernel, or one library's call, on a device; on the CPU they fall apart into many operations
+_WHOLES = {"lstm", "gru", "rnn_tanh", "rnn_relu", "scaled_dot_product_attention"}
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
+    """Writes down each operation that the model asks for. Tensors are kept, so that no id is given twice."""
+
+    def __init__(self, made: Graph, model: torch.nn.Module, inputs: object) -> None:
+        super().__init__()
+        self.made = made
+        self.names: dict[int, str] = {}
+        self.kept: list[torch.Tensor] = []
+        self.silent = False  # within an operation that is written down as a whole
+        for name, tensor in model.named_parameters():
+            self._name(tensor, name, Role.PARAMETER if tensor.requires_grad else Role.BUFFER)
+        for name, tensor in model.named_buffers():
+            self._name(tensor, name, Role.BUFFER)
+        for index, leaf in enumerate(pytree.tree_leaves(inputs)):
+            if isinstance(leaf, torch.Tensor):
+                self._name(leaf, f"input.{index}", Role.INPUT)
+
+    def _name(self, tensor: torch.Tensor, name: str, role: Role) -> str:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        dtype = dtype if dtype in ITEM_BYTES else dtype.lstrip("u") if dtype.lstrip("u") in ITEM_BYTES else "int64"
+        self.made.tensor(name, Tensor(tuple(int(size) for size in tensor.shape), dtype, role))
+        self.names[id(tensor)] = name
+        self.kept.append(tensor)
+        return name
+
+    def _known(self, tensor: torch.Tensor) -> str:
+        """Its name; one that nothing made is a constant of the model's."""
+        return self.names.get(id(tensor)) or self._name(tensor, f"constant.{len(self.kept)}", Role.BUFFER)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        answer = func(*args, **(kwargs or {}))
+        if not self.silent:
+            self.write(str(func), (args, kwargs), answer)
+        return answer
+
+    def write(self, target: str, given: object, answer: object) -> None:
+        """An operation with what went in and what came out."""
+        inputs = [self._known(t) for t in pytree.tree_leaves(given) if isinstance(t, torch.Tensor)]
+        made = [t for t in pytree.tree_leaves(answer) if isinstance(t, torch.Tensor)]
+        outputs = [self._name(tensor, f"value.{len(self.kept)}", Role.VALUE) for tensor in made]
+        torch_ops.add(self.made, target, inputs, outputs)
+
+
+class _Wholes(TorchFunctionMode):  # type: ignore[misc]
+    """Takes what is one kernel on a device for one operation."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()
+        self.recorder = recorder
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        name = getattr(func, "__name__", "")
+        if name not in _WHOLES or self.recorder.silent:
+            return func(*args, **(kwargs or {}))
+        self.recorder.silent = True
+        try:
+            answer = func(*args, **(kwargs or {}))
+        finally:
+            self.recorder.silent = False
+        self.recorder.write(f"aten.{name}.default", (args, kwargs), answer)
+        return answer

@@ -1,0 +1,175 @@
+"""A model file from measured jobs: what is checked first, what is grown, what its data card says."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import hashlib
+import json
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vgpud.predict import model, ranges, train
+from vgpud.predict.boosting import require, short
+from vgpud.predict.dataset import DataError, Row, lines
+from vgpud.predict.features import FEATURES
+
+if TYPE_CHECKING:
+    from vgpud.predict.boosting import Numbers
+
+SEED = 1
+#: fewer configurations make folds that are empty
+KINDS_MIN = 25
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model file's contents, and how it predicts rows that it has not seen: target -> (rows, error)."""
+
+    document: Mapping[str, Any]
+    errors: Mapping[str, tuple[int, float]]
+
+
+def made(rows: Sequence[Row], card: Mapping[str, Any], tell: Callable[[str], None] = lambda _: None) -> Made:
+    """A model of these rows. Raises DataError, one line, where they are too few or have nothing measured."""
+    require()
+    names = varying(rows)
+    targets: dict[str, Any] = {}
+    errors: dict[str, tuple[int, float]] = {}
+    for target, must in model.TARGETS.items():
+        known = [row for row in rows if getattr(row, target) is not None]
+        lacking = _lacking(known, target)
+        if lacking and must:
+            raise DataError(lacking)
+        tell(f"{target}: {len(known)} rows" if not lacking else f"{lacking}; it is left out")
+        if lacking:
+            continue
+        targets[target], errors[target] = _target(known, target, names)
+    whole = {
+        "format": model.FORMAT,
+        "card": {
+            **card,
+            "made": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+            "rows": len(rows),
+            "rows_sha256": hashlib.sha256(lines(list(rows)).encode()).hexdigest(),
+            "architectures": dict(sorted(Counter(row.architecture for row in rows).items())),
+            "coverage_percent": train.COVERAGE,
+            "errors": {name: {"rows": count, error_name(name): short(e)} for name, (count, e) in errors.items()},
+        },
+        "trained": ranges.as_json(trained(rows)),
+        "features": list(names),
+        "targets": targets,
+    }
+    return Made(whole, errors)
+
+
+def error_name(target: str) -> str:
+    """How the error of a target is told."""
+    return "mape_percent" if target == "memory_bytes" else "rmsle"
+
+
+def _lacking(rows: Sequence[Row], target: str) -> str:
+    """Why these are too few to learn a target from; "" when they are enough."""
+    if len(rows) < train.ROWS_MIN:
+        return f"{len(rows)} rows with {target}: at least {train.ROWS_MIN} are needed to learn from"
+    kinds = len({row.fold(1 << 60, 0) for row in rows})
+    if kinds < KINDS_MIN:
+        return f"rows with {target} are of {kinds} configurations: measure at least {KINDS_MIN} different ones"
+    return ""
+
+
+def varying(rows: Sequence[Row]) -> tuple[str, ...]:
+    """Features that are not the same in all rows."""
+    return tuple(name for name in FEATURES if len({row.features[name] for row in rows}) > 1)
+
+
+def trained(rows: Sequence[Row]) -> ranges.Trained:
+    """Where a model of these rows may be believed."""
+    seen = {name: [row.features[name] for row in rows] for name in FEATURES}
+    return ranges.Trained(
+        families=tuple(sorted({row.family for row in rows})),
+        devices=tuple(sorted({row.device for row in rows})),
+        ranges={name: (short(min(values)), short(max(values))) for name, values in seen.items()},
+    )
+
+
+def _target(rows: Sequence[Row], target: str, names: Sequence[str]) -> tuple[dict[str, Any], tuple[int, float]]:
+    kind, table = train.KINDS[target], train.table(rows, target, names)
+    inner = train.inner_folds(rows, SEED)
+    unseen = train.crossed(table, train.folds(rows, train.FOLDS, SEED), inner, SEED)
+    chosen = train.tuned(table, inner, SEED)
+    learnt = train.learn(table, chosen.setting, SEED)
+    document = {
+        "offset": kind.offset,
+        "scale": kind.scale,
+        "start": short(learnt.booster.start),
+        "estimate": kind.estimate,
+        "base": short(learnt.base),
+        "most": kind.most,
+        "spread": [list(part) for part in chosen.spread],
+        "trees": learnt.booster.tables(),
+    }
+    return document, (len(rows), error(target, kind.values(unseen.logs), table.values))
+
+
+def judged(rows: Sequence[Row], judge: model.Model | None = None) -> dict[str, dict[str, float]]:
+    """What a model (the shipped one) says of rows: its error for each target, and how many it calls in range."""
+    import numpy as np
+
+    judge = judge or model.load()
+    said = [judge.predict(row.features) for row in rows]
+    found: dict[str, dict[str, float]] = {}
+    for target in train.KINDS:
+        pairs = [
+            (getattr(row, target), getattr(each, target).value)
+            for row, each in zip(rows, said, strict=True)
+            if getattr(row, target) is not None and getattr(each, target) is not None
+        ]
+        if not pairs:
+            continue
+        wanted, told = (np.array(column, dtype=np.float64) for column in zip(*pairs, strict=True))
+        found[target] = {
+            "rows": len(pairs),
+            "in_range": sum(each.in_range for each in said),
+            "error": error(target, told, wanted),
+        }
+    return found
+
+
+def error(target: str, told: Numbers, wanted: Numbers) -> float:
+    """Of predictions of a target: see error_name."""
+    kind = train.KINDS[target]
+    return train.mape(told, wanted) if target == "memory_bytes" else train.rmsle(kind.logs(told), kind.logs(wanted))
+
+
+def check(path: Path) -> None:
+    """Raises DataError where a model cannot be written: before minutes of training, not after."""
+    if path.is_dir():
+        raise DataError(f"cannot write {path}: it is a directory, name a file in it")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise DataError(f"cannot write {path}: {path.parent} is no directory that you may write to")
+
+
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """All of the file or nothing. Raises DataError."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False) + "\n"
+    model.parse(text.encode(), str(path))  # nothing is written that could not be read
+    temporary = ""
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o644)
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        raise DataError(f"cannot write {path}: {error.strerror}") from error

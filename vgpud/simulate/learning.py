@@ -1,0 +1,31 @@
+"""Traces whose users say nothing: how long jobs take is learnt while they run, by what the trace tells of them.
+
+Classes are made of the user, the model and the GPUs, as far as the trace has them, as vgpud.jobkinds makes them of
+what the daemon knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vgpud.core.queue.model import JobSpec
+from vgpud.simulate.trace import TraceJob
+
+
+def untold(trace: Sequence[TraceJob], *, learn: bool) -> list[TraceJob]:
+    """The same jobs, without the durations that policies are told; `learn`: with classes."""
+
+    def spec(job: TraceJob) -> JobSpec:
+        return replace(job.spec, duration_ns=0, kinds=kinds(job.spec) if learn else ())
+
+    return [replace(job, spec=spec(job)) for job in trace]
+
+
+def kinds(spec: JobSpec) -> tuple[str, ...]:
+    """Narrowest first, each once."""
+    size = f"{spec.ask.spec.gpus_milli}x{spec.members}"
+    user, model = f"user {spec.uid}" if spec.uid else "", f"model {spec.model}" if spec.model else ""
+    rows = ((user, model, size), (model, size), (user, size), (model,), (user,), (size,))
+    found = [" ".join(filter(None, row)) for row in rows]
+    return tuple(dict.fromkeys(kind for kind in found if kind))
