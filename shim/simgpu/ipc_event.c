@@ -20,6 +20,7 @@ struct shared_event { /* the page */
 struct sim_ipc_event {
   struct sim_share share;
   struct shared_event *page;
+  uint64_t own; /* the last record that this process made: its stream goes on a moment after the page says so */
 };
 
 struct handle { /* what a CUipcEventHandle holds */
@@ -31,7 +32,7 @@ static struct sim_ipc_event *map(const struct sim_share *share) {
   struct sim_ipc_event *ipc = calloc(1, sizeof *ipc);
   char *page = ipc ? sim_reserve_bytes(PAGE_BYTES, 0) : NULL;
   if (page && sim_arena_place(share->fd, share->offset, page, PAGE_BYTES, SIM_READ_WRITE)) {
-    *ipc = (struct sim_ipc_event){*share, (struct shared_event *)page};
+    *ipc = (struct sim_ipc_event){.share = *share, .page = (struct shared_event *)page};
     return ipc;
   }
   if (page) sim_unmap_bytes(page, PAGE_BYTES);
@@ -101,7 +102,10 @@ void sim_ipc_event_end(struct sim_event *event) {
 
 CUresult sim_ipc_event_record(struct sim_stream *stream, struct sim_event *event) {
   uint64_t number = __atomic_add_fetch(&event->ipc->page->recorded, 1, __ATOMIC_SEQ_CST);
-  return sim_agent_write(stream, (CUdeviceptr)&event->ipc->page->done, number, sizeof number);
+  CUresult result = sim_agent_write(stream, (CUdeviceptr)&event->ipc->page->done, number, sizeof number);
+  event->point = sim_stream_point(stream);
+  VG_STORE(&event->ipc->own, number);
+  return result;
 }
 
 CUresult sim_ipc_event_wait(struct sim_stream *stream, const struct sim_event *event) {
@@ -113,7 +117,8 @@ CUresult sim_ipc_event_wait(struct sim_stream *stream, const struct sim_event *e
 
 bool sim_ipc_event_done(const struct sim_event *event) {
   uint64_t number = VG_LOAD(&event->ipc->page->recorded);
-  return VG_LOAD(&event->ipc->page->done) >= number;
+  if (VG_LOAD(&event->ipc->page->done) < number) return false;
+  return VG_LOAD(&event->ipc->own) != number || sim_point_query(event->point);
 }
 
 /* Its writer may be another process, which can end without writing. */
@@ -123,4 +128,5 @@ void sim_ipc_event_synchronize(const struct sim_event *event) {
     sim_link_check();
     vg_prim_sleep_until_ns(vg_prim_now_ns() + POLL_NS);
   }
+  if (VG_LOAD(&event->ipc->own) == number) sim_point_wait(event->point);
 }

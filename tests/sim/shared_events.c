@@ -53,6 +53,12 @@ int main(void) {
   CHECK(cuStreamWaitEvent(stream, event, 0));
   CHECK(cuStreamSynchronize(stream));
   CHECK(cuEventQuery(event));
+  for (int i = 0; i < 3000; i++) { /* as with any event: what it waited for is over in its stream as well */
+    CHECK(cuEventRecord(event, stream));
+    if (i % 2) CHECK(cuEventSynchronize(event));
+    while (cuEventQuery(event) == CUDA_ERROR_NOT_READY) continue;
+    CHECK(cuStreamQuery(stream));
+  }
   CHECK(cuEventDestroy_v2(event));
   peer_say(&other, &word, 1);
   peer_end(&other);
