@@ -88,6 +88,7 @@ def test_work_lies_before_the_report_that_tells_of_it() -> None:
     assert spans_of_work(points, 4.0, 7) == [Span(2, 10, 7), Span(28, 40, 7)]
 
 
+@pytest.mark.alone
 def test_completed_work_and_the_devices_log_tell_the_same_shares() -> None:
     """The measure of a real device on the simulated one: one run by its log and by what the programs reported."""
     tenants = [Tenant("a", 0.3, 0.3), Tenant("b", 0.7, 0.7, kernel_us=2000, burst=2)]
