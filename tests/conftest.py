@@ -24,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
 #: folders whose tests use what a machine has once: engines, their networks and images, the CDI directories
 ONE_AT_A_TIME = ("tests/containers/", "tests/oci/")
+#: of a test that is marked alone
+TRIES = 3
 #: two devices, small enough that a test can fill them
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}
 
@@ -90,11 +92,12 @@ def _real_device() -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips, with the reason, what this machine or this user cannot run, and gives what is measured three tries: a host
-    that others use spoils it for seconds. A defect fails each of them; what needed another is in the summary."""
+    """Skips, with the reason, what this machine or this user cannot run, and gives what is measured several tries: a
+    host that others use spoils it for seconds. A defect fails each of them; what needed another is in the summary."""
     for item in items:
         if item.get_closest_marker("alone"):
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=5))
+            item.add_marker(pytest.mark.flaky(reruns=TRIES - 1, reruns_delay=5))
+            item.add_marker(pytest.mark.timeout(TRIES * float(item.config.getini("timeout"))))  # of all tries together
     if os.geteuid() != 0:
         for item in items:
             if item.get_closest_marker("root"):
