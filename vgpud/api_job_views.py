@@ -307,15 +307,15 @@ def job_view(job: Job, facts: Facts, node: str, *, whole: bool) -> pb.Job:
         gpus_milli=spec.ask.spec.gpus_milli,
         samples_per_second=facts.samples_per_second,
         estimated_duration=duration(facts.estimated_ns) if facts.estimated_ns else None,
-        utilisation=_utilisation(spec, launch),
-        utilisation_measured=facts.utilisation_measured,
+        utilisation=_utilisation(spec, launch, facts),
+        utilisation_measured=facts.measured_milli >= 0,
     )
 
 
-def _utilisation(spec: JobSpec, launch: Launch) -> float:
-    """Of each of its devices: what is known of it now, else what was predicted; 0 = neither."""
-    known = spec.ask.utilisation_milli
-    return max(0, known if known > 0 else utilisation_milli(launch.prediction)) / MILLI_PER_DEVICE
+def _utilisation(spec: JobSpec, launch: Launch, facts: Facts) -> float:
+    """Of each of its devices: what was measured, else what it is placed by or was predicted; 0 = none of these."""
+    known = (facts.measured_milli, spec.ask.utilisation_milli, utilisation_milli(launch.prediction))
+    return next((milli for milli in known if milli > 0), 0) / MILLI_PER_DEVICE
 
 
 def _known(wall_ns: int) -> Timestamp | None:

@@ -160,12 +160,12 @@ def _size(job: Job, state: State) -> str:
         between = f"{format_gpus(elastic.least_milli)}..{format_gpus(elastic.most_milli)}"
         text = f"{gpus} of {between}: more while it is idle, less when somebody waits for it"
     else:
-        text = f"{gpus} for each of {spec.members} members" if spec.members > 1 else f"{gpus}, as asked for"
+        text = f"{gpus} for each of {spec.members} members" if spec.members > 1 else f"{gpus}, as submitted"
     if asked.min_milli is not None and asked.min_milli != asked.gpus_milli:
         text += f", of which {format_gpus(asked.min_milli)} is guaranteed and the rest borrowed"
     shares = [share for place in job.placement[:1] for share in place.shares]
     if asked.mem_min_bytes is not None:
-        text += f"; {format_bytes(asked.mem_min_bytes)} of memory, as asked for"
+        text += f"; {format_bytes(asked.mem_min_bytes)} of memory, as submitted"
     elif shares:
         text += f"; {format_bytes(sum(s.mem_min_bytes for s in shares))} of memory, the same part of the device's"
     return text
@@ -184,8 +184,8 @@ def _prediction(predicted: Predicted, job: Job, facts: Facts) -> str:
         low_bytes, high_bytes = format_bytes(int(memory[1])), format_bytes(int(memory[2]))
         text += f" and {format_bytes(int(memory[0]))} ({low_bytes} to {high_bytes})"
     text += " predicted"
-    if facts.utilisation_measured:
-        text += f"; {_percent(max(0, job.spec.ask.utilisation_milli))} measured, which counts since"
+    if facts.measured_milli >= 0:
+        text += f"; {_percent(facts.measured_milli)} measured{', which counts since' if job.spec.ask.kind else ''}"
     return text
 
 

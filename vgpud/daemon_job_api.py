@@ -90,7 +90,7 @@ class JobRequests:
             cpu_ns=int(kept.get("cpu_ns", 0)),
             ram_peak_bytes=int(kept.get("ram_peak_bytes", 0)),
             samples_per_second=self._desk.progress.rate(job.job_id),
-            utilisation_measured=self._desk.progress.is_measured(job.job_id),
+            measured_milli=self._desk.progress.measured_milli(job.job_id),
         )
         if job.job_id not in self._desk.machine.jobs or job.state.ended:
             return replace(made, estimated_ns=job.median_ns)

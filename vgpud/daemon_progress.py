@@ -43,6 +43,8 @@ LOOK_NS, SAVE_NS = 5 * SECOND_NS, 30 * SECOND_NS
 #: what is measured is told in such steps, and again when it is off by two of them, so often at most
 STEP_MILLI = 50
 AGAIN_NS = 600 * SECOND_NS
+#: others may have so much of a device that a job still has to itself: counts are rounded
+OTHERS_MILLI = 10
 #: pairs that could not be saved yet
 PAIRS_MAX = 1000
 
@@ -67,6 +69,7 @@ class Watched:
     rate: float = 0.0  # of that, in a second
     measured_milli: int = -1
     told_ns: int = -1
+    to_itself: bool = True  # whenever it was looked at: what it did and used is what it does and uses alone
     peak_bytes: int = 0
 
     def peaked(self, counters: Sequence[SliceStats]) -> None:
@@ -105,6 +108,7 @@ class ProgressDesk:
             known = self._watched[job.job_id] = Watched(job.attempt)
         if known.resized_ns != job.resized_ns:
             known.resized_ns = job.resized_ns
+            known.first_used_ns = known.told_ns = -1  # what it used with another size is not measured
             known.anomalies.changed()
 
     def heard(self, said: Said) -> None:
@@ -173,9 +177,10 @@ class ProgressDesk:
             return scaler.rate_milli / 1000
         return known.rate if known else 0.0
 
-    def is_measured(self, job_id: int) -> bool:
+    def measured_milli(self, job_id: int) -> int:
+        """Of each of its devices; -1 = not measured."""
         known = self._watched.get(job_id)
-        return known is not None and known.measured_milli >= 0
+        return known.measured_milli if known else -1
 
     # ---- now and then ----
 
@@ -269,6 +274,7 @@ class ProgressDesk:
             self._desk.note("job.anomaly", job, text)
         if used_ns and known.first_used_ns < 0:
             known.first_used_ns = now_ns
+        known.to_itself = known.to_itself and self._has_to_itself(job)
         if known.first_used_ns >= 0 and now_ns - known.first_used_ns >= FIRST_LOOK_NS:
             self._measure(job, known, now_ns)
 
@@ -312,6 +318,15 @@ class ProgressDesk:
         if job.spec.ask.kind:  # its queue goes by it
             self._desk.soon(qe.Measured(job.job_id, milli))
 
+    def _has_to_itself(self, job: Job) -> bool:
+        """Whether nobody else uses its devices, and nothing keeps it from using all of them."""
+        return all(
+            share.max_milli >= MILLI_PER_DEVICE
+            and self._busy(share.device_uuid) <= round(now.share_60s_ratio * MILLI_PER_DEVICE) + OTHERS_MILLI
+            for made in self._desk.slices.of(job)
+            for share, now in zip(made.shares, self._desk.host.slice_counters(made), strict=True)
+        )
+
     def _busy(self, device_uuid: str) -> int:
         """Part of a device's time in the last minute that slices had."""
         if device_uuid not in self._busy_milli:
@@ -353,7 +368,7 @@ class ProgressDesk:
                     known.unit,
                     used_ns,
                     job.spec.ask.utilisation_milli,
-                    job.spec.preemptible,
+                    job.spec.uid,
                 )
 
     # ---- a job ends ----
@@ -371,8 +386,8 @@ class ProgressDesk:
         devices = self._desk.host.state.devices
         uuids = [share.device_uuid for place in job.placement for share in place.shares]
         name = devices[uuids[0]].name if uuids and uuids[0] in devices else "unknown"
-        used = known.measured_milli / MILLI_PER_DEVICE if known.measured_milli >= 0 else None
-        step_ns = known.spent_ns // known.steps if known.steps else 0
+        used = known.measured_milli / MILLI_PER_DEVICE if known.measured_milli >= 0 and known.to_itself else None
+        step_ns = known.spent_ns // known.steps if known.steps and known.to_itself else 0
         row = measured_rows.row_of(launch.prediction, name, used, known.peak_bytes, step_ns)
         if row:
             self._desk.spawn(asyncio.to_thread(measured_rows.append, self._desk.host.config.state, row))

@@ -73,7 +73,7 @@ class Facts:
     cpu_ns: int = 0
     ram_peak_bytes: int = 0
     samples_per_second: float = 0.0  # as its program reports, or its launches; 0 = not known
-    utilisation_measured: bool = False  # what its ask says of it is no prediction any more
+    measured_milli: int = -1  # of each of its devices, in the last minute; -1 = not measured
     estimated_ns: int = 0  # that jobs like it took, as often longer as shorter; 0 = not known
 
 

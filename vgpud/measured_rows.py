@@ -31,15 +31,21 @@ def row_of(
         features = Features({name: known[name] for name in FEATURES})
     except ValueError:  # a submitter's numbers, which nobody could train from
         return None
-    return dataset.Row(
+    row = dataset.Row(
         device=device,
         family=FAMILY,
         architecture=predicted.model or "unnamed",
         features=features,
         utilisation=utilisation,
         memory_bytes=float(memory_bytes) or None,
-        step_ns=float(step_ns) or None,
+        step_ns=float(step_ns) if 1 <= step_ns <= dataset.MEASURED["step_ns"] else None,  # the program says that
     )
+    try:
+        dataset.parse(dataset.lines([row]), FILE_NAME)  # one row that cannot be read would cost all that are there
+    except dataset.DataError as error:
+        log.warning("a measured job is not kept: %s", error)
+        return None
+    return row
 
 
 def append(directory: Path, row: dataset.Row) -> None:
@@ -50,7 +56,7 @@ def append(directory: Path, row: dataset.Row) -> None:
             path.replace(path.with_suffix(".1.csv"))
         try:
             dataset.append(path, [row])
-        except dataset.DataError:  # of another version: its rows are kept, too
+        except dataset.OtherColumns:  # its rows are kept, too
             path.replace(path.with_suffix(".1.csv"))
             dataset.append(path, [row])
     except (OSError, dataset.DataError) as error:

@@ -21,7 +21,7 @@ class Runner:
     steps_per_s: int = 100
     used_milli: int = 400
     alone_milli: int = -1
-    preemptible: bool = True
+    owner: int = 0
     unit: str = "steps"
     done: int = 0
     used_ns: int = 0
@@ -30,7 +30,7 @@ class Runner:
     def seen(self) -> Seen:
         done = self.done if self.unit else -1
         return Seen(
-            self.job_id, self.kind, self.started_ns, done, self.unit, self.used_ns, self.alone_milli, self.preemptible
+            self.job_id, self.kind, self.started_ns, done, self.unit, self.used_ns, self.alone_milli, self.owner
         )
 
 
@@ -188,12 +188,30 @@ def test_a_restarted_job_begins_anew() -> None:
 # ---- who leaves ----
 
 
-def test_who_came_later_leaves_unless_it_may_not_be_stopped() -> None:
-    assert [one.job_id for one in alone_then_together((100, 30), (40, 12)).sleep(200)] == [2]
-    assert [one.job_id for one in alone_then_together((100, 30), (40, 12), preemptible=False).sleep(200)] == [1]
-    device = alone_then_together((100, 30), (40, 12), preemptible=False)
-    device.on[0].preemptible = False
-    assert [(one.job_id, one.other_id) for one in device.sleep(200)] == [(2, 1)], "to be remembered at least"
+def test_who_came_later_leaves() -> None:
+    """Whether it may be stopped, the queue knows: nobody else leaves instead."""
+    assert [(one.job_id, one.other_id) for one in alone_then_together((100, 30), (40, 12)).sleep(200)] == [(2, 1)]
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+def test_what_a_program_says_of_itself_does_not_put_out_another_users(liar: int) -> None:
+    """One of two reports next to nothing, and gets as much of the device as before."""
+    rates = [(100, 80), (40, 35)]
+    rates[liar] = (rates[liar][0], 0)
+    device = alone_then_together(*rates)
+    device.on[1].owner = 1000
+    assert device.sleep(600) == []
+    device = alone_then_together(*rates)
+    assert device.sleep(600), "of one user it is believed"
+
+
+def test_another_users_job_is_parted_from_when_the_device_says_so() -> None:
+    """Both get a third of what they use alone, and come as far."""
+    device = alone_then_together((100, 30), (40, 12))
+    device.on[1].owner = 1000
+    for one in device.on:
+        one.used_milli, one.alone_milli = 300, 900
+    assert [one.job_id for one in device.sleep(200)] == [2]
 
 
 def test_of_three_the_last_leaves_and_the_slowest_is_what_it_does_not_go_with() -> None:

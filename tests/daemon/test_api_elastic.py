@@ -155,7 +155,7 @@ def test_predictions_that_cannot_be_meant(fields: dict[str, Any], said: str) -> 
 
 
 def test_facts_of_a_job_that_runs() -> None:
-    view = shown(submitted(asked()), Facts(samples_per_second=99.5, utilisation_measured=True, estimated_ns=3 * 10**9))
-    assert (view.samples_per_second, view.utilisation_measured) == (99.5, True)
+    view = shown(submitted(asked()), Facts(samples_per_second=99.5, measured_milli=700, estimated_ns=3 * 10**9))
+    assert (view.samples_per_second, view.utilisation_measured, view.utilisation) == (99.5, True, 0.7)
     assert view.estimated_duration.seconds == 3
     assert not shown(submitted(asked())).HasField("estimated_duration")

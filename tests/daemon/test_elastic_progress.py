@@ -22,7 +22,7 @@ from vgpud.crews import Crew, Said, begin
 from vgpud.daemon_progress import LOOK_NS, ProgressDesk, Watched
 from vgpud.jobfacts import Launch, Predicted
 from vgpud.predict import dataset
-from vgpud.predict.features import FEATURES
+from vgpud.predict.features import FEATURES, Features
 from vgpud.store import Store
 from vgpud.store_elastic import ElasticStore
 from vgpud.store_jobs import JobStore
@@ -119,7 +119,7 @@ def test_what_a_job_uses_is_told_after_a_minute_in_steps(desk: Desk, progress: P
     assert desk.told == []
     pass_time(desk, progress, 10, j_1=420)
     assert desk.told == [qe.Measured(1, 450)]
-    assert progress.is_measured(1)
+    assert progress.measured_milli(1) == 450
     pass_time(desk, progress, 1200, j_1=430)
     assert len(desk.told) == 1, "nothing has changed"
     pass_time(desk, progress, 1200, j_1=800)
@@ -148,7 +148,7 @@ def test_nobody_is_told_where_jobs_are_not_placed_by_it(desk: Desk, progress: Pr
     progress.see(desk.add(1, kind=""))
     pass_time(desk, progress, 180, j_1=420)
     assert desk.told == []
-    assert progress.is_measured(1)
+    assert progress.measured_milli(1) == 450
 
 
 def test_who_loses_beside_another_is_parted_and_that_is_remembered(desk: Desk, progress: ProgressDesk) -> None:
@@ -253,6 +253,51 @@ def test_a_job_that_ends_leaves_its_measured_row(
     pass_time(desk, progress, 90, j_3=400)
     progress.ends(failed, False)
     assert len(dataset.read(path)) == 1
+
+
+@pytest.mark.parametrize("spoilt", ["capped", "shared", "nonsense"])
+def test_what_was_not_measured_alone_is_not_in_its_row(desk: Desk, progress: ProgressDesk, spoilt: str) -> None:
+    """Else a predictor would learn what it has predicted, as that was the job's maximum."""
+    range_ = (0.5, 0.4, 0.6)
+    features = tuple(sorted((name, 1.0) for name in FEATURES))
+    job = desk.add(1, run=launch(Predicted("net:make", "H200", range_, range_, range_, features=features)))
+    made = desk.host.state.slices["j-1"]
+    if spoilt == "capped":
+        desk.host.state.slices["j-1"] = replace(made, shares=(replace(made.shares[0], max_milli=500),))
+    if spoilt == "shared":
+        desk.host.state.slices["other"] = replace(made, name="other", job_id=0)
+    progress.see(job)
+    seconds_ns = 366 * 86400 * SECOND_NS if spoilt == "nonsense" else SECOND_NS
+    progress.heard(Said(1, 1, 0, samples=100, seconds_ns=seconds_ns, steps=1))
+    pass_time(desk, progress, 90, j_1=400, **({"other": 100} if spoilt == "shared" else {}))
+    progress.ends(job, True)
+    (row,) = dataset.read(desk.host.config.state / measured_rows.FILE_NAME)
+    assert (row.utilisation, row.step_ns, row.memory_bytes) == (0.4 if spoilt == "nonsense" else None, None, 3 << 20)
+
+
+def test_a_job_of_another_size_is_measured_anew(desk: Desk, progress: ProgressDesk) -> None:
+    job = desk.add(1)
+    progress.see(job)
+    pass_time(desk, progress, 70, j_1=250)
+    job.resized_ns = desk.now_ns
+    progress.see(job)
+    pass_time(desk, progress, 55, j_1=900)
+    assert desk.told == [qe.Measured(1, 250)], "what it had before counts in its last minute"
+    pass_time(desk, progress, 15, j_1=900)
+    assert desk.told[1:] == [qe.Measured(1, 900)]
+
+
+def test_a_full_disk_costs_no_older_row(
+    desk: Desk, progress: ProgressDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = desk.host.config.state / measured_rows.FILE_NAME
+    row = dataset.Row("H200", "mlp", "a", Features(dict.fromkeys(FEATURES, 1.0)), utilisation=0.5)
+    measured_rows.append(path.parent, row)
+    before = path.read_bytes()
+    monkeypatch.setattr(dataset.os, "open", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left")))
+    measured_rows.append(path.parent, row)
+    assert path.read_bytes() == before and not path.with_suffix(".1.csv").exists()
+    assert "No space left" in caplog.text
 
 
 def test_a_slice_without_counters_says_nothing_of_its_peak() -> None:

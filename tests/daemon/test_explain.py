@@ -48,7 +48,7 @@ class Desk(Shell):
         facts = Facts(
             position=machine.position(job_id),
             estimated_start_ns=NEVER_NS if job.state.ended else machine.estimated_start(job_id, self.now_ns),
-            utilisation_measured=job.spec.ask.utilisation_milli > 0,
+            measured_milli=job.spec.ask.utilisation_milli or -1,
         )
         return explain(machine, self.known, shown, Known(facts, said, anomalies, self.now_ns, uid))
 
@@ -169,11 +169,11 @@ def test_one_that_runs() -> None:
     )
     assert facts[1:4] == [
         ("neighbour", "nobody else has a part of device 0"),
-        ("size", "0.5 GPU, as asked for; 8GiB of memory, as asked for"),
+        ("size", "0.5 GPU, as submitted; 8GiB of memory, as submitted"),
         ("prediction", "net:make on h200: 50 % of it (40 % to 60 %) and 8GiB (7GiB to 9GiB) predicted"),
     ]
     desk.send(Measured(job_id, 430))
-    assert texts(desk.ask(job_id), "prediction")[0].endswith("predicted; 43 % measured, which counts since")
+    assert texts(desk.ask(job_id), "prediction")[0].endswith("predicted; 43 % measured"), "nothing goes by it here"
 
 
 def test_neighbours_of_others_have_neither_names_nor_owners() -> None:
@@ -255,7 +255,7 @@ def test_one_that_has_ended_and_is_known_by_the_store_alone() -> None:
     facts = explain(desk.machine, desk.known, job, Known(Facts(), [], (), 0, ANN))
     assert [(fact.kind, fact.text) for fact in facts] == [
         ("queue", "it ended with exit code 3"),
-        ("size", "0.5 GPU, as asked for; 8GiB of memory, as asked for"),
+        ("size", "0.5 GPU, as submitted; 8GiB of memory, as submitted"),
         ("estimate", "it ran 1 min"),
     ]
 

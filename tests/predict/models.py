@@ -83,6 +83,14 @@ def with_example(batch: int) -> nn.Module:
     return model
 
 
+def with_eight(batch: int) -> nn.Module:
+    return with_example(8)
+
+
+def of_seven(batch: int) -> tuple[nn.Module, torch.Tensor]:
+    return perceptron(7)
+
+
 def talkative(batch: int) -> tuple[nn.Module, torch.Tensor]:
     if os.environ["CUDA_VISIBLE_DEVICES"]:
         raise RuntimeError("a device could be seen")

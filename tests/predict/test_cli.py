@@ -20,7 +20,7 @@ from vgpud.v1 import vgpud_pb2 as pb
 
 GIVEN: dict[str, Any] = {
     "predict": None, "batch": None, "optimizer": None, "precision": None, "dims": (), "predictor": None,
-    "gpus": None, "workers": None, "mem": None, "mem_min": None, "mem_max": None,
+    "devices": (), "gpus": None, "workers": None, "mem": None, "mem_min": None, "mem_max": None,
 }  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def cnn(tmp_path: Path) -> Path:
 @pytest.fixture
 def on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon's device is one."""
-    monkeypatch.setattr(predict_look, "_device", lambda settings: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(predict_look, "_device", lambda settings, wanted: "NVIDIA H100 80GB HBM3")
 
 
 def said(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
@@ -130,7 +130,14 @@ def test_train_is_a_command_of_its_own(capsys: pytest.CaptureFixture[str]) -> No
     assert code == 0 and "vgpu predict train" in out and "--data" in out
 
 
-@pytest.mark.parametrize(("out", "words"), [("none/o.json", "none is no directory"), (".", "it is a directory")])
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("none/o.json", "none is no directory"),
+        (".", "it is a directory"),
+        ("/dev/null", "/dev/null: it is no regular file"),
+    ],
+)
 def test_where_no_model_can_be_written_none_is_trained(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, out: str, words: str
 ) -> None:
@@ -141,6 +148,34 @@ def test_where_no_model_can_be_written_none_is_trained(
 
 
 # ---- vgpu submit --predict ----
+
+
+class Node:
+    """Two sorts of devices."""
+
+    def __init__(self, settings: Settings) -> None: ...
+
+    def __enter__(self) -> Node:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def devices(self) -> list[pb.Device]:
+        return [pb.Device(index=i, uuid=f"GPU-{i}", name=name) for i, name in enumerate(["A100", "H200", "H200"])]
+
+
+def test_which_device_it_is_predicted_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr("vgpud.cli.client.Client", Node)
+    assert predict_look._device(Settings(), ("1", "GPU-2")) == "H200"
+    for wanted, words in (
+        (None, "A100, H200: name one with --gpu"),
+        ((), "A100, H200: choose with --device"),
+        (("0", "1"), "A100, H200: choose with --device"),
+        (("7",), "no such device: choose with --device"),
+    ):
+        with pytest.raises(CliError, match=words):
+            predict_look._device(Settings(), wanted)
 
 
 def test_nothing_is_filled_in_without_a_model() -> None:

@@ -197,6 +197,8 @@ def test_other_free_dimensions_are_named_with_the_mend(tmp_path: Path, size: int
     assert str(told.value) == f"dimension 1 of input 'x' is dynamic: give it with {mend}"
     name = mend.split()[1].partition("=")[0]
     assert onnx_model.read(path, 4, {name: 32}).tensors["y"].shape == (4, 32)
+    with pytest.raises(GraphError, match=r"m.onnx' leaves no dimension 'nope' open: leave out --dim nope=N"):
+        onnx_model.read(path, 4, {name: 32, "nope": 3})
 
 
 # ---- files that are none ----

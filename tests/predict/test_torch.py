@@ -156,6 +156,10 @@ def test_another_free_dimension_is_named_with_the_mend(programs: dict[str, Path]
     name = str(told.value).rpartition("--dim ")[2].partition("=")[0]
     made = torch_pt2.read(programs["two free"], 4, {name: 32})
     assert made.tensors["words"].shape == (4, 32)
+    with pytest.raises(GraphError, match="leaves no dimension 'nope' open: leave out --dim nope=N"):
+        torch_pt2.read(programs["two free"], 4, {name: 32, "nope": 3})
+    with pytest.raises(GraphError, match="leaves no dimension 'seq' open"):
+        entry.read(Asked("tests.predict.models:perceptron", dims={"seq": 3}))
 
 
 # ---- foreign files ----
@@ -322,6 +326,14 @@ def test_a_model_may_bring_its_inputs() -> None:
     assert graph_counts.count(traced("with_example"), BATCH) == graph_counts.count(traced("perceptron"), BATCH)
 
 
+def test_inputs_that_a_model_brings_are_scaled_to_the_batch() -> None:
+    """They are of eight, whatever is asked for."""
+    for batch in (1, 8, 64):
+        found = entry.read(Asked("tests.predict.models:with_eight", batch=batch)).counts
+        assert found == entry.read(Asked("tests.predict.models:perceptron", batch=batch)).counts
+    assert entry.read(Asked("tests.predict.models:with_eight")).counts.batch == 8
+
+
 def test_what_an_entry_point_prints_is_no_answer() -> None:
     found = entry.read(Asked("tests.predict.models:talkative"))
     assert found.counts.batch == entry.BATCH and found.counts.family == "mlp"
@@ -330,6 +342,7 @@ def test_what_an_entry_point_prints_is_no_answer() -> None:
 BAD_ENTRIES = [
     ("bare", "returns a model without inputs: let it return (model, example inputs)"),
     ("nothing", "returns 'NoneType': let it return (model, example inputs)"),
+    ("of_seven", "returns inputs of another batch: make them of as many as it is called with"),
     ("failing", "cannot be traced: ValueError: no model for 8"),
     ("on_a_gpu", "traced without a GPU: leave .cuda() and device= to the training program"),
     ("choosing", "cannot be traced: DataDependentOutputException"),

@@ -60,3 +60,12 @@ def test_gavel_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(TraceError, match=r"table\.json"):
         gavel(path, "v100")
+
+
+@pytest.mark.parametrize(
+    "table", ["[" * 100_000, '{"v100": NaN}', '{"v100": {"(\'a\', 1)": {"null": 1, "(\'a\', 1)": [NaN]}}}']
+)
+def test_tables_that_are_none(tmp_path: Path, table: str) -> None:
+    (tmp_path / "t.json").write_text(table)
+    with pytest.raises(TraceError, match=r"t\.json"):
+        gavel(tmp_path / "t.json", "v100")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpud.cli.options import VgpuCommand
+from vgpud.cli.quantities import Number
 from vgpud.errors import ExitCode, VgpudError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ SMALL, LARGE, ALONE = "small", "large", "alone"
 
 @click.command("demo", cls=VgpuCommand, short_help="Two training programs share one device, each held to its slice.")
 @click.option("--sim", is_flag=True, help="Use the simulated device even where there is a real one.")
-@click.option("--seconds", type=click.FloatRange(2, 60), default=12.0, show_default=True, help="Length of each phase.")
+@click.option("--seconds", type=Number(2, 60), default=12.0, show_default=True, help="Length of each phase.")
 @click.option(
     "--out",
     "folder",

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from vgpud.cli.quantities import Number
+
 FORMATS = ("table", "json", "yaml", "name")
 
 
@@ -44,7 +46,7 @@ def _global_options() -> list[click.Option]:
         option(
             "--timeout",
             "timeout_s",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Number(min=0, min_open=True),
             metavar="SECONDS",
             help="How long to wait for the daemon's answer (default: 10).",
         ),

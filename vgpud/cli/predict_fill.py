@@ -44,7 +44,7 @@ def fill(settings: Settings, given: dict[str, Any]) -> str:
         if named is not None:
             raise click.UsageError(f"--{'dim' if named == 'dims' else named} is about a model: give --predict MODEL")
         return ""
-    found = look(settings, model, {**options, "batch": _batch(given)})
+    found = look(settings, model, {**options, "batch": _batch(given), "devices": given["devices"]})
     given["prediction"] = message(found)
     return f"{_share(found, given)}; {_memory(found, given)}"
 

@@ -5,7 +5,7 @@ Shared by `vgpu predict` and `vgpu submit --predict`; nothing of vgpud.predict i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -104,11 +104,11 @@ class Looked:
 
 
 def look(settings: Settings, model: str, given: Mapping[str, Any]) -> Looked:
-    """Reads the model and predicts. given: model_options', batch and gpu. Raises errors of one line."""
+    """Reads the model and predicts. given: model_options', batch, and gpu or devices. Raises errors of one line."""
     from vgpud.predict import entry, hardware
     from vgpud.predict import model as models
 
-    gpu = hardware.named(given.get("gpu") or _device(settings))
+    gpu = hardware.named(given.get("gpu") or _device(settings, given.get("devices")))
     predictor = models.load(given.get("predictor"))
     asked = entry.Asked(
         model,
@@ -122,16 +122,23 @@ def look(settings: Settings, model: str, given: Mapping[str, Any]) -> Looked:
     return Looked(asked, gpu, read, known, entry.memory_bytes(read, gpu), predictor.predict(known))
 
 
-def _device(settings: Settings) -> str:
-    """The name of the daemon's device. Raises CliError where there is none, or several sorts."""
+def _device(settings: Settings, wanted: Collection[str] | None) -> str:
+    """The name of the daemon's device, or of these (index or UUID; None: there is no --device).
+
+    Raises CliError where there is none, or several sorts.
+    """
     from vgpud.cli.client import Client
 
     try:
         with Client(settings) as client:
-            names = sorted({device.name for device in client.devices()})
+            there = client.devices()
     except CliError as error:
         text = f"no daemon says which device ({error.format_message()}): name one with --gpu, for example --gpu h200"
         raise CliError(text, ExitCode.UNREACHABLE) from error
+    meant = [one for one in there if not wanted or one.uuid in wanted or str(one.index) in wanted]
+    names = sorted({device.name for device in meant})
     if len(names) != 1:
-        raise CliError(f"the daemon has {', '.join(names) or 'no device'}: name one with --gpu", ExitCode.USAGE)
+        found = ", ".join(names) or ("no such device" if wanted else "no device")
+        mend = "name one with --gpu" if wanted is None else "choose with --device"
+        raise CliError(f"the daemon has {found}: {mend}", ExitCode.USAGE)
     return names[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,6 +46,16 @@ class Whole(click.IntRange):
     """A whole number within limits; says so in these words where it is none."""
 
     name = "whole number"
+
+
+class Number(click.FloatRange):
+    """A number within limits, which "nan" would pass."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number that can be meant", param, ctx)
+        return number
 
 
 class Gpus(IntParam):

@@ -15,6 +15,7 @@ from vgpud.cli.completing import complete_job, complete_queue
 from vgpud.cli.exits import CliError
 from vgpud.cli.job_quantities import JobId
 from vgpud.cli.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.quantities import Number
 from vgpud.cli.run import RunningCommand
 from vgpud.errors import ExitCode
 
@@ -178,7 +179,7 @@ def wait(settings: Settings, job_ids: tuple[int, ...], quiet: bool) -> int:
 
 
 @queue.command("top", short_help="Watch the queue live.")
-@click.option("-d", "--interval", type=click.FloatRange(0.1, 60), default=1.0, help="Seconds between views.")
+@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between views.")
 @click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after so many views.")
 @pass_settings
 def top(settings: Settings, interval: float, count: int | None) -> None:

@@ -16,6 +16,7 @@ import click
 from vgpud.cli.exits import CliError
 from vgpud.cli.job_quantities import Span
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.quantities import Number
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -90,9 +91,7 @@ def _span(name: str, text: str) -> Callable[[Any], Any]:
 @click.option("--throughputs", type=click.Path(path_type=Path), metavar="FILE", help="Gavel's table of pairs.")
 @click.option("--throughputs-device", default="v100", metavar="NAME", help="The device in that table (default: v100).")
 @click.option("--sort", is_flag=True, help="Put the trace in order of time instead of refusing it.")
-@click.option(
-    "--error", type=click.FloatRange(0, 10), default=0.0, metavar="SIGMA", help="Durations as told are wrong."
-)
+@click.option("--error", type=Number(0, 10), default=0.0, metavar="SIGMA", help="Durations as told are wrong.")
 @click.option("--estimates", is_flag=True, help="No durations are told: they are learnt from jobs like them.")
 @click.option("--seed", type=int, default=0, help="Of --error: the same seed, the same figures.")
 @click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Write every job as CSV, too.")

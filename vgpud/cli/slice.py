@@ -10,7 +10,7 @@ import click
 from vgpud.cli.asking import build_spec, change_options, changed_fields, queue_option, spec_options
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.options import LazyGroup, Settings, pass_settings
-from vgpud.cli.quantities import IntParam
+from vgpud.cli.quantities import IntParam, Number
 
 if TYPE_CHECKING:
     from vgpud.cli.client import Client
@@ -160,7 +160,7 @@ _NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...", she
 _DEADLINE = click.option(
     "--deadline",
     "deadline_s",
-    type=click.FloatRange(2, 600),
+    type=Number(2, 600),
     default=30.0,
     show_default=True,
     metavar="SECONDS",

@@ -18,7 +18,7 @@ from vgpud.cli.exits import CliError, failures_are_125
 from vgpud.cli.job_quantities import Cpus, JobIds, Range, Span, Variable
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.predict_fill import fill, predict_options
-from vgpud.cli.quantities import Bytes, Whole
+from vgpud.cli.quantities import Bytes, Number, Whole
 from vgpud.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class SubmitCommand(VgpuCommand):
     help="Set a variable, or NAME alone: as it is here.",
 )
 @click.option("--no-env", is_flag=True, help="Nothing else of your environment but HOME, PATH, LANG and the like.")
-@click.option("--skew", type=click.FloatRange(0, 1), metavar="0..1", help="Largest tensor's part of a gang's traffic.")
+@click.option("--skew", type=Number(0, 1), metavar="0..1", help="Largest tensor's part of a gang's traffic.")
 @click.option("--no-preempt", is_flag=True, help="Never take its room before it ends.")
 @click.option("-w", "--wait", is_flag=True, help="Wait for its end, and exit as it does.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the number only.")

@@ -11,6 +11,7 @@ import click
 
 from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.quantities import Number
 from vgpud.errors import ExitCode
 
 #: how long we look before the first view
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @click.command("top", cls=VgpuCommand, short_help="Watch shares and memory live.")
-@click.option("-d", "--interval", type=click.FloatRange(0.1, 60), default=1.0, help="Seconds between views.")
+@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between views.")
 @click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after so many views.")
 @pass_settings
 def top(settings: Settings, interval: float, count: int | None) -> None:

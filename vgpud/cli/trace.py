@@ -17,6 +17,7 @@ import click
 from vgpud.cli.completing import complete_slice
 from vgpud.cli.exits import CliError
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.quantities import Number
 
 if TYPE_CHECKING:
     from vgpud.cli.client import Client
@@ -28,7 +29,7 @@ EVENTS_MAX = 2_000_000
 
 @click.command("trace", cls=VgpuCommand, short_help="Record leases, drains and launches for Perfetto.")
 @click.argument("name", metavar="SLICE", shell_complete=complete_slice)
-@click.option("-s", "--seconds", type=click.FloatRange(0.1, 3600), default=None, help="End by itself after so long.")
+@click.option("-s", "--seconds", type=Number(0.1, 3600), default=None, help="End by itself after so long.")
 @click.option(
     "-o",
     "--output",

@@ -23,8 +23,8 @@ from vgpud.predict.features import FEATURES, VALUE_MAX, Features
 
 #: what a row says of its job besides features: strings
 TEXTS = ("device", "family", "architecture")
-#: what is measured, and the largest value that can be meant: shares of a device are 0 to 1
-MEASURED = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": float(1 << 50), "step_ns": 1e15}
+#: what is measured, and the largest value that can be meant, also as nine digits: shares of a device are 0 to 1
+MEASURED = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": 1e15, "step_ns": 1e15}
 #: and what is never 0
 POSITIVE = ("memory_bytes", "step_ns")
 COLUMNS = (*TEXTS, *FEATURES, *MEASURED)
@@ -38,6 +38,10 @@ class DataError(VgpudError):
     """A file of measured jobs cannot be meant."""
 
     exit_code = ExitCode.USAGE
+
+
+class OtherColumns(DataError):
+    """A file of another version's rows: nothing is wrong with it but that no row of ours can follow."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,8 @@ def _number(where: str, name: str, cell: str, most: float = VALUE_MAX) -> float 
     if not cell.strip():
         return None
     try:
+        if "_" in cell or not cell.isascii():  # Python's numbers, nobody else's
+            raise ValueError
         value = float(cell)
     except ValueError as error:
         raise DataError(f"{where}: {name} is {cell[:40]!r}, no number") from error
@@ -193,4 +199,4 @@ def append(path: Path, rows: list[Row]) -> None:
 def _same_columns(path: Path, start: bytes) -> None:
     first = start.split(b"\n", 1)[0].decode("utf-8-sig", "replace").strip()
     if first != ",".join(COLUMNS):
-        raise DataError(f"{path} has other columns than this version writes: move it away and a new one begins")
+        raise OtherColumns(f"{path} has other columns than this version writes: move it away and a new one begins")

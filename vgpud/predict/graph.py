@@ -30,6 +30,12 @@ class GraphError(VgpudError):
     exit_code = ExitCode.USAGE
 
 
+def refuse_unused(model: str, names: set[str]) -> None:
+    """Raises GraphError for names of --dim that the model has not: the figures would not be those that are meant."""
+    if names:
+        raise GraphError(f"{label(model)} leaves no dimension {label(min(names))} open: leave out --dim {min(names)}=N")
+
+
 class Role(Enum):
     """What a tensor is to a training step."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud.predict import graph_counts, memory
-from vgpud.predict.graph import Graph, GraphError, label
+from vgpud.predict.graph import Graph, GraphError, label, refuse_unused
 
 _PR_SET_PDEATHSIG = 1
 
@@ -81,6 +81,7 @@ def _graph(asked: dict[str, Any]) -> Graph:
     if kind == "entry":
         from vgpud.predict import torch_trace
 
+        refuse_unused(model, set(dims))
         return torch_trace.trace(model, batch, asked["optimizer"] != "none")
     if kind == "onnx":
         from vgpud.predict import onnx_model

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from vgpud.predict import graph, onnx_ops, onnx_sizes
-from vgpud.predict.graph import ITEM_BYTES, Graph, GraphError, Role, Tensor, label
+from vgpud.predict.graph import ITEM_BYTES, Graph, GraphError, Role, Tensor, label, refuse_unused
 
 #: a protobuf message holds no more
 FILE_BYTES_MAX = 2**31 - 1
@@ -89,12 +89,13 @@ def _drop(tensor: TensorProto) -> None:
 def _settle(name: str, inputs: list[ValueInfoProto], batch: int, dims: Mapping[str, int]) -> int:
     """Gives every free dimension of the inputs its number; returns the batch that the shapes are of."""
     found: list[int] = []
-    given = dict(dims)
+    given, unused = dict(dims), set(dims)
     for one in inputs:
         shape = one.type.tensor_type.shape
         for index, size in enumerate(shape.dim):
             symbol = size.dim_param or f"{one.name}.{index}"
             if not size.HasField("dim_value") or size.dim_value < 1:
+                unused.discard(symbol)
                 if index == 0 and symbol not in given:
                     given[symbol] = batch
                 if symbol not in given:
@@ -105,6 +106,7 @@ def _settle(name: str, inputs: list[ValueInfoProto], batch: int, dims: Mapping[s
                 found.append(size.dim_value)
     if not found:
         raise GraphError(f"{name} has no input with a batch dimension")
+    refuse_unused(name, unused)
     return found[0]
 
 

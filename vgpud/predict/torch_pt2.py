@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud.predict import graph_sizes, torch_ops
-from vgpud.predict.graph import Graph, GraphError, Role, Tensor, label
+from vgpud.predict.graph import Graph, GraphError, Role, Tensor, label, refuse_unused
 
 #: of the graph's document, unpacked; some thousand operations are a few MB
 JSON_BYTES_MAX = 96 << 20
@@ -93,6 +93,8 @@ class _Reader:
     def read(self) -> Graph:
         roles = dict(self._roles())
         inputs = [name for name, role in roles.items() if role is Role.INPUT and name in self.metas]
+        if self.dims:
+            refuse_unused(self.name, set(self.dims) - self._open())
         made = Graph(self._batch(inputs))
         for name, role in roles.items():
             if name in self.metas:
@@ -112,6 +114,11 @@ class _Reader:
             elif what == "user_input":
                 for name in _tensor_names(arg):
                     yield name, Role.INPUT
+
+    def _open(self) -> set[str]:
+        """Every size that the program leaves open."""
+        sizes = [size for meta in self.metas.values() for size in meta["sizes"] if "as_expr" in size]
+        return {symbol for size in sizes for symbol in graph_sizes.symbols(size["as_expr"]["expr_str"])}
 
     def _batch(self, inputs: list[str]) -> int:
         """How many examples the shapes are of, after giving every free size its value."""

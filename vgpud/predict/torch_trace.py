@@ -30,6 +30,9 @@ def trace(entry: str, batch: int, training: bool) -> Graph:
             model, args, kwargs = _meant(entry, answer, batch)
             model.train(training)
             args, kwargs = pytree.tree_map_only(torch.Tensor, _faked(fake), (args, kwargs))
+            made.batch = _batch(
+                entry, answer, [t.shape for t in pytree.tree_leaves((args, kwargs)) if _is_tensor(t)], batch
+            )
             recorder = _Recorder(made, model, (args, kwargs))
             with recorder, _Wholes(recorder):
                 model(*args, **kwargs)
@@ -76,6 +79,22 @@ def _meant(entry: str, answer: object, batch: int) -> tuple[torch.nn.Module, Seq
     if isinstance(inputs, Mapping):
         return model, (), inputs
     return model, tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), {}
+
+
+def _is_tensor(leaf: object) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.dim() > 0
+
+
+def _batch(entry: str, answer: object, shapes: Sequence[Sequence[int]], batch: int) -> int:
+    """How many examples the inputs are of: a model's own of whatever they are, others of as many as were asked for.
+
+    Several examples may lie in one dimension, and time may come before the batch.
+    """
+    if isinstance(answer, torch.nn.Module):
+        return shapes[0][0] if shapes else batch
+    if shapes and not any(shape[0] % batch == 0 or (len(shape) > 2 and shape[1] == batch) for shape in shapes):
+        raise GraphError(f"{entry}({batch}) returns inputs of another batch: make them of as many as it is called with")
+    return batch
 
 
 def _faked(fake: FakeTensorMode) -> Any:

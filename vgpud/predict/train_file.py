@@ -151,6 +151,8 @@ def check(path: Path) -> None:
     """Raises DataError where a model cannot be written: before minutes of training, not after."""
     if path.is_dir():
         raise DataError(f"cannot write {path}: it is a directory, name a file in it")
+    if path.exists() and not path.is_file():  # /dev/null would be gone
+        raise DataError(f"cannot write {path}: it is no regular file")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise DataError(f"cannot write {path}: {path.parent} is no directory that you may write to")
 

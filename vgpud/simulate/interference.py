@@ -92,7 +92,7 @@ def gavel(path: Path, device: str) -> Pairs:
     """The pairs of one kind of device in Gavel's simulation_throughputs.json. Raises TraceError."""
     try:
         data = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise TraceError(f"cannot read the throughputs in {path}: {error}") from error
     if not isinstance(data, dict) or device not in data:
         known = ", ".join(sorted(data)) if isinstance(data, dict) else "none"
@@ -104,7 +104,7 @@ def gavel(path: Path, device: str) -> Pairs:
             if kind.endswith(", 1)") and alone > 0:
                 pairs = {other: got for other, got in row.items() if other != "null" and other.endswith(", 1)")}
                 speeds |= {(_model(kind), _model(other)): _speed(got[0], alone) for other, got in pairs.items()}
-    except (AttributeError, KeyError, TypeError, IndexError) as error:
+    except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
         raise TraceError(f"{path} is no table of throughputs as Gavel writes it: {error!r}") from error
     return Pairs(speeds | _families(speeds))
 

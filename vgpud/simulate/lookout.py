@@ -137,5 +137,4 @@ class Lookout:
             _UNIT,
             self._jobs[guest.job.job_id, device].total // MILLI_PER_DEVICE,
             spec.ask.utilisation_milli,
-            spec.preemptible,
         )

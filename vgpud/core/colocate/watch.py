@@ -43,7 +43,7 @@ class Seen:
     unit: str = ""  # which of these
     used_ns: int = 0  # of the device's time so far
     alone_milli: int = -1  # utilisation alone, as far as it is known
-    preemptible: bool = True
+    owner: int = 0  # whose it is
 
 
 @dataclass(slots=True)
@@ -127,7 +127,8 @@ class Watch:
             return []
         span_ns = now_ns - company.begins_ns
         pairs = list(zip(company.begins, company.latest, strict=True))
-        speeds = [self._speed_milli(before, now, span_ns) for before, now in pairs]
+        mixed = len({now.owner for now in company.latest}) > 1
+        speeds = [self._speed_milli(before, now, span_ns, mixed) for before, now in pairs]
         known = [speed for speed in speeds if speed is not None]
         if len(known) < len(speeds):
             return []  # of one of them nobody knows how fast it would be
@@ -143,22 +144,29 @@ class Watch:
         if company.named_ns >= 0 and now_ns < company.named_ns + self.patience.again_ns:
             return []
         company.named_ns = now_ns
-        leaver = next((one for one in reversed(company.latest) if one.preemptible), company.latest[-1])
+        leaver = company.latest[-1]  # nobody, where that one is not to be stopped: who was there first stays
         others = [(speed, one) for speed, one in zip(known, company.latest, strict=True) if one is not leaver]
         other = min(others, key=lambda found: found[0])[1]
         parts = [f"job {one.job_id} at {speed // 10} %" for one, speed in zip(company.latest, known, strict=True)]
         why = f"{' and '.join(parts)} of their speed alone, {together // 10} % together"
         return [PairLoses(leaver.job_id, other.job_id, why)]
 
-    def _speed_milli(self, before: Seen, now: Seen, span_ns: int) -> int | None:
-        """Of its speed alone; None: nobody knows."""
+    def _speed_milli(self, before: Seen, now: Seen, span_ns: int, mixed: bool) -> int | None:
+        """Of its speed alone; None: nobody knows.
+
+        `mixed`: jobs of several users. What a program says of itself could put out another's: it is believed down to
+        half of what the device time that it gets would make it.
+        """
         alone = self._alone.get((now.job_id, now.unit)) or self._of_kind.get((now.kind, now.unit))
         rate = _rate(before, now, span_ns)
+        used_milli = _used_milli(before, now, span_ns)
         if alone and rate >= 0:
-            return min(MILLI_PER_DEVICE, rate * MILLI_PER_DEVICE // alone)
+            whole_milli = now.alone_milli if now.alone_milli > 0 else MILLI_PER_DEVICE
+            least = used_milli * MILLI_PER_DEVICE // whole_milli // 2 if mixed else 0
+            return min(MILLI_PER_DEVICE, max(least, rate * MILLI_PER_DEVICE // alone))
         if now.alone_milli <= 0:
             return None
-        return min(MILLI_PER_DEVICE, _used_milli(before, now, span_ns) * MILLI_PER_DEVICE // now.alone_milli)
+        return min(MILLI_PER_DEVICE, used_milli * MILLI_PER_DEVICE // now.alone_milli)
 
 
 def _same(before: Sequence[Seen], now: Sequence[Seen]) -> bool:

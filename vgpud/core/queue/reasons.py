@@ -181,6 +181,10 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
             there = _on(world, devices, job)
             who = f"; {_jobs(there)} {'is' if len(there) == 1 else 'are'} there" if there else ""
             return f"it goes on where it was, but {missing}{who}"
+        if world.find(job) is None:
+            devices = {share.device_uuid for place in job.placement for share in place.shares}
+            there = _on(world, devices, job)
+            return f"it goes on where it was, which it does not share with {_jobs(there) if there else 'what is there'}"
     elif world.find(job) is None:
         return world.room.why_not(job)
     return "it starts with the next decision"
