@@ -100,6 +100,10 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     if (params->paused) close_gate(slice, core->last_ns);
     slice->stats.grants = 0;
   }
+  if (params->max_milli < slice->params.max_milli) { /* in force now, whatever has come together under the other */
+    int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
+    if (slice->cap_ns > depth_ns) slice->cap_ns = depth_ns;
+  }
   slice->params = *params;
   return slice;
 }
@@ -188,8 +192,9 @@ static bool leads_beside_others(const struct vg_core *core, const struct vg_core
 
 static bool takes_turns(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
   if (vg_core_follows(slice)) return slice->gang_turns;
-  if (slice->params.latency || slice->params.gang == VG_GANG_OPEN) return false;
-  if (leads_beside_others(core, slice)) return true;
+  if (slice->params.gang == VG_GANG_OPEN) return false;
+  if (leads_beside_others(core, slice)) return true; /* of any class: their kernels wait for each other */
+  if (slice->params.latency) return false;
   if (!vg_core_lately_active(slice, now_ns)) return false;
   return slice->saturating ? slice->demand_ppm >= FREE_PPM : slice->demand_ppm >= SATURATING_PPM && slice->work_ns;
 }

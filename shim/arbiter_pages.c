@@ -7,6 +7,7 @@
 #include "prim.h"
 
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a page that says more says nothing */
+#define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: more is none */
 #define STILL_NS (20 * VG_NS_PER_MS)        /* some leases: longer than a thread waits for a processor */
 
 static bool is_open(uint32_t word) {
@@ -19,8 +20,13 @@ static bool is_open(uint32_t word) {
 static uint64_t raise_counter(uint64_t *counter, const uint64_t *reported) {
   uint64_t value = VG_LOAD_RELAXED(reported);
   uint64_t before = *counter;
-  if (value > before) *counter = value;
+  if (value > before && value <= COUNTER_MAX) *counter = value;
   return *counter - before;
+}
+
+/* The API has signed numbers: a sum that is none would cost whoever looks at it together with others. */
+static void add_counter(uint64_t *total, uint64_t more) {
+  *total = *total > INT64_MAX - more ? INT64_MAX : *total + more;
 }
 
 static void read_wait_counts(struct vg_process *process) {
@@ -67,9 +73,9 @@ static void read_done(struct vg_process *process) {
 static void read_counters(struct vg_process *process) {
   const struct vg_report_device *report = process->report;
   struct vg_slice_stats *stats = &process->slice->stats;
-  stats->launches += raise_counter(&process->launches, &report->launches);
+  add_counter(&stats->launches, raise_counter(&process->launches, &report->launches));
   if (VG_LOAD_RELAXED(&report->waited_ns) > process->waited_ns) read_wait_counts(process);
-  stats->throttled_ns += raise_counter(&process->waited_ns, &report->waited_ns);
+  add_counter(&stats->throttled_ns, raise_counter(&process->waited_ns, &report->waited_ns));
   raise_counter(&process->peak_bytes, &report->peak_bytes);
   raise_counter(&process->denied, &report->denied);
 }

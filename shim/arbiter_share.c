@@ -310,11 +310,12 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
   }
 }
 
-/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from running is in arrears
- * instead: it stays under its cap from the time on which it began to want. */
+/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from what is its own is in
+ * arrears instead, and may catch up. What it could only have borrowed, it has not missed. */
 static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
-  uint64_t depth_ns = vg_core_active(slice) ? VG_CORE_DEBT_MAX_NS : core->params.cap_depth_ns;
-  return vg_core_scaled(depth_ns, slice->params.max_milli);
+  int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
+  int64_t own_ns = vg_core_scaled(VG_CORE_DEBT_MAX_NS, slice->params.min_milli);
+  return vg_core_active(slice) ? max_i64(depth_ns, own_ns) : depth_ns;
 }
 
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {

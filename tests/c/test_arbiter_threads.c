@@ -194,6 +194,9 @@ static void is_huge(struct vg_report_device *page, uint64_t round) {
   VG_STORE(&page->busy_ns, UINT64_MAX);
   VG_STORE(&page->active_ns, UINT64_MAX);
   VG_STORE(&page->done_ns, UINT64_MAX);
+  VG_STORE(&page->launches, UINT64_MAX);
+  VG_STORE(&page->waited_ns, UINT64_MAX - 1);
+  VG_STORE(&page->denied, UINT64_MAX);
   VG_STORE(&page->waiting, UINT32_MAX);
   for (int i = 0; i < VG_WAIT_BUCKETS; i++) VG_STORE(&page->wait_counts[i], UINT32_MAX);
 }
@@ -266,6 +269,9 @@ static void one_talks(void (*kind)(struct vg_report_device *page, uint64_t round
     uint64_t passed_ns = vg_prim_now_ns() - begin_ns;
     CHECK(passed_ns < 60 * VG_NS_PER_S);
     CHECK(stats.charged_ns <= passed_ns && process.busy_ns <= passed_ns);
+    CHECK(stats.launches <= INT64_MAX && stats.throttled_ns <= INT64_MAX); /* the API's numbers are signed */
+    CHECK(process.launches <= INT64_MAX && process.throttled_ns <= INT64_MAX && process.denied <= INT64_MAX);
+    CHECK(process.mem_peak_bytes <= INT64_MAX);
     pthread_mutex_lock(&arbiter->mutex);
     const struct vg_core_slice *liar = vg_core_find(&arbiter->core, 1);
     CHECK(liar->active_total_ns <= passed_ns && liar->done_total_ns <= liar->busy_total_ns);

@@ -100,6 +100,25 @@ def test_a_cap_holds_on_an_idle_device(cap: int) -> None:
     assert row(world, 2).attached
 
 
+def test_what_could_only_have_been_borrowed_is_not_caught_up_above_the_maximum() -> None:
+    """It is kept from its maximum by one that ends: a tenth of a second at most is its own."""
+    world = run([saturating(1, 100, 500), saturating(2, 700, 1000, end_ns=2 * SECOND)], 4)
+    assert shares(world, SECOND, 2 * SECOND)[0] < 0.35
+    assert shares(world, 2 * SECOND, 3 * SECOND)[0] < 0.62
+    assert shares(world, 3 * SECOND, 4 * SECOND)[0] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_maximum_that_is_lowered_is_in_force_at_once() -> None:
+    """Also of one that has been kept from the higher one."""
+    world = World([saturating(1, 500, 500), saturating(2, 300, 1000)], Pair())
+    world.run(2 * SECOND)
+    world.arbiter.set(2, SliceParams(50, 50))
+    world.run(3 * SECOND)
+    begin_ns = 2 * SECOND + 50 * MS
+    assert shares(world, begin_ns, begin_ns + 200 * MS)[1] < 0.1
+    assert shares(world, begin_ns, 3 * SECOND)[1] == pytest.approx(0.05, abs=0.02)
+
+
 def test_what_others_leave_idle_is_borrowed_and_given_back() -> None:
     world = run([saturating(1, 250, 1000), saturating(2, 750, 1000, begin_ns=SECOND, end_ns=2 * SECOND)])
     assert shares(world, 200 * MS, SECOND)[0] > 0.99

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from vgpud.core.arbiter_model import GANG_FOLLOWER, GANG_LEADER, GANG_NONE, MS, Slice, SliceParams, State
 
 from .arbiter_pair import Pair
@@ -31,10 +35,12 @@ def work(pair: Pair, *slices: Slice, begin_ns: int, passed_ns: int, step_ns: int
     return now_ns
 
 
-def test_gangs_take_turns_from_the_first_moment() -> None:
-    """Free ones would run side by side, and each wait on one device for what the other has."""
+@pytest.mark.parametrize("latency", [False, True])
+def test_gangs_take_turns_from_the_first_moment(latency: bool) -> None:
+    """Free ones, of any class, would run side by side, and each wait on one device for what the other has."""
     pair = Pair()
     first, second = halves(pair, GANG_LEADER, GANG_LEADER)
+    pair.set(0, replace(first.params, latency=latency))
     pair.step(MS)
     assert first.saturating and second.saturating
     assert [first.is_open, second.is_open].count(True) <= 1

@@ -73,6 +73,8 @@ class Arbiter(Shares):
         """Makes a slice, or changes one: in force with the next step."""
         for known in self.slices:
             if known.ident == ident:
+                if params.max_milli < known.params.max_milli:  # in force now, whatever has come together before
+                    known.cap_ns = min(known.cap_ns, scaled(self.params.cap_depth_ns, params.max_milli))
                 known.params = params
                 return known
         made = Slice(ident, params)
@@ -202,10 +204,12 @@ class Arbiter(Shares):
     def _takes_turns(self, s: Slice, now_ns: int) -> bool:
         if s.follows:
             return s.gang_turns
-        if s.params.latency or s.params.gang == GANG_OPEN:
+        if s.params.gang == GANG_OPEN:
             return False
-        if self._leads_beside_others(s):
+        if self._leads_beside_others(s):  # of any class: their kernels wait for each other
             return True
+        if s.params.latency:
+            return False
         if not self._lately_active(s, now_ns):
             return False
         return s.demand_ppm >= FREE_PPM if s.saturating else s.demand_ppm >= SATURATING_PPM and s.work_ns > 0

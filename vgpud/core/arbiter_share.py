@@ -65,9 +65,10 @@ class Shares:
         return s.wants and not s.params.paused and s.state != State.OPEN and (s.state == State.SHUT or s.noticed)
 
     def _cap_depth(self, s: Slice) -> int:
-        """How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from running is in
-        arrears instead: it stays under its cap from the time on which it began to want."""
-        return scaled(DEBT_MAX_NS if s.active else self.params.cap_depth_ns, s.params.max_milli)
+        """How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from what is its
+        own is in arrears instead, and may catch up. What it could only have borrowed, it has not missed."""
+        depth_ns = scaled(self.params.cap_depth_ns, s.params.max_milli)
+        return max(depth_ns, scaled(DEBT_MAX_NS, s.params.min_milli)) if s.active else depth_ns
 
     def _cap_needed(self, s: Slice) -> int:
         """A gate that was shut for its cap opens again when something worth opening it for has come together."""
