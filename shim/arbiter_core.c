@@ -35,7 +35,7 @@ static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_
   slice->wants = false;
   slice->grant_ns = now_ns;
   slice->served = ++core->served;
-  slice->stats.grants++;
+  slice->stats.grants += slice->attached;
 }
 
 static void overlap(struct vg_core_slice *slice, uint64_t now_ns) {

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -24,6 +25,8 @@ log = logging.getLogger("vgpud.api")
 DOMAIN = "vgpud"
 #: streams of a service: of all users who are no admins, and of each admin; of one such user
 WATCHERS_MAX, WATCHERS_PER_USER_MAX = 64, 16
+#: of a refusal; gRPC has room for some 8 KiB, in which it is three times
+MESSAGE_BYTES_MAX = 1200
 _CODES = {
     Reason.INVALID: grpc.StatusCode.INVALID_ARGUMENT,
     Reason.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
@@ -58,8 +61,15 @@ def _details(denied: Denied) -> Iterable[Any]:
         yield error_details_pb2.PreconditionFailure(violations=[unmet])
 
 
+def _cut(text: str) -> str:
+    """A message repeats what was given, and metadata that is too long ends the stream without any."""
+    data = text.encode()
+    return text if len(data) <= MESSAGE_BYTES_MAX else data[:MESSAGE_BYTES_MAX].decode(errors="ignore") + " ..."
+
+
 async def abort(context: Any, denied: Denied) -> None:
     """Ends the RPC with the refusal's status, message and details."""
+    denied = replace(denied, message=_cut(denied.message))
     code = _CODES[denied.reason]
     status = status_pb2.Status(code=code.value[0], message=denied.message)
     for detail in _details(denied):

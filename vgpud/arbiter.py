@@ -18,6 +18,7 @@ import vgpud._shim as _shim
 from vgpud.core.gangs import Role, roles
 from vgpud.core.model import EVICTED, LATENCY, Device, Share, Slice
 from vgpud.core.observed import Credit, ProcessStats, SliceStats, TraceEvent
+from vgpud.core.units import MILLI_PER_DEVICE
 
 ffi, lib = _shim.ffi, _shim.lib
 
@@ -53,15 +54,21 @@ class _Usage:
 
     def __init__(self) -> None:
         self.alone_ns = 0  # not charged, since the solo gate counts nothing: by what the driver says of the device
+        self.alone_borrowed_ns = 0  # of it, beyond the guarantee
         self._charged_ns = 0
         self._recent: deque[tuple[int, int]] = deque()
         self._seconds: deque[tuple[int, int]] = deque()
 
-    def add(self, now_ns: int, charged_ns: int, alone_ratio: float) -> None:
-        """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself."""
+    def add(self, now_ns: int, charged_ns: int, alone_ratio: float, own_ratio: float) -> None:
+        """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself; own_ratio:
+
+        what of the device's time is not borrowed.
+        """
         if self._recent:
-            busy_ns = int((now_ns - self._recent[-1][0]) * alone_ratio)
-            self.alone_ns += max(0, busy_ns - (charged_ns - self._charged_ns))
+            passed_ns = now_ns - self._recent[-1][0]
+            more_ns = max(0, int(passed_ns * alone_ratio) - (charged_ns - self._charged_ns))
+            self.alone_ns += more_ns
+            self.alone_borrowed_ns += max(0, more_ns - int(passed_ns * own_ratio))
         self._charged_ns = charged_ns
         used_ns = charged_ns + self.alone_ns
         self._recent.append((now_ns, used_ns))
@@ -84,6 +91,11 @@ class _Usage:
         begin_ns = last_ns - seconds * _SECOND_NS
         first_ns, first = readings[max(0, bisect_right(readings, begin_ns, key=_time_ns) - 1)]
         return (last - first) / (last_ns - first_ns) if last_ns > first_ns else 0.0
+
+
+def _own_ratio(share: Share | None) -> float:
+    """As the arbiter counts what is borrowed: of a slice whose minimum is its maximum nothing is."""
+    return share.min_milli / MILLI_PER_DEVICE if share and share.max_milli > share.min_milli else 1.0
 
 
 class Arbiters:
@@ -184,7 +196,8 @@ class Arbiters:
             ratio = busy.get(uuid, 0.0)
             for raw in self._readings[0 : lib.vg_arbiter_usage(native, self._readings, lib.VG_SLICES_MAX)]:
                 if usage := self._usage.get((raw.slice_id, uuid)):
-                    usage.add(now_ns, raw.charged_ns, ratio if raw.uncounted else 0.0)
+                    own_ratio = _own_ratio(self._slices[raw.slice_id].share(uuid))
+                    usage.add(now_ns, raw.charged_ns, ratio if raw.uncounted else 0.0, own_ratio)
 
     def _read(self, serial: int, uuid: str) -> Any:
         stats = ffi.new("struct vg_slice_stats *")
@@ -202,9 +215,9 @@ class Arbiters:
             share_10s_ratio=usage.share(10),
             share_60s_ratio=usage.share(60),
             entitlement_milli=raw.entitlement_milli,
-            lag_ns=raw.lag_ns,
+            lag_ns=raw.lag_ns if raw.processes and raw.gate != lib.VG_GATE_SOLO else 0,  # nobody is beside it
             charged_ns=raw.charged_ns + usage.alone_ns,
-            borrowed_ns=raw.borrowed_ns,
+            borrowed_ns=raw.borrowed_ns + usage.alone_borrowed_ns,
             throttled_ns=raw.throttled_ns,
             wait_counts=tuple(raw.wait_counts),
             grants=raw.grants,

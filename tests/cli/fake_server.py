@@ -64,6 +64,7 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         self.born_with = 0  # processes that a new slice has at once
         self.throttled_ns_per_view = 0  # by how much every slice has waited longer when it is shown again
         self.makes_cdi = True
+        self.trace_denied = ""  # why nobody may trace
         self.queue = FakeQueue()
         self._numbers = itertools.count(1)
         self._lock = threading.Lock()
@@ -236,6 +237,8 @@ class FakeDaemon(stubs.NodeServiceServicer, stubs.SliceServiceServicer, stubs.Ev
         """A lease of 3 ms, another that lasts until the end, then nothing more until the slice is gone."""
         self.requests.append(request)
         self._find(request.name, context)
+        if self.trace_denied:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, self.trace_denied)
         lease = [(1_000_000, "open", "count"), (4_000_000, "close", "closed"), (5_000_000, "open", "count")]
         yield pb.WatchTraceResponse(
             events=[pb.TraceEvent(time_ns=t, slice=request.name, kind=kind, text=text) for t, kind, text in lease]

@@ -150,7 +150,7 @@ def names(real: Any) -> list[str]:
         (("--gpus", "0.5", "--mem", "65G"), "65GiB", 2),
         (("--gpus", "0.5", "--mem", "1M"), "1MiB", 2),
         (("--gpus", "0.5", "--mem-min", "9G", "--mem-max", "8G"), "9GiB", 2),
-        (("--gpus", "0.5", "--device", "GPU-nonsense"), "GPU-nonsense", 2),
+        (("--gpus", "0.5", "--device", "GPU-nonsense"), "GPU-nonsense", 4),
     ],
 )
 def test_amounts_that_cannot_be_meant(real: Any, args: tuple[str, ...], named: str, code: int) -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from vgpud.cli import figures, views
 from vgpud.cli.history import History, Recent
+from vgpud.cli.output import blocks_unknown
 from vgpud.cli.top_frame import Line, _got_style, _rooms, frame
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -211,6 +212,16 @@ def test_devices_share_the_lines_that_there_are(wanted: list[int], room: int, gi
 def test_a_terminal_without_block_characters_gets_ascii() -> None:
     text = "\n".join(drawn([slice_of("a", share_ratio=0.5)], 120, encoding="ascii"))
     assert "======" in text and text.isascii()
+
+
+@pytest.mark.parametrize(("name", "plain"), [("C", True), ("POSIX", True), ("C.UTF-8", False), ("", False)])
+def test_a_terminal_of_the_c_locale_gets_ascii(monkeypatch: pytest.MonkeyPatch, name: str, plain: bool) -> None:
+    """Python says UTF-8 there."""
+    for variable in ("LC_ALL", "LC_CTYPE", "TERM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("LANG", name)
+    out = Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), force_terminal=True)
+    assert blocks_unknown(out) is plain
 
 
 def test_an_old_view_says_why() -> None:

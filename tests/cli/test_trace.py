@@ -221,6 +221,28 @@ def whole(file: Path) -> list[tuple[str, float, float]]:
     return bars(document["traceEvents"])
 
 
+def test_a_file_is_as_it_was_until_the_trace_is_whole(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
+    (tmp_path / "keep").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "keep")
+    vgpu("slice", "create", "train", "--gpus", "0.5", host=daemon.host)
+    daemon.trace_denied = "slice 'train' is not of uid 7: ask its owner or an admin"
+    result = vgpu("trace", "train", "-s", "0.1", "-o", str(tmp_path / "link"), host=daemon.host)
+    assert result.code == 5 and "perfetto" not in result.stderr and "ask its owner" in result.stderr
+    assert (tmp_path / "keep").read_text() == "precious"
+    daemon.trace_denied = ""
+    assert vgpu("trace", "train", "-s", "0.1", "-o", str(tmp_path / "link"), host=daemon.host).code == 0
+    assert whole(tmp_path / "keep") and (tmp_path / "link").is_symlink()
+    assert not [file for file in tmp_path.iterdir() if file.name.startswith(".")], "nothing is left beside it"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_who_is_asked_to_end_keeps_what_was_recorded(recording: Any, number: int) -> None:
+    process, file = recording
+    process.send_signal(number)
+    assert process.wait(30) == 0
+    assert whole(file)
+
+
 def test_it_ends_by_itself_and_says_where_to_look(vgpu: Any, traced_slice: Any, tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     result = vgpu("trace", "train", "--seconds", "0.1", "-o", str(file), host=traced_slice.host)

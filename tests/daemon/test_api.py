@@ -164,6 +164,24 @@ def test_update_and_delete(node: Node) -> None:
     assert node.kinds() == ["slice.created", "slice.updated", "slice.deleted"]
 
 
+def test_an_update_tells_what_has_changed(node: Node) -> None:
+    node.start()
+    node.create("a", 500)
+    spec = pb.SliceSpec(gpus_milli=500, weight=10_000, priority=3, service_class="latency")
+    node.slices.UpdateSlice(pb.UpdateSliceRequest(name="a", spec=spec))
+    (message,) = node.messages("slice.updated")
+    assert message.endswith("; weight 0 -> 10000; priority 0 -> 3; class batch -> latency")
+
+
+def test_what_is_too_long_to_be_repeated_is_cut(node: Node) -> None:
+    node.start()
+    for name in ("a" * 6000, "\u00fc" * 6000):
+        with pytest.raises(grpc.RpcError) as error:
+            node.slices.GetSlice(pb.GetSliceRequest(name=name))
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+        assert rpc_status.from_call(error.value).code == grpc.StatusCode.NOT_FOUND.value[0]
+
+
 def test_update_changes_what_the_mask_names(node: Node) -> None:
     node.start()
     node.create("a", 500, spec={"max_milli": 900, "weight": 5, "priority": 7, "service_class": "latency"})

@@ -104,7 +104,7 @@ def test_shares_look_back_as_far_as_they_say() -> None:
     usage = _Usage()
     seen = []
     for tick, used_ms in enumerate(charged_ms):
-        usage.add(1_000_000_000 + tick * 100_000_000, used_ms * 1_000_000, 0.0)
+        usage.add(1_000_000_000 + tick * 100_000_000, used_ms * 1_000_000, 0.0, 0.5)
         seen.append(tuple(round(usage.share(window), 3) for window in (1, 10, 60)))
     assert seen[0] == (0.0, 0.0, 0.0)
     assert seen[10] == (0.5, 0.5, 0.5)
@@ -124,6 +124,8 @@ def test_alone_on_a_device_the_drivers_reading_counts(arbiters: Arbiters, tenant
     now = arbiters.slice_stats(SERIAL, UUID)
     assert [now.share_ratio, now.share_10s_ratio, now.share_60s_ratio] == [pytest.approx(0.75)] * 3
     assert now.charged_ns == pytest.approx(2_250_000_000, abs=10)
+    assert now.borrowed_ns == pytest.approx(now.charged_ns - 3_000_000_000 // 2, abs=50)
+    assert now.lag_ns == 0, "nobody is beside it"
     tenant.says(waiting=0, contexts=0)
     arbiters.detach(PROCESS, UUID)
     for tick in range(31, 61):

@@ -46,7 +46,7 @@ def _global_options() -> list[click.Option]:
         option(
             "--timeout",
             "timeout_s",
-            type=Number(min=0, min_open=True),
+            type=Number(0, 31_536_000, min_open=True),
             metavar="SECONDS",
             help="How long to wait for the daemon's answer (default: 10).",
         ),

@@ -47,8 +47,13 @@ def console(settings: Settings, stderr: bool = False, width: int | None = None) 
 
 
 def blocks_unknown(out: Console) -> bool:
-    """Whether block characters would be seen as something else: the encoding or the Linux console's font lacks them."""
-    return out.options.ascii_only or (out.is_terminal and os.environ.get("TERM") == "linux")
+    """Whether block characters would be seen as something else: the encoding or the Linux console's font lacks them.
+
+    Python takes UTF-8 for the encoding of the C locale, whoever reads it.
+    """
+    named = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := os.environ.get(name))), "")
+    plain = named in ("C", "POSIX") or os.environ.get("TERM") == "linux"
+    return out.options.ascii_only or (out.is_terminal and plain)
 
 
 def to_rich(grid: Grid, headers: bool) -> Table:

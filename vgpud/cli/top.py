@@ -88,7 +88,7 @@ def _stream(settings: Settings, samples: Iterator[Sample | str]) -> None:
         if isinstance(sample, str):
             say(sample)
         elif settings.output == "name":
-            print(" ".join(item["name"] for item in sample["slices"]), flush=True)
+            print("\n".join(item["name"] for item in sample["slices"]), flush=True)
         else:
             dump(settings, {"at": _now(), **sample}, line=True)
 

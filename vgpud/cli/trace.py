@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
     from vgpud.cli.client import Client
     from vgpud.v1 import vgpud_pb2 as pb
 
-#: some 300 MB of memory here, and as much of a file
-EVENTS_MAX = 2_000_000
+#: some 300 MB of memory here, and 20 MB of a file
+EVENTS_MAX = 300_000
 
 
 @click.command("trace", cls=VgpuCommand, short_help="Record leases, drains and launches for Perfetto.")
@@ -59,18 +62,48 @@ def trace(settings: Settings, name: str, seconds: float | None, path: str | None
         with _written(path), _opened(path) as file:
             begin_s = time.monotonic()
             got = _record(client, name, seconds)
+            if got.problem and not got.events:
+                raise got.problem
             spent = f"{len(got.events)} events in {time.monotonic() - begin_s:.1f} s"
             json.dump(chrome_trace(got.events, name, devices, got.end_ns), file, separators=(",", ":"))
             file.write("\n")
             file.flush()
-            say(f"{file.name}: {spent}{got.why}; open it at https://ui.perfetto.dev")
+        say(f"{'<stdout>' if path == '-' else path}: {spent}{got.why}; open it at https://ui.perfetto.dev")
     if got.problem:
         raise got.problem
 
 
-def _opened(path: str) -> contextlib.AbstractContextManager[TextIO]:
-    """The file, before anything is recorded."""
-    return contextlib.nullcontext(sys.stdout) if path == "-" else open(path, "w", encoding="utf-8")
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
+    """A file that can be written is there before anything is recorded, and takes the place of `path` when it is whole.
+
+    What is no regular file is written to as it is.
+    """
+    if path == "-":
+        yield sys.stdout
+        return
+    where = Path(path)
+    if where.exists() and not where.is_file():
+        with where.open("w", encoding="utf-8") as file:
+            yield file
+        return
+    where = where.resolve()  # a link stays one
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{where.name}.", dir=where.parent)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            yield file
+            os.fchmod(descriptor, 0o666 & ~_umask())
+        os.replace(temporary, where)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    """As the shell has set it, which can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 @contextlib.contextmanager
@@ -121,18 +154,25 @@ def _record(client: Client, name: str, seconds: float | None) -> _Recording:
 
 @contextlib.contextmanager
 def _interrupted() -> Iterator[list[int]]:
-    """Not empty after Ctrl-C: a KeyboardInterrupt that is raised in one of grpc's callbacks can get lost."""
+    """Not empty after Ctrl-C, or when we were asked to end. An exception could get lost in one of grpc's callbacks."""
     numbers: list[int] = []
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def note(number: int, _frame: FrameType | None) -> None:
         numbers.append(number)
-        signal.signal(signal.SIGINT, before)  # the second one ends us at once
+        restore()  # the second one ends us at once
 
-    before = signal.signal(signal.SIGINT, note)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:  # nohup
+            signal.signal(number, note)
     try:
         yield numbers
     finally:
-        signal.signal(signal.SIGINT, before)
+        restore()
 
 
 class _Progress:

@@ -226,8 +226,8 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
     names = only or spec.device_uuids
     unknown = next((name for name in names if name not in state.devices), None)
     if unknown is not None:
-        have = ", ".join(state.devices) or "none"
-        return _invalid(f"no device {unknown!r} on this node: it has {have}", "device_uuids")
+        have = ", ".join(f"{device.index} ({uuid})" for uuid, device in state.devices.items()) or "none"
+        return Denied(Reason.NOT_FOUND, f"no device {unknown!r} on this node: it has {have}", "device_uuids")
     if names and (len(set(names)) != len(names) or len(names) != len(parts)):
         return _invalid(
             f"{format_gpus(spec.gpus_milli)} GPUs need {len(parts)} different device(s), {len(names)} are named:"

@@ -116,7 +116,7 @@ class Arbiter(Shares):
         s.grant_ns = now_ns
         self.served += 1
         s.served = self.served
-        s.grants += 1
+        s.grants += s.attached
 
     def _close(self, s: Slice, now_ns: int) -> None:
         gave_up = s.quiet and s.state == State.OPEN  # nothing in flight and none can be: no drain to wait for

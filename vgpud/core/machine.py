@@ -43,7 +43,7 @@ from vgpud.core.events import (
     UpdateSlice,
 )
 from vgpud.core.model import Denied, Reason, Remembered, Share, Slice, Spec, State
-from vgpud.core.slices import attach_refusal, describe, end, in_use, job_refusal, make, short, unknown
+from vgpud.core.slices import attach_refusal, changes, describe, end, in_use, job_refusal, make, short, unknown
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes
 
 REQUEST_ID_BYTES_MAX = 128
@@ -211,7 +211,7 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
         *_remember(state, event.request_id, fingerprint, new, now_ns),
         ApplySlice(new, tuple(s.device_uuid for s in old.shares if s.device_uuid not in kept)),
         *back,
-        Log("slice.updated", f"slice {new.name}: {describe(new)}", new.name),
+        Log("slice.updated", f"slice {new.name}: {describe(new)}{changes(old.spec, new.spec)}", new.name),
         Answer(new),
     ]
 

@@ -21,7 +21,7 @@ from vgpud.core.events import (
     RemoveSlice,
     SaveSlice,
 )
-from vgpud.core.model import ANYONE, Denied, Policy, Reason, Slice, State
+from vgpud.core.model import ANYONE, Denied, Policy, Reason, Slice, Spec, State
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -175,6 +175,13 @@ def attach_refusal(state: State, found: Slice, uid: int, container_id: str) -> D
 def short(container_id: str) -> str:
     """An id as engines show it: its first 12 characters."""
     return container_id[:12]
+
+
+def changes(old: Spec, new: Spec) -> str:
+    """What describe() does not tell: "; weight 0 -> 5", empty when it is all as before."""
+    words = {"weight": "weight", "priority": "priority", "service_class": "class"}
+    told = ((word, getattr(old, name), getattr(new, name)) for name, word in words.items())
+    return "".join(f"; {word} {before} -> {now}" for word, before, now in told if before != now)
 
 
 def describe(given: Slice) -> str:
