@@ -52,6 +52,12 @@ def test_bad_amounts_of_a_slice(vgpu: Any, daemon: Any, args: tuple[str, ...], n
     assert daemon.slices == {}
 
 
+def test_a_slice_without_a_name_is_none(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("slice", "create", "", "--gpus", "0.5", host=daemon.host)
+    assert result.code == USAGE and "the name is empty" in one_line(result.stderr)
+    assert daemon.slices == {}
+
+
 @pytest.mark.parametrize(("args", "named", "code"), BAD_AMOUNTS)
 def test_bad_amounts_of_a_run_are_125(vgpu: Any, daemon: Any, args: tuple[str, ...], named: str, code: int) -> None:
     result = vgpu("run", *args, "--", "true", host=daemon.host)

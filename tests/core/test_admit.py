@@ -207,6 +207,17 @@ def test_a_slice_may_be_spread_over_more_devices_than_it_fills() -> None:
     assert [s.device_uuid for s in named] == ["GPU-1", "GPU-2"]
 
 
+def test_a_refusal_of_several_devices_says_which_are_lacking() -> None:
+    state = node(2)
+    fill(state, "a", half(0, 650), half(1, 300))
+    wanted = {"gpus_milli": 1000, "spread": 2, "mem_min_bytes": 2 * GIB, "mem_max_bytes": 2 * GIB}
+    words = "2 devices are needed, 1 have room (device 1), and of the others no device has min 0.5"
+    assert words in refusal(state, **wanted).message
+    assert "device 0 has most, 0.35" in refusal(state, **wanted).message
+    fill(state, "b", half(1, 600))
+    assert refusal(state, **wanted).message.startswith("2 devices are needed, and no device has min 0.5")
+
+
 def test_a_class_needs_a_guarantee_to_be_served() -> None:
     assert place(node(), gpus_milli=500, min_milli=1, service_class="latency")[0].min_milli == 1
     assert place(node(), gpus_milli=500, min_milli=0, service_class="batch")[0].min_milli == 0

@@ -80,6 +80,8 @@ def create(
     """
     if asked["gpus"] is None:
         raise click.UsageError("say how much: for example --gpus 0.5")
+    if not name:  # the daemon would choose one: it is a variable that is not set
+        raise click.UsageError("the name is empty: say how the slice is called")
     spec = build_spec(asked, device_uuids=devices)
     from vgpud.cli.client import Client
 

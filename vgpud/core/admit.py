@@ -192,7 +192,11 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
     for part in parts:
         chosen = _best_fit(part, [d for d in candidates if d.uuid not in taken], state, without)
         if isinstance(chosen, Denied):
-            return chosen
+            if len(parts) == 1:
+                return chosen
+            have = ", ".join(str(state.devices[uuid].index) for uuid in taken)
+            where = f"{len(taken)} have room (device {have}), and of the others" if taken else "and"
+            return replace(chosen, message=f"{len(parts)} devices are needed, {where} {chosen.message}")
         taken[chosen.device_uuid] = chosen
     return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
 

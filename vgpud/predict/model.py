@@ -151,6 +151,8 @@ def _shipped() -> Model:
 
 def _read(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # a pipe would keep us waiting
+            raise ModelError(f"cannot read {path}: it is no regular file")
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = b"" if size > FILE_BYTES_MAX else file.read(FILE_BYTES_MAX + 1)
