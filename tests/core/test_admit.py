@@ -106,7 +106,6 @@ def test_named_devices_are_used_in_device_order() -> None:
         ({"gpus_milli": 500, "mem_min_bytes": 9 * GIB, "mem_max_bytes": 8 * GIB}, ("mem-min 9GiB", "mem-max 8GiB")),
         ({"gpus_milli": 500, "mem_max_bytes": 100 * MIB}, ("100MiB", "512MiB", str(514 * MIB))),
         ({"gpus_milli": 1}, ("80MiB", "512MiB", str(514 * MIB))),
-        ({"gpus_milli": 500, "device_uuids": ("GPU-9",)}, ("'GPU-9'", "GPU-0")),
         ({"gpus_milli": 500, "device_uuids": ("GPU-0", "GPU-0")}, ("name 1 or none",)),
         ({"gpus_milli": 500, "weight": 1_000_000}, ("weight 1000000",)),
         ({"gpus_milli": 500, "weight": -1}, ("weight -1", "0 (by the minimum) to 10000")),
@@ -136,6 +135,12 @@ def test_what_can_never_be_is_invalid(spec: dict[str, Any], words: tuple[str, ..
     assert denied.field
     for word in words:
         assert word in denied.message
+
+
+def test_a_device_that_is_not_there_is_not_found() -> None:
+    denied = refusal(node(2), gpus_milli=500, device_uuids=("GPU-9",))
+    assert (denied.reason, denied.field) == (Reason.NOT_FOUND, "device_uuids")
+    assert denied.message == "no device 'GPU-9' on this node: it has 0 (GPU-0), 1 (GPU-1)"
 
 
 def test_the_smallest_limit_that_is_named_works() -> None:

@@ -236,7 +236,7 @@ def test_huge_files_are_not_read(tmp_path: Path) -> None:
         file.truncate(10 << 30)
     with pytest.raises(model.ModelError, match="MiB"):
         model.load(path)
-    with pytest.raises(model.ModelError, match="MiB"):
+    with pytest.raises(model.ModelError, match="/dev/zero: it is no regular file"):
         model.load(Path("/dev/zero"))
     with pytest.raises(model.ModelError, match="cannot read"):
         model.load(tmp_path)
