@@ -80,7 +80,9 @@ static struct vg_core_slice *free_slot(struct vg_core *core) {
   return core->slice_count < VG_SLICES_MAX ? &core->slices[core->slice_count++] : NULL;
 }
 
-struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *params) {
+struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given) {
+  struct vg_slice_params made = *given, *params = &made;
+  made.latency = given->latency && given->gang == VG_GANG_NONE; /* a gang comes in on all of its devices at once */
   struct vg_core_slice *slice = vg_core_find(core, id);
   if (!slice) {
     slice = free_slot(core);
@@ -192,9 +194,8 @@ static bool leads_beside_others(const struct vg_core *core, const struct vg_core
 
 static bool takes_turns(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
   if (vg_core_follows(slice)) return slice->gang_turns;
-  if (slice->params.gang == VG_GANG_OPEN) return false;
-  if (leads_beside_others(core, slice)) return true; /* of any class: their kernels wait for each other */
-  if (slice->params.latency) return false;
+  if (slice->params.latency || slice->params.gang == VG_GANG_OPEN) return false;
+  if (leads_beside_others(core, slice)) return true;
   if (!vg_core_lately_active(slice, now_ns)) return false;
   return slice->saturating ? slice->demand_ppm >= FREE_PPM : slice->demand_ppm >= SATURATING_PPM && slice->work_ns;
 }

@@ -129,7 +129,7 @@ struct vg_core {
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);
 struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id); /* NULL: not there */
 /* Creates or changes a slice, in force with the next step; NULL when all slots are taken. */
-struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *params);
+struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given);
 void vg_core_remove(struct vg_core *core, uint64_t id);
 /* Decides; returns when it wants to be called again at the latest (VG_CORE_NEVER: only when something happens). */
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns);

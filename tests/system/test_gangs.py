@@ -119,6 +119,14 @@ def test_a_live_change_reaches_both_devices(system: OwnSystem, pair: tuple[Part,
     they_come_to(lambda done: sum(done) > 0.6 * alone and 2 * done[0] < done[1] < 8 * done[0], one, two)
 
 
+def test_one_of_the_latency_class_leaves_the_other_its_minimum(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
+    one, two, alone = pair
+    system.vgpu("slice", "set", "one", "--gpus", "0.4", "--max", "0.8")
+    system.vgpu("slice", "set", "two", "--class", "latency")
+    time.sleep(6)  # what it had at once was not a guarantee: it was starved after seconds
+    they_come_to(lambda done: done[0] > 0.1 * alone and done[1] > 0.2 * alone, one, two)
+
+
 def test_two_go_on_without_the_daemon_and_with_the_next_one(system: OwnSystem, pair: tuple[Part, Part, int]) -> None:
     one, two, alone = pair
     assert system.daemon

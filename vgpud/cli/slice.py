@@ -76,7 +76,8 @@ def create(
 
     Every slice has its minimum whenever it wants it. What others leave idle is borrowed up to the maximum: by the
     slices of highest priority first, by weight among equals. A slice of class latency has its minimum at once, before
-    others have theirs, and in the long run no more than that at their cost; it needs a minimum above 0.
+    others have theirs, and in the long run no more than that at their cost; it needs a minimum above 0. On several
+    shared devices it takes turns as any other.
     """
     if asked["gpus"] is None:
         raise click.UsageError("say how much: for example --gpus 0.5")

@@ -13,7 +13,7 @@ long as a free slice that wants to run has had less. Maxima are token buckets (H
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpud.core.arbiter_model import (
     AHEAD_NS,
@@ -71,6 +71,8 @@ class Arbiter(Shares):
 
     def set(self, ident: int, params: SliceParams) -> Slice:
         """Makes a slice, or changes one: in force with the next step."""
+        if params.gang != GANG_NONE:  # a gang comes in on all of its devices at once
+            params = replace(params, latency=False)
         for known in self.slices:
             if known.ident == ident:
                 if params.max_milli < known.params.max_milli:  # in force now, whatever has come together before
@@ -204,12 +206,10 @@ class Arbiter(Shares):
     def _takes_turns(self, s: Slice, now_ns: int) -> bool:
         if s.follows:
             return s.gang_turns
-        if s.params.gang == GANG_OPEN:
+        if s.params.latency or s.params.gang == GANG_OPEN:
             return False
-        if self._leads_beside_others(s):  # of any class: their kernels wait for each other
+        if self._leads_beside_others(s):
             return True
-        if s.params.latency:
-            return False
         if not self._lately_active(s, now_ns):
             return False
         return s.demand_ppm >= FREE_PPM if s.saturating else s.demand_ppm >= SATURATING_PPM and s.work_ns > 0
