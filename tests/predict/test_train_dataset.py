@@ -36,7 +36,7 @@ def text(**changes: str) -> str:
     device=TEXTS,
     known=st.fixed_dictionaries(dict.fromkeys(FEATURES, NUMBERS)),
     utilisation=SHARES,
-    memory=st.none() | st.floats(1, 1e15).map(lambda x: float(f"{x:.9g}")),
+    memory=st.none() | st.floats(1, 2e15).map(lambda x: float(f"{x:.9g}")),
 )
 def test_what_is_written_comes_back(
     device: str, known: dict[str, float], utilisation: float | None, memory: float | None

@@ -24,7 +24,7 @@ from vgpud.predict.features import FEATURES, VALUE_MAX, Features
 #: what a row says of its job besides features: strings
 TEXTS = ("device", "family", "architecture")
 #: what is measured, and the largest value that can be meant, also as nine digits: shares of a device are 0 to 1
-MEASURED = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": 1e15, "step_ns": 1e15}
+MEASURED = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": 2e15, "step_ns": 1e15}
 #: and what is never 0
 POSITIVE = ("memory_bytes", "step_ns")
 COLUMNS = (*TEXTS, *FEATURES, *MEASURED)
