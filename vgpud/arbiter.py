@@ -55,20 +55,18 @@ class _Usage:
     def __init__(self) -> None:
         self.alone_ns = 0  # not charged, since the solo gate counts nothing: by what the driver says of the device
         self.alone_borrowed_ns = 0  # of it, beyond the guarantee
+        self.own_ratio = 1.0  # what of the device's time is not borrowed
         self._charged_ns = 0
         self._recent: deque[tuple[int, int]] = deque()
         self._seconds: deque[tuple[int, int]] = deque()
 
-    def add(self, now_ns: int, charged_ns: int, alone_ratio: float, own_ratio: float) -> None:
-        """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself; own_ratio:
-
-        what of the device's time is not borrowed.
-        """
+    def add(self, now_ns: int, charged_ns: int, alone_ratio: float) -> None:
+        """alone_ratio: how busy the device has been since the last reading, if the slice has it to itself."""
         if self._recent:
             passed_ns = now_ns - self._recent[-1][0]
             more_ns = max(0, int(passed_ns * alone_ratio) - (charged_ns - self._charged_ns))
             self.alone_ns += more_ns
-            self.alone_borrowed_ns += max(0, more_ns - int(passed_ns * own_ratio))
+            self.alone_borrowed_ns += max(0, more_ns - int(passed_ns * self.own_ratio))
         self._charged_ns = charged_ns
         used_ns = charged_ns + self.alone_ns
         self._recent.append((now_ns, used_ns))
@@ -93,9 +91,9 @@ class _Usage:
         return (last - first) / (last_ns - first_ns) if last_ns > first_ns else 0.0
 
 
-def _own_ratio(share: Share | None) -> float:
+def _own_ratio(share: Share) -> float:
     """As the arbiter counts what is borrowed: of a slice whose minimum is its maximum nothing is."""
-    return share.min_milli / MILLI_PER_DEVICE if share and share.max_milli > share.min_milli else 1.0
+    return share.min_milli / MILLI_PER_DEVICE if share.max_milli > share.min_milli else 1.0
 
 
 class Arbiters:
@@ -142,7 +140,8 @@ class Arbiters:
         self._give_roles()
         for share in given.shares:
             self._set(given, share)
-            self._usage.setdefault((given.serial, share.device_uuid), _Usage())
+            usage = self._usage.setdefault((given.serial, share.device_uuid), _Usage())
+            usage.own_ratio = _own_ratio(share)
 
     def _set(self, given: Slice, share: Share) -> None:
         params = ffi.new("struct vg_slice_params *")
@@ -196,8 +195,7 @@ class Arbiters:
             ratio = busy.get(uuid, 0.0)
             for raw in self._readings[0 : lib.vg_arbiter_usage(native, self._readings, lib.VG_SLICES_MAX)]:
                 if usage := self._usage.get((raw.slice_id, uuid)):
-                    own_ratio = _own_ratio(self._slices[raw.slice_id].share(uuid))
-                    usage.add(now_ns, raw.charged_ns, ratio if raw.uncounted else 0.0, own_ratio)
+                    usage.add(now_ns, raw.charged_ns, ratio if raw.uncounted else 0.0)
 
     def _read(self, serial: int, uuid: str) -> Any:
         stats = ffi.new("struct vg_slice_stats *")

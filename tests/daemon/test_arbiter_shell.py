@@ -104,7 +104,7 @@ def test_shares_look_back_as_far_as_they_say() -> None:
     usage = _Usage()
     seen = []
     for tick, used_ms in enumerate(charged_ms):
-        usage.add(1_000_000_000 + tick * 100_000_000, used_ms * 1_000_000, 0.0, 0.5)
+        usage.add(1_000_000_000 + tick * 100_000_000, used_ms * 1_000_000, 0.0)
         seen.append(tuple(round(usage.share(window), 3) for window in (1, 10, 60)))
     assert seen[0] == (0.0, 0.0, 0.0)
     assert seen[10] == (0.5, 0.5, 0.5)

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -88,22 +87,13 @@ def _opened(path: str) -> Iterator[TextIO]:
             yield file
         return
     where = where.resolve()  # a link stays one
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{where.name}.", dir=where.parent)
+    temporary = where.with_name(f".{where.name}.{os.getpid()}")
     try:
-        with open(descriptor, "w", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             yield file
-            os.fchmod(descriptor, 0o666 & ~_umask())
-        os.replace(temporary, where)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    """As the shell has set it, which can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
+        temporary.replace(where)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ its model computes nothing, as its tensors have shapes only.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -142,12 +141,13 @@ def _ran(asked: Asked, request: str, path: list[str]) -> Any:
     ) as child:
         try:
             out, said = child.communicate(request, timeout=asked.timeout_s)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:  # Ctrl-C, too
+            if child.returncode is None:  # it leads a session of its own: whatever it has started goes as well
+                os.killpg(child.pid, signal.SIGKILL)
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
             text = f"{name} was not read within {asked.timeout_s:g} s: predict a smaller model, or part of it"
             raise GraphError(text, ExitCode.TIMED_OUT) from None
-        finally:  # it leads a session of its own: whatever it has started goes as well
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
     try:
         return json.loads(out.strip().splitlines()[-1] if out.strip() else "")
     except ValueError:

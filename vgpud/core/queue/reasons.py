@@ -176,14 +176,12 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
         return f"{most}, and this needs {job.spec.members}"
     if world.pinned(job):
         missing = world.lacks(job)
+        devices = {share.device_uuid for place in job.placement for share in place.shares}
+        there = _on(world, devices, job)
         if missing:
-            devices = {share.device_uuid for place in job.placement for share in place.shares}
-            there = _on(world, devices, job)
             who = f"; {_jobs(there)} {'is' if len(there) == 1 else 'are'} there" if there else ""
             return f"it goes on where it was, but {missing}{who}"
         if world.find(job) is None:
-            devices = {share.device_uuid for place in job.placement for share in place.shares}
-            there = _on(world, devices, job)
             return f"it goes on where it was, which it does not share with {_jobs(there) if there else 'what is there'}"
     elif world.find(job) is None:
         return world.room.why_not(job)
