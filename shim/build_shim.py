@@ -80,12 +80,12 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         "libvgpu.so": (
             ["cuda_hook.c"]
             + [name for name in _sources("shim/*.c") if not name.startswith("shim/arbiter")]
-            + _sources("shim/gen/hook_*.c", f"shim/*_{machine}.S"),
+            + _sources("shim/driver/*.c", "shim/gen/hook_*.c", f"shim/*_{machine}.S"),
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu.map"],
         ),
         "libvgpu-ml.so": (
             [f"shim/{name}.c" for name in ("prim", "log", "resolve_elf", "resolve_search", "link_wire", "visible")]
-            + _sources("shim/ml/*.c", f"shim/ml/*_{machine}.S"),
+            + _sources("shim/driver/*.c", "shim/ml/*.c", f"shim/ml/*_{machine}.S"),
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
@@ -95,7 +95,8 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         ),
         "sim/libnvidia-ml.so.1": (
             ["shim/prim.c", *_sources("shim/simgpu/nvml/*.c")],
-            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/simgpu/nvml/nvml.map"],
+            # without -Bsymbolic, as NVIDIA's: its functions call each other through the symbol table
+            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=shim/simgpu/nvml/nvml.map"],
         ),
         "sim/vgpu-simd": (["shim/prim.c", *_sources("shim/simgpu/server/*.c")], ["-lm"]),
         "vgpu-runtime": (_sources("shim/runtime/*.c"), []),

@@ -43,6 +43,7 @@ static bool accept_driver(const char *path) {
     dlclose(handle);
     return false;
   }
+  vg_resolve_own_calls(handle);
   void *none = NULL;
   __atomic_compare_exchange_n(&driver, &none, handle, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return true;

@@ -32,6 +32,9 @@ const char *vg_resolve_why(void); /* why a file that is there was not accepted; 
 /* dlsym(library, name) would find it in the library itself. */
 bool vg_resolve_defines(void *library, const char *name);
 
+/* Calls that a library makes to its own exported functions reach these, and no hook of ours. Right after dlopen(). */
+void vg_resolve_own_calls(void *library);
+
 /* Calls accept(path) for each file that the loader would try for a name, in its order, until one is accepted. */
 bool vg_resolve_search(const char *name, bool (*accept)(const char *path));
 

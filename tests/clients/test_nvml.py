@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -85,6 +87,8 @@ def test_slice_of_several_devices(make_system: Callable[..., OwnSystem]) -> None
     seen = view(system, *in_slice("--gpus", "2.5"), arguments=("--cuda", *everything["uuids"]))
     assert len(seen["uuids"]) == 3 and seen["cuda_uuids"] == seen["uuids"]
     assert seen["indices"] == [0, 1, 2]
+    minor_of = dict(zip(everything["uuids"], everything["minors"], strict=True))
+    assert seen["minors"] == [minor_of[uuid] for uuid in seen["uuids"]] != seen["indices"], "/dev/nvidia<minor>"
     assert sorted(seen["totals"]) == [everything["totals"][0] // 2, *[everything["totals"][0]] * 2]
     assert sorted(seen["foreign"]) == [0, 0, 0, NOT_FOUND, NOT_FOUND]
 
@@ -186,6 +190,28 @@ def test_daemon_away(system: OwnSystem, tmp_path: Path) -> None:
     assert len(json.loads(run_python(VIEW, env))["uuids"]) == 2
     lines = [line for line in log.read_text().splitlines() if "NVML shows the whole device" in line]
     assert len(lines) == 1 and "nobody.sock" in lines[0]
+
+
+@pytest.mark.parametrize("function", ["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"])
+def test_one_init_asks_the_daemon_once(short_dir: Path, sim_device: Path, function: str) -> None:
+    """The real library's nvmlInit calls nvmlInit_v2, which calls nvmlInitWithFlags: only the program's call is ours."""
+    env = client_environment(sim_device) | {
+        "LD_PRELOAD": str(LIB / "libvgpu-ml.so"),
+        "VGPU_NVML": str(SIM / "libnvidia-ml.so.1"),
+        "VGPU_SOCKET": str(short_dir / "daemon.sock"),
+    }
+    code = f"import ctypes; print(ctypes.CDLL('libnvidia-ml.so.1').{function}(0))"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as daemon:
+        daemon.bind(str(short_dir / "daemon.sock"))
+        daemon.listen(8)
+        child = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, text=True)
+        asked = 0
+        daemon.settimeout(0.05)
+        while child.poll() is None:  # each connection is closed, which the shim takes for a daemon that goes away
+            with contextlib.suppress(TimeoutError):
+                daemon.accept()[0].close()
+                asked += 1
+    assert (child.communicate()[0], asked) == ("0\n", 1)
 
 
 def test_exports_nothing_else() -> None:

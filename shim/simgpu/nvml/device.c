@@ -1,5 +1,6 @@
 /*
- * device.c - simulated NVML: which devices there are and what identifies them. Called by programs.
+ * device.c - simulated NVML: which devices there are and what identifies them. Called by programs. As in NVIDIA's
+ * library, exported functions call each other by their exported names, so a preloaded hook could meet these calls, too.
  */
 #include "page.h"
 #include <stdio.h>
@@ -48,10 +49,13 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *text, nvmlDevice_
   nvmlReturn_t result = sim_nvml_ready();
   if (result != NVML_SUCCESS) return result;
   if (text == NULL || ret_device == NULL) return NVML_ERROR_INVALID_ARGUMENT;
-  for (uint32_t i = 0; i < sim_nvml_count(); i++) {
-    if (nvmlDeviceGetUUID(sim_nvml_handle(i), known, sizeof known) != NVML_SUCCESS || strcasecmp(text, known) != 0)
-      continue;
-    *ret_device = sim_nvml_handle(i);
+  unsigned count = 0;
+  nvmlDevice_t found;
+  nvmlDeviceGetCount_v2(&count);
+  for (unsigned i = 0; i < count; i++) {
+    if (nvmlDeviceGetHandleByIndex_v2(i, &found) != NVML_SUCCESS) continue;
+    if (nvmlDeviceGetUUID(found, known, sizeof known) != NVML_SUCCESS || strcasecmp(text, known) != 0) continue;
+    *ret_device = found;
     return NVML_SUCCESS;
   }
   return NVML_ERROR_NOT_FOUND;
@@ -94,11 +98,15 @@ NVML_EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *text, nvml
       if (sscanf(text, "%x:%x.%x", &bus, &device, &function) != 3) return NVML_ERROR_INVALID_ARGUMENT;
     }
   }
-  for (uint32_t i = 0; i < sim_nvml_count(); i++) {
-    struct sim_page_device state;
-    if (sim_nvml_device(sim_nvml_handle(i), &state) != NVML_SUCCESS) continue;
-    if (domain != 0 || device != 0 || function != 0 || state.pci_bus != bus) continue;
-    *ret_device = sim_nvml_handle(i);
+  unsigned count = 0;
+  nvmlDevice_t found;
+  nvmlDeviceGetCount_v2(&count);
+  for (unsigned i = 0; i < count; i++) {
+    nvmlPciInfo_t info;
+    if (nvmlDeviceGetHandleByIndex_v2(i, &found) != NVML_SUCCESS) continue;
+    if (nvmlDeviceGetPciInfo_v3(found, &info) != NVML_SUCCESS) continue;
+    if (domain != info.domain || device != info.device || function != 0 || bus != info.bus) continue;
+    *ret_device = found;
     return NVML_SUCCESS;
   }
   return NVML_ERROR_NOT_FOUND;

@@ -10,15 +10,15 @@
 #define DRIVER_TEXT "580.00.00-sim" /* the driver branch of CUDA 13.0, marked as simulated */
 #define NVML_TEXT "13.580.00.00-sim"
 
-NVML_EXPORT nvmlReturn_t nvmlInit_v2(void) {
-  return sim_nvml_open();
-}
-NVML_EXPORT nvmlReturn_t nvmlInit(void) {
-  return sim_nvml_open();
-}
 NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
   (void)flags; /* whether to fail without devices, and not to attach: both without meaning here */
   return sim_nvml_open();
+}
+NVML_EXPORT nvmlReturn_t nvmlInit_v2(void) {
+  return nvmlInitWithFlags(0);
+}
+NVML_EXPORT nvmlReturn_t nvmlInit(void) {
+  return nvmlInit_v2();
 }
 NVML_EXPORT nvmlReturn_t nvmlShutdown(void) {
   return sim_nvml_close();

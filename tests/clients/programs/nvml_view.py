@@ -61,6 +61,7 @@ def main() -> None:
         "pid": os.getpid(),
         "uuids": [pynvml.nvmlDeviceGetUUID(h) for h in handles],
         "indices": [pynvml.nvmlDeviceGetIndex(h) for h in handles],
+        "minors": [pynvml.nvmlDeviceGetMinorNumber(h) for h in handles],
         "bus_ids": [pynvml.nvmlDeviceGetPciInfo(h).busId for h in handles],
         "totals": [m.total for m in memory],
         "used": [m.used for m in memory],
