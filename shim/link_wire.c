@@ -139,9 +139,9 @@ int vg_wire_receive(int socket_fd, struct vg_wire_answer *ret_answer) {
   do got = recvmsg(socket_fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   while (got < 0 && errno == EINTR);
   if (got < 0) return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-  if (got == 0) return -ECONNRESET;
   int fds[FDS_MAX];
-  int fd_count = collect_fds(&message, fds);
+  int fd_count = collect_fds(&message, fds); /* even a message without a byte may carry some */
+  if (got == 0 && fd_count == 0) return -ECONNRESET;
   int result = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO : check_reply(&ret_answer->reply, got);
   if (result == 0 && ret_answer->reply.status == VG_ATTACH_OK) result = map_answer(ret_answer, fds, fd_count);
   close_fds(fds, ret_answer->control ? 2 : fd_count); /* a map needs its file no more; doorbells stay open */

@@ -135,6 +135,20 @@ static void pages_that_are_too_short_are_refused(void) {
   CHECK(open_descriptors() == before);
 }
 
+/* A message of no bytes looks like the end of the connection, but for the descriptors that come with it. */
+static void an_empty_message_is_refused(void) {
+  int sockets[2], before = open_descriptors();
+  make(sockets);
+  struct vg_wire_answer got;
+  int fds[] = {pages(1, VG_ABI_VERSION), pages(1, VG_ABI_VERSION), vg_prim_eventfd()};
+  answer(sockets[1], "", 0, fds, 3);
+  CHECK(receive(sockets, &got) == -EPROTO);
+  answer(sockets[1], "", 0, NULL, 0);
+  CHECK(receive(sockets, &got) == -ECONNRESET);
+  unmake(sockets);
+  CHECK(open_descriptors() == before);
+}
+
 /* Right answers with something wrong in them, thousands of them: wrong counts, lengths, fields, descriptors. */
 static void rubbish_is_refused(void) {
   int sockets[2], before = open_descriptors();
@@ -143,7 +157,7 @@ static void rubbish_is_refused(void) {
   for (int i = 0; i < 5000; i++) {
     uint32_t devices = (uint32_t)check_below(&random, VG_DEVICES_MAX + 2);
     struct vg_attach_reply reply = good_reply(devices);
-    size_t bytes = check_below(&random, 4) ? sizeof reply : 1 + check_below(&random, sizeof reply);
+    size_t bytes = check_below(&random, 4) ? sizeof reply : check_below(&random, sizeof reply);
     for (uint64_t flips = check_below(&random, 3); flips; flips--)
       ((uint8_t *)&reply)[check_below(&random, 28)] = (uint8_t)check_random(&random);
     int fds[VG_DEVICES_MAX + 4], count = (int)check_below(&random, VG_DEVICES_MAX + 4);
@@ -163,6 +177,7 @@ int main(void) {
   RUN(a_right_answer_is_mapped);
   RUN(another_version_is_told_apart);
   RUN(pages_that_are_too_short_are_refused);
+  RUN(an_empty_message_is_refused);
   RUN(rubbish_is_refused);
   return 0;
 }
