@@ -18,6 +18,7 @@
 #include "log.h"
 #include "memory.h"
 #include "prim.h"
+#include "resolve.h"
 #include "visible.h"
 
 #define VARIABLE "CUDA_VISIBLE_DEVICES="
@@ -108,8 +109,16 @@ static CUresult map_devices(void) {
 
 /* A program that is refused cannot run and shows its user a bare CUDA code at best: so the reason goes to standard
  * error, once. It is the only thing that the shim ever prints unasked. */
-static CUresult refused(int error) {
+static void say_why(const char *reason, const char *detail) {
   static int said;
+  if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) return;
+  char line[VG_REFUSAL_BYTES + VG_TEXT_BYTES];
+  int length = snprintf(line, sizeof line, "vgpu: CUDA cannot start: %s%s%s\n", reason, *detail ? ": " : "", detail);
+  ssize_t written = write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
+  (void)written;
+}
+
+static CUresult refused(int error) {
   CUresult result = CUDA_ERROR_SYSTEM_NOT_READY;
   const char *reason = "the daemon's answer is not understood: is another program listening on the socket?";
   if (error == -EACCES) result = CUDA_ERROR_NOT_PERMITTED, reason = "the daemon refused this process";
@@ -119,12 +128,7 @@ static CUresult refused(int error) {
     reason = "daemon and library are of different versions: install the same";
   if (error == -ENOSPC) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the slice has as many processes as it may";
   if (error == -ENOMEM) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "out of memory";
-  if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) return result;
-  char line[VG_TEXT_BYTES + 160];
-  const char *text = vg_link_refusal_text();
-  int length = snprintf(line, sizeof line, "vgpu: CUDA cannot start: %s%s%s\n", reason, *text ? ": " : "", text);
-  ssize_t written = write(STDERR_FILENO, line, (size_t)length < sizeof line ? (size_t)length : sizeof line - 1);
-  (void)written;
+  say_why(reason, vg_link_refusal_text());
   return result;
 }
 
@@ -132,6 +136,10 @@ static CUresult init_locked(unsigned int flags) {
   static pid_t done; /* the process whose devices are mapped */
   vg_link_forked = vg_charge_forked_child;
   vg_memory_refresh = vg_charge_refresh;
+  if (vg_resolve_driver() == NULL) {
+    if (*vg_resolve_refusal()) say_why(vg_resolve_refusal(), "");
+    return REAL(cuInit)(flags);
+  }
   int error = vg_link_attach();
   if (error) return refused(error);
   if (done == getpid() || !vg_link_wanted()) return REAL(cuInit)(flags);

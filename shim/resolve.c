@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "gen/counts.h"
@@ -34,17 +35,10 @@ void *vg_resolve_next(const char *name) {
   return dlsym(RTLD_NEXT, name);
 }
 
-/* The candidate becomes the driver unless it cannot be loaded or is a shim. */
+/* The candidate becomes the driver unless it cannot be loaded, is a shim or no driver. */
 static bool accept_driver(const char *path) {
-  void *(*real_dlopen)(const char *, int) = vg_resolve_next("dlopen");
-  void *handle = real_dlopen(path, RTLD_LOCAL | RTLD_NOW);
+  void *none = NULL, *handle = vg_resolve_open(path, "cuInit", "it has no cuInit");
   if (handle == NULL) return false;
-  if (vg_resolve_defines(handle, "vg_shim_marker")) {
-    dlclose(handle);
-    return false;
-  }
-  vg_resolve_own_calls(handle);
-  void *none = NULL;
   __atomic_compare_exchange_n(&driver, &none, handle, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return true;
 }
@@ -54,13 +48,26 @@ static const char *named_driver(void) {
   return vg_resolve_named("VGPU_DRIVER", VG_CONTAINER_LIBRARIES DRIVER_SONAME);
 }
 
+static char refusal[VG_REFUSAL_BYTES];
+
+const char *vg_resolve_refusal(void) {
+  return refusal;
+}
+
+/* Once: from several threads at once the line is the same. */
+static void refuse_named(const char *path) {
+  if (*refusal) return;
+  snprintf(refusal, sizeof refusal, "%s is no CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, path,
+           vg_resolve_why());
+  VG_LOG_ONCE("%s", refusal);
+}
+
 void *vg_resolve_driver(void) {
   if (VG_LOAD(&driver) == NULL) {
     int saved_errno = errno;
     const char *named = named_driver();
     if (named != NULL) {
-      if (!accept_driver(named))
-        VG_LOG_ONCE("%s is no CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, named, vg_resolve_why());
+      if (!accept_driver(named)) refuse_named(named);
     } else if (!vg_resolve_search(DRIVER_SONAME, accept_driver)) {
       VG_LOG_ONCE("no CUDA driver found: %s is in no directory that the loader searches", DRIVER_SONAME);
     }

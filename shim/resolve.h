@@ -15,6 +15,9 @@ void *vg_resolve_symbol(const char *name);
 /* Handle of the real driver, opened at the first call; NULL when there is none (then it looks again at the next call).
  */
 void *vg_resolve_driver(void);
+/* Why the file that VGPU_DRIVER names is no driver; "": it is one, was not looked at yet, or none is named. */
+#define VG_REFUSAL_BYTES 512
+const char *vg_resolve_refusal(void);
 bool vg_resolve_driver_opened(void);      /* without opening it */
 const char *vg_resolve_driver_path(void); /* NULL while it is not opened */
 /* The program names this very file as the driver: it becomes the real one unless there is one already. */
@@ -27,7 +30,11 @@ void *vg_resolve_next(const char *name);           /* the next definition of a l
 #define VG_CONTAINER_LIBRARIES "/usr/lib/vgpu/real/"
 /* in_container if it is there, else the file that the environment variable names, else NULL: then it is searched. */
 const char *vg_resolve_named(const char *variable, const char *in_container);
-const char *vg_resolve_why(void); /* why a file that is there was not accepted; right after it */
+
+/* Loads a file as the real library, RTLD_LOCAL. NULL: it cannot be loaded, is a shim, or has not that function (then
+ * vg_resolve_why() is not_it). */
+void *vg_resolve_open(const char *path, const char *function, const char *not_it);
+const char *vg_resolve_why(void); /* why a file was not accepted; right after it */
 
 /* dlsym(library, name) would find it in the library itself. */
 bool vg_resolve_defines(void *library, const char *name);

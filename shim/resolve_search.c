@@ -160,11 +160,6 @@ const char *vg_resolve_named(const char *variable, const char *in_container) {
   return named != NULL && *named != '\0' ? named : NULL;
 }
 
-const char *vg_resolve_why(void) {
-  const char *error = dlerror();
-  return error == NULL ? "it is a hook of vgpud" : error;
-}
-
 bool vg_resolve_search(const char *name, bool (*accept)(const char *)) {
   Dl_serinfo *list = search_directories();
   unsigned count = list == NULL ? 0 : list->dls_cnt;

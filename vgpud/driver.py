@@ -16,6 +16,9 @@ from vgpud import elf, fit
 
 DRIVER_SONAME = "libcuda.so.1"
 NVML_SONAME = "libnvidia-ml.so.1"
+#: what every version of them exports, and nothing else does; shim/resolve.c and shim/ml/resolve_ml.c ask for the same
+DRIVER_FUNCTION = "cuInit"
+NVML_FUNCTION = "nvmlInit_v2"
 CACHE_FILE = Path("/etc/ld.so.cache")
 
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
@@ -66,27 +69,34 @@ def candidates(name: str, environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path(directory) / name
 
 
-def _usable(path: Path) -> bool:
-    """A library of this machine that is not one of our shims."""
+def unusable(path: Path, function: str) -> str:
+    """Why a file is not the real library with that function, as the rest of a sentence; "" if it is."""
     try:
         library = elf.Elf(path)
-    except (elf.ElfError, OSError):
-        return False
-    return library.machine == elf.MACHINES.get(platform.machine()) and not fit.is_shim(path)
+        exports = library.exports()
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+    except elf.ElfError:
+        return "is no shared library"
+    if library.machine != elf.MACHINES.get(platform.machine()):
+        return f"is not for {platform.machine()}"
+    if fit.MARKER in exports:
+        return "is a hook of vgpud"
+    return "" if function in exports else f"has no {function}"
 
 
-def _find(name: str, variable: str, environment: Mapping[str, str] | None) -> Path | None:
+def _find(name: str, variable: str, function: str, environment: Mapping[str, str] | None) -> Path | None:
     environment = os.environ if environment is None else environment
     if named := environment.get(variable):
-        return Path(named) if _usable(Path(named)) else None
-    return next((path for path in candidates(name, environment) if _usable(path)), None)
+        return None if unusable(Path(named), function) else Path(named)
+    return next((path for path in candidates(name, environment) if not unusable(path, function)), None)
 
 
 def find_driver(environment: Mapping[str, str] | None = None) -> Path | None:
     """The real libcuda for a program with that environment (default: ours); VGPU_DRIVER names it. None: no driver."""
-    return _find(DRIVER_SONAME, "VGPU_DRIVER", environment)
+    return _find(DRIVER_SONAME, "VGPU_DRIVER", DRIVER_FUNCTION, environment)
 
 
 def find_nvml(environment: Mapping[str, str] | None = None) -> Path | None:
     """The real NVML for a program with that environment (default: ours); VGPU_NVML names it. None: no NVML."""
-    return _find(NVML_SONAME, "VGPU_NVML", environment)
+    return _find(NVML_SONAME, "VGPU_NVML", NVML_FUNCTION, environment)

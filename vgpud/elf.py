@@ -11,7 +11,7 @@ PT_LOAD, PT_DYNAMIC = 1, 2
 DT_NULL, DT_NEEDED, DT_PLTRELSZ, DT_HASH, DT_STRTAB, DT_SYMTAB, DT_RELA, DT_RELASZ = 0, 1, 2, 4, 5, 6, 7, 8
 DT_STRSZ, DT_SONAME, DT_JMPREL, DT_GNU_HASH = 10, 14, 23, 0x6FFFFEF5
 STB_GLOBAL, STB_WEAK, STB_GNU_UNIQUE = 1, 2, 10
-STT_OBJECT, STT_FUNC, STT_TLS, STT_GNU_IFUNC = 1, 2, 6, 10
+STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC = 1, 2, 5, 6, 10
 SYMBOL_BYTES = 24
 MACHINES = {"x86_64": 62, "aarch64": 183}
 
@@ -46,6 +46,11 @@ class Symbol:
     @property
     def function(self) -> bool:
         return self.kind in (STT_FUNC, STT_GNU_IFUNC)
+
+    @property
+    def data(self) -> bool:
+        """A variable, of the library or of each thread."""
+        return self.kind in (STT_OBJECT, STT_COMMON, STT_TLS)
 
 
 class Elf:

@@ -19,7 +19,8 @@ from pathlib import Path
 from vgpud import elf
 
 SPARE_PREFIX = "vg_spare_"
-OURS = ("dlopen", "dlmopen", "vg_shim_marker")  # exported by a shim for itself, whatever the driver has
+MARKER = "vg_shim_marker"
+OURS = ("dlopen", "dlmopen", MARKER)  # exported by a shim for itself, whatever the driver has
 NOBODYS = ("_init", "_fini")  # every library may have these; the loader calls them by address
 _RELA = struct.Struct("<QQq")
 
@@ -30,7 +31,7 @@ class FitError(ValueError):
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fitted copy changes. `left_out`: names of the driver that found no room, which programs cannot link."""
+    """What a fitted copy changes. `left_out`: functions of the driver that found no room, which programs cannot link."""
 
     path: Path
     added: tuple[str, ...]
@@ -41,17 +42,22 @@ class Fit:
 def is_shim(path: Path) -> bool:
     """True for any copy of libvgpu.so or libvgpu-ml.so, False for other files and for what is no library."""
     try:
-        return "vg_shim_marker" in elf.Elf(path).exports()
+        return MARKER in elf.Elf(path).exports()
     except (elf.ElfError, OSError):
         return False
 
 
 def _plan(shim: elf.Elf, driver: elf.Elf) -> tuple[dict[str, str], list[str], list[str]]:
-    """Spare name -> new name, names to take out, names that find no room."""
+    """Spare name -> new name, names to take out, names that find no room.
+
+    Data is not for us: the driver's own (its cudbg* words, by which a debugger and the driver find each other) is looked
+    up in the real library, and a second copy of it here would be found in its place.
+    """
     ours, theirs = shim.exports(), driver.exports()
     spares = sorted(name for name in ours if name.startswith(SPARE_PREFIX))
     wanted = sorted(
-        (n for n in theirs if n not in ours and n not in NOBODYS), key=lambda n: (not n.startswith(("cu", "nvml")), n)
+        (n for n, s in theirs.items() if not s.data and n not in ours and n not in NOBODYS),
+        key=lambda n: (not n.startswith(("cu", "nvml")), n),
     )
     fitting = [n for n in wanted if theirs[n].function and all(len(n) <= len(s) for s in spares)]
     added = dict(zip(spares, fitting, strict=False))
@@ -106,7 +112,7 @@ def _undefine(shim: elf.Elf, symbol: elf.Symbol) -> None:
 def fit(library: Path, driver: Path, output: Path) -> Fit:
     """Writes the copy of `library` that is fitted to `driver` (atomically). Raises FitError, ElfError or OSError."""
     shim = elf.Elf(library)
-    if "vg_shim_marker" not in shim.exports() or not shim.has_tag(elf.DT_HASH) or shim.has_tag(elf.DT_GNU_HASH):
+    if MARKER not in shim.exports() or not shim.has_tag(elf.DT_HASH) or shim.has_tag(elf.DT_GNU_HASH):
         raise FitError(f"{library} is not a shim of vgpud: build it with shim/build_shim.py")
     if is_shim(driver):
         raise FitError(f"{driver} is a shim itself: name the real driver")

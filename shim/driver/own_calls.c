@@ -4,10 +4,10 @@
  *
  * NVIDIA's NVML calls its own exported functions through its symbol table, and the loader binds these calls to a
  * preloaded hook of that name: one nvmlInit of a program would be three to us, and the library's own counts and indices
- * would be a slice's. They are bound again to the library itself, as -Bsymbolic would have done when it was linked. So a
- * call is met when a program makes it and passes when the library makes it: in any of its threads, out of entries that
- * have no hook, and by a jump as well as by a call, none of which a mark per thread or a look at the return address
- * could tell; and it costs nothing afterwards.
+ * would be a slice's. They are bound again to the library itself, as -Bsymbolic would have done when it was linked. So
+ * a call is met when a program makes it and passes when the library makes it: in any of its threads, out of entries
+ * that have no hook, and by a jump as well as by a call, none of which a mark per thread or a look at the return
+ * address could tell; and it costs nothing afterwards.
  *
  * Must hold: what another library than this one has interposed stays as it is. Memory that the loader has made
  * read-only is so again at the end. All is done under the loader's own lock (dl_iterate_phdr), since two threads may
@@ -94,7 +94,7 @@ static void bind(struct own *own, const ElfW(Rela) * relocation) {
 }
 
 static void bind_all(struct own *own) {
-  const ElfW(Rela) *tables[2] = {NULL, NULL}; /* of data, of calls */
+  const ElfW(Rela) * tables[2] = {NULL, NULL}; /* of data, of calls */
   size_t bytes[2] = {0, 0};
   for (const ElfW(Dyn) *entry = own->map->l_ld; entry->d_tag != DT_NULL; entry++) {
     /* glibc has relocated these addresses when the library was loaded */

@@ -30,15 +30,8 @@ void *vg_resolve_next(const char *name) {
 }
 
 static bool accept_library(const char *path) {
-  void *(*real_dlopen)(const char *, int) = vg_resolve_next("dlopen");
-  void *handle = real_dlopen(path, RTLD_LOCAL | RTLD_NOW);
+  void *none = NULL, *handle = vg_resolve_open(path, "nvmlInit_v2", "it has no nvmlInit_v2");
   if (handle == NULL) return false;
-  if (vg_resolve_defines(handle, "vg_shim_marker")) {
-    dlclose(handle);
-    return false;
-  }
-  vg_resolve_own_calls(handle);
-  void *none = NULL;
   __atomic_compare_exchange_n(&library, &none, handle, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
   return true;
 }

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from vgpud import paths
-from vgpud.cli import environment
+from vgpud.cli import checks, environment
 from vgpud.cli.exits import CliError
 from vgpud.errors import DeniedError, DriverError
 
@@ -39,7 +40,32 @@ def test_the_simulated_driver_is_taken_only_for_a_simulated_device(tmp_path: Pat
     assert nvml == paths.sim_lib_dir() / "libnvidia-ml.so.1"
     missing = str(tmp_path / "libcuda.so.1")
     with pytest.raises(DriverError, match=r"libcuda\.so\.1 was not found; install the NVIDIA driver"):
-        environment.real_drivers({"VGPU_DRIVER": missing}, ("", ""), simulated=False)
+        environment.real_drivers({}, (missing, ""), simulated=False)
+
+
+@pytest.mark.parametrize(
+    ("variable", "path", "why"),
+    [
+        ("VGPU_DRIVER", "/nowhere/libcuda.so.1", r"cannot be read \(No such file or directory\)"),
+        ("VGPU_DRIVER", str(paths.sim_lib_dir() / "libnvidia-ml.so.1"), "has no cuInit"),
+        ("VGPU_DRIVER", str(paths.lib_dir() / "libvgpu.so"), "is a hook of vgpud"),
+        ("VGPU_NVML", str(paths.sim_lib_dir() / "libcuda.so.1"), "has no nvmlInit_v2"),
+        ("VGPU_NVML", __file__, "is no shared library"),
+    ],
+)
+def test_a_named_file_that_is_not_the_library(
+    variable: str, path: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`vgpu run` does not start, and the doctor says the same."""
+    text = f"{variable} names {re.escape(path)}, which {why}"
+    daemons = (str(paths.sim_lib_dir() / "libcuda.so.1"), "")
+    with pytest.raises(DriverError, match=f"^{text}; unset it, or name the real library$"):
+        environment.real_drivers({variable: path}, daemons, simulated=False)
+    monkeypatch.setenv(variable, path)
+    look = SimpleNamespace(node=SimpleNamespace(simulated=False, driver=daemons[0], nvml=""))
+    (finding,) = checks.driver(cast(checks.Look, look))
+    assert (finding.level, finding.mend) == ("fail", "unset it, or name the real library")
+    assert re.fullmatch(text, finding.text)
 
 
 def test_the_users_driver_goes_before_the_daemons(tmp_path: Path) -> None:

@@ -28,7 +28,10 @@ def test_named_path_wins_and_must_be_a_driver(same_driver: TinyDriver, other_dri
     assert driver.find_driver(paths | {"VGPU_DRIVER": str(same_driver.path)}) == same_driver.path
     assert driver.find_driver(paths | {"VGPU_DRIVER": str(shim)}) is None
     assert driver.find_driver(paths | {"VGPU_DRIVER": "/nowhere/libcuda.so.1"}) is None
-    assert driver.find_nvml({"VGPU_NVML": str(same_driver.path)}) == same_driver.path
+    nvml = ROOT / "vgpud/lib/sim/libnvidia-ml.so.1"
+    assert driver.find_nvml({"VGPU_NVML": str(nvml)}) == nvml
+    assert driver.find_nvml({"VGPU_NVML": str(same_driver.path)}) is None
+    assert driver.find_driver(paths | {"VGPU_DRIVER": str(nvml)}) is None
 
 
 def test_passes_over_shims_and_broken_files(same_driver: TinyDriver, shim: Path, tmp_path: Path) -> None:

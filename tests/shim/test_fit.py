@@ -14,6 +14,7 @@ from tests.shim import tiny_driver
 from tests.shim.conftest import EXTRA, MISSING, Run
 from tests.shim.tiny_driver import TinyDriver
 from vgpud import elf, fit
+from vgpud.cli import checks
 
 
 def test_the_copy_exports_what_the_driver_does(shim: Path, other_driver: TinyDriver, tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_readelf_and_the_loader_take_the_copy(shim: Path, other_driver: TinyDriv
 
 
 def test_names_without_room_are_told(surface: cudaspec.Surface, shim: Path, run: Run, tmp_path: Path) -> None:
-    """More names than spare entries, one that is longer than any, and data: left out, the rest works."""
+    """More names than spare entries, and one that is longer than any: left out, the rest works."""
     many = [f"cuLater{number:03d}" for number in range(300)]
     long = "cu" + "VeryLong" * 12
     driver = tiny_driver.build(surface, tmp_path / "driver", extra=[*many, long])
@@ -45,6 +46,16 @@ def test_names_without_room_are_told(surface: cudaspec.Surface, shim: Path, run:
     program = tiny_driver.snippet("by_dlopen", tmp_path / "program", [*result.added, *result.left_out])
     lines = run([program, "libcuda.so.1", "2"], driver, result.path).stdout.splitlines()
     assert [line.split()[1] for line in lines] == ["libvgpu.so"] * 256 + ["-"] * 45
+
+
+def test_data_of_the_driver_stays_its_own(shim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A debugger finds the driver's cudbg* words in the driver: a copy has none of them, and nothing is wrong."""
+    (tmp_path / "driver.c").write_text("unsigned cudbgIpcFlag = 1; __thread int cudbgThread; int cuInit() { return 0; }")
+    driver = tiny_driver.compile_c(tmp_path / "libcuda.so.1", "-shared", tmp_path / "driver.c")
+    assert fit.missing_names(shim, driver) == ()
+    assert "cudbgIpcFlag" not in elf.Elf(fit.fit(shim, driver, tmp_path / "out/libvgpu.so").path).exports()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert [f.level for f in checks.fitting(driver, None)] == ["ok"]
 
 
 def test_a_copy_is_made_once_per_driver(shim: Path, same_driver: TinyDriver, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.shim.conftest import Run
 #: library -> its SONAME, the variable that names the real one, a function that calls, a hooked one that it calls
 KINDS = {
     "libvgpu.so": ("libcuda.so.1", "VGPU_DRIVER", "cuInit", "cuMemFree_v2"),
-    "libvgpu-ml.so": ("libnvidia-ml.so.1", "VGPU_NVML", "nvmlInit", "nvmlInitWithFlags"),
+    "libvgpu-ml.so": ("libnvidia-ml.so.1", "VGPU_NVML", "nvmlInit_v2", "nvmlInitWithFlags"),
 }
 LINKED = {
     "now": ["-Wl,-z,relro,-z,now"],

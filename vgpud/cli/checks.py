@@ -172,8 +172,9 @@ def driver(look: Look) -> Iterator[Finding]:
     try:
         found, nvml = real_drivers(os.environ, (node.driver, node.nvml) if node else ("", ""), simulated=False)
     except DriverError as error:
-        problem = str(error).partition("; ")[0]
-        mend = "install the NVIDIA driver; without a GPU: `vgpu demo --sim`, `vgpu sim start`"
+        problem, _, mend = str(error).partition("; ")
+        if not problem.startswith("VGPU_"):
+            mend = "install the NVIDIA driver; without a GPU: `vgpu demo --sim`, `vgpu sim start`"
         yield Finding("driver", "fail", problem, mend)
         return
     yield Finding("driver", "ok", f"{found} ({found.resolve().name})")

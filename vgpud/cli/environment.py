@@ -51,6 +51,10 @@ def real_drivers(before: Mapping[str, str], named: tuple[str, str], simulated: b
         return folder / drivers.DRIVER_SONAME, folder / drivers.NVML_SONAME
     wanted = {name: path for name, path in zip(("VGPU_DRIVER", "VGPU_NVML"), named, strict=True) if os.path.isabs(path)}
     environment = wanted | dict(before)
+    for variable, function in (("VGPU_DRIVER", drivers.DRIVER_FUNCTION), ("VGPU_NVML", drivers.NVML_FUNCTION)):
+        path = before.get(variable)
+        if path and (why := drivers.unusable(Path(path), function)):
+            raise DriverError(f"{variable} names {path}, which {why}; unset it, or name the real library")
     found = drivers.find_driver(environment)
     if found is None:
         what = environment.get("VGPU_DRIVER") or drivers.DRIVER_SONAME
