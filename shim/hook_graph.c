@@ -266,10 +266,18 @@ static CUresult end(struct records *records, CUresult result, const CUgraphExec 
   return result;
 }
 
+/* A graph that we cannot ask about is no graph, or there is no context: the driver says which, in the order of its own
+ * checks. One that it instantiates all the same is ended again. */
+static CUresult end_unasked(CUresult refused, CUresult result, const CUgraphExec *exec) {
+  if (result != CUDA_SUCCESS) return result;
+  REAL(cuGraphExecDestroy)(*exec);
+  return refused;
+}
+
 #define INSTANTIATE(call)                                                                                              \
   struct records records;                                                                                              \
   CUresult refused = begin(hGraph, &records);                                                                          \
-  if (refused != CUDA_SUCCESS) return refused;                                                                         \
+  if (refused != CUDA_SUCCESS) return end_unasked(refused, call, phGraphExec);                                         \
   return end(&records, call, phGraphExec)
 
 CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraphNode *phErrorNode, char *logBuffer,
@@ -293,15 +301,16 @@ static CUresult instantiate(CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANT
                             instantiate_call *call, vg_graph_call *upload) {
   struct records records;
   CUresult result = begin(graph, &records);
-  if (result != CUDA_SUCCESS) return result;
-  bool uploads = params && (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) && VG_LOAD(&vg_graphs_with_memory);
+  if (result != CUDA_SUCCESS) return end_unasked(result, call(exec, graph, params), exec);
+  CUDA_GRAPH_INSTANTIATE_PARAMS plain;
+  bool known = VG_LOAD(&vg_graphs_with_memory) && vg_prim_peek(&plain, params, sizeof plain);
+  bool uploads = known && plain.flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
   if (!uploads) return end(&records, call(exec, graph, params), exec);
-  CUDA_GRAPH_INSTANTIATE_PARAMS plain = *params;
   plain.flags &= ~(cuuint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
   result = end(&records, call(exec, graph, &plain), exec);
   params->hErrNode_out = plain.hErrNode_out;
   params->result_out = plain.result_out;
-  if (result == CUDA_SUCCESS) result = upload(*exec, params->hUploadStream);
+  if (result == CUDA_SUCCESS) result = upload(*exec, plain.hUploadStream);
   if (result == CUDA_SUCCESS || plain.result_out != CUDA_GRAPH_INSTANTIATE_SUCCESS) return result;
   params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
   cuGraphExecDestroy(*exec);

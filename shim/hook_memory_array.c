@@ -164,38 +164,64 @@ static CUresult end(struct making *making, CUresult result, uint64_t handle) {
 
 #define CREATE(descriptor, levels, call)                                                                               \
   struct making making;                                                                                                \
-  if (!begin(pHandle ? (descriptor) : NULL, levels, &making)) return CUDA_ERROR_OUT_OF_MEMORY;                         \
+  const CUDA_ARRAY3D_DESCRIPTOR *described = pHandle ? (descriptor) : NULL;                                            \
+  if (!begin(described, levels, &making)) return vg_array_refusal(described, levels);                                  \
   CUresult result = call;                                                                                              \
   return end(&making, result, result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*pHandle : 0)
 
+/* A program's descriptor of any version as `ret_whole`; NULL: it cannot be read, or nothing is accounted. */
+static const CUDA_ARRAY3D_DESCRIPTOR *whole_2d(const CUDA_ARRAY_DESCRIPTOR *given, CUDA_ARRAY3D_DESCRIPTOR *ret_whole) {
+  CUDA_ARRAY_DESCRIPTOR d;
+  if (!VG_LOAD(&vg_session.ledger) || !vg_prim_peek(&d, given, sizeof d)) return NULL;
+  *ret_whole = (CUDA_ARRAY3D_DESCRIPTOR){d.Width, d.Height, 0, d.Format, d.NumChannels, 0};
+  return ret_whole;
+}
+
+static const CUDA_ARRAY3D_DESCRIPTOR *whole_2d_v1(const CUDA_ARRAY_DESCRIPTOR_v1 *given,
+                                                  CUDA_ARRAY3D_DESCRIPTOR *ret_whole) {
+  CUDA_ARRAY_DESCRIPTOR_v1 d;
+  if (!VG_LOAD(&vg_session.ledger) || !vg_prim_peek(&d, given, sizeof d)) return NULL;
+  *ret_whole = (CUDA_ARRAY3D_DESCRIPTOR){d.Width, d.Height, 0, d.Format, d.NumChannels, 0};
+  return ret_whole;
+}
+
+static const CUDA_ARRAY3D_DESCRIPTOR *whole_3d(const CUDA_ARRAY3D_DESCRIPTOR *given,
+                                               CUDA_ARRAY3D_DESCRIPTOR *ret_whole) {
+  return VG_LOAD(&vg_session.ledger) && vg_prim_peek(ret_whole, given, sizeof *ret_whole) ? ret_whole : NULL;
+}
+
+static const CUDA_ARRAY3D_DESCRIPTOR *whole_3d_v1(const CUDA_ARRAY3D_DESCRIPTOR_v1 *given,
+                                                  CUDA_ARRAY3D_DESCRIPTOR *ret_whole) {
+  CUDA_ARRAY3D_DESCRIPTOR_v1 d;
+  if (!VG_LOAD(&vg_session.ledger) || !vg_prim_peek(&d, given, sizeof d)) return NULL;
+  *ret_whole = (CUDA_ARRAY3D_DESCRIPTOR){d.Width, d.Height, d.Depth, d.Format, d.NumChannels, d.Flags};
+  return ret_whole;
+}
+
 CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray) {
-  const CUDA_ARRAY_DESCRIPTOR *d = pAllocateArray;
-  CUDA_ARRAY3D_DESCRIPTOR whole = {0};
-  if (d) whole = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
-  CREATE(d ? &whole : NULL, 0, REAL(cuArrayCreate_v2)(pHandle, pAllocateArray));
+  CUDA_ARRAY3D_DESCRIPTOR whole;
+  CREATE(whole_2d(pAllocateArray, &whole), 0, REAL(cuArrayCreate_v2)(pHandle, pAllocateArray));
 }
 
 CUresult cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray) {
-  const CUDA_ARRAY_DESCRIPTOR_v1 *d = pAllocateArray;
-  CUDA_ARRAY3D_DESCRIPTOR whole = {0};
-  if (d) whole = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, 0, d->Format, d->NumChannels, 0};
-  CREATE(d ? &whole : NULL, 0, REAL(cuArrayCreate)(pHandle, pAllocateArray));
+  CUDA_ARRAY3D_DESCRIPTOR whole;
+  CREATE(whole_2d_v1(pAllocateArray, &whole), 0, REAL(cuArrayCreate)(pHandle, pAllocateArray));
 }
 
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray) {
-  CREATE(pAllocateArray, 0, REAL(cuArray3DCreate_v2)(pHandle, pAllocateArray));
+  CUDA_ARRAY3D_DESCRIPTOR whole;
+  CREATE(whole_3d(pAllocateArray, &whole), 0, REAL(cuArray3DCreate_v2)(pHandle, pAllocateArray));
 }
 
 CUresult cuArray3DCreate(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray) {
-  const CUDA_ARRAY3D_DESCRIPTOR_v1 *d = pAllocateArray;
-  CUDA_ARRAY3D_DESCRIPTOR whole = {0};
-  if (d) whole = (CUDA_ARRAY3D_DESCRIPTOR){d->Width, d->Height, d->Depth, d->Format, d->NumChannels, d->Flags};
-  CREATE(d ? &whole : NULL, 0, REAL(cuArray3DCreate)(pHandle, pAllocateArray));
+  CUDA_ARRAY3D_DESCRIPTOR whole;
+  CREATE(whole_3d_v1(pAllocateArray, &whole), 0, REAL(cuArray3DCreate)(pHandle, pAllocateArray));
 }
 
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pMipmappedArrayDesc,
                                 unsigned int numMipmapLevels) {
-  CREATE(pMipmappedArrayDesc, numMipmapLevels ? numMipmapLevels : 1,
+  CUDA_ARRAY3D_DESCRIPTOR whole;
+  CREATE(whole_3d(pMipmappedArrayDesc, &whole), numMipmapLevels ? numMipmapLevels : 1,
          REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels));
 }
 

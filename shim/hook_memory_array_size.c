@@ -134,24 +134,31 @@ static CUresult ask_mipmap(const CUDA_ARRAY3D_DESCRIPTOR *twin, unsigned int lev
   return result;
 }
 
-/* False: the driver does not say. Relaxed, so that our own calls end no capture. */
-static bool asked(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels, uint64_t *ret_bytes) {
+/* NOT_FOUND: the driver does not know deferred mapping. Relaxed, so that our own calls end no capture. */
+static CUresult ask(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels, uint64_t *ret_bytes) {
   CUDA_ARRAY3D_DESCRIPTOR twin = *descriptor;
   CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {0};
   CUdevice device;
   twin.Flags |= CUDA_ARRAY3D_DEFERRED_MAPPING;
-  if (REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS) return false;
+  CUresult result = REAL(cuCtxGetDevice)(&device);
+  if (result != CUDA_SUCCESS) return result;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   bool exchanged = vg_exchange_mode(&mode);
-  CUresult result = levels ? ask_mipmap(&twin, levels, device, &needs) : ask_array(&twin, device, &needs);
+  result = levels ? ask_mipmap(&twin, levels, device, &needs) : ask_array(&twin, device, &needs);
   if (exchanged) vg_exchange_mode(&mode);
   *ret_bytes = needs.size;
-  return result == CUDA_SUCCESS && needs.size > 0;
+  return result;
+}
+
+CUresult vg_array_refusal(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels) {
+  uint64_t bytes;
+  CUresult result = ask(descriptor, levels, &bytes);
+  return result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_OUT_OF_MEMORY : result;
 }
 
 uint64_t vg_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels) {
   uint64_t bytes;
   if (descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
-  if (!asked(descriptor, levels, &bytes)) bytes = computed(descriptor, levels);
+  if (ask(descriptor, levels, &bytes) != CUDA_SUCCESS || !bytes) bytes = computed(descriptor, levels);
   return vg_charge_round(bytes, VG_ARRAY_PAGE_BYTES);
 }

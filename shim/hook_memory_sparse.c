@@ -9,6 +9,7 @@
 #include "array_boxes.h"
 #include "gen/real.h"
 #include "hook_memory.h"
+#include "prim.h"
 
 struct sparse {
   struct sparse *next;
@@ -49,19 +50,28 @@ static void follow(const CUarrayMapInfo *info) {
 
 /* While the driver maps them, another thread may release the handles. */
 static void hold(const CUarrayMapInfo *list, unsigned int count, int delta) {
-  for (unsigned int i = 0; list && i < count; i++)
+  for (unsigned int i = 0; i < count; i++)
     if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) count_references(list[i].memHandle.memHandle, delta);
 }
 
 typedef CUresult map_call(CUarrayMapInfo *list, unsigned int count, CUstream stream);
 
 static CUresult map(map_call *call, CUarrayMapInfo *list, unsigned int count, CUstream stream) {
+  if (!VG_LOAD(&vg_session.ledger) || !count) return call(list, count, stream);
+  size_t bytes = count * sizeof *list;
+  CUarrayMapInfo *known = malloc(bytes);
+  if (!known) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (!vg_prim_peek(known, list, bytes)) {
+    free(known);
+    return call(list, count, stream);
+  }
   unsigned entered = vg_handles_begin_alone(); /* what is mapped is known, and what is unmapped comes to no other */
-  hold(list, count, 1);
-  CUresult result = call(list, count, stream);
-  for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) follow(&list[i]);
-  hold(list, count, -1);
+  hold(known, count, 1);
+  CUresult result = call(known, count, stream);
+  for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) follow(&known[i]);
+  hold(known, count, -1);
   vg_handles_done(entered);
+  free(known);
   return result;
 }
 

@@ -104,19 +104,21 @@ static void handle_gone(struct vg_record *last) {
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                      unsigned long long flags) {
-  bool on_device = handle && prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  struct vg_device *device = on_device ? vg_context_ordinal(prop->location.id) : NULL;
+  CUmemAllocationProp known; /* what is charged is what the driver is asked for */
+  bool peeked = handle && VG_LOAD(&vg_session.ledger) && vg_prim_peek(&known, prop, sizeof known);
+  bool on_device = peeked && known.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  struct vg_device *device = on_device ? vg_context_ordinal(known.location.id) : NULL;
   if (!device) return REAL(cuMemCreate)(handle, size, prop, flags);
   uint64_t bytes = vg_charge_round(size, vg_charge_granule(device));
-  if (vg_memory_reserve(device, bytes)) return refused(size, prop, flags);
-  struct vg_record *record = new_record(device, bytes, prop);
+  if (vg_memory_reserve(device, bytes)) return refused(size, &known, flags);
+  struct vg_record *record = new_record(device, bytes, &known);
   if (!record) {
     vg_memory_release(device, bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   CUmemGenericAllocationHandle created = 0;
   unsigned entered = vg_handles_begin_make();
-  CUresult result = REAL(cuMemCreate)(&created, size, prop, flags);
+  CUresult result = REAL(cuMemCreate)(&created, size, &known, flags);
   if (result == CUDA_SUCCESS) vg_table_put(record, created);
   vg_handles_done(entered);
   if (result == CUDA_SUCCESS)

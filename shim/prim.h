@@ -1,7 +1,7 @@
 /*
- * prim.h - the only part of the shim that makes raw system calls: clock, futex, membarrier, eventfd, descriptors.
- * Used by the shim, the arbiter and the simulated device alike. Nothing here allocates, logs or fails loudly; calls
- * that can fail return 0 or a negative errno. errno is preserved.
+ * prim.h - the only part of the shim that makes raw system calls: clock, futex, membarrier, eventfd, descriptors,
+ * memory. Used by the shim, the arbiter and the simulated device alike. Nothing here allocates, logs or fails loudly;
+ * calls that can fail return 0 or a negative errno. errno is preserved.
  */
 #ifndef VG_PRIM_H
 #define VG_PRIM_H
@@ -40,6 +40,9 @@ void vg_prim_eventfd_drain_shared(int fd);
 int vg_prim_fstat(int fd, struct stat *ret_status); /* 0 or -errno */
 int vg_prim_memfd(const char *name, bool sealable); /* a close-on-exec descriptor or -errno */
 void vg_prim_close(int fd);
+/* Copies memory that a program's pointer names, if all of it can be read; false: nothing is copied. A system call for
+ * each page. For pointers that the driver has not looked at yet: it may answer something before it does. */
+bool vg_prim_peek(void *ret_copy, const void *from, size_t bytes);
 void vg_prim_timer_slack_ns(uint64_t slack_ns); /* of the calling thread */
 void vg_prim_thread_name(const char *name);     /* of the calling thread, 15 characters */
 

@@ -49,6 +49,7 @@ PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ),
         (ADDRESS, THREAD),
     ),
+    "test_peek": (("shim/prim.c",), (ADDRESS,)),
     "test_runtime": (
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),
