@@ -31,7 +31,7 @@ class FitError(ValueError):
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fitted copy changes. `left_out`: functions of the driver that found no room, which programs cannot link."""
+    """What a fitted copy changes. `left_out`: the driver's functions without room in it, which programs cannot link."""
 
     path: Path
     added: tuple[str, ...]
@@ -50,8 +50,8 @@ def is_shim(path: Path) -> bool:
 def _plan(shim: elf.Elf, driver: elf.Elf) -> tuple[dict[str, str], list[str], list[str]]:
     """Spare name -> new name, names to take out, names that find no room.
 
-    Data is not for us: the driver's own (its cudbg* words, by which a debugger and the driver find each other) is looked
-    up in the real library, and a second copy of it here would be found in its place.
+    Variables are left to the driver: a debugger looks its cudbg* words up in the real library, and would find a copy
+    of them here in their place.
     """
     ours, theirs = shim.exports(), driver.exports()
     spares = sorted(name for name in ours if name.startswith(SPARE_PREFIX))

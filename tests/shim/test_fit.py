@@ -50,7 +50,8 @@ def test_names_without_room_are_told(surface: cudaspec.Surface, shim: Path, run:
 
 def test_data_of_the_driver_stays_its_own(shim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A debugger finds the driver's cudbg* words in the driver: a copy has none of them, and nothing is wrong."""
-    (tmp_path / "driver.c").write_text("unsigned cudbgIpcFlag = 1; __thread int cudbgThread; int cuInit() { return 0; }")
+    data = "unsigned cudbgIpcFlag = 1; __thread int cudbgThread;"
+    (tmp_path / "driver.c").write_text(f"{data} int cuInit() {{ return 0; }}")
     driver = tiny_driver.compile_c(tmp_path / "libcuda.so.1", "-shared", tmp_path / "driver.c")
     assert fit.missing_names(shim, driver) == ()
     assert "cudbgIpcFlag" not in elf.Elf(fit.fit(shim, driver, tmp_path / "out/libvgpu.so").path).exports()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,9 +35,7 @@ def cases(surface: cudaspec.Surface, rows: dict[str, hookdef.Row]) -> list[tuple
 
 
 @pytest.fixture(scope="module")
-def program(
-    surface: cudaspec.Surface, rows: dict[str, hookdef.Row], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def program(surface: cudaspec.Surface, rows: dict[str, hookdef.Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = ['#include "wild.h"']
     names = {name for name, *_ in cases(surface, rows)}
     for entry in surface.entries:
@@ -68,18 +66,19 @@ int main(int argc, char **argv) {
 
 @pytest.fixture(scope="module")
 def sim_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = Path(f"/tmp/vgwild{os.getpid()}")
-    server = subprocess.Popen([SIM / "vgpu-simd", "--dir", folder, "--foreground"], stdout=subprocess.DEVNULL)
-    while not (folder / "sock").exists():
-        assert server.poll() is None
-        time.sleep(0.01)
-    yield folder
-    server.terminate()
-    server.wait(20)
+    with tempfile.TemporaryDirectory(prefix="vg") as parent:  # short: a socket lies in it
+        folder = Path(parent) / "sim"
+        server = subprocess.Popen([SIM / "vgpu-simd", "--dir", folder, "--foreground"], stdout=subprocess.DEVNULL)
+        while not (folder / "sock").exists():
+            assert server.poll() is None, "the simulated device does not start"
+            time.sleep(0.01)
+        yield folder
+        server.terminate()
+        server.wait(20)
 
 
 def answers(run: Run, program: Path, when: str, count: int, hook: Path | None, settings: dict[str, str]) -> list[int]:
-    """The result of each case; CRASH where the program ended there."""
+    """The result of each case; CRASH where the program ended there: the next one goes on behind it."""
     found: list[int] = []
     paths = {"LD_LIBRARY_PATH": str(SIM)} | settings
     while len(found) < count:
@@ -112,6 +111,8 @@ def test_the_answer_is_the_drivers(
         assert lib.vg_arbiter_slice_set(fake._arbiters[0], 1, limits) == 0
         settings |= {"VGPU_DRIVER": str(SIM / "libcuda.so.1"), "VGPU_SOCKET": str(tmp_path / "s")}
         hooked = answers(run, program, when, len(asked), shim, settings)
+        assert bool(fake.processes) == (when != "before cuInit")
+    assert sum(answer != CRASH for answer in unhooked) > len(asked) / 2
     differ = [
         f"{name} {PATTERNS[pattern]}{' handles' * handles}{f' wild {one}' if one >= 0 else ''}: {bare}, hooked {ours}"
         for (name, pattern, handles, one), bare, ours in zip(asked, unhooked, hooked, strict=True)

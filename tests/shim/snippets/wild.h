@@ -1,6 +1,6 @@
 /*
- * wild.h - what a program of test_wild_pointers.py gives to entry points: pointers to nothing, where nothing can be read,
- * to zeros, and to such pointers.
+ * wild.h - what a program of test_wild_pointers.py gives to entry points: pointers to nothing, where nothing can be
+ * read, to zeros, and to such pointers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void fill(void *argument, size_t bytes, enum kind kind, int pattern, int 
   if (kind == SCALAR && pattern != NOTHING) memset(argument, 1, 1); /* little-endian: 1 */
 }
 
+#define KIND(type, name) (strchr(#type, '*') ? POINTER : __builtin_classify_type(name) == 5 ? HANDLE : SCALAR)
 #define ARGUMENT(type, number, name)                                                                                   \
   type name;                                                                                                           \
-  fill((void *)&name, sizeof name, sizeof(#type) > 1 && strchr(#type, '*') ? POINTER : __builtin_classify_type(name) == 5 ? HANDLE : SCALAR, pattern, handles_wild, \
-       one == number)
+  fill((void *)&name, sizeof name, KIND(type, name), pattern, handles_wild, one == number)
