@@ -98,8 +98,8 @@ static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *
                                 config->blockDimY, config->blockDimZ);
   vg_gate_enter(&ticket, config->hStream, per_thread, f, threads);
   ticket.kernel = true;
-  ticket.programmatic = is_programmatic(config);
   CUresult result = launch(config, f, kernelParams, extra);
+  ticket.programmatic = result == CUDA_SUCCESS && is_programmatic(config); /* the driver has read the attributes */
   vg_gate_leave(&ticket, result);
   return result;
 }

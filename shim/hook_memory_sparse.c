@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "array_boxes.h"
 #include "gen/real.h"
@@ -57,14 +58,11 @@ static void hold(const CUarrayMapInfo *list, unsigned int count, int delta) {
 typedef CUresult map_call(CUarrayMapInfo *list, unsigned int count, CUstream stream);
 
 static CUresult map(map_call *call, CUarrayMapInfo *list, unsigned int count, CUstream stream) {
-  if (!VG_LOAD(&vg_session.ledger) || !count) return call(list, count, stream);
   size_t bytes = count * sizeof *list;
-  CUarrayMapInfo *known = malloc(bytes);
+  if (!VG_LOAD(&vg_session.ledger) || !count || !vg_prim_readable(list, bytes)) return call(list, count, stream);
+  CUarrayMapInfo *known = malloc(bytes); /* what is counted is what the driver is asked for */
   if (!known) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!vg_prim_peek(known, list, bytes)) {
-    free(known);
-    return call(list, count, stream);
-  }
+  memcpy(known, list, bytes);
   unsigned entered = vg_handles_begin_alone(); /* what is mapped is known, and what is unmapped comes to no other */
   hold(known, count, 1);
   CUresult result = call(known, count, stream);

@@ -130,14 +130,19 @@ static bool can_read_word(uintptr_t address) {
   return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, (size_t)8) == 0 || errno != EFAULT;
 }
 
-bool vg_prim_peek(void *ret_copy, const void *from, size_t bytes) {
+bool vg_prim_readable(const void *from, size_t bytes) {
   int saved = errno;
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)from, end = begin + bytes;
   bool readable = begin != 0 && end >= begin;
   for (uintptr_t at = begin; readable && at < end; at = (at & -page) + page) readable = can_read_word(at);
-  if (readable) memcpy(ret_copy, from, bytes);
   errno = saved;
   return readable;
+}
+
+bool vg_prim_peek(void *ret_copy, const void *from, size_t bytes) {
+  if (!vg_prim_readable(from, bytes)) return false;
+  memcpy(ret_copy, from, bytes);
+  return true;
 }
 
 void vg_prim_timer_slack_ns(uint64_t slack_ns) {

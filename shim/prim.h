@@ -40,10 +40,11 @@ void vg_prim_eventfd_drain_shared(int fd);
 int vg_prim_fstat(int fd, struct stat *ret_status); /* 0 or -errno */
 int vg_prim_memfd(const char *name, bool sealable); /* a close-on-exec descriptor or -errno */
 void vg_prim_close(int fd);
-/* Copies memory that a program's pointer names, if all of it can be read; false: nothing is copied. A system call for
- * each page. For pointers that the driver has not looked at yet: it may answer something before it does. */
-bool vg_prim_peek(void *ret_copy, const void *from, size_t bytes);
-void vg_prim_timer_slack_ns(uint64_t slack_ns); /* of the calling thread */
-void vg_prim_thread_name(const char *name);     /* of the calling thread, 15 characters */
+/* Whether all of the memory that a program's pointer names can be read, at one system call for each page: for pointers
+ * that the driver has not looked at yet, since it may answer something before it does. */
+bool vg_prim_readable(const void *from, size_t bytes);
+bool vg_prim_peek(void *ret_copy, const void *from, size_t bytes); /* copies it then; false: nothing is copied */
+void vg_prim_timer_slack_ns(uint64_t slack_ns);                    /* of the calling thread */
+void vg_prim_thread_name(const char *name);                        /* of the calling thread, 15 characters */
 
 #endif

@@ -18,8 +18,13 @@ from tests.shim.fake_daemon import FakeDaemon, FakeDevice
 from vgpud._shim import ffi, lib
 
 SIM = ROOT / "vgpud/lib/sim"
-PATTERNS = ("nothing", "wild", "zeros", "wilds")
+PATTERNS = ("nothing", "wild", "zeros", "wilds", "special")
 CRASH = -1
+#: what no pattern makes: counts without what is counted
+SPECIAL = {
+    "cuLaunchKernelEx": "CUlaunchConfig c = {1, 1, 1, 1, 1, 1, .numAttrs = 1}; return cuLaunchKernelEx(&c, 0, 0, 0);",
+    "cuMemMapArrayAsync": "return cuMemMapArrayAsync((void *)zeros, 1u << 30, (CUstream)wild);",
+}
 
 
 def cases(surface: cudaspec.Surface, rows: dict[str, hookdef.Row]) -> list[tuple[str, int, int, int]]:
@@ -31,7 +36,7 @@ def cases(surface: cudaspec.Surface, rows: dict[str, hookdef.Row]) -> list[tuple
         pointers = [i for i, p in enumerate(entry.parameters) if "*" in p.type_text]
         found += [(entry.name, pattern, handles, -1) for pattern in range(4) for handles in (0, 1)]
         found += [(entry.name, 2, handles, number) for number in pointers for handles in (0, 1)]
-    return found
+    return found + [(name, PATTERNS.index("special"), 0, -1) for name in SPECIAL]
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +50,11 @@ def program(surface: cudaspec.Surface, rows: dict[str, hookdef.Row], tmp_path_fa
         arguments = ", ".join(f"a{i}" for i in range(len(entry.parameters)))
         head = f"static int call_{entry.name}(int pattern, int handles_wild, int one)"
         lines.append(f"{head} {{ {sets} return {entry.name}({arguments}); }}")
+    lines += [f"static int special_{name}() {{ {code} }}" for name, code in SPECIAL.items()]
     lines.append("static const struct { int (*call)(int, int, int); int pattern, handles, one; } cases[] = {")
-    lines += [f"{{call_{name}, {p}, {h}, {one}}}," for name, p, h, one in cases(surface, rows)]
+    for name, pattern, handles, one in cases(surface, rows):
+        kind = "call" if PATTERNS[pattern] != "special" else "special"
+        lines.append(f"{{{kind}_{name}, {pattern}, {handles}, {one}}},")
     lines.append("""};
 int main(int argc, char **argv) {
   int in_context = strcmp(argv[1], "in a context") == 0;
