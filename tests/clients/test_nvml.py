@@ -24,7 +24,7 @@ pytest.importorskip("pynvml", reason="needs the package nvidia-ml-py")
 RUN = (sys.executable, "-m", "vgpud.cli.main", "run")
 VIEW = PROGRAMS / "nvml_view.py"
 MIB = 1 << 20
-INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED = 2, 4, 6, 9
+INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND = 2, 4, 6, 9, 12
 
 
 def view(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -190,6 +190,15 @@ def test_daemon_away(system: OwnSystem, tmp_path: Path) -> None:
     assert len(json.loads(run_python(VIEW, env))["uuids"]) == 2
     lines = [line for line in log.read_text().splitlines() if "NVML shows the whole device" in line]
     assert len(lines) == 1 and "nobody.sock" in lines[0]
+
+
+def test_a_named_file_that_is_no_nvml(tmp_path: Path) -> None:
+    named, log = str(SIM / "libcuda.so.1"), tmp_path / "log"
+    env = {"LD_PRELOAD": str(LIB / "libvgpu-ml.so"), "VGPU_NVML": named, "VGPU_LOG": str(log)}
+    code = "import ctypes; nvml = ctypes.CDLL('libnvidia-ml.so.1'); print(nvml.nvmlInit(), nvml.nvmlUnitGetCount(None))"
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == (f"{LIBRARY_NOT_FOUND} {LIBRARY_NOT_FOUND}\n", "")
+    assert log.read_text().count(f"{named} is no NVML (it has no nvmlInit_v2): VGPU_NVML can name the real") == 1
 
 
 @pytest.mark.parametrize("function", ["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"])
