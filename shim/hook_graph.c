@@ -266,8 +266,8 @@ static CUresult end(struct records *records, CUresult result, const CUgraphExec 
   return result;
 }
 
-/* A graph that we cannot ask about is no graph, or there is no context: the driver says which, in the order of its own
- * checks. One that it instantiates all the same is ended again. */
+/* The questions about a graph failed: it is no valid handle, or no context is current. The driver's own call tells, in
+ * the order of its checks; an executable graph that it makes nevertheless is destroyed, since it is not accounted. */
 static CUresult end_unasked(CUresult refused, CUresult result, const CUgraphExec *exec) {
   if (result != CUDA_SUCCESS) return result;
   REAL(cuGraphExecDestroy)(*exec);

@@ -169,7 +169,7 @@ static CUresult end(struct making *making, CUresult result, uint64_t handle) {
   CUresult result = call;                                                                                              \
   return end(&making, result, result == CUDA_SUCCESS ? (uint64_t)(uintptr_t)*pHandle : 0)
 
-/* A program's descriptor of any version as `ret_whole`; NULL: it cannot be read, or nothing is accounted. */
+/* A program's descriptor of either version as ret_whole. NULL: it cannot be read, or nothing is accounted. */
 static const CUDA_ARRAY3D_DESCRIPTOR *whole_2d(const CUDA_ARRAY_DESCRIPTOR *given, CUDA_ARRAY3D_DESCRIPTOR *ret_whole) {
   CUDA_ARRAY_DESCRIPTOR d;
   if (!VG_LOAD(&vg_session.ledger) || !vg_prim_peek(&d, given, sizeof d)) return NULL;

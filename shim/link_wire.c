@@ -140,7 +140,7 @@ int vg_wire_receive(int socket_fd, struct vg_wire_answer *ret_answer) {
   while (got < 0 && errno == EINTR);
   if (got < 0) return errno == EWOULDBLOCK ? -EAGAIN : -errno;
   int fds[FDS_MAX];
-  int fd_count = collect_fds(&message, fds); /* even a message without a byte may carry some */
+  int fd_count = collect_fds(&message, fds); /* a message of 0 bytes may carry some, too */
   if (got == 0 && fd_count == 0) return -ECONNRESET;
   int result = message.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EPROTO : check_reply(&ret_answer->reply, got);
   if (result == 0 && ret_answer->reply.status == VG_ATTACH_OK) result = map_answer(ret_answer, fds, fd_count);

@@ -124,8 +124,8 @@ void vg_prim_close(int fd) {
   errno = saved;
 }
 
-/* The kernel reads a signal mask (8 bytes) before it looks at what is to be done with it, which is nothing. Unlike
- * process_vm_readv() that is allowed in every container. */
+/* rt_sigprocmask() copies the mask (8 bytes) before it refuses the operation -1, so it changes nothing and answers
+ * EFAULT or EINVAL. Unlike process_vm_readv() it is allowed by every seccomp profile. */
 static bool can_read_word(uintptr_t address) {
   return syscall(SYS_rt_sigprocmask, -1, address & ~(uintptr_t)7, NULL, (size_t)8) == 0 || errno != EFAULT;
 }

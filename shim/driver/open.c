@@ -8,7 +8,7 @@
 #include "prim.h"
 #include "resolve.h"
 
-static const char *refusal = ""; /* the last one; the loader's own words come before it */
+static const char *refusal = ""; /* why the last file that could be loaded was not accepted */
 
 void *vg_resolve_open(const char *path, const char *function, const char *not_it) {
   void *(*real_dlopen)(const char *, int) = vg_resolve_next("dlopen");

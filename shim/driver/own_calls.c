@@ -2,16 +2,16 @@
  * own_calls.c - see resolve.h, vg_resolve_own_calls(). Called by resolve.c and ml/resolve_ml.c right after they have
  * loaded the real library, before anybody can have its functions.
  *
- * NVIDIA's NVML calls its own exported functions through its symbol table, and the loader binds these calls to a
- * preloaded hook of that name: one nvmlInit of a program would be three to us, and the library's own counts and indices
- * would be a slice's. They are bound again to the library itself, as -Bsymbolic would have done when it was linked. So
- * a call is met when a program makes it and passes when the library makes it: in any of its threads, out of entries
- * that have no hook, and by a jump as well as by a call, none of which a mark per thread or a look at the return
- * address could tell; and it costs nothing afterwards.
+ * NVIDIA's NVML calls its own exported functions through its symbol table, and the loader binds these references to a
+ * preloaded hook of the same name: one nvmlInit of a program would reach three hooks, and the library's internal counts
+ * and indices would be those of a slice. Here they are bound to the library itself, as -Bsymbolic would have done when
+ * it was linked. Hooks then see the program's calls only, whichever thread calls, whether the entry in between has a
+ * hook or is a jump, and whether the library calls or tail-calls. Neither a flag per thread nor the return address
+ * tells all of these apart, and both would cost time at every call.
  *
- * Must hold: what another library than this one has interposed stays as it is. Memory that the loader has made
- * read-only is so again at the end. All is done under the loader's own lock (dl_iterate_phdr), since two threads may
- * both be the first.
+ * Invariants: a reference that another library has interposed is left alone. Pages that the loader has made read-only
+ * are read-only again at the end. Everything happens under the loader's lock (dl_iterate_phdr), because two threads may
+ * load the library at once.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,10 +41,11 @@ struct range {
 
 struct own {
   const struct link_map *map;
+  const struct dl_phdr_info *info;
   struct range code;      /* the library's segments, from first to last */
   struct range shim;      /* the same of this library */
-  struct range read_only; /* what the loader made so after it had relocated it; empty: nothing */
-  bool opened;            /* and is writable at the moment */
+  struct range read_only; /* PT_GNU_RELRO: read-only since the relocation; may be empty */
+  bool opened;            /* read_only is writable at the moment */
   const ElfW(Sym) * symbols;
   int error;
 };
@@ -53,7 +54,7 @@ static bool within(const struct range *range, uintptr_t address) {
   return address >= range->begin && address < range->end;
 }
 
-/* Its loaded segments and what is read-only after relocation, in whole pages as the loader rounds them. */
+/* The segments of an object; read_only in whole pages, rounded as the loader does. */
 static void measure(const struct dl_phdr_info *info, struct range *ret_code, struct range *ret_read_only) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   *ret_code = (struct range){UINTPTR_MAX, 0};
@@ -71,7 +72,19 @@ static int protect(const struct range *range, int protection) {
   return mprotect((void *)range->begin, range->end - range->begin, protection) != 0 ? errno : 0;
 }
 
+/* A relocation in a segment that was never writable (DT_TEXTREL) is not touched. */
+static bool in_data(const struct own *own, uintptr_t address) {
+  for (int i = 0; i < own->info->dlpi_phnum; i++) {
+    const ElfW(Phdr) *header = &own->info->dlpi_phdr[i];
+    uintptr_t begin = own->info->dlpi_addr + header->p_vaddr;
+    struct range segment = {begin, begin + header->p_memsz};
+    if (header->p_type == PT_LOAD && (header->p_flags & PF_W) && within(&segment, address)) return true;
+  }
+  return false;
+}
+
 static void write_word(struct own *own, uintptr_t *word, uintptr_t value) {
+  if (!in_data(own, (uintptr_t)word)) return;
   if (within(&own->read_only, (uintptr_t)word) && !own->opened) {
     own->error = protect(&own->read_only, PROT_READ | PROT_WRITE);
     own->opened = own->error == 0;
@@ -79,8 +92,8 @@ static void write_word(struct own *own, uintptr_t *word, uintptr_t value) {
   if (own->error == 0) __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* A reference to a function that the library defines itself. It is bound to us, or to nothing yet (a call that is bound
- * when it is first made points into the library), or somebody else has interposed it. */
+/* One reference. To a function that the library defines itself it is bound to the shim, or lies in the library (right
+ * already, or not bound before its first call), or points into a third object that has interposed it. */
 static void bind(struct own *own, const ElfW(Rela) * relocation) {
   unsigned long type = ELF64_R_TYPE(relocation->r_info);
   if (type != RELOCATION_CALL && type != RELOCATION_TABLE && type != RELOCATION_DATA) return;
@@ -110,18 +123,17 @@ static void bind_all(struct own *own) {
   if (own->opened) own->error = protect(&own->read_only, PROT_READ);
 }
 
-/* The loader lists objects in no order that helps: first both are measured, then it is done. */
+/* Objects come in the order in which they were loaded: a library before the shim is not bound to it. */
 static int find_both(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   struct own *own = data;
   struct range code, read_only;
   measure(info, &code, &read_only);
   if (within(&code, (uintptr_t)&vg_resolve_own_calls)) own->shim = code;
-  if (within(&code, (uintptr_t)own->map->l_ld)) {
-    own->code = code;
-    own->read_only = read_only;
-  }
-  if (own->shim.end == 0 || own->code.end == 0) return 0;
+  if (!within(&code, (uintptr_t)own->map->l_ld)) return 0;
+  own->info = info;
+  own->code = code;
+  own->read_only = read_only;
   bind_all(own);
   return 1;
 }
