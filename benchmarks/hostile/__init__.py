@@ -1,0 +1,1 @@
+"""What a hostile tenant or user costs its neighbours on the simulated device."""

@@ -1,0 +1,206 @@
+"""Runs one case: victims, an attacker that is honest and attacks in turn, and the neighbours' calls beside it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from benchmarks import harness
+from benchmarks.hostile.phases import Figure, Judge, Phase
+from benchmarks.sharing.bench import SETTLE_S, WARM_UP_S, Process, Tenant
+from benchmarks.sharing.measure import spans_by_tenant
+from vgpud.busylog import SECOND_NS, Span, read_busy_log
+from vgpud.cli.own_system import OwnSystem, PartError, wait_for
+
+#: after a switch: the attack has begun, or what it had taken is given back
+SWITCH_S = 0.5
+#: between two calls of a probe
+PROBE_PAUSE_S = 0.01
+#: how often counters are read
+COUNTERS_S = 0.1
+#: of a victim; the rest is the attacker's
+MEMORY = "2G"
+#: the API for every user, so that an attacker needs no rights of its own
+CONFIG = ('socket_mode = "0666"',)
+
+
+@dataclass
+class Points:
+    """Calls of a neighbour: (time_ns at the call's begin, ms that it took), and what went wrong."""
+
+    took_ms: list[tuple[int, float]] = field(default_factory=list)
+    failures: list[tuple[int, str]] = field(default_factory=list)
+
+
+@dataclass
+class Counters:
+    """Readings over time: (time_ns, value)."""
+
+    daemon_s: list[tuple[int, float]] = field(default_factory=list)  # processor seconds
+    gates_opened: list[tuple[int, float]] = field(default_factory=list)  # of all slices
+
+
+class Attack(Protocol):
+    """An attacker that runs, honest at first."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Its processes that use the device."""
+        ...
+
+    @property
+    def probes(self) -> Mapping[str, Callable[[], None]]:
+        """A neighbour's calls that the attack may make slower; each raises PartError when it is refused."""
+        ...
+
+    def switch(self, attacking: bool) -> None: ...
+
+    def poll(self) -> None:
+        """Reads what it says. Raises PartError when it has ended."""
+        ...
+
+    def figures(self, judge: Judge, calls: Mapping[str, Points]) -> list[Figure]:
+        """What only this attack has. Called when all phases are over."""
+        ...
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attack beside its victims. why_not: why this machine cannot run it; "" when it can."""
+
+    name: str
+    what: str
+    victims: Sequence[Tenant]
+    start: Callable[[OwnSystem], contextlib.AbstractContextManager[Attack]]
+    why_not: Callable[[], str] = lambda: ""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long: so many pairs of phases of so many seconds each."""
+
+    seconds: float
+    pairs: int
+
+    @property
+    def total_s(self) -> float:
+        return 2 * self.pairs * (self.seconds + SWITCH_S)
+
+
+def run(case: Case, host: str, plan: Plan) -> list[Figure]:
+    """Runs the case once and judges it. Raises PartError when a part of it fails."""
+    lengths_us = sorted({victim.kernel_us for victim in case.victims} | {200})
+    with harness.system(harness.one_device(), CONFIG, lengths_us) as own:
+        own.folder.chmod(0o755)  # the attacker may be another user
+        victims = [_start(own, victim, plan.total_s + 120) for victim in case.victims]
+        wait_for("the victims", lambda: all(victim.ready() for victim in victims))
+        with case.start(own) as attack:
+            time.sleep(WARM_UP_S)
+            phases, calls, counters = _alternate(own, attack, plan, victims)
+        pids = {victim.program.name: [victim.pid] for victim in victims} | {"attacker": attack.pids}
+        spans = spans_by_tenant(read_busy_log(own.busy_log()), pids)
+        return _figures(case, Judge(case.name, host, phases), spans, attack, calls, counters)
+
+
+def _start(own: OwnSystem, victim: Tenant, seconds: float) -> Process:
+    histogram = own.folder / f"{victim.name}.histogram"
+    amounts = ["--gpus", f"{victim.minimum:g}", "--max", f"{victim.maximum:g}", "--mem", MEMORY]
+    command = victim.command(random.Random(1), int(seconds), histogram)
+    return Process(victim, own.run(victim.name, amounts, command), Path(histogram))
+
+
+def _alternate(
+    own: OwnSystem, attack: Attack, plan: Plan, victims: Sequence[Process]
+) -> tuple[list[Phase], dict[str, Points], Counters]:
+    """The phases, what the neighbours' calls took, and what was counted meanwhile."""
+    assert own.daemon
+    daemon = psutil.Process(own.daemon.process.pid)
+    phases: list[Phase] = []
+    counters = Counters()
+
+    def pass_time(seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            time.sleep(min(COUNTERS_S, left))
+            attack.poll()
+            for victim in victims:
+                victim.poll()
+            now_ns = time.monotonic_ns()
+            counters.daemon_s.append((now_ns, sum(daemon.cpu_times()[:2])))
+            opened = sum(device.grants for one in client.slices() for device in one.devices)
+            counters.gates_opened.append((now_ns, opened))
+
+    with own.client() as client, _probing(attack.probes) as calls:
+        for number in range(2 * plan.pairs):
+            attacking = number % 2 == 1
+            attack.switch(attacking)
+            pass_time(SWITCH_S)
+            begin_ns = time.monotonic_ns()
+            pass_time(plan.seconds)
+            phases.append(Phase(attacking, begin_ns, begin_ns + int(plan.seconds * SECOND_NS)))
+        attack.switch(False)
+        pass_time(SETTLE_S)
+    return phases, calls, counters
+
+
+@contextlib.contextmanager
+def _probing(probes: Mapping[str, Callable[[], None]]) -> Iterator[dict[str, Points]]:
+    """Makes a neighbour's calls again and again, each kind in a thread of its own, while the body runs."""
+    over = threading.Event()
+    calls = {name: Points() for name in probes}
+
+    def repeat(call: Callable[[], None], points: Points) -> None:
+        while not over.wait(PROBE_PAUSE_S):
+            begin_ns = time.monotonic_ns()
+            try:
+                call()
+            except PartError as error:
+                points.failures.append((begin_ns, str(error)))
+            else:
+                points.took_ms.append((begin_ns, (time.monotonic_ns() - begin_ns) / 1e6))
+
+    threads = [threading.Thread(target=repeat, args=(call, calls[name])) for name, call in probes.items()]
+    for thread in threads:
+        thread.start()
+    try:
+        yield calls
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _figures(
+    case: Case,
+    judge: Judge,
+    spans: Mapping[str, list[Span]],
+    attack: Attack,
+    calls: Mapping[str, Points],
+    counters: Counters,
+) -> list[Figure]:
+    found = []
+    for victim in case.victims:
+        found += judge.shares(victim.name, victim.maximum, spans[victim.name])
+    for name, points in calls.items():
+        found += judge.latencies(name, points.took_ms)
+        failed = points.failures
+        found.append(
+            judge.by_phase(
+                f"{name}: refused",
+                lambda p, failed=failed: float(sum(time_ns in p for time_ns, _why in failed)),  # type: ignore[misc]
+                more_is_worse=True,
+                at_most=0,
+            )
+        )
+    found += attack.figures(judge, calls)
+    found.append(judge.rate("gates opened, all slices, 1/s", counters.gates_opened))
+    found.append(judge.rate("daemon: processors used", counters.daemon_s))
+    return found
