@@ -6,8 +6,10 @@ import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
+from benchmarks.hostile import users
 from benchmarks.hostile.frame import Attack, Case
 from benchmarks.hostile.page import page_attack
+from benchmarks.hostile.service import hoard, read
 from benchmarks.sharing.bench import Tenant
 from vgpud.cli.own_system import OwnSystem
 
@@ -15,6 +17,8 @@ Start = Callable[[OwnSystem], AbstractContextManager[Attack]]
 
 #: both saturate: what the attacker takes is theirs
 LARGE, SMALL = Tenant("large", 0.73, 0.73), Tenant("small", 0.25, 0.25)
+#: with room for the small slices of others
+LARGER = Tenant("large", 0.7, 0.7)
 PAGE_SLICE = ("--gpus", "0.01", "--max", "0.01", "--mem", "8G")
 #: one that wants more than its maximum beside one that pauses: whose time it was is told by reports alone
 CAPPED = (Tenant("capped", 0.25, 0.25),)
@@ -71,6 +75,20 @@ CASES: dict[str, Case] = {
             "as lying-page, with impossible values of all counters",
             CAPPED,
             page("counters", LIAR_SLICE, 20),
+        ),
+        Case(
+            "attaches",
+            "one process of a user with four slices of .005 attaches up to 2,048 times",
+            (LARGER, SMALL),
+            hoard,
+            users.why_not,
+        ),
+        Case(
+            "reads",
+            "a user has 16 watches every millisecond and 100 ListJobs in flight",
+            (LARGE, SMALL),
+            read,
+            users.why_not,
         ),
     )
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -18,12 +18,10 @@ from benchmarks.hostile.phases import Figure, Judge, Phase
 from benchmarks.sharing.bench import SETTLE_S, WARM_UP_S, Process, Tenant
 from benchmarks.sharing.measure import spans_by_tenant
 from vgpud.busylog import SECOND_NS, Span, read_busy_log
-from vgpud.cli.own_system import OwnSystem, PartError, wait_for
+from vgpud.cli.own_system import OwnSystem, Part, wait_for
 
 #: after a switch: the attack has begun, or what it had taken is given back
 SWITCH_S = 0.5
-#: between two calls of a probe
-PROBE_PAUSE_S = 0.01
 #: how often counters are read
 COUNTERS_S = 0.1
 #: of a victim; the rest is the attacker's
@@ -33,11 +31,20 @@ CONFIG = ('socket_mode = "0666"',)
 
 
 @dataclass
-class Points:
-    """Calls of a neighbour: (time_ns at the call's begin, ms that it took), and what went wrong."""
+class Calls:
+    """Calls of a neighbour: (time_ns at the call's begin, ms that it took), and when one was refused and why."""
 
     took_ms: list[tuple[int, float]] = field(default_factory=list)
-    failures: list[tuple[int, str]] = field(default_factory=list)
+    refused: list[tuple[int, str]] = field(default_factory=list)
+
+    def read(self, part: Part) -> None:
+        """New lines of neighbour.py. Raises PartError when it has ended."""
+        for line in part.lines():
+            if line["refused"]:
+                self.refused.append((line["time_ns"], line["refused"]))
+            else:
+                self.took_ms.append((line["time_ns"], line["took_ms"]))
+        part.check()
 
 
 @dataclass
@@ -57,8 +64,8 @@ class Attack(Protocol):
         ...
 
     @property
-    def probes(self) -> Mapping[str, Callable[[], None]]:
-        """A neighbour's calls that the attack may make slower; each raises PartError when it is refused."""
+    def probes(self) -> Mapping[str, Part]:
+        """Neighbours that make a kind of call again and again (neighbour.py), by what that is."""
         ...
 
     def switch(self, attacking: bool) -> None: ...
@@ -67,7 +74,7 @@ class Attack(Protocol):
         """Reads what it says. Raises PartError when it has ended."""
         ...
 
-    def figures(self, judge: Judge, calls: Mapping[str, Points]) -> list[Figure]:
+    def figures(self, judge: Judge) -> list[Figure]:
         """What only this attack has. Called when all phases are over."""
         ...
 
@@ -119,12 +126,13 @@ def _start(own: OwnSystem, victim: Tenant, seconds: float) -> Process:
 
 def _alternate(
     own: OwnSystem, attack: Attack, plan: Plan, victims: Sequence[Process]
-) -> tuple[list[Phase], dict[str, Points], Counters]:
+) -> tuple[list[Phase], dict[str, Calls], Counters]:
     """The phases, what the neighbours' calls took, and what was counted meanwhile."""
     assert own.daemon
     daemon = psutil.Process(own.daemon.process.pid)
     phases: list[Phase] = []
     counters = Counters()
+    calls = {name: Calls() for name in attack.probes}
 
     def pass_time(seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -133,12 +141,14 @@ def _alternate(
             attack.poll()
             for victim in victims:
                 victim.poll()
+            for name, part in attack.probes.items():
+                calls[name].read(part)
             now_ns = time.monotonic_ns()
             counters.daemon_s.append((now_ns, sum(daemon.cpu_times()[:2])))
             opened = sum(device.grants for one in client.slices() for device in one.devices)
             counters.gates_opened.append((now_ns, opened))
 
-    with own.client() as client, _probing(attack.probes) as calls:
+    with own.client() as client:
         for number in range(2 * plan.pairs):
             attacking = number % 2 == 1
             attack.switch(attacking)
@@ -151,39 +161,12 @@ def _alternate(
     return phases, calls, counters
 
 
-@contextlib.contextmanager
-def _probing(probes: Mapping[str, Callable[[], None]]) -> Iterator[dict[str, Points]]:
-    """Makes a neighbour's calls again and again, each kind in a thread of its own, while the body runs."""
-    over = threading.Event()
-    calls = {name: Points() for name in probes}
-
-    def repeat(call: Callable[[], None], points: Points) -> None:
-        while not over.wait(PROBE_PAUSE_S):
-            begin_ns = time.monotonic_ns()
-            try:
-                call()
-            except PartError as error:
-                points.failures.append((begin_ns, str(error)))
-            else:
-                points.took_ms.append((begin_ns, (time.monotonic_ns() - begin_ns) / 1e6))
-
-    threads = [threading.Thread(target=repeat, args=(call, calls[name])) for name, call in probes.items()]
-    for thread in threads:
-        thread.start()
-    try:
-        yield calls
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join()
-
-
 def _figures(
     case: Case,
     judge: Judge,
     spans: Mapping[str, list[Span]],
     attack: Attack,
-    calls: Mapping[str, Points],
+    calls: Mapping[str, Calls],
     counters: Counters,
 ) -> list[Figure]:
     found = []
@@ -191,16 +174,12 @@ def _figures(
         found += judge.shares(victim.name, victim.maximum, spans[victim.name])
     for name, points in calls.items():
         found += judge.latencies(name, points.took_ms)
-        failed = points.failures
-        found.append(
-            judge.by_phase(
-                f"{name}: refused",
-                lambda p, failed=failed: float(sum(time_ns in p for time_ns, _why in failed)),  # type: ignore[misc]
-                more_is_worse=True,
-                at_most=0,
-            )
-        )
-    found += attack.figures(judge, calls)
+        found.append(judge.total(f"{name}: refused", functools.partial(_count_in, points.refused), at_most=0))
+    found += attack.figures(judge)
     found.append(judge.rate("gates opened, all slices, 1/s", counters.gates_opened))
     found.append(judge.rate("daemon: processors used", counters.daemon_s))
     return found
+
+
+def _count_in(points: Sequence[tuple[int, str]], phase: Phase) -> int:
+    return sum(time_ns in phase for time_ns, _why in points)

@@ -17,6 +17,7 @@ from vgpud.busylog import SECOND_NS, Span
 
 #: a break in a tenant's device time that is shorter is the time between two launches, not another tenant's turn
 PAUSE_MIN_NS = 50_000
+NAN = float("nan")
 GOAL_PERCENT = 5.0
 
 
@@ -40,7 +41,7 @@ class Phase:
 class Figure:
     """One figure of a case on one kind of host.
 
-    goal_percent: how far the attack may move it to its owner's harm; at_most: a bound on its value under attack.
+    goal_percent: how far the attack may move it to its owner's harm; at_most: a bound on its value, attack or not.
     """
 
     case: str
@@ -61,7 +62,7 @@ class Figure:
     @property
     def missed(self) -> bool:
         """A figure that is not a number meets no goal."""
-        if self.at_most is not None and not self.attacked <= self.at_most:
+        if self.at_most is not None and not (self.honest <= self.at_most and self.attacked <= self.at_most):
             return True
         harm = self.moved_percent if self.more_is_worse else -self.moved_percent
         return self.goal_percent is not None and not harm < self.goal_percent
@@ -115,17 +116,17 @@ def markdown(figures: Iterable[Figure]) -> str:
 
 def percent(before: float, after: float) -> float:
     """By how much `after` is more than `before`; NaN when there is nothing to compare with."""
-    return (after - before) / before * 100 if before else float("nan")
+    return (after - before) / before * 100 if before else NAN
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
     """The smallest value that at least this fraction of all keeps to; NaN without any."""
     ordered = sorted(values)
-    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else float("nan")
+    return ordered[max(0, math.ceil(fraction * len(ordered)) - 1)] if ordered else NAN
 
 
 def pauses_ms(spans: Sequence[Span], phase: Phase) -> list[float]:
-    """How long a tenant was off the device in the phase, each time; it may still be at the phase's end. Spans by begin."""
+    """How long a tenant was off the device in the phase, each time, also up to the phase's end. Spans by begin."""
     found, at_ns = [], phase.begin_ns
     for span in [*spans, Span(phase.end_ns, phase.end_ns, 0)]:
         pause_ns = min(span.begin_ns, phase.end_ns) - at_ns
@@ -137,19 +138,24 @@ def pauses_ms(spans: Sequence[Span], phase: Phase) -> list[float]:
 
 def worst_second(spans: Sequence[Span], phase: Phase) -> float:
     """The smallest share in any second of the phase; NaN when it is shorter than a second."""
-    return min(window_shares(spans, phase.begin_ns, phase.end_ns), default=float("nan"))
+    return min(window_shares(spans, phase.begin_ns, phase.end_ns), default=NAN)
+
+
+def highest(points: Sequence[tuple[int, float]], phase: Phase) -> float:
+    """The largest reading (time_ns, value) of the phase; NaN without any."""
+    return max((value for time_ns, value in points if time_ns in phase), default=NAN)
 
 
 def best_second(spans: Sequence[Span], phase: Phase) -> float:
     """The largest share in any second of the phase; NaN when it is shorter than a second."""
-    return max(window_shares(spans, phase.begin_ns, phase.end_ns), default=float("nan"))
+    return max(window_shares(spans, phase.begin_ns, phase.end_ns), default=NAN)
 
 
 def per_second(points: Sequence[tuple[int, float]], phase: Phase) -> float:
     """How fast a counter (time_ns, value) rose between its readings in the phase; NaN with fewer than two."""
     inside = [point for point in points if point[0] in phase]
     if len(inside) < 2:
-        return float("nan")
+        return NAN
     return (inside[-1][1] - inside[0][1]) * SECOND_NS / (inside[-1][0] - inside[0][0])
 
 
@@ -178,6 +184,12 @@ class Judge:
         )
         spread = _spread([quantile(some, fraction) for some in _of(self.phases, values, False)])
         return Figure(self.case, self.host, what, honest, attacked, percent(honest, attacked), spread, **goal)
+
+    def total(self, what: str, measure: Callable[[Phase], float], **goal: Any) -> Figure:
+        """A sum over all honest and over all attacked phases."""
+        values = [measure(phase) for phase in self.phases]
+        honest, attacked = (float(sum(_of(self.phases, values, attacking))) for attacking in (False, True))
+        return Figure(self.case, self.host, what, honest, attacked, NAN, NAN, more_is_worse=True, **goal)
 
     def shares(self, name: str, maximum: float, spans: Sequence[Span]) -> list[Figure]:
         """What the attack does to a victim, who may not come to more than its maximum either."""
@@ -223,10 +235,10 @@ def _of(phases: Sequence[Phase], values: Sequence[Any], attacking: bool) -> list
 
 def _median(values: Sequence[float]) -> float:
     known = [value for value in values if not math.isnan(value)]
-    return median(known) if known else float("nan")
+    return median(known) if known else NAN
 
 
 def _spread(values: Sequence[float]) -> float:
     """How far values that should be equal lie apart, in percent of their median."""
     known = [value for value in values if not math.isnan(value)]
-    return percent(0.0, 0.0) if len(known) < 2 or not median(known) else (max(known) - min(known)) / median(known) * 100
+    return NAN if len(known) < 2 or not median(known) else (max(known) - min(known)) / median(known) * 100

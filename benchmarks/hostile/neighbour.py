@@ -1,0 +1,86 @@
+"""A neighbour of the attacker who makes one kind of call again and again: `neighbour UID KIND WHERE`.
+
+Prints a JSON line for each: when it began, what it took, and why it was refused ("" when it was not).
+
+attach WHERE  attaches to the slice of this socket, from a new process each time: a known one has its place already
+list WHERE    ListSlices at this target of the API
+submit WHERE  SubmitJob there, of a job that is held
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+
+from benchmarks.hostile import users
+from tests.daemon import client as wire
+from vgpud.cli.exits import CliError
+from vgpud.cli.job_client import JobClient
+from vgpud.cli.options import Settings
+from vgpud.v1 import vgpud_pb2 as pb
+
+PAUSE_S = 0.01
+TIMEOUT_S = 30.0
+
+
+class Refused(Exception):
+    """The daemon's reason."""
+
+
+def attach_once(path: str) -> None:
+    """Raises Refused."""
+    try:
+        tenant = wire.attach(path)
+    except (OSError, AssertionError) as error:
+        raise Refused(f"{path}: {error}") from error
+    tenant.close()
+    if tenant.status != wire.OK:
+        raise Refused(tenant.text)
+
+
+def held_job(milli: int = 100) -> pb.JobSpec:
+    """A job that never starts."""
+    return pb.JobSpec(slice=pb.SliceSpec(gpus_milli=milli), command=["/bin/true"], directory="/", hold=True)
+
+
+def caller(kind: str, where: str) -> Callable[[], object]:
+    """The call. A client's methods raise CliError."""
+    if kind == "attach":
+        return lambda: attach_once(where)
+    client = JobClient(Settings(host=where, timeout_s=TIMEOUT_S))
+    return client.slices if kind == "list" else lambda: client.submit(held_job())
+
+
+def measure(call: Callable[[], object]) -> None:
+    """One call, and its line."""
+    begin_ns, refused = time.monotonic_ns(), ""
+    try:
+        call()
+    except (Refused, CliError) as error:
+        refused = str(error) or "no reason given"
+    took_ms = (time.monotonic_ns() - begin_ns) / 1e6
+    print(json.dumps({"time_ns": begin_ns, "took_ms": took_ms, "refused": refused}), flush=True)
+
+
+def main() -> None:
+    """Until it is ended."""
+    uid, kind, where = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+    call = caller(kind, where)
+    if uid != 0:
+        users.become(uid)
+    while True:
+        if kind != "attach":
+            measure(call)
+        elif child := os.fork():
+            os.waitpid(child, 0)
+        else:
+            measure(call)
+            os._exit(0)
+        time.sleep(PAUSE_S)
+
+
+if __name__ == "__main__":
+    main()

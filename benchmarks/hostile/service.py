@@ -1,0 +1,45 @@
+"""Attackers of the daemon itself: a user who hoards attaches, and one who reads without end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from benchmarks.hostile import users
+from benchmarks.hostile.attacker import Attacker
+from vgpud.cli.own_system import OwnSystem
+from vgpud.v1 import vgpud_pb2 as pb
+
+HOARDED_SLICES = 4
+MILLI = 5
+MEM_BYTES = 1 << 30
+
+
+def _slice(own: OwnSystem, name: str, uid: int) -> str:
+    """Makes a small slice of a user and returns the path of its socket."""
+    spec = pb.SliceSpec(gpus_milli=MILLI, mem_min_bytes=MEM_BYTES, mem_max_bytes=MEM_BYTES)
+    with own.client() as client:
+        return client.create_slice(name, spec, ephemeral=False, owner_uid=uid).attach_socket
+
+
+@contextlib.contextmanager
+def hoard(own: OwnSystem) -> Iterator[Attacker]:
+    """The user who hoards attaches, beside another user and root who attach now and then. Raises PartError."""
+    sockets = [_slice(own, f"hoard-{number}", users.ATTACKER_UID) for number in range(HOARDED_SLICES)]
+    whose = {"another user's attach": users.NEIGHBOUR_UID, "root's attach": os.geteuid()}
+    probes = {
+        name: users.start(own, "neighbour", str(uid), "attach", _slice(own, f"neighbour-{uid}", uid))
+        for name, uid in whose.items()
+    }
+    rates = {"accepted": "attaches", "refused": "refused attaches"}
+    yield Attacker(users.start(own, "hoarder", *sockets), rates, {"held": "attaches held at a time"}, probes)
+
+
+@contextlib.contextmanager
+def read(own: OwnSystem) -> Iterator[Attacker]:
+    """The user who reads without end, beside root who lists slices and submits jobs. Raises PartError."""
+    kinds = {"root's ListSlices": "list", "root's SubmitJob": "submit"}
+    probes = {name: users.start(own, "neighbour", "0", kind, own.host) for name, kind in kinds.items()}
+    rates = {"watched": "messages of watches", "listed": "answers of ListJobs", "refused": "refused calls"}
+    yield Attacker(users.start(own, "reader", own.host), rates, probes=probes)
