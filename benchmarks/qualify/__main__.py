@@ -4,15 +4,19 @@ Attach and gate under PyTorch, CuPy, tinygrad and a C program; pointer identity 
 unhooked results of the CIFAR trainers; the conformance suite; the framework matrix; how fast processes are
 checkpointed; the constants of the simulated device, measured; and some models measured for the predictor
 (benchmarks.predict.collect goes on with the rest). At the end the figures beside the simulated ones.
-Under nine minutes: each step has a budget. What is finished is kept: --resume goes on after an interruption.
-Results go to benchmarks/results/. Without a real device it says so and exits 3; --sim runs the same program on the
-simulated device, to test the program itself: what it then measures are the simulator's own constants.
+Under nine minutes: each step has a budget. What a step found is kept, and the results in benchmarks/results/ are
+written, as soon as it is over: --resume goes on after an interruption. --sim runs the same program on the simulated
+device, to test the program itself: what it then measures are the simulator's own constants.
+
+Exit code: 0 all steps ran and all is as assumed, 1 something is not as assumed, 2 wrong usage, 3 there is no real
+device and nothing was measured, 4 what ran is as assumed, but steps were skipped; the last lines say which, and why.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +28,10 @@ from tests.conformance import suite
 
 #: lengths of the spin kernels of constants.c and load.c
 LENGTHS_US = (1, 20, 100, 200, 100000)
-NO_DEVICE = 3
+NOT_AS_ASSUMED = 1
 USAGE = 2
+NO_DEVICE = 3
+SKIPPED = 4
 
 
 def arguments() -> argparse.Namespace:
@@ -59,8 +65,49 @@ def made_by(device: str, args: argparse.Namespace) -> dict[str, Any]:
     return {**code, "device": device, "cpu": results.machine()["cpu"], "python": args.python}
 
 
+class Results:
+    """The result files, written anew after each step: what is there is what has been measured so far."""
+
+    def __init__(self, args: argparse.Namespace, device: str, planned: int) -> None:
+        self._common = {"simulated": args.sim, "device": device, "folder": args.results}
+        self._planned = planned
+        self.found: dict[str, Found] = {}
+        self._seconds: dict[str, float] = {}
+        self.paths: list[Path] = []
+
+    def figures(self) -> dict[str, Any]:
+        """What the steps found, as the file has it."""
+        return {
+            name: {"figures": one.figures, "problems": one.problems, "skipped": one.skipped}
+            for name, one in self.found.items()
+        }
+
+    def add(self, step: steps.Step, found: Found, seconds: float) -> None:
+        """What a step found, at once."""
+        say(step, found, seconds)
+        self.found[step.name], self._seconds[step.name] = found, seconds
+        raw = {name: {"seconds": taken} for name, taken in self._seconds.items()}
+        common = {**self._common, "raw": raw, "parameters": {"steps": len(self.found), "of": self._planned}}
+        self.paths = [results.write("qualify", goals={"problems": 0}, figures=self.figures(), **common)]
+        constants = self.found.get("constants")
+        if constants and constants.figures:
+            self.paths.append(results.write("constants", goals={}, figures=constants.figures, **common))
+
+
+def verdict(found: Mapping[str, Found]) -> int:
+    """The exit code, and what was skipped in words."""
+    skipped = {name: one.skipped for name, one in found.items() if one.skipped}
+    if skipped:
+        print(f"{len(skipped)} of {len(found)} steps were skipped:")
+    for name, why in skipped.items():
+        print(f"  {name}: {why}")
+    if any(one.problems for one in found.values()):
+        return NOT_AS_ASSUMED
+    return SKIPPED if skipped else 0
+
+
 def main() -> int:
-    """Runs the steps and writes the results. Exit code 1 when something is not as assumed, 3 without a device."""
+    """Runs the steps and writes the results."""
     args = arguments()
     reason = "" if args.sim else checks.has_device()
     if reason:
@@ -68,6 +115,10 @@ def main() -> int:
             f"qualify: no real device here ({reason}): nothing measured; --sim tests this program on the simulated one"
         )
         return NO_DEVICE
+    plan = [step for step in steps.plan(args.python) if not args.only or step.name in args.only]
+    if not plan:
+        print(f"qualify: no step is called {', '.join(args.only)}", file=sys.stderr)
+        return USAGE
     with harness.system(suite.SIMULATED if args.sim else None, lengths_us=LENGTHS_US) as own:
         device = own.device_name()
         print(f"qualify: {device}" + (" (simulated: this tests the program, not a device)" if args.sim else ""))
@@ -76,20 +127,13 @@ def main() -> int:
         except KeptError as error:
             print(f"qualify: {error}", file=sys.stderr)
             return USAGE
-        plan = [step for step in steps.plan(args.python) if not args.only or step.name in args.only]
-        found, seconds = steps.run(plan, own, store, say)
+        written = Results(args, device, len(plan))
+        steps.run(plan, own, store, written.add)
         store.close()
-    figures = {
-        name: {"figures": one.figures, "problems": one.problems, "skipped": one.skipped} for name, one in found.items()
-    }
     beside = table.kept(results.RESULTS / f"qualify-{'real' if args.sim else 'sim'}.json")
-    print(table.table(*((figures, beside) if args.sim else (beside, figures))))
-    raw = {name: {"seconds": taken} for name, taken in seconds.items()}
-    common = {"simulated": args.sim, "device": device, "folder": args.results, "parameters": {}, "raw": raw}
-    if "constants" in found and found["constants"].figures:
-        print(results.write("constants", goals={}, figures=found["constants"].figures, **common))
-    print(results.write("qualify", goals={"problems": 0}, figures=figures, **common))
-    return 1 if any(one.problems for one in found.values()) else 0
+    print(table.table(*((written.figures(), beside) if args.sim else (beside, written.figures()))))
+    print("\n".join(map(str, written.paths)))
+    return verdict(written.found)
 
 
 if __name__ == "__main__":
