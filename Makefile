@@ -6,7 +6,7 @@ NATIVE_FILES := $(shell find shim -name '*.[chS]' -o -name '*.map' -o -name buil
 NATIVE := vgpud/lib/.built
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-scheduling bench-predict conformance clients-gpu qualify clean
+.PHONY: help demo test test-c test-containers lint format gen gen-check bench bench-containers bench-sharing bench-hostile bench-scheduling bench-predict conformance clients-gpu qualify clean
 .SUFFIXES:
 .NOTPARALLEL:
 
@@ -61,13 +61,16 @@ bench-containers: $(VENV)/.test $(NATIVE) ## as root: what sharing costs CIFAR c
 bench-sharing: $(VENV)/.test $(NATIVE) ## how well a device is shared, without a hook and with (BENCH="W1 W4", "--full")
 	@$(PY) -m benchmarks.sharing $(BENCH)
 
+bench-hostile: $(VENV)/.test $(NATIVE) ## what a hostile tenant or user costs its neighbours; two of its cases need root (BENCH="page reads --seconds 2")
+	@$(PY) -m benchmarks.hostile $(BENCH)
+
 bench-scheduling: $(VENV)/.test ## how well jobs are ordered and placed: policies, placement, speed, on shipped traces (BENCH="muri speed")
 	@$(PY) -m benchmarks.scheduling $(BENCH)
 
 bench-predict: $(VENV)/.test $(NATIVE) ## prediction, co-location, elasticity beside the papers' figures (BENCH="s_k")
 	@$(PY) -m benchmarks.predict $(BENCH)
 
-qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes; PYTHON=..., RESUME=1, SIM=1)
+qualify: $(VENV)/.demo $(NATIVE) ## on a machine with a real device: is everything as assumed? (under 9 minutes; 4: steps were skipped; PYTHON=..., RESUME=1, SIM=1)
 	@$(PY) -m benchmarks.qualify $(if $(SIM),--sim) $(if $(RESUME),--resume) $(if $(PYTHON),--python $(PYTHON))
 
 clean: ## everything that make made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -174,7 +175,11 @@ def _figures(
         found += judge.shares(victim.name, victim.maximum, spans[victim.name])
     for name, points in calls.items():
         found += judge.latencies(name, points.took_ms)
+        for why in sorted({why for _time_ns, why in points.refused}):
+            print(f"{judge.case}, {judge.host}: {name} was refused: {why}", file=sys.stderr)
         found.append(judge.total(f"{name}: refused", functools.partial(_count_in, points.refused), at_most=0))
+    if spans["attacker"]:
+        found.append(judge.share("attacker: share", spans["attacker"]))
     found += attack.figures(judge)
     found.append(judge.rate("gates opened, all slices, 1/s", counters.gates_opened))
     found.append(judge.rate("daemon: processors used", counters.daemon_s))

@@ -191,16 +191,15 @@ class Judge:
         honest, attacked = (float(sum(_of(self.phases, values, attacking))) for attacking in (False, True))
         return Figure(self.case, self.host, what, honest, attacked, NAN, NAN, more_is_worse=True, **goal)
 
+    def share(self, what: str, spans: Sequence[Span], **goal: Any) -> Figure:
+        """Of the device, over the whole of each phase."""
+        return self.by_phase(what, lambda p: share(spans, p.begin_ns, p.end_ns), **goal)
+
     def shares(self, name: str, maximum: float, spans: Sequence[Span]) -> list[Figure]:
         """What the attack does to a victim, who may not come to more than its maximum either."""
         most = round(maximum * (1 + GOAL_PERCENT / 100), 4)
         return [
-            self.by_phase(
-                f"{name}: share",
-                lambda p: share(spans, p.begin_ns, p.end_ns),
-                goal_percent=GOAL_PERCENT,
-                at_most=most,
-            ),
+            self.share(f"{name}: share", spans, goal_percent=GOAL_PERCENT, at_most=most),
             self.by_phase(f"{name}: worst second", lambda p: worst_second(spans, p)),
             self.by_phase(f"{name}: best second", lambda p: best_second(spans, p)),
             self.pooled(f"{name}: pause p50, ms", 0.50, lambda p: pauses_ms(spans, p), more_is_worse=True),

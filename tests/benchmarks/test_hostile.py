@@ -1,0 +1,138 @@
+"""What benchmarks/hostile works out from phases, spans and calls, without a device."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks import results
+from benchmarks.hostile import __main__ as command
+from benchmarks.hostile import frame, host
+from benchmarks.hostile.cases import CASES
+from benchmarks.hostile.phases import Figure, Judge, Phase, markdown, pauses_ms, per_second, quantile
+from vgpud.busylog import SECOND_NS, Span
+
+MS = 1_000_000
+#: four phases of two seconds: honest, attacking, honest, attacking
+PHASES = [Phase(number % 2 == 1, number * 2 * SECOND_NS, (number + 1) * 2 * SECOND_NS) for number in range(4)]
+
+
+def turns(phase: Phase, busy_ms: int, period_ms: int = 10) -> Iterator[Span]:
+    """Spans of busy_ms at the begin of every period."""
+    for begin_ns in range(phase.begin_ns, phase.end_ns, period_ms * MS):
+        yield Span(begin_ns, begin_ns + busy_ms * MS, 1)
+
+
+def judge() -> Judge:
+    return Judge("page", host.QUIET, PHASES)
+
+
+def test_a_victim_that_loses_its_share_has_missed_the_goal() -> None:
+    spans = [span for phase in PHASES for span in turns(phase, 2 if phase.attacking else 4)]
+    share, worst, best, middle, tail = judge().shares("large", 0.45, spans)
+    assert (share.honest, share.attacked, share.moved_percent) == pytest.approx((0.4, 0.2, -50))
+    assert share.missed and share.cells()[-1] == "**missed**" and share.goal == "-5 %, <= 0.4725"
+    assert (worst.honest, worst.attacked, best.honest) == pytest.approx((0.4, 0.2, 0.4)) and not worst.judged
+    assert (middle.honest, middle.attacked) == pytest.approx((6, 8))
+    assert tail.missed and tail.moved_percent == pytest.approx(100 / 3)
+
+
+def test_a_victim_that_keeps_its_share_has_not() -> None:
+    spans = [span for phase in PHASES for span in turns(phase, 4)]
+    assert [figure.missed for figure in judge().shares("large", 0.45, spans)] == [False] * 5
+
+
+def test_more_than_the_maximum_is_missed_even_without_an_attack() -> None:
+    spans = [span for phase in PHASES for span in turns(phase, 4)]
+    share = judge().shares("capped", 0.25, spans)[0]
+    assert share.missed and share.moved_percent == pytest.approx(0)
+
+
+def test_a_tenant_that_never_comes_back_pauses_to_the_end() -> None:
+    phase = PHASES[1]
+    assert pauses_ms([], phase) == [2000]
+    once = Span(phase.begin_ns + 500 * MS, phase.begin_ns + 1500 * MS, 1)
+    assert pauses_ms([once], phase) == [500, 500]
+    across = Span(phase.begin_ns - MS, phase.end_ns + MS, 1)
+    assert pauses_ms([across], phase) == []
+    kernels = [Span(phase.begin_ns + n * MS, phase.begin_ns + (n + 1) * MS - 20_000, 1) for n in range(2000)]
+    assert pauses_ms(kernels, phase) == []
+
+
+def test_a_phase_without_any_share_is_a_loss_and_not_unknown() -> None:
+    spans = [span for phase in PHASES if not phase.attacking for span in turns(phase, 4)]
+    figures = judge().shares("large", 1.0, spans)
+    assert figures[0].attacked == 0 and figures[0].missed and figures[4].missed
+
+
+def test_latencies_are_pooled_over_the_phases() -> None:
+    points = [(p.begin_ns + n * MS, 3.0 if p.attacking and n > 900 else 1.0) for p in PHASES for n in range(1000)]
+    middle, tail = judge().latencies("root's list", points)
+    assert (middle.honest, middle.attacked, tail.honest, tail.attacked) == (1, 1, 1, 3)
+    assert tail.missed and tail.moved_percent == 200
+    unknown = judge().latencies("root's list", [])[1]
+    assert unknown.missed and unknown.cells()[3:7] == ("-", "-", "-", "-") and unknown.as_json()["honest"] is None
+
+
+def test_refusals_count_in_either_kind_of_phase() -> None:
+    after = judge().total("another user's attach: refused", lambda phase: 0 if phase.attacking else 3, at_most=0)
+    assert (after.honest, after.attacked, after.missed) == (6, 0, True)
+    assert not judge().total("refused", lambda _phase: 0, at_most=0).missed
+
+
+def test_rates_are_of_the_readings_in_the_phase() -> None:
+    points = [(n * 100 * MS, float(max(0, n - 20) * 5)) for n in range(40)]
+    assert per_second(points, PHASES[0]) == 0 and per_second(points, PHASES[1]) == pytest.approx(50)
+    assert math.isnan(per_second(points, PHASES[3]))
+    rate = judge().rate("attacker: doorbells, 1/s", points)
+    assert (rate.honest, rate.attacked) == pytest.approx((0, 50)) and not rate.judged
+
+
+def test_quantiles() -> None:
+    assert [quantile(range(1, 101), fraction) for fraction in (0.5, 0.99, 1)] == [50, 99, 100]
+    assert math.isnan(quantile([], 0.5))
+
+
+def test_a_busy_host_is_as_many_spinning_processes_as_processors_and_ends_them() -> None:
+    me = psutil.Process()
+    with host.load(host.BUSY, 60):
+        spinning = me.children()
+        assert len(spinning) == len(os.sched_getaffinity(0))
+    assert not any(process.is_running() for process in spinning)
+    with host.load(host.QUIET, 60):
+        assert not me.children()
+
+
+def test_the_command_checks_its_words(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    args = command.arguments(["page", "reads", "page", "--seconds", "2", "--out", str(tmp_path)])
+    assert (args.cases, args.host, args.out) == (["page", "reads"], ["quiet", "busy"], tmp_path)
+    assert command.arguments([]).out == results.RESULTS and command.arguments(["page"]).out != results.RESULTS
+    for words in (["pag"], ["--seconds", "0"], ["--pairs", "0"]):
+        with pytest.raises(SystemExit):
+            command.arguments(words)
+    assert "pag is no case: choose from page," in capsys.readouterr().err
+
+
+def test_what_is_written_is_a_good_result_and_names_what_was_left_out(tmp_path: Path) -> None:
+    figures = [Figure("page", "busy", "large: share", 0.7, 0.69, -1.4, 2.0, goal_percent=5)]
+    args = command.arguments(["page", "reads", "--out", str(tmp_path)])
+    path, page = command.write(figures, {"reads": "run it as root"}, args)
+    written = json.loads(path.read_text())
+    assert results.problems(written) == [] and written["raw"] == {"skipped": {"reads": "run it as root"}}
+    assert written["figures"]["page"]["busy"][0]["met"] is True
+    assert "- reads: not measured: run it as root" in page.read_text() and markdown(figures) in page.read_text()
+
+
+def test_a_case_that_fails_has_missed_its_goal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> list[Figure]:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(frame, "run", fail)
+    (figure,) = command.measure(CASES["page"], host.QUIET, frame.Plan(1, 1))
+    assert figure.missed and "no such thing" in figure.what
