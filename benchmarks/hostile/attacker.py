@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from benchmarks.hostile.phases import Figure, Judge, highest
 from vgpud.cli.own_system import Part, wait_for
@@ -22,8 +22,10 @@ class Attacker:
         rates: Mapping[str, str],
         levels: Mapping[str, str] | None = None,
         probes: Mapping[str, Part] | None = None,
+        own_probes: Collection[str] = (),
     ) -> None:
         self.probes = dict(probes or {})
+        self.own_probes = own_probes
         self._part = part
         self._pid = 0
         self._rates = rates

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -66,7 +65,12 @@ class Attack(Protocol):
 
     @property
     def probes(self) -> Mapping[str, Part]:
-        """Neighbours that make a kind of call again and again (neighbour.py), by what that is."""
+        """Programs that make a kind of call again and again (neighbour.py), by what that is."""
+        ...
+
+    @property
+    def own_probes(self) -> Collection[str]:
+        """Those of them that are the attacker's own user's: they may be refused, but not when the attack is over."""
         ...
 
     def switch(self, attacking: bool) -> None: ...
@@ -174,10 +178,7 @@ def _figures(
     for victim in case.victims:
         found += judge.shares(victim.name, victim.maximum, spans[victim.name])
     for name, points in calls.items():
-        found += judge.latencies(name, points.took_ms)
-        for why in sorted({why for _time_ns, why in points.refused}):
-            print(f"{judge.case}, {judge.host}: {name} was refused: {why}", file=sys.stderr)
-        found.append(judge.total(f"{name}: refused", functools.partial(_count_in, points.refused), at_most=0))
+        found += _of_calls(judge, name, points, name in attack.own_probes)
     if spans["attacker"]:
         found.append(judge.share("attacker: share", spans["attacker"]))
     found += attack.figures(judge)
@@ -186,5 +187,12 @@ def _figures(
     return found
 
 
-def _count_in(points: Sequence[tuple[int, str]], phase: Phase) -> int:
-    return sum(time_ns in phase for time_ns, _why in points)
+def _of_calls(judge: Judge, name: str, calls: Calls, own: bool) -> list[Figure]:
+    def refused(phase: Phase) -> int:
+        return sum(time_ns in phase for time_ns, _why in calls.refused) if not (own and phase.attacking) else 0
+
+    for _time_ns, why in calls.refused[:1]:
+        print(f"{judge.case}, {judge.host}: {name} was refused first with: {why}", file=sys.stderr)
+    if own:
+        return [judge.total(f"{name}: refused when no attack is on", refused, at_most=0)]
+    return [*judge.latencies(name, calls.took_ms), judge.total(f"{name}: refused", refused, at_most=0)]

@@ -15,6 +15,9 @@ import sys
 import time
 from collections.abc import Callable
 
+import google.rpc.error_details_pb2  # type: ignore[import-untyped]  # noqa: F401  for the words of a refusal
+import grpc_status.rpc_status  # noqa: F401
+
 from benchmarks.hostile import users
 from tests.daemon import client as wire
 from vgpud.cli.exits import CliError
@@ -70,7 +73,9 @@ def main() -> None:
     uid, kind, where = int(sys.argv[1]), sys.argv[2], sys.argv[3]
     call = caller(kind, where)
     if uid != 0:
+        call()  # grpc imports what it needs when it needs it
         users.become(uid)
+        call = caller(kind, where)  # a connection stays that of the user who made it
     while True:
         if kind != "attach":
             measure(call)

@@ -32,8 +32,11 @@ def hoard(own: OwnSystem) -> Iterator[Attacker]:
         name: users.start(own, "neighbour", str(uid), "attach", _slice(own, f"neighbour-{uid}", uid))
         for name, uid in whose.items()
     }
+    attacker = "the attacker's own attach"
+    probes[attacker] = users.start(own, "neighbour", str(users.ATTACKER_UID), "attach", sockets[0])
     rates = {"accepted": "attaches", "refused": "refused attaches"}
-    yield Attacker(users.start(own, "hoarder", *sockets), rates, {"held": "attaches held at a time"}, probes)
+    levels = {"held": "attaches held at a time"}
+    yield Attacker(users.start(own, "hoarder", *sockets), rates, levels, probes, {attacker})
 
 
 @contextlib.contextmanager
@@ -41,5 +44,7 @@ def read(own: OwnSystem) -> Iterator[Attacker]:
     """The user who reads without end, beside root who lists slices and submits jobs. Raises PartError."""
     kinds = {"root's ListSlices": "list", "root's SubmitJob": "submit"}
     probes = {name: users.start(own, "neighbour", "0", kind, own.host) for name, kind in kinds.items()}
+    attacker = "the attacker's own ListSlices"
+    probes[attacker] = users.start(own, "neighbour", str(users.ATTACKER_UID), "list", own.host)
     rates = {"watched": "messages of watches", "listed": "answers of ListJobs", "refused": "refused calls"}
-    yield Attacker(users.start(own, "reader", own.host), rates, probes=probes)
+    yield Attacker(users.start(own, "reader", own.host), rates, {}, probes, {attacker})
