@@ -18,6 +18,7 @@ from vgpud.busylog import SECOND_NS, Span
 #: a break in a tenant's device time that is shorter is the time between two launches, not another tenant's turn
 PAUSE_MIN_NS = 50_000
 NAN = float("nan")
+MET, NOISE, MISSED = "met", "noise", "missed"
 GOAL_PERCENT = 5.0
 
 
@@ -62,10 +63,19 @@ class Figure:
     @property
     def missed(self) -> bool:
         """A figure that is not a number meets no goal."""
+        return self.verdict == MISSED
+
+    @property
+    def verdict(self) -> str:
+        """Noise: it moved further than the goal allows, but no further than the honest phases lie apart."""
+        if not self.judged:
+            return ""
         if self.at_most is not None and not (self.honest <= self.at_most and self.attacked <= self.at_most):
-            return True
+            return MISSED
         harm = self.moved_percent if self.more_is_worse else -self.moved_percent
-        return self.goal_percent is not None and not harm < self.goal_percent
+        if self.goal_percent is None or harm < self.goal_percent:
+            return MET
+        return NOISE if harm < self.spread_percent else MISSED
 
     @property
     def goal(self) -> str:
@@ -81,12 +91,12 @@ class Figure:
             "moved_percent": finite(self.moved_percent),
             "spread_percent": finite(self.spread_percent),
             "goal": self.goal or None,
-            "met": not self.missed if self.judged else None,
+            "verdict": self.verdict or None,
         }
 
     def cells(self) -> tuple[str, ...]:
         """The figure as a line of the table."""
-        verdict = "" if not self.judged else "**missed**" if self.missed else "met"
+        verdict = f"**{MISSED}**" if self.missed else self.verdict
         moved = "-" if math.isnan(self.moved_percent) else f"{self.moved_percent:+.1f} %"
         spread = "-" if math.isnan(self.spread_percent) else f"{self.spread_percent:.1f} %"
         numbers = [_number(self.honest), _number(self.attacked), moved, spread]

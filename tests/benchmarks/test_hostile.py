@@ -54,6 +54,19 @@ def test_more_than_the_maximum_is_missed_even_without_an_attack() -> None:
     assert share.missed and share.moved_percent == pytest.approx(0)
 
 
+def test_a_movement_within_what_honest_phases_differ_decides_nothing() -> None:
+    def verdict(moved_percent: float, spread_percent: float) -> str:
+        return Figure("page", "busy", "p99", 1, 1, moved_percent, spread_percent, True, goal_percent=5).verdict
+
+    assert [verdict(4, 0), verdict(6, 7), verdict(8, 7), verdict(6, math.nan), verdict(-20, 1)] == [
+        "met",
+        "noise",
+        "missed",
+        "missed",
+        "met",
+    ]
+
+
 def test_a_tenant_that_never_comes_back_pauses_to_the_end() -> None:
     phase = PHASES[1]
     assert pauses_ms([], phase) == [2000]
@@ -125,7 +138,7 @@ def test_what_is_written_is_a_good_result_and_names_what_was_left_out(tmp_path: 
     path, page = command.write(figures, {"reads": "run it as root"}, args)
     written = json.loads(path.read_text())
     assert results.problems(written) == [] and written["raw"] == {"skipped": {"reads": "run it as root"}}
-    assert written["figures"]["page"]["busy"][0]["met"] is True
+    assert written["figures"]["page"]["busy"][0]["verdict"] == "met"
     assert "- reads: not measured: run it as root" in page.read_text() and markdown(figures) in page.read_text()
 
 
