@@ -103,7 +103,17 @@ class Site:
         self.bob.close()
 
 
-@pytest.fixture(scope="module", params=[None, 0o755], ids=["new state folder", "state folder of mode 0755"])
+def _state_folders(modes: dict[str, int | None]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("site", modes.values(), ids=modes.keys(), indirect=True, scope="module")
+
+
+#: mode of a state folder that is there before the daemon: docker makes the mount points that are missing so
+NEW: dict[str, int | None] = {"new state folder": None}
+in_a_new_folder = _state_folders(NEW)
+in_any_folder = _state_folders({**NEW, "state folder of mode 0755": 0o755})
+
+
+@pytest.fixture(scope="module")
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     folder = Path(tempfile.mkdtemp(prefix="vg2-", dir="/tmp"))
     home = Path(tempfile.mkdtemp(prefix="vg2-home-", dir="/tmp"))
@@ -127,6 +137,7 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
         shutil.rmtree(home)
 
 
+@in_any_folder
 def test_bob_reads_nothing_on_disk_or_in_proc(site: Site) -> None:
     log = Path(site.job(site.job_ids[0]).log)
     wait_for("the job's output", lambda: site.secrets["command"] in log.read_text())
@@ -135,7 +146,8 @@ def test_bob_reads_nothing_on_disk_or_in_proc(site: Site) -> None:
     assert not found
 
 
-def test_alice_herself_is_found_out(site: Site) -> None:
+@in_a_new_folder
+def test_alice_finds_her_own_secrets(site: Site) -> None:
     """The same look by a user who may read it: the one above can fail."""
     _opened, found = look(ALICE, site.folders, site.secrets)
     assert {name for _place, name in found} >= {"environment", "command"}
@@ -160,6 +172,7 @@ def _answers(site: Site, who: Asker, path: str) -> list[tuple[str, str, bytes]]:
     return [who.ask(path, kind, request, deadline_s) for request in _requests(site, path)]
 
 
+@in_a_new_folder
 @pytest.mark.parametrize("path", RPCS, ids=[path.rpartition("/")[2] for path in RPCS])
 def test_bob_is_told_nothing_by_the_api(site: Site, path: str) -> None:
     for code, message, raw in _answers(site, site.bob, path):
@@ -168,12 +181,14 @@ def test_bob_is_told_nothing_by_the_api(site: Site, path: str) -> None:
         assert [what for what in told if what != "slice" or code == "OK"] == [], (code, message)
 
 
+@in_a_new_folder
 def test_alice_is_told_what_is_hers(site: Site) -> None:
     """The same requests: Bob's could have been answered."""
     told = b"".join(raw for path in RPCS for _code, _message, raw in _answers(site, site.alice, path))
     assert [what for what, secret in site.hidden.items() if secret.encode() not in told] == []
 
 
+@in_a_new_folder
 def test_environments_are_in_no_event_and_no_log_of_the_daemon(site: Site) -> None:
     with site.system.client() as admin:
         events = "\n".join(event.message for event in admin.events())
@@ -183,12 +198,14 @@ def test_environments_are_in_no_event_and_no_log_of_the_daemon(site: Site) -> No
     assert site.secrets["environment"] not in logs and site.secrets["command"] not in logs
 
 
+@in_any_folder
 def test_files_of_the_state_folder_are_the_daemons_alone(site: Site) -> None:
     paths = list(files_below(str(site.system.folder / "state")))
     assert paths
     assert [path for path in paths if stat.S_IMODE(os.stat(path).st_mode) & 0o077] == []
 
 
+@in_any_folder
 def test_environments_are_gone_when_the_jobs_have_ended(site: Site) -> None:
     """Last: it ends Alice's jobs. Root looks, into every byte that the daemon has written."""
     assert _holding(site), "no file has the environment of a running job: this looked in the wrong place"
