@@ -56,7 +56,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def measure(case: Case, kind: str, plan: Plan) -> list[Figure]:
     """The figures of a case; one that fails has missed its goal and costs the others nothing."""
     try:
-        with host.load(kind, plan.total_s + 300):
+        with host.load(kind, plan.total_s + 600):
             return frame.run(case, kind, plan)
     except Exception as error:
         traceback.print_exc()

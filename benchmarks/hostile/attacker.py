@@ -6,15 +6,22 @@ import functools
 import os
 import signal
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from benchmarks.hostile.phases import Figure, Judge, highest
 from vgpud.cli.own_system import Part, wait_for
 
 BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
+#: for all attaches there are, on a busy host
+SETTLED_S = 120.0
 
 
 class Attacker:
-    """The program. Its lines: {"pid", "time_ns", and numbers}. rates, levels: number -> the figure that it becomes."""
+    """The program. Its lines: {"pid", "time_ns", and numbers}. rates, levels: number -> the figure that it becomes.
+
+    One that needs a while until its attack is complete says in each line what it is doing ("attacking"), and whether it
+    has done so completely ("settled").
+    """
 
     def __init__(
         self,
@@ -27,6 +34,7 @@ class Attacker:
         self.probes = dict(probes or {})
         self.own_probes = own_probes
         self._part = part
+        self._last: Mapping[str, Any] = {}
         self._pid = 0
         self._rates = rates
         self._levels = levels or {}
@@ -39,10 +47,15 @@ class Attacker:
 
     def switch(self, attacking: bool) -> None:
         os.kill(self._pid, BEGIN if attacking else END)
+        wait_for("the attack" if attacking else "the attack's end", lambda: self._settled(attacking), SETTLED_S)
+
+    def _settled(self, attacking: bool) -> bool:
+        self.poll()
+        return self._last.get("attacking", attacking) == attacking and bool(self._last.get("settled", True))
 
     def poll(self) -> None:
         for line in self._part.lines():
-            self._pid = line["pid"]
+            self._last, self._pid = line, line["pid"]
             for name, points in self._points.items():
                 points.append((line["time_ns"], line[name]))
         self._part.check()

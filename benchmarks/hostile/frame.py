@@ -73,7 +73,9 @@ class Attack(Protocol):
         """Those of them that are the attacker's own user's: they may be refused, but not when the attack is over."""
         ...
 
-    def switch(self, attacking: bool) -> None: ...
+    def switch(self, attacking: bool) -> None:
+        """Begins or ends the attack. Raises PartError when that is not complete in time."""
+        ...
 
     def poll(self) -> None:
         """Reads what it says. Raises PartError when it has ended."""
@@ -112,7 +114,7 @@ def run(case: Case, host: str, plan: Plan) -> list[Figure]:
     lengths_us = sorted({victim.kernel_us for victim in case.victims} | {200})
     with harness.system(harness.one_device(), CONFIG, lengths_us) as own:
         own.folder.chmod(0o755)  # the attacker may be another user
-        victims = [_start(own, victim, plan.total_s + 120) for victim in case.victims]
+        victims = [_start(own, victim, plan.total_s + 600) for victim in case.victims]
         wait_for("the victims", lambda: all(victim.ready() for victim in victims))
         with case.start(own) as attack:
             time.sleep(WARM_UP_S)

@@ -37,14 +37,16 @@ def main() -> None:
         signal.signal(number, switch)
     held: list[socket.socket] = []
     counts = {"accepted": 0, "refused": 0}
-    turn, report_s = 0, 0.0
+    turn, report_s, refused_before = 0, 0.0, 0
     while True:
-        if time.monotonic() >= report_s:
-            users.say(held=len(held), **counts)
-            report_s = time.monotonic() + REPORT_S
         if not attacking:
+            refused_before = counts["refused"]
             while held:
                 held.pop().close()
+        if time.monotonic() >= report_s:
+            full = len(held) == HELD_MAX or counts["refused"] > refused_before
+            users.say(held=len(held), settled=full if attacking else not held, attacking=attacking, **counts)
+            report_s = time.monotonic() + REPORT_S
         if not attacking or len(held) == HELD_MAX:
             time.sleep(REFUSED_PAUSE_S * 10)
             continue
