@@ -107,7 +107,7 @@ def _state_folders(modes: dict[str, int | None]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("site", modes.values(), ids=modes.keys(), indirect=True, scope="module")
 
 
-#: mode of a state folder that is there before the daemon: docker makes the mount points that are missing so
+#: mode of a state folder that exists before the daemon starts: docker creates missing mount points with 0755
 NEW: dict[str, int | None] = {"new state folder": None}
 in_a_new_folder = _state_folders(NEW)
 in_any_folder = _state_folders({**NEW, "state folder of mode 0755": 0o755})
