@@ -99,10 +99,10 @@ static CUresult write_one(struct settings *to, CUcoredumpSettings which, const v
 /* Without a value the size that it has is asked for. */
 static CUresult setting(CUcoredumpSettings which, void *value, size_t *size, bool of_context, bool change) {
   struct settings *settings = NULL;
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
   if ((int)which < CU_COREDUMP_ENABLE_ON_EXCEPTION || which >= CU_COREDUMP_MAX || !size)
     return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = of_context ? sim_ready() : CUDA_SUCCESS; /* those of the process need no cuInit */
+  if (result != CUDA_SUCCESS) return result;
   bool of_process = which == CU_COREDUMP_ENABLE_USER_TRIGGER || which == CU_COREDUMP_PIPE;
   if (change && of_context && of_process) return CUDA_ERROR_NOT_PERMITTED;
   bool text = size_of(which) == TEXT_BYTES;

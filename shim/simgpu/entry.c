@@ -21,37 +21,58 @@ static int compare_base(const void *name, const void *form) {
   return strcmp(name, ((const struct sim_form *)form)->base);
 }
 
-/* The newest form of a name that the asked version has; ret_exists: there is one at all. */
-static const struct sim_form *form_of(const char *base, int version, bool per_thread, bool *ret_exists) {
+/*
+ * The newest form of a name that the asked version has; ret_exists: there is one at all. A name that has per-thread forms
+ * has no other ones for whoever asks for those: they came with 7000.
+ */
+static const struct sim_form *form_of(const char *base, unsigned version, bool per_thread, bool *ret_exists) {
   const struct sim_form *form = bsearch(base, sim_forms, sim_form_count, sizeof *sim_forms, compare_base);
-  const struct sim_form *best = NULL, *end = sim_forms + sim_form_count;
+  const struct sim_form *end = sim_forms + sim_form_count;
   *ret_exists = form != NULL;
-  while (form && form > sim_forms && strcmp(form[-1].base, base) == 0) form--;
-  for (; form && form < end && strcmp(form->base, base) == 0; form++) {
-    if (form->version > version || (form->per_thread && !per_thread)) continue;
-    if (!best || form->per_thread > best->per_thread ||
-        (form->per_thread == best->per_thread && form->version >= best->version))
-      best = form;
+  if (!form) return NULL;
+  while (form > sim_forms && strcmp(form[-1].base, base) == 0) form--;
+  bool has_per_thread = false;
+  for (const struct sim_form *one = form; one < end && strcmp(one->base, base) == 0; one++)
+    has_per_thread |= one->per_thread;
+  const struct sim_form *best = NULL;
+  for (; form < end && strcmp(form->base, base) == 0; form++) {
+    if (form->version > version || form->per_thread != (per_thread && has_per_thread)) continue;
+    if (!best || form->version >= best->version) best = form;
   }
   return best;
 }
 
-SIM_PUBLIC CUresult cuGetProcAddress_v2(const char *name, void **ret_function, int version, cuuint64_t flags,
-                                        CUdriverProcAddressQueryResult *ret_status) {
+/* Versions are compared without a sign, as drivers do: -1 is newer than all. Both kinds of default stream: per-thread. */
+static CUresult look_up(const char *name, unsigned version, cuuint64_t flags, void **ret_function,
+                        CUdriverProcAddressQueryResult *ret_status) {
   cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (!name || !ret_function || version < 2000 || flags & ~known || flags == known) return CUDA_ERROR_INVALID_VALUE;
+  if (!name || !ret_function || flags & ~known) return CUDA_ERROR_INVALID_VALUE;
   bool exists;
   const struct sim_form *form = form_of(name, version, flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &exists);
   *ret_function = form ? entry_point(form->name) : NULL;
-  CUdriverProcAddressQueryResult status = *ret_function ? CU_GET_PROC_ADDRESS_SUCCESS
-                                          : exists      ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
-                                                        : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-  if (ret_status) *ret_status = status;
-  return *ret_function || ret_status ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  *ret_status = *ret_function ? CU_GET_PROC_ADDRESS_SUCCESS
+                : exists      ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
+SIM_PUBLIC CUresult cuGetProcAddress_v2(const char *name, void **ret_function, int version, cuuint64_t flags,
+                                        CUdriverProcAddressQueryResult *ret_status) {
+  CUdriverProcAddressQueryResult status;
+  CUresult result = look_up(name, (unsigned)version, flags, ret_function, &status);
+  if (result == CUDA_SUCCESS && ret_status) *ret_status = status;
+  return result;
+}
+
+/* The first form has no status: what is not found is an error, and leaves the output as it was. */
 SIM_PUBLIC CUresult cuGetProcAddress(const char *name, void **ret_function, int version, cuuint64_t flags) {
-  return cuGetProcAddress_v2(name, ret_function, version, flags, NULL);
+  CUdriverProcAddressQueryResult status;
+  void *function;
+  CUresult result = look_up(name, (unsigned)version, flags, ret_function ? &function : NULL, &status);
+  if (result != CUDA_SUCCESS) return result;
+  if (status != CU_GET_PROC_ADDRESS_SUCCESS) return CUDA_ERROR_NOT_FOUND;
+  *ret_function = function;
+  return CUDA_SUCCESS;
 }
 
 static int compare_code(const void *code, const void *error) {

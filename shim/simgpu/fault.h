@@ -17,6 +17,7 @@
 #include "gen/cuda_abi.h"
 #include "gen/entries.h"
 #include "prim.h"
+#include "simgpu/entries/before_init.h"
 #include <stdbool.h>
 
 #define SIM_NO_FAULT (-1)
@@ -26,11 +27,18 @@ int sim_fault(enum vg_entry entry);
 
 void sim_fault_struck(CUresult code); /* sticky.c: it was answered at a launch or a wait */
 
+/* What an entry point does: a planned fault, else what it answers before cuInit (entries/before_init.h), else its body.
+ */
 #define SIM_ENTRY(name, arguments)                                                                                     \
   if (!VG_LIKELY(!VG_LOAD_RELAXED(&sim_faults))) {                                                                     \
     int code = sim_fault(VG_ENTRY_##name);                                                                             \
     if (code != SIM_NO_FAULT) return (CUresult)code;                                                                   \
   }                                                                                                                    \
+  do {                                                                                                                 \
+    if (VG_LIKELY(sim_is_started())) break;                                                                            \
+    SIM_BEFORE(name)                                                                                                   \
+    return CUDA_ERROR_NOT_INITIALIZED;                                                                                 \
+  } while (0);                                                                                                         \
   return sim_##name arguments
 
 #endif

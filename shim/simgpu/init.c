@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include "core.h"
+#include "simgpu/entries/before_init.h"
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -21,8 +22,12 @@ void sim_unlock(void) {
   pthread_mutex_unlock(&object_lock);
 }
 
+bool sim_is_started(void) {
+  return VG_LIKELY(VG_LOAD_RELAXED(VG_LOAD(&alive)));
+}
+
 CUresult sim_started(void) {
-  return VG_LIKELY(VG_LOAD_RELAXED(VG_LOAD(&alive))) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  return sim_is_started() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult sim_ready(void) {

@@ -7,7 +7,7 @@
 
 struct sim_form {   /* sorted by name, then version */
   const char *base; /* cuMemAlloc */
-  int version;      /* of CUDA that brought this form: 3020 */
+  unsigned version; /* of CUDA that brought this form: 3020 */
   bool per_thread;
   const char *name; /* cuMemAlloc_v2 */
 };

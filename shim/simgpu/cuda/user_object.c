@@ -35,8 +35,6 @@ static void release(struct sim_user *user, uint32_t count) {
 
 SIM_PUBLIC CUresult cuUserObjectCreate(CUuserObject *ret_object, void *argument, CUhostFn destroy, unsigned references,
                                        unsigned flags) {
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
   if (ret_object == NULL || destroy == NULL || references == 0 || references > INT32_MAX)
     return CUDA_ERROR_INVALID_VALUE;
   if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) return CUDA_ERROR_INVALID_VALUE;
