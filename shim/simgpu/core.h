@@ -110,6 +110,8 @@ void sim_memory_each(void (*use)(void *, const struct sim_allocation *), void *a
 bool sim_pool_free(CUdeviceptr pointer);                          /* false: not from a pool */
 void sim_pool_take_back(const struct sim_allocation *allocation); /* already out of the list */
 void sim_pools_trim(struct sim_context *context);        /* at synchronisations: down to the release threshold */
+/* Addresses that begin at a multiple of alignment, a power of two; NULL: none left. */
+char *sim_reserve_aligned(uint64_t bytes, uint64_t alignment, int protection);
 char *sim_reserve_bytes(uint64_t bytes, int protection); /* addresses, 2 MiB aligned; NULL: none left */
 #define SIM_READ_WRITE 3                                 /* PROT_READ | PROT_WRITE */
 void *sim_map_bytes(uint64_t bytes); /* lazily backed, zeroed, 2 MiB aligned; NULL: no address space */

@@ -41,16 +41,20 @@ static char *reserve_low(uint64_t bytes) {
   return found;
 }
 
-char *sim_reserve_bytes(uint64_t bytes, int protection) {
-  if (bytes > UINT64_MAX / 2) return NULL;
-  size_t size = bytes + SIM_GRANULE_BYTES;
+char *sim_reserve_aligned(uint64_t bytes, uint64_t alignment, int protection) {
+  if (bytes > UINT64_MAX / 2 || alignment > UINT64_MAX / 4) return NULL;
+  size_t size = bytes + alignment;
   char *map = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) return NULL;
-  char *aligned = (char *)sim_round_up((uintptr_t)map, SIM_GRANULE_BYTES);
+  char *aligned = (char *)sim_round_up((uintptr_t)map, alignment);
   if (aligned > map) munmap(map, (size_t)(aligned - map));
   char *end = aligned + sim_round_up(bytes, 4096);
   if (end < map + size) munmap(end, (size_t)(map + size - end));
   return aligned;
+}
+
+char *sim_reserve_bytes(uint64_t bytes, int protection) {
+  return sim_reserve_aligned(bytes, SIM_GRANULE_BYTES, protection);
 }
 
 void *sim_map_bytes(uint64_t bytes) {

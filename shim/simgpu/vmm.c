@@ -36,10 +36,11 @@ SIM_PUBLIC CUresult cuMemAddressReserve(CUdeviceptr *ret_base, size_t bytes, siz
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
   (void)hint; /* a wish only */
-  if (!ret_base || bytes == 0 || !sim_whole(bytes) || flags != 0 || alignment > SIM_GRANULE_BYTES)
+  if (!ret_base || bytes == 0 || !sim_whole(bytes) || flags != 0 || (alignment & (alignment - 1)) != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (alignment < SIM_GRANULE_BYTES) alignment = SIM_GRANULE_BYTES;
   struct range *range = malloc(sizeof *range);
-  void *base = sim_reserve_bytes(bytes, PROT_NONE);
+  void *base = sim_reserve_aligned(bytes, alignment, PROT_NONE);
   if (!range || !base) {
     if (base) sim_unmap_bytes(base, bytes);
     free(range);

@@ -145,6 +145,23 @@ static void capture_misused(void) {
   fact("was", mode);
 }
 
+static void capture_edge_data(void) {
+  CUstreamCaptureStatus now = (CUstreamCaptureStatus)UNTOUCHED;
+  const CUgraphNode *nodes = NULL;
+  const CUgraphEdgeData *edges = NULL, plain = {0};
+  size_t count = UNTOUCHED;
+  begin_capture(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CODE("info", cuStreamGetCaptureInfo_v3(stream, &now, NULL, NULL, &nodes, &edges, &count));
+  fact("status", now);
+  fact("count", (long long)count);
+  fact("data", edges != NULL);
+  fact("plain", edges != NULL && memcmp(edges, &plain, sizeof plain) == 0);
+  CODE("without_data", cuStreamGetCaptureInfo_v3(stream, &now, NULL, NULL, &nodes, NULL, &count));
+  CODE("without_nodes", cuStreamGetCaptureInfo_v3(stream, &now, NULL, NULL, NULL, &edges, &count));
+  end_capture();
+}
+
 ROWS(ROW(capture_plain), ROW(capture_global_alloc), ROW(capture_thread_local_alloc), ROW(capture_relaxed_alloc),
      ROW(capture_synchronize), ROW(capture_query), ROW(capture_context_synchronize), ROW(capture_legacy_stream),
-     ROW(capture_event), ROW(capture_unjoined), ROW(capture_joined), ROW(capture_pool_memory), ROW(capture_misused))
+     ROW(capture_event), ROW(capture_unjoined), ROW(capture_joined), ROW(capture_pool_memory), ROW(capture_misused),
+     ROW(capture_edge_data))

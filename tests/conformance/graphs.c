@@ -146,5 +146,27 @@ static void graph_memory_over_limit(void) {
   taken("after", before);
 }
 
+static void graph_managed_memory(void) {
+  CUgraphNode alloc;
+  CUDA_MEM_ALLOC_NODE_PARAMS params = device_memory(8 * MIB), back = {0};
+  int managed = UNTOUCHED;
+  begin_graph();
+  params.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED;
+  CODE("alloc", cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &params));
+  CODE("params", cuGraphMemAllocNodeGetParams(alloc, &back));
+  fact("type", back.poolProps.allocType);
+  CODE("instantiate", cuGraphInstantiateWithFlags(&exec, graph, 0));
+  CODE("launch", cuGraphLaunch(exec, NULL));
+  CODE("set", cuMemsetD8_v2(params.dptr, 6, 16));
+  CODE("wait", cuStreamSynchronize(NULL));
+  fact("on_host", *(unsigned char *)params.dptr);
+  CODE("attribute", cuPointerGetAttribute(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, params.dptr));
+  fact("managed", managed);
+  CODE("free", cuMemFreeAsync(params.dptr, NULL));
+  params = device_memory(8 * MIB);
+  params.poolProps.allocType = (CUmemAllocationType)3;
+  CODE("unknown_type", cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &params));
+}
+
 ROWS(ROW(graph_runs), ROW(graph_update), ROW(graph_cycle), ROW(graph_errors), ROW(graph_memory_nodes),
-     ROW(graph_memory_outlives), ROW(graph_memory_over_limit))
+     ROW(graph_memory_outlives), ROW(graph_memory_over_limit), ROW(graph_managed_memory))

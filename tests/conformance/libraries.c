@@ -131,5 +131,26 @@ static void launch_refused(void) {
   CODE("still_works", cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
 }
 
+static void function_names(void) {
+  CUkernel kernel;
+  CUmodule module;
+  CUfunction function;
+  const char *name = NULL;
+  size_t offset = UNTOUCHED;
+  begin();
+  load();
+  NEED(cuLibraryGetKernel(&kernel, library, "nothing"));
+  NEED(cuLibraryGetModule(&module, library));
+  NEED(cuModuleGetFunction(&function, module, "nothing"));
+  CODE("name", cuFuncGetName(&name, function));
+  fact("is", name != NULL && strcmp(name, "nothing") == 0);
+  CODE("kernel_name", cuKernelGetName(&name, kernel));
+  CODE("null", cuFuncGetName(&name, NULL));
+  CODE("no_output", cuFuncGetName(NULL, function));
+  CODE("kernel_null", cuKernelGetName(&name, NULL));
+  CODE("parameter_null", cuFuncGetParamInfo(NULL, 0, &offset, NULL));
+  CODE("attribute_null", cuFuncGetAttribute(&(int){0}, CU_FUNC_ATTRIBUTE_NUM_REGS, NULL));
+}
+
 ROWS(ROW(library_kernels), ROW(library_launch), ROW(library_globals), ROW(library_without_context),
-     ROW(library_refused), ROW(module_functions), ROW(launch_refused))
+     ROW(library_refused), ROW(module_functions), ROW(launch_refused), ROW(function_names))

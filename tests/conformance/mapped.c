@@ -121,5 +121,16 @@ static void vmm_errors(void) {
   fact("same", back.type == prop.type && back.location.type == prop.location.type && back.location.id == 0);
 }
 
+static void vmm_alignment(void) {
+  begin();
+  CODE("four_mib", cuMemAddressReserve(&base, GRANULE, 4 * MIB, 0, 0));
+  fact("aligned", base % (4 * MIB) == 0);
+  CODE("free", cuMemAddressFree(base, GRANULE));
+  CODE("one_gib", cuMemAddressReserve(&base, GRANULE, 1024 * MIB, 0, 0));
+  fact("aligned", base % (1024 * MIB) == 0);
+  CODE("free", cuMemAddressFree(base, GRANULE));
+}
+
 ROWS(ROW(vmm_granularity), ROW(vmm_address_costs_nothing), ROW(vmm_create_charges), ROW(vmm_over_limit),
-     ROW(vmm_release_order), ROW(vmm_unmapped_first), ROW(vmm_retained), ROW(vmm_mapped_twice), ROW(vmm_errors))
+     ROW(vmm_release_order), ROW(vmm_unmapped_first), ROW(vmm_retained), ROW(vmm_mapped_twice), ROW(vmm_errors),
+     ROW(vmm_alignment))

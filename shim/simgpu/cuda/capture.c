@@ -145,6 +145,7 @@ static void end_list(struct sim_capture *capture) {
     capture->tails = tail->next;
     if (tail->stream != NULL) tail->stream->capture = NULL;
     free(tail->nodes);
+    free(tail->edges);
     free(tail);
   }
   while (capture->marks != NULL) {

@@ -150,47 +150,59 @@ static CUresult find(CUstream handle, bool per_thread, struct sim_stream **ret_s
   return result == CUDA_SUCCESS ? sim_stream_find(handle, per_thread, ret_stream) : result;
 }
 
+/* As many as the stream has dependencies; NULL: no memory. Under the lock of captures. */
+static const CUgraphEdgeData *edges_of(struct sim_tail *tail) {
+  if (tail->edges == NULL || tail->edge_count < tail->count) {
+    free(tail->edges);
+    tail->edge_count = tail->count;
+    tail->edges = calloc(tail->count != 0 ? tail->count : 1, sizeof *tail->edges);
+  }
+  return tail->edges;
+}
+
 static CUresult info(CUstream handle, bool per_thread, CUstreamCaptureStatus *ret_status, cuuint64_t *ret_id,
-                     CUgraph *ret_graph, const CUgraphNode **ret_nodes, size_t *ret_count) {
+                     CUgraph *ret_graph, const CUgraphNode **ret_nodes, const CUgraphEdgeData **ret_edges,
+                     size_t *ret_count) {
   struct sim_stream *stream;
   CUresult result = find(handle, per_thread, &stream);
   if (result != CUDA_SUCCESS) return result;
-  if (ret_status == NULL) return CUDA_ERROR_INVALID_VALUE;
+  if (ret_status == NULL || (ret_edges != NULL && ret_nodes == NULL)) return CUDA_ERROR_INVALID_VALUE;
   if (sim_capture_has_legacy(stream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   sim_capture_lock();
-  const struct sim_tail *tail = stream->capture;
+  struct sim_tail *tail = stream->capture;
   *ret_status = tail == NULL ? CU_STREAM_CAPTURE_STATUS_NONE : tail->capture->status;
   if (tail != NULL && tail->capture->status == CU_STREAM_CAPTURE_STATUS_ACTIVE) {
     if (ret_id != NULL) *ret_id = tail->capture->id;
     if (ret_graph != NULL) *ret_graph = (CUgraph)tail->capture->graph;
     if (ret_nodes != NULL) *ret_nodes = (const CUgraphNode *)tail->nodes;
     if (ret_count != NULL) *ret_count = tail->count;
+    if (ret_edges != NULL && (*ret_edges = edges_of(tail)) == NULL) result = CUDA_ERROR_OUT_OF_MEMORY;
   }
   sim_capture_unlock();
-  return CUDA_SUCCESS;
+  return result;
 }
 
 SIM_PUBLIC CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *ret_status) {
-  return info(stream, false, ret_status, NULL, NULL, NULL, NULL);
+  return info(stream, false, ret_status, NULL, NULL, NULL, NULL, NULL);
 }
 
 SIM_PUBLIC CUresult cuStreamIsCapturing_ptsz(CUstream stream, CUstreamCaptureStatus *ret_status) {
-  return info(stream, true, ret_status, NULL, NULL, NULL, NULL);
+  return info(stream, true, ret_status, NULL, NULL, NULL, NULL, NULL);
 }
 
 SIM_PUBLIC CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *ret_status, cuuint64_t *ret_id) {
-  return info(stream, false, ret_status, ret_id, NULL, NULL, NULL);
+  return info(stream, false, ret_status, ret_id, NULL, NULL, NULL, NULL);
 }
 
 SIM_PUBLIC CUresult cuStreamGetCaptureInfo_ptsz(CUstream stream, CUstreamCaptureStatus *ret_status,
                                                 cuuint64_t *ret_id) {
-  return info(stream, true, ret_status, ret_id, NULL, NULL, NULL);
+  return info(stream, true, ret_status, ret_id, NULL, NULL, NULL, NULL);
 }
 
 #define INFO_V2(name, per_thread)                                                                                      \
   SIM_PUBLIC CUresult name(CUstream stream, CUstreamCaptureStatus *ret_status, cuuint64_t *ret_id, CUgraph *ret_graph, \
                            const CUgraphNode **ret_nodes, size_t *ret_count) {                                         \
-    return info(stream, per_thread, ret_status, ret_id, ret_graph, ret_nodes, ret_count);                              \
+    return info(stream, per_thread, ret_status, ret_id, ret_graph, ret_nodes, NULL, ret_count);                        \
   }
 INFO_V2(cuStreamGetCaptureInfo_v2, false)
 INFO_V2(cuStreamGetCaptureInfo_v2_ptsz, true)
@@ -198,8 +210,7 @@ INFO_V2(cuStreamGetCaptureInfo_v2_ptsz, true)
 #define INFO_V3(name, per_thread)                                                                                      \
   SIM_PUBLIC CUresult name(CUstream stream, CUstreamCaptureStatus *ret_status, cuuint64_t *ret_id, CUgraph *ret_graph, \
                            const CUgraphNode **ret_nodes, const CUgraphEdgeData **ret_data, size_t *ret_count) {       \
-    if (ret_data != NULL) *ret_data = NULL; /* no edge has any */                                                      \
-    return info(stream, per_thread, ret_status, ret_id, ret_graph, ret_nodes, ret_count);                              \
+    return info(stream, per_thread, ret_status, ret_id, ret_graph, ret_nodes, ret_data, ret_count);                    \
   }
 INFO_V3(cuStreamGetCaptureInfo_v3, false)
 INFO_V3(cuStreamGetCaptureInfo_v3_ptsz, true)

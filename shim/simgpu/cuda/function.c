@@ -136,20 +136,22 @@ SIM_PUBLIC CUresult cuFuncGetModule(CUmodule *ret_module, CUfunction handle) {
   return CUDA_SUCCESS;
 }
 
+/* NULL is an invalid value here, and an invalid handle elsewhere. */
 SIM_PUBLIC CUresult cuFuncGetName(const char **ret_name, CUfunction handle) {
   struct sim_function *function;
+  if (ret_name == NULL || handle == NULL) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = enter(handle, &function);
   if (result != CUDA_SUCCESS) return result;
-  if (ret_name == NULL) return CUDA_ERROR_INVALID_VALUE;
   *ret_name = function->kernel.name;
   return CUDA_SUCCESS;
 }
 
 SIM_PUBLIC CUresult cuFuncGetParamInfo(CUfunction handle, size_t index, size_t *ret_offset, size_t *ret_bytes) {
   struct sim_function *function;
+  if (handle == NULL || ret_offset == NULL) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = enter(handle, &function);
   if (result != CUDA_SUCCESS) return result;
-  if (ret_offset == NULL || index >= function->kernel.param_count) return CUDA_ERROR_INVALID_VALUE;
+  if (index >= function->kernel.param_count) return CUDA_ERROR_INVALID_VALUE;
   *ret_offset = function->kernel.params[index].offset_bytes;
   if (ret_bytes != NULL) *ret_bytes = function->kernel.params[index].size_bytes;
   return CUDA_SUCCESS;

@@ -75,15 +75,28 @@ static void set_live(struct sim_block *block, bool live) {
   if (account->used_bytes > account->used_high_bytes) account->used_high_bytes = account->used_bytes;
 }
 
+/* Pinned or managed memory of a device. As with pools, no memory that begins on the host. */
+static CUresult check_place(const CUmemPoolProps *properties) {
+  bool managed = properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+  if (!managed && properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
+  switch (properties->location.type) {
+  case CU_MEM_LOCATION_TYPE_DEVICE:
+    return sim_device(properties->location.id) != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  case CU_MEM_LOCATION_TYPE_HOST:
+  case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+    return CUDA_ERROR_NOT_SUPPORTED;
+  default:
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
 CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *params) {
   struct sim_context *context;
   CUresult result = sim_enter(&context);
   if (result != CUDA_SUCCESS) return result;
   if (params == NULL || params->bytesize == 0 || node->memory.block != NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (params->poolProps.allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
-      params->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-      sim_device(params->poolProps.location.id) == NULL)
-    return CUDA_ERROR_INVALID_VALUE;
+  result = check_place(&params->poolProps);
+  if (result != CUDA_SUCCESS) return result;
   if (params->bytesize > UINT64_MAX / 2) return CUDA_ERROR_OUT_OF_MEMORY;
   struct sim_block *block = calloc(1, sizeof *block);
   if (block == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -98,6 +111,7 @@ CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *p
                                       .bytes = block->bytes,
                                       .device = sim_device(block->ordinal)->index,
                                       .kind = CU_MEMORYTYPE_DEVICE,
+                                      .managed = params->poolProps.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED,
                                       .mapped = true};
   if (block->base == 0 || sim_memory_add(&allocation) == NULL) {
     if (block->base != 0) sim_unmap_bytes((void *)block->base, block->rounded_bytes);
