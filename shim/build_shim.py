@@ -90,7 +90,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
         ),
         "sim/libcuda.so.1": (
             ["shim/prim.c", "shim/array_boxes.c"]
-            + _sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/gen/simgpu_*.c"),
+            + _sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/simgpu/memory/*.c", "shim/gen/simgpu_*.c"),
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu.map", "-lm"],
         ),
         "sim/libnvidia-ml.so.1": (

@@ -14,7 +14,7 @@ from vgpud.errors import DriverError
 
 PAGE_NAME = "state"
 SOCKET_NAME = "sock"
-MAGIC, VERSION = 0x4D495356, 3
+MAGIC, VERSION = 0x4D495356, 4
 DEVICES_MAX = 16
 PROCESSES_MAX = 256
 #: magic, version, server_pid, device_count, fault_count (and modes), started_ns, launch_cost_ns, slice_ns, switch_ns,

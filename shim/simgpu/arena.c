@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "core.h"
+#include "simgpu/memory/backing.h"
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
@@ -38,6 +39,7 @@ uint64_t sim_arena_take(uint64_t bytes) {
 
 void sim_arena_drop(int arena_fd, uint64_t offset, uint64_t bytes) {
   fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+  if (arena_fd == fd) sim_backing_dropped();
 }
 
 bool sim_arena_place(int arena_fd, uint64_t offset, void *place, uint64_t bytes, int protection) {

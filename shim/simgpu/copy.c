@@ -3,6 +3,7 @@
  * the copy engine's time. Forms without Async go through the default stream and wait, but for copies on the device.
  */
 #include "core.h"
+#include "simgpu/memory/backing.h"
 #include <string.h>
 
 enum sim_copy sim_copy_kind(CUdeviceptr destination, CUdeviceptr source) {
@@ -30,6 +31,19 @@ static bool side_valid(CUdeviceptr address, size_t bytes, enum side side) {
   return address != 0;
 }
 
+/* Reading untouched device memory backs it with pages as well. */
+static CUresult move(const struct linear *copy, enum sim_copy kind) {
+  uint64_t read = 0, written = 0;
+  CUresult result = CUDA_SUCCESS;
+  if (kind != SIM_COPY_TO_DEVICE && kind != SIM_COPY_ON_HOST)
+    result = sim_backing_begin(copy->from, copy->bytes, &read);
+  if (result == CUDA_SUCCESS && kind != SIM_COPY_FROM_DEVICE && kind != SIM_COPY_ON_HOST)
+    result = sim_backing_begin(copy->to, copy->bytes, &written);
+  if (result == CUDA_SUCCESS) memmove((void *)copy->to, (void *)copy->from, copy->bytes);
+  sim_backing_end(read + written);
+  return result;
+}
+
 static CUresult linear(CUstream handle, bool is_per_thread, const struct linear *copy, bool waits) {
   struct sim_stream *stream;
   CUresult result = sim_stream_find(handle, is_per_thread, &stream);
@@ -55,7 +69,8 @@ static CUresult linear(CUstream handle, bool is_per_thread, const struct linear 
   if (result == CUDA_SUCCESS) result = sim_capture_implicit(stream);
   if (result != CUDA_SUCCESS) return result;
   enum sim_copy kind = sim_copy_kind(copy->to, copy->from);
-  memmove((void *)copy->to, (void *)copy->from, copy->bytes);
+  result = move(copy, kind);
+  if (result != CUDA_SUCCESS) return result;
   result = sim_submit_copy(stream, kind, copy->bytes);
   if (result != CUDA_SUCCESS || !waits || kind == SIM_COPY_ON_DEVICE) return result;
   sim_stream_wait(stream);

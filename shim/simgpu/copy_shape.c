@@ -3,6 +3,7 @@
  * well.
  */
 #include "array.h"
+#include "simgpu/memory/backing.h"
 #include <string.h>
 
 #define ON_HOST (-1)
@@ -60,6 +61,11 @@ static CUresult side_of(const struct end *end, const CUDA_MEMCPY3D *copy, struct
   return CUDA_SUCCESS;
 }
 
+/* From the first byte that is copied to the last one. */
+static uint64_t extent_of(const struct side *side, const CUDA_MEMCPY3D *copy) {
+  return (copy->Depth - 1) * side->slice + (copy->Height - 1) * side->pitch + copy->WidthInBytes;
+}
+
 static enum sim_copy kind_of(const struct side *to, const struct side *from) {
   if (to->device == ON_HOST) return from->device == ON_HOST ? SIM_COPY_ON_HOST : SIM_COPY_FROM_DEVICE;
   if (from->device == ON_HOST) return SIM_COPY_TO_DEVICE;
@@ -79,11 +85,16 @@ CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
   CUresult result = side_of(&source, copy, &from);
   if (result == CUDA_SUCCESS) result = side_of(&destination, copy, &to);
   if (result != CUDA_SUCCESS) return result;
-  for (size_t z = 0; z < copy->Depth; z++)
+  uint64_t read = 0, written = 0;
+  if (from.device != ON_HOST) result = sim_backing_begin((CUdeviceptr)from.base, extent_of(&from, copy), &read);
+  if (result == CUDA_SUCCESS && to.device != ON_HOST)
+    result = sim_backing_begin((CUdeviceptr)to.base, extent_of(&to, copy), &written);
+  for (size_t z = 0; result == CUDA_SUCCESS && z < copy->Depth; z++)
     for (size_t y = 0; y < copy->Height; y++)
       memmove(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, copy->WidthInBytes);
+  sim_backing_end(read + written);
   *ret_kind = kind_of(&to, &from);
-  return CUDA_SUCCESS;
+  return result;
 }
 
 CUresult sim_copy_shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D *copy, bool waits) {

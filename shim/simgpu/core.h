@@ -109,7 +109,7 @@ bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocatio
 void sim_memory_each(void (*use)(void *, const struct sim_allocation *), void *argument);
 bool sim_pool_free(CUdeviceptr pointer);                          /* false: not from a pool */
 void sim_pool_take_back(const struct sim_allocation *allocation); /* already out of the list */
-void sim_pools_trim(struct sim_context *context);        /* at synchronisations: down to the release threshold */
+void sim_pools_trim(struct sim_context *context); /* at synchronisations: down to the release threshold */
 /* Addresses that begin at a multiple of alignment, a power of two; NULL: none left. */
 char *sim_reserve_aligned(uint64_t bytes, uint64_t alignment, int protection);
 char *sim_reserve_bytes(uint64_t bytes, int protection); /* addresses, 2 MiB aligned; NULL: none left */
@@ -119,7 +119,11 @@ void sim_unmap_bytes(void *map, uint64_t bytes);
 
 uint64_t sim_round_up(uint64_t bytes, uint64_t step);
 size_t sim_pitch(size_t width_bytes, size_t height, unsigned element_bytes); /* alloc.c; 0: not valid, or too much */
-CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map);        /* charged at the server, then mapped */
+/* Device memory that is not charged: whole granules. NULL: no address space. */
+char *sim_map_device(uint64_t bytes);
+void sim_clear_device(void *map, uint64_t bytes); /* its pages go back to the host; it reads as zero */
+void sim_unmap_device(void *map, uint64_t bytes);
+CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map); /* charged at the server, then mapped */
 
 /* The end of what sim_map_charged() made; where others share it (share.c), what it costs goes to them. */
 void sim_unmap_charged(int device, void *map, uint64_t bytes);

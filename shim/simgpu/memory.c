@@ -166,13 +166,31 @@ void sim_memory_refund(int device, uint64_t bytes) {
   sim_link_request(SIM_REQUEST_FREE, device, 0, bytes);
 }
 
+static char *map_device(uint64_t bytes, bool low) {
+  char *map = low ? reserve_low(bytes) : sim_reserve_bytes(bytes, PROT_NONE);
+  if (map && sim_arena_place(sim_arena_fd(), (uintptr_t)map, map, bytes, PROT_READ | PROT_WRITE)) return map;
+  if (map) sim_unmap_bytes(map, bytes);
+  return NULL;
+}
+
+char *sim_map_device(uint64_t bytes) {
+  return map_device(bytes, false);
+}
+
+void sim_clear_device(void *map, uint64_t bytes) {
+  sim_arena_drop(sim_arena_fd(), (uintptr_t)map, bytes);
+}
+
+void sim_unmap_device(void *map, uint64_t bytes) {
+  sim_clear_device(map, bytes); /* before another thread may be given the address */
+  sim_unmap_bytes(map, bytes);
+}
+
 static CUresult map_charged(int device, uint64_t bytes, bool low, char **ret_map) {
   CUresult result = sim_memory_charge(device, bytes);
   if (result != CUDA_SUCCESS) return result;
-  char *map = low ? reserve_low(bytes) : sim_reserve_bytes(bytes, PROT_NONE);
-  *ret_map = map;
-  if (map && sim_arena_place(sim_arena_fd(), (uintptr_t)map, map, bytes, PROT_READ | PROT_WRITE)) return CUDA_SUCCESS;
-  if (map) sim_unmap_bytes(map, bytes);
+  *ret_map = map_device(bytes, low);
+  if (*ret_map) return CUDA_SUCCESS;
   sim_memory_refund(device, bytes);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -184,8 +202,7 @@ CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map) {
 /* What is shared stays where it is until its last holder has let go: then this address is never used again. */
 void sim_unmap_charged(int device, void *map, uint64_t bytes) {
   if (sim_share_leave(map, bytes)) return;
-  sim_arena_drop(sim_arena_fd(), (uintptr_t)map, bytes); /* before another thread may be given the address */
-  sim_unmap_bytes(map, bytes);
+  sim_unmap_device(map, bytes);
   sim_memory_refund(device, bytes);
 }
 

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define SIM_WIRE_MAGIC 0x4d495356u
-#define SIM_WIRE_VERSION 3u
+#define SIM_WIRE_VERSION 4u
 #define SIM_SOCKET_NAME "sock" /* in the server's directory */
 #define SIM_PAGE_NAME "state"
 #define SIM_DEFAULT_DIR "/run/vgpu-sim" /* when VGPU_SIM_DIR is not set */
@@ -164,6 +164,7 @@ enum sim_request_kind {
   SIM_REQUEST_CHECKPOINT_RESTORE,
   SIM_REQUEST_CHECKPOINT_UNLOCK, /* also ends one's own LOCK that does not come to its end */
   SIM_REQUEST_MODE,              /* device is in sim_mode `bytes` from now on; needs no HELLO */
+  SIM_REQUEST_HOST_MEMORY,       /* this process may back its device memory with `bytes` in all; -ENOMEM: it may not */
 };
 
 enum sim_share_kind { SIM_SHARE_MEMORY = 1, SIM_SHARE_PHYSICAL, SIM_SHARE_EVENT, SIM_SHARE_POOL, SIM_SHARE_MULTICAST };

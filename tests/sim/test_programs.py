@@ -23,6 +23,11 @@ def test_memory_is_exact(device: MakeDevice, program: MakeProgram) -> None:
     assert run(program("memory"), made) == "ok\n"
 
 
+def test_host_memory_behind_device_memory_is_bounded(device: MakeDevice, program: MakeProgram) -> None:
+    made = device(memory_bytes="3G", host_memory_bytes="64M")
+    assert run(program("backing"), made) == "ok\n"
+
+
 def test_two_devices(device: MakeDevice, program: MakeProgram) -> None:
     assert run(program("two_devices"), device(devices=2)) == "ok\n"
 
@@ -92,6 +97,7 @@ def test_without_a_server_there_is_no_device(device: MakeDevice, program: MakePr
         ({"slice_us": "fast"}, '"fast" is no value for slice_us'),
         ({"device__3__uuid": "GPU-12"}, '"GPU-12" is no value for device.3.uuid'),
         ({"device__99__sm_count": 1}, 'unknown key "device.99.sm_count"'),
+        ({"host_memory_bytes": "much"}, '"much" is no value for host_memory_bytes'),
         ({"memory": 1}, 'unknown key "memory"'),
     ],
 )

@@ -9,7 +9,6 @@
 #include "graph.h"
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 struct sim_block {
   CUdeviceptr base;
@@ -59,7 +58,7 @@ static void drop_unused(struct sim_block *block) {
   if (block->references != 0 || block->live) return;
   discharge(block);
   sim_memory_remove(block->base, &allocation);
-  sim_unmap_bytes((void *)block->base, block->rounded_bytes);
+  sim_unmap_device((void *)block->base, block->rounded_bytes);
   for (struct sim_block **at = &blocks; *at != NULL; at = &(*at)->next) {
     if (*at != block) continue;
     *at = block->next;
@@ -102,7 +101,7 @@ CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *p
   if (block == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   block->bytes = params->bytesize;
   block->rounded_bytes = (params->bytesize + SIM_GRANULE_BYTES - 1) / SIM_GRANULE_BYTES * SIM_GRANULE_BYTES;
-  block->base = (CUdeviceptr)(uintptr_t)sim_map_bytes(block->rounded_bytes);
+  block->base = (CUdeviceptr)(uintptr_t)sim_map_device(block->rounded_bytes);
   block->ordinal = params->poolProps.location.id;
   block->context = context;
   block->references = 1;
@@ -114,7 +113,7 @@ CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *p
                                       .managed = params->poolProps.allocType == CU_MEM_ALLOCATION_TYPE_MANAGED,
                                       .mapped = true};
   if (block->base == 0 || sim_memory_add(&allocation) == NULL) {
-    if (block->base != 0) sim_unmap_bytes((void *)block->base, block->rounded_bytes);
+    if (block->base != 0) sim_unmap_device((void *)block->base, block->rounded_bytes);
     free(block);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
@@ -256,7 +255,7 @@ SIM_PUBLIC CUresult cuDeviceGraphMemTrim(CUdevice ordinal) {
   for (struct sim_block *block = blocks; block != NULL; block = block->next) {
     if (block->ordinal != ordinal || block->live) continue;
     discharge(block);
-    madvise((void *)block->base, block->rounded_bytes, MADV_DONTNEED);
+    sim_clear_device((void *)block->base, block->rounded_bytes);
   }
   struct account *account = &accounts[ordinal];
   if (account->spare_bytes != 0) sim_memory_refund(device->index, account->spare_bytes);

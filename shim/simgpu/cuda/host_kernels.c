@@ -4,6 +4,7 @@
  * The order of the arguments is given with each; which kernel parameter holds them is the rule's business.
  */
 #include "host_kernels.h"
+#include "simgpu/memory/backing.h"
 #include <errno.h>
 #include <string.h>
 
@@ -12,8 +13,10 @@ struct arguments {
   const struct sim_image_kernel *kernel;
   const uint8_t *params;
   sim_host_check check;
-  bool wrong; /* a parameter is missing or has no size that fits */
-  bool fault; /* a range is not device memory */
+  bool wrong;       /* a parameter is missing or has no size that fits */
+  bool fault;       /* a range is not device memory */
+  bool poor;        /* no host memory for a range */
+  uint64_t claimed; /* of host memory for all ranges */
 };
 
 struct sim_host_kernel {
@@ -83,6 +86,9 @@ static void *array_of(struct arguments *a, int index, uint64_t count) {
   if (__builtin_mul_overflow(count, type_bytes[a->rule->type], &size_bytes) ||
       (count != 0 && !a->check(address, size_bytes)))
     a->fault = true;
+  uint64_t claimed = 0;
+  if (count != 0 && !a->fault) a->poor |= sim_backing_begin(address, size_bytes, &claimed) != CUDA_SUCCESS;
+  a->claimed += claimed;
   return (void *)(uintptr_t)address;
 }
 
@@ -104,7 +110,7 @@ static void *array_of(struct arguments *a, int index, uint64_t count) {
   }
 
 static bool usable(const struct arguments *a) {
-  return !a->wrong && !a->fault;
+  return !a->wrong && !a->fault && !a->poor;
 }
 
 static void run_fill(struct arguments *a) { /* n, value, out */
@@ -180,6 +186,7 @@ int sim_host_run(const struct sim_model_rule *rule, const struct sim_image_kerne
                  sim_host_check check) {
   struct arguments a = {.rule = rule, .kernel = kernel, .params = params, .check = check};
   rule->host->run(&a);
+  sim_backing_end(a.claimed);
   if (a.wrong) return -EINVAL;
-  return a.fault ? -EFAULT : 0;
+  return a.fault ? -EFAULT : a.poor ? -ENOMEM : 0;
 }

@@ -85,6 +85,7 @@ CUresult sim_launch_compute(const struct sim_launch *launch) {
   if (function->rule->host == NULL || launch->params == NULL) return CUDA_SUCCESS;
   int result = sim_host_run(function->rule, &function->kernel, launch->params, range_usable);
   if (result == -EFAULT) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  if (result == -ENOMEM) return CUDA_ERROR_OUT_OF_MEMORY;
   return result == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 

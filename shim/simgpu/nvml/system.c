@@ -8,7 +8,13 @@
 #include <string.h>
 
 #define DRIVER_TEXT "580.00.00-sim" /* the driver branch of CUDA 13.0, marked as simulated */
+#define BRANCH_TEXT "r580_00-sim"
 #define NVML_TEXT "13.580.00.00-sim"
+
+struct driver_branch { /* nvmlSystemDriverBranchInfo_v1_t */
+  unsigned version;
+  char branch[80];
+};
 
 NVML_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned flags) {
   (void)flags; /* whether to fail without devices, and not to attach: both without meaning here */
@@ -35,6 +41,15 @@ static nvmlReturn_t answer_text(const char *text, char *ret_text, unsigned bytes
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *ret_text, unsigned bytes) {
   return answer_text(DRIVER_TEXT, ret_text, bytes);
+}
+
+/* length: how many bytes of info->branch may be written. */
+NVML_EXPORT nvmlReturn_t nvmlSystemGetDriverBranch(struct driver_branch *info, unsigned length) {
+  nvmlReturn_t result = sim_nvml_ready();
+  if (result != NVML_SUCCESS) return result;
+  if (info == NULL) return NVML_ERROR_INVALID_ARGUMENT;
+  if (info->version != NVML_VERSION(struct driver_branch, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  return answer_text(BRANCH_TEXT, info->branch, length);
 }
 
 NVML_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *ret_text, unsigned bytes) {

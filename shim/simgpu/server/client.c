@@ -186,6 +186,8 @@ static int handle(struct process *process, const struct sim_request *request, st
     return fault_tell(device, request->bytes);
   case SIM_REQUEST_MODE:
     return mode_tell(device, request->bytes);
+  case SIM_REQUEST_HOST_MEMORY:
+    return host_memory_set(process, request->bytes);
   default:
     return -EINVAL;
   }
@@ -299,6 +301,7 @@ void client_died(struct process *process) {
   share_process_died(process);
   checkpoint_process_died(process);
   for (uint32_t i = 0; i < server.config.device_count; i++) refund(process, &server.devices[i], process->used_bytes[i]);
+  host_memory_set(process, 0);
   close(process->socket);
   if (process->pidfd >= 0) close(process->pidfd);
 }

@@ -40,6 +40,7 @@ struct config {
   uint64_t switch_ns;
   uint64_t launch_cost_ns;
   uint64_t context_bytes;
+  uint64_t host_memory_bytes; /* most that may lie behind the device memory of all processes */
   char model[256];
   struct config_device devices[SIM_DEVICES_MAX];
 };
@@ -162,6 +163,7 @@ struct process {
   enum checkpoint checkpoint;
   struct process *locker;                 /* is about to lock it, once its work is done; else NULL */
   uint64_t parked_bytes[SIM_DEVICES_MAX]; /* used_bytes before it was saved, and again when it is restored */
+  uint64_t host_bytes;                    /* of host memory it was granted */
   uint64_t busy_ns[SIM_DEVICES_MAX];
   uint32_t context_count[SIM_DEVICES_MAX];
   struct sim_page_process *shown[SIM_DEVICES_MAX]; /* its entry in the state page; NULL: it has none */
@@ -179,6 +181,7 @@ struct server {
   int kick;    /* eventfd */
   int page_fd_readonly;
   int directory;
+  uint64_t host_bytes; /* of all processes */
   uint64_t last_command_ns;
 };
 extern struct server server;
@@ -188,6 +191,10 @@ int client_accept(int socket);
 void client_request(struct process *process);
 void client_died(struct process *process); /* work and memory go at once; the structure at client_reap() */
 void client_reap(void);
+
+/* host_memory.c */
+int host_memory_set(struct process *process, uint64_t bytes); /* its grant from now on; -ENOMEM: beyond the budget */
+uint64_t host_memory_default(void); /* half of what the host, or the cgroup that this runs in, has available */
 
 /* fault.c: 0 or -errno */
 int fault_context(struct process *process, uint32_t id, uint64_t code); /* code: the CUresult of a kernel's fault */

@@ -1,0 +1,20 @@
+/*
+ * backing.h - host memory behind simulated device memory. Device memory is backed by the host page by page, as it is
+ * touched. Whoever is about to touch a range of it says so first, so that a program that fills more than the host has
+ * gets an error in place of the kernel's out-of-memory killer.
+ */
+#ifndef VG_SIM_BACKING_H
+#define VG_SIM_BACKING_H
+#include "gen/cuda_abi.h"
+
+/*
+ * [address, address + bytes) of device memory is about to be read or written by the host. CUDA_ERROR_OUT_OF_MEMORY: the
+ * server has no host memory left for the pages of it that are not there yet; nothing is to be touched then.
+ * *ret_claimed goes to sim_backing_end() once the range has been touched; it is 0 after an error. Any thread.
+ */
+CUresult sim_backing_begin(CUdeviceptr address, uint64_t bytes, uint64_t *ret_claimed);
+void sim_backing_end(uint64_t claimed);
+/* Pages have been given back to the host: the server may let other processes have them. */
+void sim_backing_dropped(void);
+
+#endif
