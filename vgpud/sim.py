@@ -38,7 +38,8 @@ def environment(directory: Path, base: Mapping[str, str] | None = None, lib_dir:
 class SimulatedDevice:
     """The server of simulated devices in a directory; use it in a `with`. It ends when this process ends, however.
 
-    config: keys of its configuration (devices, memory_bytes, slice_us, switch_us, launch_cost_ns, context_bytes, model,
+    config: keys of its configuration (devices, memory_bytes, slice_us, switch_us, launch_cost_ns, context_bytes,
+    host_memory_bytes, model,
     device.<i>.name and so on); lib_dir: a folder with another build of vgpu-simd and the libraries.
     Raises ConfigError when the server refuses the configuration, DriverError when it does not start.
     """

@@ -35,9 +35,10 @@ def folder(vgpu: Any) -> Iterator[Path]:
 @needs_server
 def test_start_status_run_stop(vgpu: Any, folder: Path) -> None:
     where = ("--dir", str(folder))
-    begun = vgpu("sim", "start", *where, "--devices", "2", "--memory", "8G")
+    begun = vgpu("sim", "start", *where, "--devices", "2", "--memory", "8G", "--host-memory", "1G")
     assert begun.code == 0, begun
     assert [line.split()[0] for line in begun.stdout.splitlines()[1:]] == ["0-SIMULATED", "1-SIMULATED"]
+    assert f"host_memory_bytes = {1 << 30}\n" in (folder / "sim.conf").read_text()
     data = vgpu("sim", "status", *where, "-o", "json").json
     assert [d["memory_bytes"] for d in data["devices"]] == [8 << 30] * 2
     assert all("SIMULATED" in d["name"] for d in data["devices"])
@@ -83,6 +84,15 @@ def test_a_wrong_configuration_is_usage_and_names_the_line(vgpu: Any, folder: Pa
     assert f"{config}:2" in result.stderr
     assert result.stderr.count("\n") == 1
     assert vgpu("sim", "status", "--dir", str(folder)).code == 4
+
+
+@needs_server
+def test_host_memory_is_not_ignored_beside_a_configuration(vgpu: Any, folder: Path, tmp_path: Path) -> None:
+    config = tmp_path / "c.conf"
+    config.write_text("devices = 1\n")
+    result = vgpu("sim", "start", "--dir", str(folder), "--config", str(config), "--host-memory", "1G")
+    assert result.code == 2
+    assert "host_memory_bytes" in result.stderr
 
 
 def test_the_simulated_program_is_not_hooked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ RUN = (sys.executable, "-m", "vgpud.cli.main", "run")
 VIEW = PROGRAMS / "nvml_view.py"
 MIB = 1 << 20
 INVALID_ARGUMENT, NO_PERMISSION, NOT_FOUND, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND = 2, 4, 6, 9, 12
+INSUFFICIENT_SIZE, VERSION_MISMATCH = 7, 25
 
 
 def view(system: OwnSystem, *before: str, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def test_shows_devices_and_processes(system: OwnSystem) -> None:
     assert busy["pids"] == [[busy["pid"]], []]
     assert busy["used"][0] >= idle["used"][0] + 64 * MIB and busy["used"][1] == idle["used"][1]
     assert busy["used"] == busy["used_v2"]
+    assert idle["branch"] == ["r580_00-sim", INSUFFICIENT_SIZE, VERSION_MISMATCH]
 
 
 def test_a_process_with_two_copies_of_the_driver_is_one(system: OwnSystem, tmp_path: Path) -> None:
@@ -74,6 +76,7 @@ def test_slice_shows_only_its_own(system: OwnSystem) -> None:
     assert seen["pids"] == [[seen["pid"]]]
     assert 64 * MIB < seen["used"][0] < seen["totals"][0]
     assert seen["used"] == seen["used_v2"]
+    assert seen["branch"] == everything["branch"]
     assert seen["beyond"] == INVALID_ARGUMENT
     assert seen["set_mode"] == NO_PERMISSION
     assert sorted(seen["foreign"]) == [0, NOT_FOUND]

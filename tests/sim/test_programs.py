@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from vgpud.sim_coverage import coverage
 
 from .conftest import LIB, ROOT, MakeDevice, MakeProgram, run
 
+RUNTIMES = [Path("/usr/local/cuda-13.0/lib64"), Path(sysconfig.get_paths()["purelib"]) / "nvidia" / "cu13" / "lib"]
 TOOLKITS = [Path("/usr/local/cuda-13.0/include")]
 
 
@@ -41,6 +44,23 @@ def test_first_interface(device: MakeDevice, program: MakeProgram) -> None:
 )
 def test_program(device: MakeDevice, program: MakeProgram, name: str) -> None:
     assert run(program(name), device()) == "ok\n"
+
+
+def test_error_texts_are_those_of_the_cuda_runtime() -> None:
+    """It has the same texts for the codes that both know, and needs neither device nor driver to say them."""
+    runtime = next((p for folder in RUNTIMES for p in sorted(folder.glob("libcudart.so.13*"))), None)
+    if runtime is None:
+        pytest.skip("no CUDA 13 runtime here: its texts are what the driver's are compared with")
+    driver, cudart = ctypes.CDLL(str(LIB / "libcuda.so.1")), ctypes.CDLL(str(runtime))
+    cudart.cudaGetErrorString.restype = ctypes.c_char_p
+    said, wanted = {}, {}
+    for code in range(1000):
+        text = ctypes.c_char_p()
+        runtime_text = cudart.cudaGetErrorString(code)
+        if driver.cuGetErrorString(code, ctypes.byref(text)) == 0 and runtime_text != b"unrecognized error code":
+            said[code], wanted[code] = text.value, runtime_text
+    assert len(said) > 95
+    assert said == wanted
 
 
 UUIDS = [f"GPU-{i:08x}-1111-2222-3333-44444444444{i}" for i in range(1, 6)]

@@ -80,10 +80,22 @@ def _require(folder: Path) -> None:
 @dir_option
 @click.option("--devices", type=click.IntRange(1, 16), default=1, help="How many devices (default: 1).")
 @click.option("--memory", type=Bytes(), default=None, metavar="SIZE", help="Memory of each (default: that of an H200).")
+@click.option(
+    "--host-memory",
+    type=Bytes(),
+    default=None,
+    metavar="SIZE",
+    help="Host memory that programs may fill on all devices together (default: half of what is available).",
+)
 @click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="`key = value` lines.")
 @pass_settings
-def start(settings: Settings, folder: Path, devices: int, memory: int | None, config: Path | None) -> None:
+def start(
+    settings: Settings, folder: Path, devices: int, memory: int | None, host_memory: int | None, config: Path | None
+) -> None:
     """Start the server of simulated devices in the background and wait until it is ready."""
+    if config and host_memory:
+        text = "--host-memory is not for a --config of your own: set host_memory_bytes in that file"
+        raise CliError(text, ExitCode.USAGE)
     server = paths.sim_lib_dir() / "vgpu-simd"
     if not server.exists():
         raise CliError(f"{server} is not there: build it with `pip install .`")
@@ -94,7 +106,8 @@ def start(settings: Settings, folder: Path, devices: int, memory: int | None, co
     paths.make_private_dir(folder, 0o755)
     if config is None:
         config = folder / _CONFIG_NAME
-        config.write_text(f"devices = {devices}\n" + (f"memory_bytes = {memory}\n" if memory else ""))
+        lines = {"devices": devices, "memory_bytes": memory, "host_memory_bytes": host_memory}
+        config.write_text("".join(f"{key} = {value}\n" for key, value in lines.items() if value))
     command = [str(server), "--dir", str(folder), "--config", str(config)]
     with (folder / _LOG_NAME).open("wb") as log:
         # it goes to the background by itself; descriptors of ours that stayed open would keep pipes from ending

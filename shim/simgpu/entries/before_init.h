@@ -3,7 +3,8 @@
  * Most answer CUDA_ERROR_NOT_INITIALIZED whatever their arguments are. Those that look at an argument first, or clear
  * an output first, have a row here: its steps in their order, the parameters named as in gen/cuda_abi.h; a row without
  * steps leaves the answer to the body. Observed on drivers 535.261.03, 550.163.01 and 555.58.02, which need no device
- * for it. A handle that is not NULL cannot be valid here: what it points to is not read, as those drivers do.
+ * for it; of newer entry points the documentation tells. A handle that is not NULL cannot be valid here: it is not
+ * followed, which those drivers do.
  */
 #ifndef VG_SIM_BEFORE_INIT_H
 #define VG_SIM_BEFORE_INIT_H
@@ -59,6 +60,11 @@ bool sim_is_started(void); /* init.c: cuInit succeeded in this process */
 #define SIM_BEFORE_cuCoredumpGetAttributeGlobal ~, BODY
 #define SIM_BEFORE_cuCoredumpSetAttribute ~, BODY
 #define SIM_BEFORE_cuCoredumpSetAttributeGlobal ~, BODY
+#define SIM_BEFORE_cuLogsCurrent ~, BODY
+#define SIM_BEFORE_cuLogsDumpToFile ~, BODY
+#define SIM_BEFORE_cuLogsDumpToMemory ~, BODY
+#define SIM_BEFORE_cuLogsRegisterCallback ~, BODY
+#define SIM_BEFORE_cuLogsUnregisterCallback ~, BODY
 #define SIM_BEFORE_cuUserObjectCreate ~, BODY
 #define SIM_BEFORE_cuUserObjectRelease ~, BODY
 #define SIM_BEFORE_cuUserObjectRetain ~, BODY
@@ -176,6 +182,8 @@ bool sim_is_started(void); /* init.c: cuInit succeeded in this process */
 #define SIM_BEFORE_cuEventQuery ~, NONE(hEvent, INVALID_HANDLE) ANSWER(INVALID_CONTEXT)
 #define SIM_BEFORE_cuEventSynchronize ~, NONE(hEvent, INVALID_HANDLE) ANSWER(INVALID_CONTEXT)
 #define SIM_BEFORE_cuEventElapsedTime                                                                                  \
+  ~, NONE(pMilliseconds, INVALID_HANDLE) NONE(hStart, INVALID_HANDLE) ANSWER(INVALID_CONTEXT)
+#define SIM_BEFORE_cuEventElapsedTime_v2                                                                               \
   ~, NONE(pMilliseconds, INVALID_HANDLE) NONE(hStart, INVALID_HANDLE) ANSWER(INVALID_CONTEXT)
 
 /* modules, libraries and functions */

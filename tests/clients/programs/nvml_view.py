@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import sys
@@ -28,6 +29,17 @@ def code(function, *arguments) -> int:
     except pynvml.NVMLError as error:
         return int(error.value)
     return 0
+
+
+def branch() -> list[object]:
+    """The driver's branch, and the codes of an output that is too short and of an unknown version."""
+    info = pynvml.c_nvmlSystemDriverBranchInfo_v1_t()
+    function = pynvml._nvmlGetFunctionPointer("nvmlSystemGetDriverBranch")
+    info.version = 7
+    unknown = function(ctypes.byref(info), 80)
+    info.version = pynvml.SystemDriverBranchInfo_v1
+    short = function(ctypes.byref(info), 2)
+    return [pynvml.nvmlSystemGetDriverBranch().branch, short, unknown]
 
 
 def use_memory() -> None:
@@ -59,6 +71,7 @@ def main() -> None:
     memory = [pynvml.nvmlDeviceGetMemoryInfo(h) for h in handles]
     view = {
         "pid": os.getpid(),
+        "branch": branch(),
         "uuids": [pynvml.nvmlDeviceGetUUID(h) for h in handles],
         "indices": [pynvml.nvmlDeviceGetIndex(h) for h in handles],
         "minors": [pynvml.nvmlDeviceGetMinorNumber(h) for h in handles],
