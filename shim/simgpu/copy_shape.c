@@ -61,9 +61,11 @@ static CUresult side_of(const struct end *end, const CUDA_MEMCPY3D *copy, struct
   return CUDA_SUCCESS;
 }
 
-/* From the first byte that is copied to the last one. */
-static uint64_t extent_of(const struct side *side, const CUDA_MEMCPY3D *copy) {
-  return (copy->Depth - 1) * side->slice + (copy->Height - 1) * side->pitch + copy->WidthInBytes;
+static CUresult begin_side(const struct side *side, const CUDA_MEMCPY3D *copy, uint64_t *ret_claimed) {
+  if (side->device == ON_HOST) return CUDA_SUCCESS;
+  uint64_t extent = (copy->Depth - 1) * side->slice + (copy->Height - 1) * side->pitch + copy->WidthInBytes;
+  return sim_backing_begin_rows((CUdeviceptr)side->base, extent, copy->Height * copy->Depth, copy->WidthInBytes,
+                                ret_claimed);
 }
 
 static enum sim_copy kind_of(const struct side *to, const struct side *from) {
@@ -86,9 +88,8 @@ CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind) {
   if (result == CUDA_SUCCESS) result = side_of(&destination, copy, &to);
   if (result != CUDA_SUCCESS) return result;
   uint64_t read = 0, written = 0;
-  if (from.device != ON_HOST) result = sim_backing_begin((CUdeviceptr)from.base, extent_of(&from, copy), &read);
-  if (result == CUDA_SUCCESS && to.device != ON_HOST)
-    result = sim_backing_begin((CUdeviceptr)to.base, extent_of(&to, copy), &written);
+  result = begin_side(&from, copy, &read);
+  if (result == CUDA_SUCCESS) result = begin_side(&to, copy, &written);
   for (size_t z = 0; result == CUDA_SUCCESS && z < copy->Depth; z++)
     for (size_t y = 0; y < copy->Height; y++)
       memmove(to.base + z * to.slice + y * to.pitch, from.base + z * from.slice + y * from.pitch, copy->WidthInBytes);

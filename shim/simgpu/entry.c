@@ -22,8 +22,8 @@ static int compare_base(const void *name, const void *form) {
 }
 
 /*
- * The newest form of a name that the asked version has; ret_exists: there is one at all. A name that has per-thread
- * forms has no other ones for whoever asks for those: they came with 7000.
+ * The newest form of a name that the asked version has; ret_exists: there is one at all. A caller who
+ * asks for per-thread forms is given no other form of a name that has some; the first ones came with 7000.
  */
 static const struct sim_form *form_of(const char *base, unsigned version, bool per_thread, bool *ret_exists) {
   const struct sim_form *form = bsearch(base, sim_forms, sim_form_count, sizeof *sim_forms, compare_base);
@@ -42,8 +42,7 @@ static const struct sim_form *form_of(const char *base, unsigned version, bool p
   return best;
 }
 
-/* Versions are compared without a sign, as drivers do: -1 is newer than all. Both kinds of default stream: per-thread.
- */
+/* As in drivers, versions are compared without a sign (-1 is newer than all), and with both flags per-thread wins. */
 static CUresult look_up(const char *name, unsigned version, cuuint64_t flags, void **ret_function,
                         CUdriverProcAddressQueryResult *ret_status) {
   cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;

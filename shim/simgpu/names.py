@@ -2,7 +2,7 @@
 
 `python shim/simgpu/names.py CUDA_INCLUDE_FOLDER [OUTPUT]` at development time; the output is committed. cudaTypedefs.h
 gives the version with which every form of an entry point came (PFN_cuMemAlloc_v3020); the forms of one name, sorted by
-version, are the forms of the ABI (cuMemAlloc, cuMemAlloc_v2), sorted by number. So do the typedefs of the other headers.
+version, are the forms of the ABI (cuMemAlloc, cuMemAlloc_v2), sorted by number. So do the other headers' typedefs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TYPEDEFS = (
     "cudaEGLTypedefs.h",
     "cudaVDPAUTypedefs.h",
 )
-#: cuGetErrorString's text of every code. Drivers 535, 550 and 555 answer these; for 36, 226 and 721 they are those of the
-#: CUDA 13.0 runtime, which has the same texts for all codes that both know, and for 916 the words of cuda.h.
+#: cuGetErrorString's text of every code. Drivers 535, 550 and 555 answer these; for 36, 226 and 721 they are those of
+#: the CUDA 13.0 runtime, which has the same texts for all codes that both know, and for 916 the words of cuda.h.
 TEXTS = {
     0: "no error",
     1: "invalid argument",

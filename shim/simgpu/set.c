@@ -17,7 +17,7 @@ CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   uint64_t claimed;
-  CUresult result = sim_backing_begin(set->dst, extent, &claimed);
+  CUresult result = sim_backing_begin_rows(set->dst, extent, set->height, row, &claimed);
   if (result != CUDA_SUCCESS) return result;
   for (size_t y = 0; y < set->height; y++) {
     char *base = (char *)set->dst + y * pitch;

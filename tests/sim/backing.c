@@ -64,6 +64,7 @@ int main(int argc, char **argv) {
   EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemsetD2D32_v2(block, 8192, 1, 1024, 32768));
   EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemcpyDtoD_v2(block + 512 * MIB, block, 40 * MIB));
   EXPECT(CUDA_ERROR_OUT_OF_MEMORY, cuMemcpyDtoD_v2(block, block + 512 * MIB, 40 * MIB)); /* reading takes pages, too */
+  CHECK(cuMemsetD2D32_v2(block + 512 * MIB, MIB, 1, 1, 512));                            /* a page of each MiB */
   fill(kernel, CUDA_ERROR_OUT_OF_MEMORY, block, 1024 * MIB);
   launch_graph(CUDA_ERROR_OUT_OF_MEMORY, block, 1024 * MIB);
   CHECK(cuMemcpyDtoH_v2(&value, block + 40 * MIB - 1, 1)); /* what was refused has touched nothing */

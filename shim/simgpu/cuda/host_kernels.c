@@ -83,11 +83,12 @@ static void *array_of(struct arguments *a, int index, uint64_t count) {
     return NULL;
   }
   memcpy(&address, at, sizeof address);
+  bool on_device = false;
   if (__builtin_mul_overflow(count, type_bytes[a->rule->type], &size_bytes) ||
-      (count != 0 && !a->check(address, size_bytes)))
+      (count != 0 && !a->check(address, size_bytes, &on_device)))
     a->fault = true;
   uint64_t claimed = 0;
-  if (count != 0 && !a->fault) a->poor |= sim_backing_begin(address, size_bytes, &claimed) != CUDA_SUCCESS;
+  if (on_device && !a->fault) a->poor |= sim_backing_begin(address, size_bytes, &claimed) != CUDA_SUCCESS;
   a->claimed += claimed;
   return (void *)(uintptr_t)address;
 }

@@ -6,8 +6,9 @@
 #include "image.h"
 #include "model.h"
 
-/* Tells whether a range of device memory may be used by the launching context. */
-typedef bool (*sim_host_check)(uint64_t address, uint64_t bytes);
+/* Tells whether a range of memory may be used by the launching context, and whether it is the device's or the host's.
+ */
+typedef bool (*sim_host_check)(uint64_t address, uint64_t bytes, bool *ret_on_device);
 
 /* NULL when there is no such implementation. */
 const struct sim_host_kernel *sim_host_find(const char *name);

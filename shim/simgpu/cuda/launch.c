@@ -71,10 +71,11 @@ uint64_t sim_launch_cost_of(const struct sim_launch *launch, const struct sim_co
 }
 
 /* Device, managed and registered host memory may be used by a kernel. */
-static bool range_usable(uint64_t address, uint64_t bytes) {
+static bool range_usable(uint64_t address, uint64_t bytes, bool *ret_on_device) {
   struct sim_allocation allocation;
   if (SIM_STRICT && !sim_strict_range(address, bytes)) return false;
   if (!sim_memory_find(address, &allocation)) return false;
+  *ret_on_device = allocation.kind == CU_MEMORYTYPE_DEVICE;
   return bytes <= allocation.bytes && address - allocation.base <= allocation.bytes - bytes;
 }
 

@@ -82,17 +82,25 @@ static void forget(uint64_t claimed) {
   __atomic_sub_fetch(&unmeasured_bytes, claimed, __ATOMIC_RELAXED);
 }
 
-CUresult sim_backing_begin(CUdeviceptr address, uint64_t bytes, uint64_t *ret_claimed) {
-  uint64_t unmeasured = __atomic_add_fetch(&unmeasured_bytes, bytes, __ATOMIC_RELAXED);
-  __atomic_add_fetch(&pending_bytes, bytes, __ATOMIC_RELAXED);
-  *ret_claimed = bytes;
+/* Pages that a row of so many bytes can touch, in bytes. */
+static uint64_t pages_of(uint64_t bytes) {
+  return sim_round_up(bytes, PAGE_BYTES) + PAGE_BYTES;
+}
+
+CUresult sim_backing_begin_rows(CUdeviceptr address, uint64_t bytes, uint64_t rows, uint64_t row_bytes,
+                                uint64_t *ret_claimed) {
+  uint64_t most = pages_of(bytes), in_rows;
+  if (!__builtin_mul_overflow(rows, pages_of(row_bytes), &in_rows) && in_rows < most) most = in_rows;
+  uint64_t unmeasured = __atomic_add_fetch(&unmeasured_bytes, most, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&pending_bytes, most, __ATOMIC_RELAXED);
+  *ret_claimed = most;
   if (VG_LIKELY(VG_LOAD_RELAXED(&backed_bytes) + unmeasured <= VG_LOAD_RELAXED(&granted_bytes))) return CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   CUresult result = CUDA_SUCCESS;
   if (measure() > granted_bytes) {
     *ret_claimed = missing_bytes(address, bytes);
-    if (*ret_claimed > bytes) *ret_claimed = bytes;
-    forget(bytes - *ret_claimed);
+    if (*ret_claimed > most) *ret_claimed = most;
+    forget(most - *ret_claimed);
     result = reach(backed_bytes + VG_LOAD_RELAXED(&unmeasured_bytes));
   }
   pthread_mutex_unlock(&lock);
@@ -101,6 +109,10 @@ CUresult sim_backing_begin(CUdeviceptr address, uint64_t bytes, uint64_t *ret_cl
     *ret_claimed = 0;
   }
   return result;
+}
+
+CUresult sim_backing_begin(CUdeviceptr address, uint64_t bytes, uint64_t *ret_claimed) {
+  return sim_backing_begin_rows(address, bytes, 1, bytes, ret_claimed);
 }
 
 void sim_backing_end(uint64_t claimed) {

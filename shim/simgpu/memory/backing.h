@@ -13,6 +13,9 @@
  * *ret_claimed goes to sim_backing_end() once the range has been touched; it is 0 after an error. Any thread.
  */
 CUresult sim_backing_begin(CUdeviceptr address, uint64_t bytes, uint64_t *ret_claimed);
+/* The same where only row_bytes of each of the rows are touched, and what lies between them is not. */
+CUresult sim_backing_begin_rows(CUdeviceptr address, uint64_t bytes, uint64_t rows, uint64_t row_bytes,
+                                uint64_t *ret_claimed);
 void sim_backing_end(uint64_t claimed);
 /* Pages have been given back to the host: the server may let other processes have them. */
 void sim_backing_dropped(void);
