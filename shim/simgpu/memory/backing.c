@@ -61,8 +61,8 @@ static void tell(uint64_t bytes) {
   static bool told;
   if (!told)
     fprintf(stderr,
-            "vgpu-sim: what this program writes to device memory would take %llu MiB of host memory, more than the "
-            "simulator may use for all programs: it gets CUDA_ERROR_OUT_OF_MEMORY; write to less, or start the "
+            "vgpu-sim: what this program touches of device memory would take %llu MiB of host memory, more than the "
+            "simulator may use for all programs: it gets CUDA_ERROR_OUT_OF_MEMORY; use less, or start the "
             "simulator with a larger --host-memory\n",
             (unsigned long long)(bytes >> 20));
   told = true;
