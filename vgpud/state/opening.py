@@ -84,9 +84,10 @@ def _check_log(path: Path, told: list[str]) -> None:
     log = path.with_name(f"{path.name}-wal")
     lost = write_ahead_log.lost_changes(log)
     if lost:
-        aside = backups.stamped(path, "damaged").with_suffix(".wal")
+        aside = backups.stamped(log, "damaged")
         private_files.create(aside)
         shutil.copyfile(log, aside)
+        backups.prune(log, "damaged")
         told.append(
             f"the newest changes of the state database are lost ({lost}): its log as it was is kept as {aside};"
             " compare vgpu slice ls and vgpu queue ls with what should be there"

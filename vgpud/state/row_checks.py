@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vgpud.core.model import BATCH, CLASSES, EVICTED, EVICTING, LATENCY, PAUSED, RESTORING, Container, Slice
-from vgpud.core.queue.model import QueueSpec
+from vgpud.core.queue.model import DEFAULT_QUEUE, QueueSpec
 from vgpud.core.queue.record import decode
 from vgpud.core.slices import name_error
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
@@ -185,10 +185,16 @@ def _job_columns(row: Row, bodies: dict[str, dict[str, Any]]) -> None:
 
     if row["id"] <= 0 or row["ended"] < 0:
         raise ValueError("its number or its end is below 0")
-    if "state" in bodies and bodies["state"].get("job_id") != row["id"]:
-        raise ValueError("its column is not the number in it")
-    if row["ended"] and len(bodies) < 2:
+    if len(bodies) < 2:
+        spec = {} if row["uid"] == 0 else {"uid": row["uid"]}
+        spec |= {} if row["queue"] == DEFAULT_QUEUE else {"queue": row["queue"]}
+        state = {"job_id": row["id"], "ended_ns": row["ended"]}
+        parts = [(row[name], part) for name, told in (("spec", spec), ("state", state)) for part in told.items()]
+        if any(f'"{name}": {json.dumps(value)}' not in text for text, (name, value) in parts):
+            raise ValueError("its columns are not those of the job in it")
         return
+    if bodies["state"].get("job_id") != row["id"]:
+        raise ValueError("its column is not the number in it")
     try:
         job = job_of(row["spec"], None, row["state"])
     except (ValueError, TypeError, KeyError) as error:

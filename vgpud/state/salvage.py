@@ -61,6 +61,7 @@ def _copy_all(path: Path, target: sqlite3.Connection) -> tuple[dict[str, int], l
     lossy: list[str] = []
     tables = [name for (name,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as source:
+        source.execute("PRAGMA writable_schema = ON")  # else SQLite opens no file that is shorter than it says
         for table in tables:
             source.set_progress_handler(_late_after(TABLE_S), 10_000)
             try:
