@@ -35,6 +35,7 @@ from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError
 from vgpud.state import backups, private_files
 from vgpud.state import quarantine as quarantined
 from vgpud.state.checksums import seal
+from vgpud.state.connecting import connect
 from vgpud.state.opening import Opened, open_state, reopen
 from vgpud.state.row_checks import checksum, container_of, slice_of
 from vgpud.state.sqlite_errors import PASSING, Fault, fault_of
@@ -150,7 +151,6 @@ class Store:
 
     def _set_up(self) -> None:
         db = self._db
-        db.text_factory = lambda raw: raw.decode("utf-8", "replace")  # rows that decide anything have been checked
         db.execute("PRAGMA synchronous = NORMAL")
         db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
         db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
@@ -162,7 +162,9 @@ class Store:
             return work()
         except (sqlite3.Error, OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             fault = fault_of(error)
-            text = f"cannot {what} the state database {self._path}: {error}; {fault.value}"
+            known = isinstance(error, sqlite3.Error | OSError)  # others tell the value, which may be a secret
+            shown = error if known else type(error).__name__
+            text = f"cannot {what} the state database {self._path}: {shown}; {fault.value}"
             if fault is Fault.BUSY:
                 raise StoreBusyError(text) from error
             raise (StoreUnwritableError if fault in PASSING else StoreError)(text) from error
@@ -218,7 +220,7 @@ class Store:
 
     def _begin_anew(self, erase: bool) -> bool:
         """Brings the log into the database's file and cuts it. Whether nothing of before is left in it."""
-        with contextlib.closing(sqlite3.connect(self._path, timeout=0, isolation_level=None)) as db:
+        with contextlib.closing(connect(self._path, 0)) as db:
             db.execute("PRAGMA journal_size_limit = 0")
             _busy, pages, written = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             try:

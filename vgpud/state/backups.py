@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from vgpud.state import environments, private_files
+from vgpud.state.connecting import connect
 
 #: of each kind; the oldest goes first
 KEPT_MAX = 3
@@ -44,7 +45,7 @@ def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
     copy_path = stamped(path, "backup")
     try:
         private_files.create(copy_path)
-        with contextlib.closing(sqlite3.connect(copy_path, isolation_level=None)) as copy:
+        with contextlib.closing(connect(copy_path)) as copy:
             db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
             if _has_jobs(copy):
@@ -75,7 +76,7 @@ def forget_environments(path: Path, db: sqlite3.Connection) -> bool:
     """Takes out of all backups what the database has no more; whether one still holds an environment."""
     kept = False
     for name in existing(path):
-        with contextlib.closing(sqlite3.connect(name, isolation_level=None)) as copy:
+        with contextlib.closing(connect(name)) as copy:
             copy.execute("PRAGMA secure_delete = ON")
             if _has_jobs(copy):
                 kept |= environments.forget_in_copy(copy, db)

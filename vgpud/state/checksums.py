@@ -11,7 +11,8 @@ import re
 import zlib
 from typing import Any
 
-_SEALED = re.compile(r'(?s)(.*), "crc": (\d{1,10})\}')
+_MARK = ', "crc": '
+_END = re.compile(r"(\d{1,10})\}")
 
 
 class ChecksumError(ValueError):
@@ -24,19 +25,25 @@ def seal(body: dict[str, Any]) -> str:
     return text if not body else f'{text[:-1]}, "crc": {zlib.crc32(text.encode())}}}'
 
 
-def sealed(text: str) -> bool:
-    """Whether it has a checksum, right or wrong."""
-    return _SEALED.fullmatch(text) is not None
+def _parts(text: str) -> tuple[str, int | None]:
+    """The text without its checksum, and that; None: it has none."""
+    at = text.rfind(_MARK)
+    found = _END.fullmatch(text, at + len(_MARK)) if at >= 0 else None
+    return (text[:at] + "}", int(found[1])) if found else (text, None)
+
+
+def is_sealed(text: str) -> bool:
+    """Whether it is as it was written; False: it has no checksum. Raises ChecksumError."""
+    bare, written = _parts(text)
+    if written is not None and zlib.crc32(bare.encode()) != written:
+        raise ChecksumError("its checksum does not match")
+    return written is not None
 
 
 def unseal(text: str) -> dict[str, Any]:
     """The object again. Raises ValueError: no JSON object, or ChecksumError."""
-    found = _SEALED.fullmatch(text)
-    if found:
-        text, written = found[1] + "}", int(found[2])
-        if zlib.crc32(text.encode()) != written:
-            raise ChecksumError("its checksum does not match")
-    body = json.loads(text)
+    is_sealed(text)
+    body = json.loads(_parts(text)[0])
     if not isinstance(body, dict):
         raise ValueError("it is no JSON object")
     return body

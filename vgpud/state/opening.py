@@ -19,6 +19,7 @@ from pathlib import Path
 
 from vgpud.errors import StoreError
 from vgpud.state import backups, environments, private_files, salvage, write_ahead_log
+from vgpud.state.connecting import connect
 from vgpud.state.quarantine import quarantine
 from vgpud.state.sqlite_errors import PASSING, DamagedError, Fault, fault_of
 
@@ -65,7 +66,7 @@ def _open_file(path: Path, migrations: Migrations, busy_s: float, told: list[str
     try:
         _check_head(path)
         return _prepared(path, migrations, busy_s, told, began_empty=was_empty)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         if fault_of(error) not in (Fault.DAMAGED, Fault.SCHEMA, Fault.CONTENT):
             raise
         _replace(path, migrations, str(error), told)
@@ -97,7 +98,7 @@ def _check_log(path: Path, told: list[str]) -> None:
 def _prepared(
     path: Path, migrations: Migrations, busy_s: float, told: list[str], *, began_empty: bool = False
 ) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=busy_s, isolation_level=None)
+    db = connect(path, busy_s)
     try:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA secure_delete = ON")
@@ -119,7 +120,7 @@ def _schema(db: sqlite3.Connection) -> dict[str, str]:
 
 
 def _made_by(migrations: Migrations) -> dict[str, str]:
-    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+    with contextlib.closing(connect(":memory:")) as db:
         for statements in migrations:
             for statement in statements:
                 db.execute(statement)
@@ -219,7 +220,7 @@ def _is_sound(path: Path) -> bool:
 
 def _open_copy(path: Path, migrations: Migrations, told: list[str]) -> sqlite3.Connection:
     """The database in memory, as the file has it. Raises sqlite3.Error, OSError, StoreError."""
-    db = sqlite3.connect(":memory:", isolation_level=None)
+    db = connect(":memory:")
     try:
         if path.exists() and path.stat().st_size:
             _read_into(db, path)
@@ -249,7 +250,7 @@ def _read_into(db: sqlite3.Connection, path: Path) -> None:
                     if source.exists():
                         private_files.create(copy.with_name(copy.name + end))
                         shutil.copyfile(source, copy.with_name(copy.name + end))
-                with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as found:
+                with contextlib.closing(connect(copy)) as found:
                     found.execute("PRAGMA journal_mode = DELETE")  # there is no log of a database in memory
                     found.backup(db)
             return

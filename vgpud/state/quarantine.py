@@ -22,18 +22,24 @@ TABLE = (
 TOLD_MAX = 20
 
 
-def _columns(names: list[str]) -> str:
-    """Of each column its type, and its value with texts as bytes, whatever they are."""
-    values = (f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END" for name in names)
-    return ", ".join([*(f"typeof({name})" for name in names), *values])
+class Text(bytes):
+    """A TEXT as it is stored, which need be no UTF-8."""
+
+
+#: as typeof() has it
+_TYPES = {int: "integer", float: "real", type(None): "null", Text: "text", bytes: "blob"}
 
 
 def _rows(db: sqlite3.Connection, table: str, where: str) -> Iterator[tuple[int, dict[str, str], dict[str, Any]]]:
+    """(rowid, type of each column, its value)."""
     names = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
-    found = db.execute(f"SELECT rowid, {_columns(names)} FROM {table} {where}")  # noqa: S608  our own names
-    for rowid, *both in found:
-        half = len(names)
-        yield rowid, dict(zip(names, both[:half], strict=True)), dict(zip(names, both[half:], strict=True))
+    before, db.text_factory = db.text_factory, Text
+    try:
+        for rowid, *values in db.execute(f"SELECT rowid, * FROM {table} {where}"):  # noqa: S608  our own names
+            types = {name: _TYPES[type(value)] for name, value in zip(names, values, strict=True)}
+            yield rowid, types, dict(zip(names, values, strict=True))
+    finally:
+        db.text_factory = before
 
 
 def _damaged(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, Any]]]:

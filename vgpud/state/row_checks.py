@@ -16,7 +16,7 @@ from vgpud.core.queue.record import decode
 from vgpud.core.slices import name_error
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
 from vgpud.jobfacts import Launch
-from vgpud.state.checksums import ChecksumError, sealed, unseal
+from vgpud.state.checksums import ChecksumError, is_sealed, unseal
 
 Row = Mapping[str, Any]
 INTEGER_MAX = (1 << 63) - 1
@@ -170,12 +170,12 @@ def _job(row: Row) -> None:
     """Of one that has ended and is as it was written nothing more is looked at: there may be a hundred thousand."""
     bodies: dict[str, dict[str, Any]] = {}
     for name in ("spec", "state"):
-        if row["ended"] and sealed(row[name]):
-            unseal(row[name])
-        else:
+        if not (row["ended"] and is_sealed(row[name])):
             bodies[name] = _body(row[name])
-    unseal(row["facts"])
-    if why := launch_error(row["launch"]):
+    if row["facts"] != "{}" and not is_sealed(row["facts"]):
+        unseal(row["facts"])
+    as_written = row["ended"] and row["launch"] and is_sealed(row["launch"])
+    if not as_written and (why := launch_error(row["launch"])):
         raise ValueError(f"what it runs: {why}")
     _job_columns(row, bodies)
 
@@ -186,11 +186,12 @@ def _job_columns(row: Row, bodies: dict[str, dict[str, Any]]) -> None:
     if row["id"] <= 0 or row["ended"] < 0:
         raise ValueError("its number or its end is below 0")
     if len(bodies) < 2:
-        spec = {} if row["uid"] == 0 else {"uid": row["uid"]}
-        spec |= {} if row["queue"] == DEFAULT_QUEUE else {"queue": row["queue"]}
-        state = {"job_id": row["id"], "ended_ns": row["ended"]}
-        parts = [(row[name], part) for name, told in (("spec", spec), ("state", state)) for part in told.items()]
-        if any(f'"{name}": {json.dumps(value)}' not in text for text, (name, value) in parts):
+        parts = [(row["state"], "job_id", row["id"]), (row["state"], "ended_ns", row["ended"])]
+        if row["uid"]:  # what has its default is not written
+            parts.append((row["spec"], "uid", row["uid"]))
+        if row["queue"] != DEFAULT_QUEUE:
+            parts.append((row["spec"], "queue", json.dumps(row["queue"])))
+        if any(f'"{name}": {value}' not in text for text, name, value in parts):
             raise ValueError("its columns are not those of the job in it")
         return
     if bodies["state"].get("job_id") != row["id"]:
@@ -266,7 +267,7 @@ def _reason(error: Exception) -> str:
 
 
 def why_damaged(table: str, types: Row, values: Row) -> str:
-    """`types`: what SQLite says of each column; `values`: texts as bytes. "" for a row that is believed."""
+    """`types`: of each column, as typeof() has it; `values`: texts as bytes. "" for a row that is believed."""
     columns, check = CHECKS[table]
     row: dict[str, Any] = {}
     for name, wanted in columns.items():

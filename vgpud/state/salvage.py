@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from vgpud.state import backups, private_files
+from vgpud.state.connecting import connect
 
 #: for one table: a damaged tree may lead in circles
 TABLE_S = 20.0
@@ -36,7 +37,7 @@ def rebuild(path: Path, schema: list[str], version: int, why: str) -> str:
     new.unlink(missing_ok=True)
     private_files.create(new)
     try:
-        with contextlib.closing(sqlite3.connect(new, isolation_level=None)) as target:
+        with contextlib.closing(connect(new)) as target:
             target.execute("BEGIN")
             for statement in schema:
                 target.execute(statement)
@@ -60,7 +61,7 @@ def _copy_all(path: Path, target: sqlite3.Connection) -> tuple[dict[str, int], l
     counts: dict[str, int] = {}
     lossy: list[str] = []
     tables = [name for (name,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as source:
+    with contextlib.closing(connect(path)) as source:
         source.execute("PRAGMA writable_schema = ON")  # else SQLite opens no file that is shorter than it says
         for table in tables:
             source.set_progress_handler(_late_after(TABLE_S), 10_000)

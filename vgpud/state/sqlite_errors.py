@@ -18,7 +18,7 @@ class Fault(Enum):
     MEMORY = "see that the machine has memory left"
     DAMAGED = "the file is damaged: put a backup (vgpud.sqlite3.backup-*) in its place, or move it away to begin empty"
     SCHEMA = "its tables are not those of this version: put a backup (vgpud.sqlite3.backup-*) in its place"
-    CONTENT = "a value in it is not what vgpud writes: restart vgpud, which checks all rows and sets bad ones aside"
+    CONTENT = "a value in it is not what vgpud writes: when it starts it checks all rows and sets bad ones aside"
     OTHER = "please report this"
 
 

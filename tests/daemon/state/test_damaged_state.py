@@ -241,7 +241,7 @@ def test_a_daemon_starts_with_the_rest(node: Node) -> None:
 def flipped(path: Path, seed: int) -> int:
     """Flips one bit at a place that the seed gives; where."""
     raw = bytearray(path.read_bytes())
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     at = draw.randrange(len(raw))
     raw[at] ^= 1 << draw.randrange(8)
     path.write_bytes(raw)
@@ -255,6 +255,13 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     return directory, contents(directory)[0]
 
 
+def read_or_refused(state: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    try:
+        return contents(state)
+    except StoreError as error:
+        return None, [str(error)]
+
+
 @pytest.mark.parametrize("batch", range(10))
 def test_a_flipped_bit_is_never_silently_wrong(tmp_path: Path, sound: tuple[Path, dict[str, Any]], batch: int) -> None:
     """What is read is what was written, or it is said what is not; and never is there another exception than ours."""
@@ -263,10 +270,9 @@ def test_a_flipped_bit_is_never_silently_wrong(tmp_path: Path, sound: tuple[Path
         state = tmp_path / str(seed)
         shutil.copytree(directory, state)
         at = flipped(state / stores.FILE_NAME, seed)
-        try:
-            found, told = contents(state)
-        except StoreError as error:
-            assert "\n" not in str(error) and stores.FILE_NAME in str(error), f"seed {seed}, byte {at}"
+        found, told = read_or_refused(state)
+        if found is None:
+            assert "\n" not in told[0] and "run mv" in told[0], f"seed {seed}, byte {at}"
             continue
         assert found == whole or told, f"seed {seed}, byte {at}: silently wrong"
         for one in found["slices"]:
