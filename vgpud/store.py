@@ -104,6 +104,14 @@ def _begin_log(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA user_version = {version}")
 
 
+def _set_up(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
+    db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
+    _begin_log(db)
+    db.execute("PRAGMA busy_timeout = 0")
+
+
 class Store:
     """The database of one daemon. All methods raise StoreError with one line for people.
 
@@ -122,12 +130,12 @@ class Store:
         self._keep(self._guard("open", lambda: open_state(self._path, MIGRATIONS, BUSY_S)))
 
     def _keep(self, opened: Opened) -> None:
+        if not opened.why:
+            self._guard("open", lambda: _set_up(opened.db))
         self._db, self.told, self.unwritable = opened.db, opened.told, ""
         if opened.why:
             self.unwritable = f"the state database {self._path} cannot be written: {opened.why}. Nothing new is"
             self.unwritable += " admitted until it can be; what is there is served"
-        else:
-            self._guard("open", self._set_up)
 
     def recover(self) -> bool:
         """Whether it can be written again, after a start without; asked now and then. Raises nothing."""
@@ -148,14 +156,6 @@ class Store:
     def erase(self) -> None:
         """Something secret was taken out of the tables: the next flush takes it out of the files."""
         self._erase = self.unflushed = True
-
-    def _set_up(self) -> None:
-        db = self._db
-        db.execute("PRAGMA synchronous = NORMAL")
-        db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
-        db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
-        _begin_log(db)
-        db.execute("PRAGMA busy_timeout = 0")
 
     def _guard(self, what: str, work: Callable[[], Any]) -> Any:
         try:

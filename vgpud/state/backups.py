@@ -83,12 +83,16 @@ def forget_environments(path: Path, db: sqlite3.Connection) -> bool:
     return kept
 
 
-def set_aside(path: Path) -> Path:
-    """Renames a damaged database with its log; the new name. Nothing of it is lost, and nobody opens it by accident."""
+def replace(path: Path, new: Path) -> Path:
+    """Puts another file in the place of a damaged database, which is kept with its log; its new name. At no moment is
+    there no database: a daemon that is killed meanwhile would begin with an empty one. Raises OSError."""
     aside = stamped(path, "damaged")
-    path.rename(aside)
-    with contextlib.suppress(FileNotFoundError):
-        path.with_name(f"{path.name}-wal").rename(aside.with_name(f"{aside.name}-wal"))
+    log, its_log = path.with_name(f"{path.name}-wal"), aside.with_name(f"{aside.name}-wal")
+    os.link(path, aside)
+    if log.exists():
+        os.link(log, its_log)
+        log.unlink()  # SQLite would take it for that of the new one
     path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    new.replace(path)
     prune(path, "damaged")
     return aside

@@ -195,8 +195,7 @@ def _replace(path: Path, migrations: Migrations, why: str, told: list[str]) -> N
             new.unlink(missing_ok=True)
             private_files.create(new)
             shutil.copyfile(backup, new)
-            aside = backups.set_aside(path)
-            new.rename(path)
+            aside = backups.replace(path, new)
             told.append(
                 f"the state database could not be read ({why}): it was set aside as {aside}, and the backup {backup}"
                 " was put in its place; what was made since then is lost: compare vgpu slice ls with what should be"

@@ -47,8 +47,7 @@ def rebuild(path: Path, schema: list[str], version: int, why: str) -> str:
         descriptor = os.open(new, os.O_RDONLY | os.O_CLOEXEC)
         os.fsync(descriptor)
         os.close(descriptor)
-        aside = backups.set_aside(path)
-        new.rename(path)
+        aside = backups.replace(path, new)
     except BaseException:
         new.unlink(missing_ok=True)
         raise

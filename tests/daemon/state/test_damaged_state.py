@@ -379,3 +379,22 @@ def test_only_so_many_copies_are_kept(tmp_path: Path) -> None:
 def test_a_remedy_fits_its_error(message: str, fault: Fault, remedy: str) -> None:
     assert fault_of(sqlite3.OperationalError(message)) is fault
     assert remedy in fault.value and ("room" in fault.value) == (fault in (Fault.FULL, Fault.DEVICE))
+
+
+def test_a_daemon_that_is_killed_while_it_sets_aside_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not with an empty database."""
+    filled(tmp_path)
+    whole, _ = contents(tmp_path)
+    change(tmp_path, "PRAGMA user_version = 3")
+
+    def killed(*_given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Store(tmp_path)
+    found, told = contents(tmp_path)
+    assert found == whole and len(told) == 1

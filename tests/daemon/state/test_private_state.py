@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,6 +11,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
@@ -18,7 +20,9 @@ from vgpud import store as stores
 from vgpud.core.model import Policy
 from vgpud.core.queue.model import Job, JobState
 from vgpud.core.queue.record import encode
-from vgpud.errors import DeniedError, ExitCode
+from vgpud.errors import DeniedError, ExitCode, StoreError
+from vgpud.jobs import Jobs
+from vgpud.jobs_wire import Attempt, Member, WireError, instructions
 from vgpud.recording import Recorder
 from vgpud.state import backups, private_files
 from vgpud.store import Store
@@ -238,3 +242,36 @@ def test_nothing_of_an_environment_is_left_by_a_daemon_that_runs(node: Node) -> 
 def old_texts(one: Job) -> tuple[str, str, str]:
     state = {key: value for key, value in encode(one).items() if key != "spec"}
     return json.dumps(encode(one.spec)), json.dumps(encode(one.spec.run)), json.dumps(state)
+
+
+def test_variables_for_an_engine_do_not_outlive_their_attempt(tmp_path: Path) -> None:
+    """A daemon that was killed between writing them and starting the attempt leaves them behind."""
+    directory = tmp_path / "jobs"
+    directory.mkdir(0o700)
+    for name in ("3.1.0.env", "3.1.1.env", "4.1.2.0.env", "5.2.0.env", "5.2.env.d"):
+        (directory / name).write_text(f"API_KEY={SECRET}")
+
+    async def adopt() -> None:
+        jobs = Jobs(directory, SimpleNamespace())  # type: ignore[arg-type]
+        await jobs.adopt([(5, 2)])
+        jobs.close()
+
+    asyncio.run(adopt())
+    assert sorted(path.name for path in directory.glob("*.env")) == ["5.2.0.env"], "that attempt may run"
+
+
+def test_a_variable_that_no_program_can_have_is_named_without_its_value() -> None:
+    member = Member(("true",), {"API_KEY": f"{SECRET}\0"})
+    with pytest.raises(WireError, match="env 'API_KEY' holds a zero byte") as error:
+        instructions(Attempt(1, 1, 0, 0, (), "/", 0, (member,)), "/")
+    assert SECRET[:10] not in str(error.value)
+
+
+def test_an_error_of_the_database_tells_no_content(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    JobStore(store).save([secret_job()])
+    text = json.dumps({"environment": SECRET})
+    store.write(lambda db: db.execute("UPDATE jobs SET launch = ?", (text,)))
+    with pytest.raises(StoreError, match="cannot read the state database") as error:
+        JobStore(store).find(1)
+    assert SECRET not in str(error.value)
