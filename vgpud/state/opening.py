@@ -176,9 +176,20 @@ def _tend(db: sqlite3.Connection, told: list[str]) -> None:
         db.execute("ROLLBACK")
         raise
     if db.execute("SELECT 1 FROM upkeep WHERE task = 'vacuum'").fetchone():
-        db.execute("VACUUM")  # versions before did not zero what they overwrote
-        db.execute("DELETE FROM upkeep WHERE task = 'vacuum'")
+        try:
+            _vacuum(db)
+        except sqlite3.Error as error:
+            if fault_of(error) not in PASSING:
+                raise
+            text = f"environments of jobs that have ended may still lie in unused parts of the database: {error};"
+            told.append(f"{text} it needs as much room again as it has, and is tried again at the next start")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _vacuum(db: sqlite3.Connection) -> None:
+    """Writes the file anew: versions before did not zero what they overwrote."""
+    db.execute("VACUUM")
+    db.execute("DELETE FROM upkeep WHERE task = 'vacuum'")
 
 
 def _replace(path: Path, migrations: Migrations, why: str, told: list[str]) -> None:

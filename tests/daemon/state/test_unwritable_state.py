@@ -170,6 +170,24 @@ def test_a_state_directory_that_cannot_be_made_yet_is_tried_again(disk: Disk) ->
     assert unit["Restart"] == "on-failure" and unit["StartLimitIntervalSec"] == "0", "it never gives up"
 
 
+def test_room_for_a_copy_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To write the file anew, once after an upgrade, takes as much room again."""
+
+    def full(_db: sqlite3.Connection) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opening, "_vacuum", full)
+        store = Store(tmp_path)
+    assert not store.unwritable
+    assert [text for text in store.told if "tried again at the next start" in text] == store.told != []
+    store.close()
+    for _ in range(2):
+        store = Store(tmp_path)
+        assert store.told == []
+        store.close()
+
+
 def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without root: the error is injected."""
     store = Store(tmp_path)
