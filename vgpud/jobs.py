@@ -142,6 +142,7 @@ class Jobs:
         if self._sandboxed and not (self._activated and self._activated.exists()):
             raise StartError(SANDBOXED, again=True)
         attempt = replace(attempt, pids_max=attempt.pids_max or self._pids_max)
+        self._make_directory()
         try:
             if attempt.image:
                 attempt = await self._in_containers(attempt)
@@ -157,6 +158,15 @@ class Jobs:
         if isinstance(answer, Refused):
             raise StartError(answer.why, answer.again)
         return self._watch(attempt.key, answer or await self._begun(attempt.key))
+
+    def _make_directory(self) -> None:
+        """Again, where the daemon started on a disk that was full or read-only. Raises StartError."""
+        if self._directory.exists():
+            return
+        try:
+            paths.make_private_dir(self._directory)
+        except VgpudError as error:
+            raise StartError(str(error), again=True) from error
 
     async def _in_containers(self, attempt: Attempt) -> Attempt:
         """Raises WireError, StartError."""

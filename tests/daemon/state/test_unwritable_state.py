@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import errno
 import os
 import signal
 import sqlite3
@@ -10,12 +12,16 @@ import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import grpc
 import pytest
 
+from vgpud import paths
 from vgpud.core.events import SaveSlice
 from vgpud.errors import ExitCode, StoreUnwritableError
+from vgpud.jobs import Jobs, StartError
+from vgpud.jobs_wire import Attempt, Member
 from vgpud.state import opening
 from vgpud.store import Store
 from vgpud.v1 import vgpud_pb2 as pb
@@ -168,6 +174,32 @@ def test_a_state_directory_that_cannot_be_made_yet_is_tried_again(disk: Disk) ->
     unit = dict(line.split("=", 1) for line in UNIT.read_text().splitlines() if "=" in line and line[0] != "#")
     assert str(done.returncode) not in unit["RestartPreventExitStatus"].split()
     assert unit["Restart"] == "on-failure" and unit["StartLimitIntervalSec"] == "0", "it never gives up"
+
+
+def test_jobs_start_where_their_directory_could_not_be_made_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = Attempt(1, 1, 0, 0, (), "/", 0, (Member(("true",), {}),))
+    directory = tmp_path / "jobs"
+
+    def full(path: Path, *_given: object) -> Path:
+        raise paths.cannot_make(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    async def start() -> None:
+        jobs = Jobs(directory, SimpleNamespace())  # type: ignore[arg-type]
+        jobs._program = tmp_path / "none"
+        with monkeypatch.context() as patch:
+            patch.setattr(paths, "make_private_dir", full)
+            assert await jobs.adopt([(1, 1)])
+            with pytest.raises(StartError, match="No space left on device; make room") as error:
+                await jobs.start(attempt)
+            assert error.value.again and not directory.exists()
+        with pytest.raises(StartError, match="cannot start"):
+            await jobs.start(attempt)
+        jobs.close()
+
+    asyncio.run(start())
+    assert directory.is_dir() and directory.stat().st_mode & 0o777 == 0o700
 
 
 def test_room_for_a_copy_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
