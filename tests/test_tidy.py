@@ -43,7 +43,7 @@ COMPOSITION_ROOTS = {
 #: library -> the only files (or folders, ending in /) that may import it
 OWNERS = {
     "grpc": ("vgpud/api", "vgpud/serve.py", "vgpud/daemon.py", "vgpud/quiet_grpc.py"),
-    "sqlite3": ("vgpud/store.py",),
+    "sqlite3": ("vgpud/store.py", "vgpud/state/"),
     "pynvml": ("vgpud/devices.py",),
     "vgpud._shim": ("vgpud/tenants_wire.py", "vgpud/arbiter.py"),
     "prometheus_client": ("vgpud/metrics.py",),

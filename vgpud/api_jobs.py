@@ -169,7 +169,11 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     @unary
     async def GetJob(self, request: pb.GetJobRequest) -> pb.GetJobResponse:
-        return pb.GetJobResponse(job=self._view(await self._own(request.job_id), whole=True))
+        job = await self._own(request.job_id)
+        found = self._view(job, whole=True)
+        if caller().uid != job.spec.uid:  # admins see the job, and not its owner's passwords
+            found.spec.ClearField("environment")
+        return pb.GetJobResponse(job=found)
 
     @unary
     async def ListJobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:

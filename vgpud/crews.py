@@ -7,7 +7,6 @@ rank) says who works together; its number never comes twice in an attempt, and a
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from vgpud.core.model import Denied
 from vgpud.core.queue.model import Job, Place, Placement
 from vgpud.core.queue.record import decode, encode
+from vgpud.state.checksums import seal, unseal
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +189,10 @@ def is_crewed(job: Job) -> bool:
 
 
 def dump(crew: Crew) -> str:
-    return json.dumps(encode(crew))
+    return seal(encode(crew))
 
 
 def parse(text: str) -> Crew:
     """Raises ValueError."""
-    made: Crew = decode(Crew, json.loads(text))
+    made: Crew = decode(Crew, unseal(text))
     return made

@@ -33,7 +33,7 @@ from vgpud.daemon_lookout import Lookout
 from vgpud.daemon_suspend import SuspendDesk
 from vgpud.daemon_tenants import TenantDesk
 from vgpud.devices import Devices
-from vgpud.errors import ConfigError, StoreBusyError, StoreError, VgpudError
+from vgpud.errors import ConfigError, StoreBusyError, StoreError, StoreUnwritableError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.flushing import Flushing
 from vgpud.oci.request import Limits
@@ -106,9 +106,10 @@ class Daemon:
         self._started_wall_ns = time.time_ns()
         self._changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._store_fault = ""
+        self._store_fault = self._save_fault = ""
         kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
         self.run(ev.Started(policy_of(config), inventory, *kept))
+        self._tell_of_state()
         self._tenants.open(SHARED)
         self._containers.adopt(list(self.state.containers.values()))
         self._queue = self._jobs = JobDesk(self, JobStore(store))
@@ -116,6 +117,25 @@ class Daemon:
         self._api = api.Server(self, self._job_requests, self._private / paths.SOCKET_NAME)
 
     # ---- life ----
+
+    def _tell_of_state(self) -> None:
+        """What was found and done when the state database was opened, and whose slices it has no more."""
+        for text in self._store.told:
+            self.note(ev.Log("state.repaired", text))
+        self._store.told.clear()
+        if self._store.unwritable:
+            self.note(ev.Log("state.unwritable", self._store.unwritable))
+        for name in self._tenants.left_over(self.state.slices):
+            # without a socket that answers, programs that start there would run without limits
+            self._tenants.open(name)
+            text = f"slice {name} is not in the state database: programs that start in it are refused, those that run"
+            self.note(ev.Log("slice.lost", f"{text} keep their shares; make it again with vgpu slice create", name))
+
+    def _save_again(self) -> None:
+        """After a start at which the state database could not be written: whether it can be now."""
+        if self._store.unwritable and self._store.recover():
+            self.note(ev.Log("state.writable", "the state database can be written again"))
+            self._tell_of_state()
 
     async def start(self, gid: int, admin_gid: int, metrics_address: tuple[str, int] | None) -> None:
         """Serves the API to the members of `gid` (by socket_mode) and the metrics. Raises OSError, VgpudError."""
@@ -177,6 +197,7 @@ class Daemon:
         self._arbiters.sample(time.monotonic_ns(), busy)
 
     async def _housekeeping(self) -> None:
+        self._save_again()
         self.run(ev.Tick())
         self._queue.tick()
         self._flushing.begin()
@@ -337,14 +358,19 @@ class Daemon:
             log.error("%s", error)
 
     def run(self, event: ev.Event) -> list[ev.Command]:
-        """An event that nobody waits for: a store that fails now is made good by the next start."""
+        """An event that nobody waits for: what cannot be saved now is saved with what comes later."""
         commands = step(self.state, event, time.monotonic_ns())
         try:
             self._save(commands)
+            self._save_fault = ""
         except StoreBusyError:
             self._unsaved += saved_ones(commands)
-        except StoreError as error:
-            log.error("%s", error)
+        except StoreError as error:  # no room, for example: nothing new is admitted, so there is not much of this
+            if isinstance(error, StoreUnwritableError):
+                self._unsaved += saved_ones(commands)
+            if str(error) != self._save_fault:
+                self._save_fault = str(error)
+                log.error("%s", error)
         self._execute(commands)
         return commands
 
@@ -366,6 +392,7 @@ class Daemon:
                 if self._jobs:
                     self._jobs.room_changed()
             elif isinstance(command, ev.OpenSocket):
+                self._tenants.close(command.slice_name, keep_file=True)  # one that was left over
                 self._tenants.open(command.slice_name)
             elif isinstance(command, ev.CloseSocket):
                 self._tenants.close(command.slice_name)

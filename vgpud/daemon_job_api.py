@@ -135,7 +135,8 @@ class JobRequests:
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
         except StoreError as error:
             return _unavailable(error)
-        denied = self._too_many(spec.uid, submission.count) or desk.machine.check(spec, submission.count)
+        denied = desk.refusal() or self._too_many(spec.uid, submission.count)
+        denied = denied or desk.machine.check(spec, submission.count)
         if denied:
             return denied
         ids = tuple(range(desk.next_id, desk.next_id + submission.count))
@@ -192,7 +193,7 @@ class JobRequests:
         job = self._desk.store.find(getattr(event, "job_id", 0)) if denied.reason is Reason.NOT_FOUND else None
         if job is None:
             return denied
-        text = f"job {job.job_id} is {job.state.value}: it ended too long ago, submit it again"
+        text = f"job {job.job_id} is {job.state.value}: its environment was deleted when it ended, submit it again"
         return Denied(Reason.PRECONDITION, text)
 
     async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:

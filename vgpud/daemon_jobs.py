@@ -34,7 +34,7 @@ from vgpud.daemon_job_slices import Host, JobSlices
 from vgpud.daemon_launch import LaunchError, attempt_of
 from vgpud.daemon_progress import ProgressDesk
 from vgpud.daemon_queues import QueueDesk
-from vgpud.errors import StoreBusyError, StoreError, VgpudError
+from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
 from vgpud.jobchanges import Changes
 from vgpud.jobcounts import JobCounts
 from vgpud.jobfacts import Fact
@@ -43,7 +43,7 @@ from vgpud.jobs_image import find_engine
 from vgpud.jobs_wire import Result
 from vgpud.recording import Clock, Recorder
 from vgpud.store_elastic import ElasticStore, Noted
-from vgpud.store_jobs import JobStore, Request
+from vgpud.store_jobs import JobStore, Request, forget_environment
 
 log = logging.getLogger("vgpud")
 
@@ -117,6 +117,7 @@ class JobDesk:
         engine = find_engine(host.config.jobs.engine, host.config.jobs.runtime, host.config.jobs.network)
         self.runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock", engine)
         self._unsaved: dict[int, Job] = {}
+        self._save_fault = ""
         self._unsaved_requests: list[Request] = []
         self._pending: list[qe.Event] = []
         self._room: qe.RoomChanged | None = None
@@ -220,8 +221,11 @@ class JobDesk:
                 self.queues.save()
                 self._save_history()
                 self.store.forget_before(self.clock.now_ns() - self.host.config.accounting_days * DAY_NS)
+            self._save_fault = ""
         except StoreError as error:
-            log.warning("%s", error)
+            if str(error) != self._save_fault:
+                self._save_fault = str(error)
+                log.warning("%s", error)
 
     def _save_history(self) -> None:
         """When it has changed: a node that nobody uses writes nothing."""
@@ -373,9 +377,25 @@ class JobDesk:
         crews, notes = self._unsaved_crews, self._unsaved_notes
         unsaved = list(self._unsaved.values())
         self.store.save(unsaved, self._unsaved_requests, self.next_id, self.queues.unsaved, crews, notes)
+        for job in unsaved:
+            if job.state.ended:
+                forget_environment(job)
         for written in (self._unsaved, self._unsaved_requests, crews, notes):
             written.clear()
         self.queues.saved()
+
+    def refusal(self) -> Denied | None:
+        """Why nothing new is queued: what was decided before cannot be written."""
+        try:
+            if self.store.database.unwritable:
+                raise StoreUnwritableError(self.store.database.unwritable)
+            if self._unsaved:
+                self._write({})
+        except StoreBusyError:
+            return None  # for a moment only
+        except StoreError as error:
+            return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
+        return None
 
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""

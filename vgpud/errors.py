@@ -68,5 +68,9 @@ class StoreError(VgpudError):
     """The state database cannot be read or written."""
 
 
+class StoreUnwritableError(StoreError):
+    """The state database cannot be written now; what is to be kept can be tried again later."""
+
+
 class StoreBusyError(StoreError):
     """Another process holds the state database at this moment."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from vgpud import paths, peers
-from vgpud.errors import VgpudError
+from vgpud.errors import DeniedError, VgpudError
 from vgpud.jobs_image import Engine, client_environment, containers
 from vgpud.jobs_remains import end_remains
 from vgpud.jobs_wire import (
@@ -42,6 +42,7 @@ from vgpud.jobs_wire import (
     parse_begun,
     parse_result,
 )
+from vgpud.state import private_files
 
 T = TypeVar("T")
 
@@ -141,6 +142,7 @@ class Jobs:
         if self._sandboxed and not (self._activated and self._activated.exists()):
             raise StartError(SANDBOXED, again=True)
         attempt = replace(attempt, pids_max=attempt.pids_max or self._pids_max)
+        self._make_directory()
         try:
             if attempt.image:
                 attempt = await self._in_containers(attempt)
@@ -157,6 +159,15 @@ class Jobs:
             raise StartError(answer.why, answer.again)
         return self._watch(attempt.key, answer or await self._begun(attempt.key))
 
+    def _make_directory(self) -> None:
+        """Again, where the daemon started on a disk that was full or read-only. Raises StartError."""
+        if self._directory.exists():
+            return
+        try:
+            paths.make_private_dir(self._directory)
+        except VgpudError as error:
+            raise StartError(str(error), again=True) from error
+
     async def _in_containers(self, attempt: Attempt) -> Attempt:
         """Raises WireError, StartError."""
         if self._engine is None:
@@ -169,8 +180,7 @@ class Jobs:
         def write() -> None:
             for path, text in files.items():
                 path.parent.mkdir(mode=0o700, exist_ok=True)
-                with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                    file.write(text)
+                private_files.write(path, text)
 
         try:
             await asyncio.to_thread(write)
@@ -196,7 +206,7 @@ class Jobs:
         made = self._directory / f".{attempt_name(*key)}.given-up"
         try:
             made.mkdir(mode=0o700, exist_ok=True)
-            (made / "result").write_text(GIVEN_UP)
+            private_files.write(made / "result", GIVEN_UP)
             made.rename(self._path(key))
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
@@ -323,7 +333,7 @@ class Jobs:
         path = self._path(key)
         made = path / ".stop"
         with contextlib.suppress(OSError):  # a full disk: the supervisor takes the job's own grace
-            made.write_text(f"grace_ms {grace_ms}\n")
+            private_files.write(made, f"grace_ms {grace_ms}\n")
             made.rename(path / "stop")
 
     # ---- what is there ----
@@ -369,8 +379,14 @@ class Jobs:
         the store is of before. Call note_boot() when what has ended is on the disk. Raises DeniedError where the
         directory cannot be ours.
         """
-        paths.make_private_dir(self._directory)
+        try:
+            paths.make_private_dir(self._directory)
+        except DeniedError:
+            raise
+        except VgpudError as error:  # no room, or read-only: nothing can have begun there
+            log.error("no job can be started: %s", error)
         keys = set(known)
+        await asyncio.to_thread(self._drop_variables, keys)
         same_boot = self._boot_before() == _boot_id()
         if not keys:
             await self.note_boot()
@@ -407,7 +423,7 @@ class Jobs:
         boot = _boot_id()
 
         def write() -> None:
-            with (self._directory / ".boot").open("w") as file:
+            with open(self._directory / ".boot", "w", opener=private_files.opener) as file:
                 file.write(boot)
                 file.flush()
                 os.fsync(file.fileno())
@@ -418,7 +434,17 @@ class Jobs:
         except OSError as error:  # a full disk: the next daemon begins nothing again that it does not find
             log.error("%s: %s", self._directory / ".boot", error.strerror)
 
+    def _drop_variables(self, known: set[Key]) -> None:
+        """Files with environments of attempts that nobody knows: their daemon was killed before these began."""
+        for file in self._directory.glob("*.env"):
+            key = tuple(int(part) for part in file.name.split(".")[:-2] if part.isdigit())
+            if key not in known:
+                with contextlib.suppress(OSError):
+                    file.unlink(missing_ok=True)
+
     def _strays(self, known: set[Key]) -> list[Key]:
+        if not self._directory.exists():
+            return []
         names = (entry.name.split(".") for entry in self._directory.iterdir())
         found = [tuple(map(int, n)) for n in names if len(n) in (2, 3) and all(part.isdigit() for part in n)]
         return sorted(set(found) - known)

@@ -11,6 +11,7 @@ from pathlib import Path
 from vgpud.jobfacts import Predicted
 from vgpud.predict import dataset
 from vgpud.predict.features import FEATURES, Features
+from vgpud.state.private_files import FILE_MODE
 
 log = logging.getLogger("vgpud")
 
@@ -55,9 +56,9 @@ def append(directory: Path, row: dataset.Row) -> None:
         if path.exists() and path.stat().st_size > FILE_BYTES:
             path.replace(path.with_suffix(".1.csv"))
         try:
-            dataset.append(path, [row])
+            dataset.append(path, [row], FILE_MODE)
         except dataset.OtherColumns:  # its rows are kept, too
             path.replace(path.with_suffix(".1.csv"))
-            dataset.append(path, [row])
+            dataset.append(path, [row], FILE_MODE)
     except (OSError, dataset.DataError) as error:
         log.warning("a measured job is not kept: %s", error)

@@ -6,12 +6,13 @@ command line, the daemon and the tools all start here. No directory is made by i
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from vgpud.errors import DeniedError
+from vgpud.errors import DeniedError, VgpudError
 
 SOCKET_NAME = "vgpud.sock"
 
@@ -119,11 +120,20 @@ def make_private_dir(path: Path, mode: int = 0o700) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.mkdir(mode=mode, exist_ok=True)
     except OSError as error:
-        raise DeniedError(
-            f"cannot make {path}: {error.strerror}; choose another directory or mend its rights"
-        ) from error
+        raise cannot_make(path, error) from error
     check_private_dir(path)
     return path
+
+
+#: what may be over by itself, or by an operator's work elsewhere: a service manager shall try again
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ESTALE)
+
+
+def cannot_make(path: Path, error: OSError) -> VgpudError:
+    """The refusal for a file or directory that cannot be made, with an exit code that says whether waiting helps."""
+    if error.errno in PASSING:
+        return VgpudError(f"cannot make {path}: {error.strerror}; make room on its disk or make that writable again")
+    return DeniedError(f"cannot make {path}: {error.strerror}; choose another directory or correct its rights")
 
 
 def check_private_dir(path: Path) -> None:

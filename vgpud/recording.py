@@ -10,13 +10,13 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO
 
 from vgpud.core.model import Policy
 from vgpud.core.queue.events import Command, Event
 from vgpud.core.queue.model import How, Job, Node, QueueSpec
 from vgpud.core.queue.record import encode, to_plain
+from vgpud.state.private_files import opener
 
 log = logging.getLogger("vgpud")
 
@@ -39,7 +39,7 @@ class Recorder:
         if not path:
             return
         try:
-            self._file = Path(path).open("w", encoding="utf-8")  # noqa: SIM115  closed by close()
+            self._file = open(path, "w", encoding="utf-8", opener=opener)  # noqa: SIM115  closed by close()
         except OSError as error:
             log.error("cannot record the queue in %s: %s", path, error.strerror)
 

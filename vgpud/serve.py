@@ -7,6 +7,7 @@ leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import grp
 import logging
@@ -65,18 +66,43 @@ def take_lock(directory: Path, mend: str) -> int:
     """Makes sure that we are alone on this directory; keep the descriptor open. Raises ConflictError, DeniedError."""
     path = directory / LOCK_NAME
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd, folder_fd = _open_lock(path)
     except OSError as error:
+        if error.errno in paths.PASSING:
+            raise paths.cannot_make(path, error) from error
         raise DeniedError(f"cannot open {path}: {error.strerror}; run as its owner or choose another {mend}") from error
     try:
+        fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of a daemon that could make no file
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        pid = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
+        pid = "unknown" if fd == folder_fd else os.read(fd, 32).decode(errors="replace").strip() or "unknown"
         os.close(fd)
         raise ConflictError(f"another vgpud (pid {pid}) uses {directory}: stop it or choose another {mend}") from error
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
+    finally:
+        if folder_fd != fd:
+            os.close(folder_fd)
+    with contextlib.suppress(OSError):  # read-only, or no room for the number: the lock is held all the same
+        os.ftruncate(fd, 0)
+        os.write(fd, f"{os.getpid()}\n".encode())
     return fd
+
+
+def _open_lock(path: Path) -> tuple[int, int]:
+    """The file to lock and its folder, which are the same where no file can be made. Raises OSError."""
+    folder_fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), folder_fd
+    except OSError as error:
+        if error.errno not in paths.PASSING:
+            os.close(folder_fd)
+            raise
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), folder_fd
+    except FileNotFoundError:
+        return folder_fd, folder_fd
+    except OSError:
+        os.close(folder_fd)
+        raise
 
 
 def group_id(key: str, name: str) -> int:
@@ -160,16 +186,20 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         group_id(key, name)
     opened = open_devices(config)
     from vgpud.daemon import prepare_runtime
+    from vgpud.state.private_files import make_state_dir
     from vgpud.store import Store
 
     runtime = prepare_runtime(config)
     locks = [take_lock(runtime, "--runtime-dir")]
     try:
-        state = paths.make_private_dir(config.state)
+        state = config.state
+        changed = make_state_dir(state, runtime)
         if not state.samefile(runtime):
             locks.append(take_lock(state, "--state-dir"))
         raise_file_limit()
-        asyncio.run(run(config, config_path, overrides, opened, Store(state)))
+        store = Store(state)
+        store.told[:0] = changed
+        asyncio.run(run(config, config_path, overrides, opened, store))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error
     finally:
@@ -198,8 +228,9 @@ class _Group(click.Group):
 def main() -> None:
     """The daemon that shares GPUs between programs, each held to its slice.
 
-    Exit codes: 0 stopped, 1 fault, 2 usage or configuration, 3 no working driver, 5 no permission,
-    8 another daemon is running, 9 a device cannot be shared (MPS, exclusive mode, MIG).
+    Exit codes: 0 stopped, 1 a fault that may pass (no room on a disk), 2 usage or configuration, 3 no working driver,
+    5 no permission, 8 another daemon is running, 9 a device cannot be shared (MPS, exclusive mode, MIG). A service
+    manager should try again after 1 only.
     """
 
 

@@ -4,13 +4,13 @@ Writing never waits: neither for the disk (what is written outlives the daemon a
 which may run in another thread), nor for another process that holds the file (StoreBusyError: ask again). What is
 answered to a user is flushed first. What is said of a container need only outlive the daemon, for no container outlives
 the machine; events are written now and then, and the newest may be lost. A disk that is full or read-only is a
-StoreError for the caller and never stops running tenants.
+StoreUnwritableError for the caller and never stops running tenants; a daemon that starts on one serves what can be read
+(state/opening.py). Rows that are damaged are set aside before anything is read (state/quarantine.py).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterable
@@ -29,13 +29,22 @@ from vgpud.core.events import (
     SaveRequest,
     SaveSlice,
 )
-from vgpud.core.model import Container, Drain, Remembered, Share, Slice, Spec
+from vgpud.core.model import Container, Drain, Remembered, Slice
 from vgpud.core.observed import Entry
-from vgpud.errors import StoreBusyError, StoreError
+from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError
+from vgpud.state import backups, private_files
+from vgpud.state import quarantine as quarantined
+from vgpud.state.checksums import seal
+from vgpud.state.connecting import connect
+from vgpud.state.opening import Opened, open_state, reopen
+from vgpud.state.row_checks import checksum, container_of, slice_of
+from vgpud.state.sqlite_errors import PASSING, Fault, fault_of
 
 FILE_NAME = "vgpud.sqlite3"
 #: another process (a curious administrator) may hold the file for this long
 BUSY_S = 2.0
+#: sizes in the log: of its head, and of a page with its own
+_LOG_HEAD_BYTES, _LOG_PAGE_BYTES = 32, 24 + 4096
 #: a log of this length is brought into the database's file
 LOG_BYTES = 4 << 20
 
@@ -53,6 +62,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ("ALTER TABLE events ADD COLUMN owner_uid INTEGER NOT NULL DEFAULT -2",),  # observed.ADMINS
     ("CREATE TABLE drains (device TEXT PRIMARY KEY, reason TEXT NOT NULL, by_fault INTEGER NOT NULL)",),
     store_elastic.TABLES,
+    (
+        quarantined.TABLE,
+        "CREATE TABLE upkeep (task TEXT PRIMARY KEY)",
+        "INSERT INTO upkeep VALUES ('vacuum')",  # environments of jobs that ended before lie in unused pages
+        *(f"ALTER TABLE {name} ADD COLUMN crc INTEGER" for name in ("drains", "requests", "queues", "job_requests")),
+    ),
 )
 
 _Saved = SaveSlice | ForgetSlice | SaveContainer | ForgetContainer | SaveRequest | SaveDrain | ForgetDrain
@@ -70,17 +85,7 @@ class Loaded:
 
 
 def _dump(given: Slice | None) -> str | None:
-    return None if given is None else json.dumps(asdict(given), sort_keys=True)
-
-
-def _parse(text: str | None) -> Slice | None:
-    if text is None:
-        return None
-    body: dict[str, Any] = json.loads(text)
-    spec = body.pop("spec")
-    spec["device_uuids"] = tuple(spec["device_uuids"])
-    shares = tuple(Share(**share) for share in body.pop("shares"))
-    return Slice(spec=Spec(**spec), shares=shares, **body)
+    return None if given is None else seal(asdict(given))
 
 
 def saved_ones(commands: Iterable[Command]) -> list[_Saved]:
@@ -93,17 +98,18 @@ def _outlive(commands: Iterable[_Saved]) -> bool:
     return not any(isinstance(c, SaveContainer | ForgetContainer) for c in commands)
 
 
-def _mend(error: Exception) -> str:
-    """What to do about it: a full or read-only disk is an OperationalError, a damaged file another DatabaseError."""
-    if isinstance(error, sqlite3.OperationalError | OSError):
-        return "see that its disk has room and is writable"
-    return "it is damaged: move it away, and the daemon starts without the slices kept in it"
-
-
 def _begin_log(db: sqlite3.Connection) -> None:
     """Whoever writes first into a log that begins, waits for the disk: that shall be us. Writes what is there."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     db.execute(f"PRAGMA user_version = {version}")
+
+
+def _set_up(db: sqlite3.Connection) -> None:
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
+    db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
+    _begin_log(db)
+    db.execute("PRAGMA busy_timeout = 0")
 
 
 class Store:
@@ -111,45 +117,57 @@ class Store:
 
     unflushed: something was written that a crash of the machine may not take back, or the log is long. Whoever calls
     flush() clears it.
+    unwritable: why nothing is written (the file's disk was full or read-only at the start); "" while it can be.
+    told: what the operator should know of the start, a sentence each.
     """
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / FILE_NAME
         self._log = directory / f"{FILE_NAME}-wal"
         self.unflushed = False
-        self._db = self._guard("open", self._open)
+        self._erase = False  # something secret was taken out, which files still hold
+        self._copies = True  # backups may hold environments
+        self._keep(self._guard("open", lambda: open_state(self._path, MIGRATIONS, BUSY_S)))
 
-    def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=BUSY_S, isolation_level=None)
+    def _keep(self, opened: Opened) -> None:
+        if not opened.why:
+            self._guard("open", lambda: _set_up(opened.db))
+        self._db, self.told, self.unwritable = opened.db, opened.told, ""
+        if opened.why:
+            self.unwritable = f"the state database {self._path} cannot be written: {opened.why}. Nothing new is"
+            self.unwritable += " admitted until it can be; what is there is served"
+
+    def recover(self) -> bool:
+        """Whether it can be written again, after a start without; asked now and then. Raises nothing."""
+        probe = self._path.with_name(".writable")
         try:
-            db.execute("PRAGMA journal_mode = WAL")
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            if version > len(MIGRATIONS):
-                raise StoreError(f"{self._path} was written by a newer vgpud (version {version}): use that one")
-            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
-                db.execute("BEGIN IMMEDIATE")
-                for statement in statements:
-                    db.execute(statement)
-                db.execute(f"PRAGMA user_version = {number}")
-                db.execute("COMMIT")
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
-            db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
-            _begin_log(db)
-            db.execute("PRAGMA busy_timeout = 0")
-        except BaseException:
-            db.close()
-            raise
-        return db
+            private_files.write(probe, "x" * 65536)  # as much as SQLite needs to begin
+            probe.unlink()
+            opened = self._guard("open", lambda: reopen(self._path, MIGRATIONS, BUSY_S))
+            in_memory = self._db
+            self._keep(opened)
+        except (StoreError, OSError):
+            with contextlib.suppress(OSError):
+                probe.unlink(missing_ok=True)
+            return False
+        in_memory.close()
+        return True
+
+    def erase(self) -> None:
+        """Something secret was taken out of the tables: the next flush takes it out of the files."""
+        self._erase = self.unflushed = True
 
     def _guard(self, what: str, work: Callable[[], Any]) -> Any:
         try:
             return work()
         except (sqlite3.Error, OSError, ValueError, KeyError, TypeError, OverflowError) as error:
-            text = f"cannot {what} the state database {self._path}: {error}"
-            if "is locked" in str(error):
-                raise StoreBusyError(f"{text}; see who else has it open") from error
-            raise StoreError(f"{text}; {_mend(error)}") from error
+            fault = fault_of(error)
+            known = isinstance(error, sqlite3.Error | OSError)  # others tell the value, which may be a secret
+            shown = error if known else type(error).__name__
+            text = f"cannot {what} the state database {self._path}: {shown}; {fault.value}"
+            if fault is Fault.BUSY:
+                raise StoreBusyError(text) from error
+            raise (StoreUnwritableError if fault in PASSING else StoreError)(text) from error
 
     def load(self, events_max: int) -> Loaded:
         """Everything kept."""
@@ -157,18 +175,18 @@ class Store:
 
     def _load(self, events_max: int) -> Loaded:
         db = self._db
-        slices = [_parse(body) for (body,) in db.execute("SELECT body FROM slices ORDER BY name")]
+        slices = tuple(slice_of(body) for (body,) in db.execute("SELECT body FROM slices ORDER BY name"))
         requests = [
-            (key, Remembered(fingerprint, _parse(body), 0))
+            (key, Remembered(fingerprint, None if body is None else slice_of(body), 0))
             for key, fingerprint, body in db.execute("SELECT id, fingerprint, body FROM requests ORDER BY serial")
         ]
         rows = db.execute("SELECT * FROM events ORDER BY sequence DESC LIMIT ?", (events_max,)).fetchall()
         events = tuple(Entry(*row) for row in reversed(rows))
         bodies = db.execute("SELECT body FROM containers ORDER BY rowid").fetchall()
-        containers = tuple(Container(**json.loads(body)) for (body,) in bodies)
+        containers = tuple(container_of(body) for (body,) in bodies)
         rows = db.execute("SELECT device, reason, by_fault FROM drains ORDER BY device").fetchall()
         drains = tuple(Drain(device, reason, bool(by_fault)) for device, reason, by_fault in rows)
-        return Loaded(tuple(s for s in slices if s), tuple(requests), events, containers, drains)
+        return Loaded(slices, tuple(requests), events, containers, drains)
 
     def apply(self, commands: Iterable[Command], requests_max: int = 4096) -> None:
         """Writes the commands that concern the store in one transaction; nothing when there are none."""
@@ -182,19 +200,37 @@ class Store:
         self._guard("write", self._flush)
 
     def _flush(self) -> None:
-        with contextlib.suppress(FileNotFoundError):  # closed: all is in the database's file, and that on the disk
-            log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+        if self.unwritable:
+            raise StoreUnwritableError(self.unwritable)
+        erase, self._erase = self._erase, False
+        erased = not erase
+        try:
+            with contextlib.suppress(FileNotFoundError):  # closed: all is in the database's file, and that on the disk
+                log = os.open(self._log, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fdatasync(log)
+                    long = os.fstat(log).st_size >= LOG_BYTES
+                finally:
+                    os.close(log)
+                if long or erase:
+                    erased |= self._begin_anew(erase)
+        finally:
+            if not erased:
+                self.erase()
+
+    def _begin_anew(self, erase: bool) -> bool:
+        """Brings the log into the database's file and cuts it. Whether nothing of before is left in it."""
+        with contextlib.closing(connect(self._path, 0)) as db:
+            db.execute("PRAGMA journal_size_limit = 0")
+            _busy, pages, written = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             try:
-                os.fdatasync(log)
-                long = os.fstat(log).st_size >= LOG_BYTES
-            finally:
-                os.close(log)
-            if long:
-                with contextlib.closing(sqlite3.connect(self._path, timeout=0, isolation_level=None)) as db:
-                    db.execute("PRAGMA journal_size_limit = 0")
-                    db.execute("PRAGMA wal_checkpoint(PASSIVE)")
-                    with contextlib.suppress(StoreBusyError):  # whoever holds it: next time
-                        self._guard("write", lambda: _begin_log(db))
+                self._guard("write", lambda: _begin_log(db))
+            except StoreBusyError:  # whoever holds it: next time
+                return False
+            if erase and self._copies:
+                self._copies = backups.forget_environments(self._path, db)
+        begun_anew = self._log.stat().st_size < _LOG_HEAD_BYTES + pages * _LOG_PAGE_BYTES
+        return bool(pages == written and (begun_anew or pages <= 1))
 
     def _write(self, commands: list[_Saved], requests_max: int) -> None:
         db = self._db
@@ -205,22 +241,27 @@ class Store:
             elif isinstance(command, ForgetSlice):
                 db.execute("DELETE FROM slices WHERE uid = ?", (command.uid,))
             elif isinstance(command, SaveContainer):
-                body = json.dumps(asdict(command.container), sort_keys=True)
+                body = seal(asdict(command.container))
                 db.execute("INSERT OR REPLACE INTO containers VALUES (?, ?)", (command.container.container_id, body))
             elif isinstance(command, ForgetContainer):
                 db.execute("DELETE FROM containers WHERE id = ?", (command.container_id,))
             elif isinstance(command, SaveDrain):
                 drain = command.drain
-                drained = (drain.device_uuid, drain.reason, drain.by_fault)
-                db.execute("INSERT OR REPLACE INTO drains VALUES (?, ?, ?)", drained)
+                drained = (drain.device_uuid, drain.reason, int(drain.by_fault))
+                db.execute("INSERT OR REPLACE INTO drains VALUES (?, ?, ?, ?)", (*drained, checksum(*drained)))
             elif isinstance(command, ForgetDrain):
                 db.execute("DELETE FROM drains WHERE device = ?", (command.device_uuid,))
             else:
                 kept = command.remembered
                 db.execute(
                     "INSERT OR REPLACE INTO requests"
-                    " VALUES (?, ?, ?, (SELECT coalesce(max(serial), 0) + 1 FROM requests))",
-                    (command.request_id, kept.fingerprint, _dump(kept.answer)),
+                    " VALUES (?, ?, ?, (SELECT coalesce(max(serial), 0) + 1 FROM requests), ?)",
+                    (
+                        command.request_id,
+                        kept.fingerprint,
+                        _dump(kept.answer),
+                        checksum(command.request_id, kept.fingerprint),
+                    ),
                 )
                 db.execute(
                     "DELETE FROM requests WHERE serial <= (SELECT max(serial) FROM requests) - ?", (requests_max,)
@@ -228,9 +269,12 @@ class Store:
 
     def forget_request(self, request_id: str) -> None:
         """A request whose effects were taken back."""
-        self._guard("write", lambda: self._db.execute("DELETE FROM requests WHERE id = ?", (request_id,)))
+        statement = "DELETE FROM requests WHERE id = ?"
+        self._guard("write", lambda: self._transaction(lambda: self._db.execute(statement, (request_id,))))
 
     def _transaction(self, work: Callable[[], object]) -> None:
+        if self.unwritable:
+            raise StoreUnwritableError(self.unwritable)
         self._db.execute("BEGIN IMMEDIATE")
         try:
             work()

@@ -20,6 +20,9 @@ from vgpud.core.queue.events import Ran
 from vgpud.core.queue.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.queue.record import decode, encode
 from vgpud.jobfacts import Launch
+from vgpud.state import environments
+from vgpud.state.checksums import seal, unseal
+from vgpud.state.row_checks import checksum
 from vgpud.store_elastic import Noted
 
 #: rows that are forgotten at once
@@ -53,7 +56,7 @@ _JOBS = (
 )
 #: so it stays as long as one of them does; their numbers follow its own (at most check.ARRAY_JOBS_MAX)
 _NOT_NEEDED = (
-    " AND NOT (json_extract(spec, '$.array') = id AND EXISTS (SELECT 1 FROM jobs AS other"
+    " AND NOT (json_extract(spec, '$.array') > 0 AND EXISTS (SELECT 1 FROM jobs AS other"
     " WHERE other.id > jobs.id AND other.id < jobs.id + 10000 AND other.launch = '@' || jobs.id))"
 )
 
@@ -61,11 +64,17 @@ _NOT_NEEDED = (
 class Database(Protocol):
     """What these tables need of the store: one connection, whose every fault is a StoreError."""
 
+    unwritable: str  # why nothing can be written, "" = it can
+
     def write(self, work: Callable[[Any], object], *, outlive: bool = True) -> None:
         """One transaction. `outlive`: a crash of the machine may not take it back once it is flushed."""
         ...
 
     def read(self, work: Callable[[Any], Any]) -> Any: ...
+
+    def erase(self) -> None:
+        """Something secret was taken out of the tables: the next flush takes it out of the files."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,28 +100,37 @@ class Request:
     until_ns: int
 
 
-def _job(spec: str, launch: str | None, state: str) -> Job:
-    body = json.loads(state)
+def job_of(spec: str, launch: str | None, state: str) -> Job:
+    """The job that was written. Raises ValueError."""
+    body = unseal(state)
     run = _launch(launch) if launch else None
-    made: JobSpec = replace(decode(JobSpec, json.loads(spec)), run=run)
+    made: JobSpec = replace(decode(JobSpec, unseal(spec)), run=run)
     job: Job = decode(Job, body | {"spec": encode(JobSpec(made.ask))})
     job.spec = made
+    if job.state.ended:
+        forget_environment(job)  # its array may still need it
     return job
+
+
+def forget_environment(job: Job) -> None:
+    """Nothing starts it any more: what it ran stays known, without its environment."""
+    if isinstance(job.spec.run, Launch) and job.spec.run.environment:
+        job.spec = replace(job.spec, run=replace(job.spec.run, environment=()))
 
 
 @functools.lru_cache(maxsize=64)
 def _launch(text: str) -> Any:
     """The jobs of an array run the same."""
-    return decode(Launch, json.loads(text))
+    return decode(Launch, unseal(text))
 
 
 @functools.lru_cache(maxsize=64)
 def _launch_text(launch: Launch) -> str:
-    return json.dumps(encode(launch))
+    return seal(encode(launch))
 
 
 def _state(job: Job) -> str:
-    return json.dumps({key: value for key, value in encode(job).items() if key != "spec"})
+    return seal({key: value for key, value in encode(job).items() if key != "spec"})
 
 
 class JobStore:
@@ -124,13 +142,13 @@ class JobStore:
     def load(self) -> Kept:
         def read(db: Any) -> Kept:
             rows = db.execute(f"{_JOBS} WHERE NOT ended ORDER BY id").fetchall()
-            live = {job.job_id: job for job in (_job(*row) for row in rows)}
+            live = {job.job_id: job for job in (job_of(*row) for row in rows)}
             for job_id in {before for job in live.values() for before in job.spec.after} - live.keys():
                 row = db.execute(f"{_JOBS} WHERE id = ?", (job_id,)).fetchone()
-                live |= {job_id: _job(*row)} if row else {}
+                live |= {job_id: job_of(*row)} if row else {}
             jobs = tuple(job for _, job in sorted(live.items()))
             queues = tuple(
-                (decode(QueueSpec, json.loads(spec)), tuple(json.loads(members)))
+                (decode(QueueSpec, unseal(spec)), tuple(json.loads(members)))
                 for spec, members in db.execute("SELECT spec, members FROM queues ORDER BY name")
             )
             times = [t for job in jobs for t in (job.submitted_ns, job.started_ns, job.waiting_since_ns)]
@@ -157,19 +175,29 @@ class JobStore:
         """Jobs as they are now, the requests that made them, what they have used, their workers and what was noted of
         them, in one transaction."""
 
+        erased = False
+
         def write(db: Any) -> None:
+            nonlocal erased
             for job in jobs:
                 _save_job(db, job)
+            erased = environments.forget(db, [job.job_id for job in jobs if job.state.ended])
             if next_id:
                 db.execute("UPDATE job_ids SET next = max(next, ?)", (next_id,))
             for request in requests:
                 row = (request.uid, request.request_id, request.fingerprint, json.dumps(request.job_ids))
-                db.execute("INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?)", (*row, request.until_ns))
+                row_sum = checksum(*row, request.until_ns)
+                statement = "INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?, ?)"
+                db.execute(statement, (*row, request.until_ns, row_sum))
             _save_rows(db, rows)
             store_elastic.save(db, crews, notes)
 
         if jobs or requests or rows or crews or notes:
             self._db.write(write)
+        if erased:
+            _launch.cache_clear()
+            _launch_text.cache_clear()
+            self._db.erase()
 
     def requested(self, uid: int, request_id: str, now_ns: int) -> Request | None:
         """The submission that had this id, while it is remembered."""
@@ -190,7 +218,7 @@ class JobStore:
 
         def read(db: Any) -> Job | None:
             row = db.execute(f"{_JOBS} WHERE id = ?", (job_id,)).fetchone()
-            return _job(*row) if row else None
+            return job_of(*row) if row else None
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
@@ -203,7 +231,7 @@ class JobStore:
                 " AND (? = '' OR queue = ?) ORDER BY id LIMIT ?",
                 (job_id, uid, uid, queue, queue, count),
             ).fetchall()
-            return [_job(*row) for row in rows]
+            return [job_of(*row) for row in rows]
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
@@ -225,12 +253,12 @@ class JobStore:
 
     def set_facts(self, job_id: int, facts: dict[str, int | str]) -> None:
         """What is known of a job beside the core's Job; see daemon_jobs.py."""
-        self._db.write(lambda db: db.execute("UPDATE jobs SET facts = ? WHERE id = ?", (json.dumps(facts), job_id)))
+        self._db.write(lambda db: db.execute("UPDATE jobs SET facts = ? WHERE id = ?", (seal(facts), job_id)))
 
     def facts(self, job_id: int) -> dict[str, int | str]:
         def read(db: Any) -> dict[str, int | str]:
             row = db.execute("SELECT facts FROM jobs WHERE id = ?", (job_id,)).fetchone()
-            return json.loads(row[0]) if row else {}
+            return unseal(row[0]) if row else {}
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
@@ -254,8 +282,9 @@ class JobStore:
     # ---- queues ----
 
     def save_queue(self, spec: QueueSpec, members: Sequence[str]) -> None:
-        row = (spec.name, json.dumps(encode(spec)), json.dumps(members))
-        self._db.write(lambda db: db.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?)", row))
+        named = json.dumps(members)
+        row = (spec.name, seal(encode(spec)), named, checksum(spec.name, named))
+        self._db.write(lambda db: db.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?)", row))
 
     def delete_queue(self, name: str) -> None:
         self._db.write(lambda db: db.execute("DELETE FROM queues WHERE name = ?", (name,)))
@@ -370,11 +399,11 @@ def _save_job(db: Any, job: Job) -> None:
     changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
     if changed.rowcount:
         if _changes(job.spec):
-            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (json.dumps(encode(job.spec)), job.job_id))
+            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (seal(encode(job.spec)), job.job_id))
         return
     launch = None
     if isinstance(job.spec.run, Launch):
         follows = job.spec.array not in (0, job.job_id)
         launch = f"@{job.spec.array}" if follows else _launch_text(job.spec.run)
-    row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, json.dumps(encode(job.spec)), launch, state)
+    row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, seal(encode(job.spec)), launch, state)
     db.execute("INSERT INTO jobs (id, ended, uid, queue, spec, launch, state) VALUES (?, ?, ?, ?, ?, ?, ?)", row)

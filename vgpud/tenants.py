@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -182,6 +183,14 @@ class Tenants:
             listener.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # something else lies there, or it is mounted: not ours to remove
                 listener.path.parent.rmdir()
+
+    def left_over(self, known: Container[str]) -> list[str]:
+        """Slices that a former daemon had and that are not among these, nor open: their sockets are there."""
+        try:
+            names = sorted(path.parent.name for path in self._directory.glob("*/attach.sock"))
+        except OSError:
+            return []
+        return [name for name in names if name not in known and name not in self._listeners]
 
     def repair(self) -> list[str]:
         """Opens sockets anew whose file somebody has removed; returns their slices."""

@@ -330,12 +330,15 @@ def test_slice_of_a_lost_device_waits() -> None:
     step(state, create("b", 1000), 0)
     fresh = State()
     commands = step(fresh, ev.Started(Policy(), (device(0),), tuple(state.slices.values()), ()), 0)
-    assert [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)] == ["a"]
+    opened = [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)]
+    assert opened == ["a", "b"], "without a socket that answers, a program would run without limits"
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.waiting"]
     invariants.check(fresh)
+    refused = answer(step(fresh, ev.ProcessAttached(Process(1, "b", 7, 0, "p", 0, False)), 0))
+    assert isinstance(refused, Denied) and "slice b waits for its device" in refused.message
     step(fresh, ev.DeleteSlice("", "a", False), 0)
     moved = step(fresh, ev.UpdateSlice("", "b", Spec(700), ("gpus_milli",)), 0)
-    assert ev.OpenSocket in kinds(moved), "it has found a device again"
+    assert ev.ApplySlice in kinds(moved), "it has found a device again"
     assert not fresh.waiting
     assert answer(step(fresh, ev.DeleteSlice("", "b", False), 0)) is None
 
@@ -347,7 +350,7 @@ def test_slice_of_a_shrunk_device_waits() -> None:
     fresh = State()
     small = replace(device(0), memory_bytes=60 * GIB)
     commands = step(fresh, ev.Started(Policy(), (small,), tuple(state.slices.values()), ()), 0)
-    assert [c.slice_name for c in commands if isinstance(c, ev.OpenSocket)] == ["a"]
+    assert [c.slice.name for c in commands if isinstance(c, ev.ApplySlice)] == ["a"]
     assert fresh.waiting == {"b"}
     invariants.check(fresh)
 

@@ -130,7 +130,6 @@ def test_a_requeue_wipes_nothing_out_and_charges_nothing_twice() -> None:
     at.now_ns += 3600 * SECOND_NS
     at.send(Requeued(job))
     at.now_ns += 60 * SECOND_NS
-    at.end(job)
     at.send(Requeued(job))
     at.now_ns += 40 * SECOND_NS
     at.end(job)

@@ -12,7 +12,6 @@ from vgpud.core.queue.events import (
     Cancelled,
     Held,
     Note,
-    QueuesChanged,
     Released,
     Requeued,
     StartFailed,
@@ -197,9 +196,6 @@ def test_a_user_can_requeue() -> None:
     at.sleep(5)
     at.send(Requeued(job))
     assert at.running == {job} and at.job(job).attempt == 2 and at.job(job).executed_ns == 0
-    at.end(job)
-    at.send(Requeued(job))
-    assert at.running == {job} and at.job(job).attempt == 3 and at.job(job).ended_ns == -1
 
 
 def test_wishes_that_cannot_be_granted_are_refused() -> None:
@@ -322,16 +318,16 @@ def test_a_job_after_one_that_is_not_known_ends_with_a_sentence() -> None:
     assert at.reason(1) == "job 8, which it comes after, is not known"
 
 
-def test_a_job_whose_queue_has_gone_or_shrunk_is_not_queued_again() -> None:
-    at = shell(4, queue(), queue("team"))
-    job_id = at.submit(gpus(2, queue="team"))
+def test_a_job_that_has_ended_is_not_queued_again() -> None:
+    """Its environment, which may hold passwords, was deleted at its end."""
+    at = shell(4)
+    job_id = at.submit(gpus(2))
     at.end(job_id)
-    at.send(QueuesChanged((queue(), queue("team", limit_milli=1000))))
     denied = at.machine.refusal(Requeued(job_id))
-    assert denied is not None and "2 GPUs are more than queue team may ever have" in denied.message
-    at.send(QueuesChanged((queue(),)))
-    denied = at.machine.refusal(Requeued(job_id))
-    assert denied is not None and "there is no queue 'team': choose one of default" in denied.message
+    assert denied is not None
+    assert denied.message == "job 1 is completed: its environment was deleted when it ended, submit it again"
+    at.send(Requeued(job_id))  # it ended between the question and the event
+    assert at.state(job_id) == "completed" and not at.running
 
 
 def test_a_chain_longer_than_any_stack_ends_with_its_first() -> None:
@@ -353,15 +349,6 @@ def test_a_job_that_comes_after_two_of_which_both_fail_ends_once() -> None:
     at.send(Cancelled(first, "enough"))
     assert [at.state(job_id) for job_id in (first, second, third)] == ["cancelled"] * 3
     assert sum(isinstance(said, Note) and said.job_id == third for said in at.log) == 1
-
-
-def test_a_job_is_not_requeued_into_a_queue_that_is_gone() -> None:
-    at = shell(1, queue(), queue("team"))
-    job = at.submit(gpus(1, queue="team"))
-    at.end(job)
-    at.send(QueuesChanged((queue(),)))
-    at.send(Requeued(job))  # though it was refused, or would have been a moment later
-    assert at.state(job) == "completed"
 
 
 def test_a_start_that_failed_once_is_forgotten_when_it_has_run() -> None:

@@ -309,6 +309,13 @@ def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
     assert not listed.spec.environment and not listed.spec.limits
 
 
+def test_a_jobs_environment_is_shown_to_its_owner_alone(world: World) -> None:
+    world.call(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(environment={"API_KEY": "secret"})))
+    assert world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1)).job.spec.environment == {"API_KEY": "secret"}
+    shown = world.call(world.jobs.GetJob, pb.GetJobRequest(job_id=1), ROOT).job
+    assert shown.spec.directory and not shown.spec.environment, "an admin"
+
+
 def test_everyone_sees_and_changes_their_own(world: World) -> None:
     world.submit()
     world.submit(who=BOB)

@@ -18,6 +18,7 @@ import grpc
 import pytest
 
 from vgpud import containers_work
+from vgpud.state.checksums import unseal
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client, engine
@@ -300,7 +301,7 @@ def test_a_pid_that_was_used_again_is_another_process(made: Engine, site: Node, 
     database = sqlite3.connect(site.state / "vgpud.sqlite3")
     with database:
         (body,) = database.execute("SELECT body FROM containers").fetchone()
-        stored = json.loads(body)
+        stored = unseal(body)
         assert stored["pid"] == init.pid
         cgroup = stored["cgroup"] + "-of-the-old-one"
         changed = stored | {"pid_start": stored["pid_start"] - 1, "cgroup": cgroup}

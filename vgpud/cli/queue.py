@@ -142,11 +142,14 @@ def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
     _each(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
 
 
-@queue.command("requeue", short_help="Start jobs from the beginning.")
+@queue.command("requeue", short_help="Start running jobs from the beginning.")
 @_job_ids
 @pass_settings
 def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
-    """End jobs that run and queue them again: they start from the beginning, with their old place."""
+    """End jobs that run and queue them again: they start from the beginning, with their old place.
+
+    A job that has ended cannot be requeued, for its environment is deleted at its end: submit it again.
+    """
     _each(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
 
 

@@ -78,6 +78,7 @@ def _started(state: State, event: Started, now_ns: int) -> list[Command]:
         state.waiting.add(kept.name)
         text = f"slice {kept.name} waits: device {misfit.device_uuid} is not there or has too little left;"
         text += " mend the device, resize the slice or remove it"
+        commands.append(OpenSocket(kept.name))  # it refuses: without it programs would run without limits
         commands.append(Log("slice.waiting", text, kept.name, misfit.device_uuid))
     for request_id, remembered in event.requests:
         state.requests[request_id] = replace(remembered, until_ns=now_ns + state.policy.request_memory_ns)
@@ -202,15 +203,13 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
             return [Answer(full)]
     state.slices[new.name] = new
     kept = {s.device_uuid for s in shares}
-    back: list[Command] = [OpenSocket(new.name)] if new.name in state.waiting else []
-    if new.cdi_device:
-        back.append(OpenDevice(new.name))  # it may have moved
+    moved: list[Command] = [OpenDevice(new.name)] if new.cdi_device else []
     state.waiting.discard(new.name)
     return [
         SaveSlice(new),
         *_remember(state, event.request_id, fingerprint, new, now_ns),
         ApplySlice(new, tuple(s.device_uuid for s in old.shares if s.device_uuid not in kept)),
-        *back,
+        *moved,
         Log("slice.updated", f"slice {new.name}: {describe(new)}{changes(old.spec, new.spec)}", new.name),
         Answer(new),
     ]
@@ -293,6 +292,9 @@ def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -
     away = None if process.resumed or process.holder else suspend.attach_refusal(found)
     if stranger or away:
         return stranger or away
+    if found.name in state.waiting:
+        text = f"slice {found.name} waits for its device: an administrator resizes it (vgpu slice set) or removes it"
+        return Denied(Reason.PRECONDITION, text)
     limit = state.policy.processes_per_slice_max
     if len(state.processes_of(found.name, holders=True)) >= limit:
         text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"

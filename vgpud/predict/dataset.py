@@ -174,13 +174,14 @@ def _text(value: str) -> str:
     return printable.strip() or "unnamed"
 
 
-def append(path: Path, rows: list[Row]) -> None:
-    """Adds rows to a file, which is made if it is not there; writers of the same file take turns. Raises DataError.
+def append(path: Path, rows: list[Row], mode: int = 0o644) -> None:
+    """Adds rows to a file, which is made with this mode if it is not there; writers of the same file take turns. Raises
+    DataError.
 
     A file with other columns is left alone, and so is one that would grow beyond what can be read again.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
         with open(descriptor, "r+b", buffering=0) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             size = os.fstat(file.fileno()).st_size

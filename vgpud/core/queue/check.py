@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import elastic_bounds, quota
 from vgpud.core.queue.events import Cancelled, Event, Held, Released, Requeued
@@ -138,8 +136,8 @@ def refusal(world: World, event: Event) -> Denied | None:
         mend = "it waits already"
     elif isinstance(event, Requeued) and job.stop_to not in (None, JobState.SUSPENDED):
         mend = f"it is being stopped ({job.stopping}): wait for its end"
-    elif isinstance(event, Requeued) and state.ended:  # its queue may have gone meanwhile, or be smaller
-        return check_job(world, replace(job.spec, after=()), 1)
+    elif isinstance(event, Requeued) and state.ended:
+        mend = "its environment was deleted when it ended, submit it again"
     return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {mend}") if mend else None
 
 

@@ -142,13 +142,9 @@ class Lifecycle:
             self.admit(job, now_ns)
 
     def requeue(self, job: Job, now_ns: int) -> None:
+        """One that has ended stays so: what it ran with is not kept any longer."""
         if job.state in (JobState.RUNNING, JobState.SUSPENDED):
             self.stop(job, None, JobState.PENDING, "requeued by its user", now_ns)
-        elif job.state.ended and job.spec.queue in self._world.lines:
-            job.ended_ns, job.exit_code, job.stopping, job.stop_to = -1, -1, "", None
-            job.failures = job.start_failures = 0
-            self._anew(job, now_ns)
-            self.admit(job, now_ns)
 
     def end(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
         """It shall end, whatever it is doing."""
