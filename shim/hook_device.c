@@ -117,7 +117,7 @@ static CUresult refused(int error) {
   if (error == -EPROTONOSUPPORT)
     result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
     reason = "daemon and library are of different versions: install the same";
-  if (error == -ENOSPC) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the slice has as many processes as it may";
+  if (error == -ENOSPC) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the daemon has no place for this process";
   if (error == -ENOMEM) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "out of memory";
   if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) return result;
   char line[VG_TEXT_BYTES + 160];

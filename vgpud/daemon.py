@@ -19,7 +19,7 @@ from typing import Any
 from vgpud import __version__, api, metrics, paths
 from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
-from vgpud.config import Config, arbiter_items, check_arbiter
+from vgpud.config import PROCESSES_MAX, Config, arbiter_items, check_arbiter
 from vgpud.containers import Containers
 from vgpud.core import events as ev
 from vgpud.core.machine import step
@@ -36,6 +36,7 @@ from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreBusyError, StoreError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.flushing import Flushing
+from vgpud.host import descriptors
 from vgpud.oci.request import Limits
 from vgpud.snapshot import take_snapshot
 from vgpud.store import BUSY_S, Store, saved_ones
@@ -66,6 +67,9 @@ def policy_of(config: Config) -> Policy:
         slices_max=config.slices_max,
         slices_per_user_max=config.slices_per_user_max,
         processes_per_slice_max=config.processes_per_slice_max,
+        processes_per_user_max=config.processes_per_user_max,
+        processes_per_device_max=PROCESSES_MAX,
+        attach_descriptors_max=descriptors.for_programs(),
         name_bytes_max=min(40, _SOCKET_PATH_MAX - directory),
         daemon_uid=os.geteuid(),
         grace_ns=config.grace_s * 1_000_000_000,
@@ -219,6 +223,7 @@ class Daemon:
             "slices_max",
             "slices_per_user_max",
             "processes_per_slice_max",
+            "processes_per_user_max",
             "grace_s",
             "arbiter",
         }

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -35,6 +36,9 @@ READ_S = 0.5
 LOOK_EVERY = 2
 #: with every how many readings, whether something has a whole device: that looks at every process of the machine
 HOLDERS_EVERY = 10
+#: a program that closed its connection to us attaches again by itself in about a second; what has not by then is
+#: watched as a program without a slice
+RETURN_S = 30.0
 #: threads that deal with programs: each asks the driver once more before
 ACTORS = 4
 
@@ -91,10 +95,13 @@ class Lookout:
             self._devices.close()
 
     def _attached(self) -> dict[int, list[Process]]:
-        """By pid. One that has ended is kept while a child holds its socket, for the driver may then still list it."""
+        """By pid. One that has ended is kept while a child holds its socket, for the driver may then still list it. One
+        that closed its connection is a stranger unless it soon attaches again."""
         known = self._host.state.processes
         dead = [process for process_id in self._host.dead() if (process := known.get(process_id))]
         lost = {process.process_id for process in dead if peers.runs(process.pid)}
+        since_ns = time.monotonic_ns() - int(RETURN_S * 1e9)
+        lost |= {p.process_id for p in list(known.values()) if 0 < p.parted_ns < since_ns}
         return attached_by_pid(list(known.values()), lost)
 
     # ---- the ledger (watch.Ledger) ----

@@ -11,7 +11,6 @@ import fcntl
 import grp
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -25,6 +24,7 @@ from vgpud import config as configuration
 from vgpud.config import Config
 from vgpud.core.model import Device
 from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError
+from vgpud.host import descriptors
 from vgpud.in_container import check as in_container_check
 
 log = logging.getLogger("vgpud")
@@ -111,12 +111,6 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     return devices, inventory
 
 
-def raise_file_limit() -> None:
-    """Every attached process costs about ten descriptors: take what the system gives."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 async def run(config: Config, config_path: Path | None, overrides: dict[str, Any], opened: Any, store: Any) -> None:
     """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
     from vgpud.daemon import Daemon
@@ -168,7 +162,7 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         state = paths.make_private_dir(config.state)
         if not state.samefile(runtime):
             locks.append(take_lock(state, "--state-dir"))
-        raise_file_limit()
+        descriptors.raise_limit()
         asyncio.run(run(config, config_path, overrides, opened, Store(state)))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error

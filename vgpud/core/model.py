@@ -137,6 +137,9 @@ class Process:
     resumed: bool
     holder: bool = False
     container_id: str = ""  # of the container whose cgroup it is in
+    account_uid: int = 0  # whose places it takes: in a user namespace of their own that of who made it
+    #: when it closed its connection, monotonic; it lives on and its memory stays charged. 0: it is attached
+    parted_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,9 @@ class Policy:
     slices_max: int = 1024
     slices_per_user_max: int = 1024  # of one who is no admin, without those of jobs
     processes_per_slice_max: int = 256
+    processes_per_user_max: int = 512  # on one device
+    processes_per_device_max: int = 1024  # what an arbiter has room for
+    attach_descriptors_max: int = 1 << 20  # of the daemon, for programs' connections
     containers_max: int = 1024
     name_bytes_max: int = 40
     daemon_uid: int = 0
