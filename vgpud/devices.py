@@ -139,6 +139,10 @@ class Devices:
         self._handles = {d.uuid: self._handles[d.uuid] for d in chosen}
         return chosen
 
+    def keep(self, devices: Iterable[Device]) -> None:
+        """Only these are read from now on: the others are another daemon's."""
+        self._handles = {device.uuid: self._handles[device.uuid] for device in devices}
+
     def _device(self, index: int) -> Device:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         uuid = str(pynvml.nvmlDeviceGetUUID(handle))

@@ -22,9 +22,11 @@ import click
 from vgpud import __version__, paths
 from vgpud import config as configuration
 from vgpud.config import Config
+from vgpud.core.events import Log
 from vgpud.core.model import Device
 from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError
 from vgpud.host import descriptors
+from vgpud.host.device_lock import DeviceLocks
 from vgpud.in_container import check as in_container_check
 
 log = logging.getLogger("vgpud")
@@ -111,14 +113,19 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     return devices, inventory
 
 
-async def run(config: Config, config_path: Path | None, overrides: dict[str, Any], opened: Any, store: Any) -> None:
+async def run(
+    config: Config, config_path: Path | None, overrides: dict[str, Any], opened: Any, store: Any, owned: DeviceLocks
+) -> None:
     """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
     from vgpud.daemon import Daemon
 
     devices, inventory = opened
     daemon = Daemon(config, devices, inventory, store)
+    for why in owned.refused:
+        daemon.note(Log("device.owned", why))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    owned.serve(loop)
 
     def reload() -> None:
         try:
@@ -152,7 +159,10 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
     os.umask(0o022)  # rights are chosen where things are made; a strict umask would close the slices to their users
     for key, name in (("group", config.group), ("admin_group", config.admin_group)):
         group_id(key, name)
-    opened = open_devices(config)
+    devices, inventory = open_devices(config)
+    owned = DeviceLocks(str(paths.grpc_socket(config.runtime)))
+    inventory = owned.take(inventory, devices.sim_dir)
+    devices.keep(inventory)
     from vgpud.daemon import prepare_runtime
     from vgpud.store import Store
 
@@ -163,12 +173,13 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         if not state.samefile(runtime):
             locks.append(take_lock(state, "--state-dir"))
         descriptors.raise_limit()
-        asyncio.run(run(config, config_path, overrides, opened, Store(state)))
+        asyncio.run(run(config, config_path, overrides, (devices, inventory), Store(state), owned))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error
     finally:
         for lock in locks:
             os.close(lock)
+        owned.close()
 
 
 def _device_override(device: tuple[str, ...]) -> dict[str, Any]:
@@ -193,7 +204,7 @@ def main() -> None:
     """The daemon that shares GPUs between programs, each held to its slice.
 
     Exit codes: 0 stopped, 1 fault, 2 usage or configuration, 3 no working driver, 5 no permission,
-    8 another daemon is running, 9 a device cannot be shared (MPS, exclusive mode, MIG).
+    8 another daemon is running, or has all devices, 9 a device cannot be shared (MPS, exclusive mode, MIG).
     """
 
 
