@@ -127,6 +127,7 @@ class Containers:
         self._watch = ContainerWatch(backend.end_container)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[Any] | None = None
         self._busy = asyncio.Semaphore(REQUESTS_MAX)
         self._path = self._private = Path()
         self._rights = (0o660, -1)
@@ -154,15 +155,22 @@ class Containers:
             sock.close()
             raise
         self._listener = sock
-        self._spawn(self._accept(sock))
+        self._accepting = self._spawn(self._accept(sock))
 
     def repair(self) -> bool:
         """Opens the socket anew when somebody has removed its file; whether that was needed."""
-        if self._listener is None or self._path.exists():
+        old, accepting = self._listener, self._accepting
+        if old is None or self._path.exists():
             return False
-        self._close_listener()
         self._listen()
+        self._retire(old, accepting)
         return True
+
+    def _retire(self, listener: socket.socket, accepting: asyncio.Task[Any] | None) -> None:
+        if accepting:
+            accepting.cancel()  # it waits for the next connection with a place among the requests in hand
+        self._loop.remove_reader(listener)
+        listener.close()
 
     async def stop(self) -> None:
         """Ends every request; containers go on. The file stays, so that fronts wait for the next daemon."""
@@ -174,8 +182,7 @@ class Containers:
 
     def _close_listener(self) -> None:
         if self._listener:
-            self._loop.remove_reader(self._listener)
-            self._listener.close()
+            self._retire(self._listener, self._accepting)
         self._listener = None
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:

@@ -7,7 +7,6 @@ leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import grp
 import logging
 import os
@@ -24,14 +23,14 @@ from vgpud import config as configuration
 from vgpud.config import Config
 from vgpud.core.events import Log
 from vgpud.core.model import Device
-from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError
+from vgpud.errors import ConfigError, ExitCode, VgpudError
 from vgpud.host import descriptors
 from vgpud.host.device_lock import DeviceLocks
+from vgpud.host.directories import DirectoryLock
 from vgpud.in_container import check as in_container_check
 
 log = logging.getLogger("vgpud")
 
-LOCK_NAME = "vgpud.lock"
 _LEVELS = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 
 
@@ -61,24 +60,6 @@ def notify(message: str) -> None:
             sock.send(message.encode())
     except OSError as error:
         log.warning("sd_notify: %s", error)
-
-
-def take_lock(directory: Path, mend: str) -> int:
-    """Makes sure that we are alone on this directory; keep the descriptor open. Raises ConflictError, DeniedError."""
-    path = directory / LOCK_NAME
-    try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise DeniedError(f"cannot open {path}: {error.strerror}; run as its owner or choose another {mend}") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        pid = os.read(fd, 32).decode(errors="replace").strip() or "unknown"
-        os.close(fd)
-        raise ConflictError(f"another vgpud (pid {pid}) uses {directory}: stop it or choose another {mend}") from error
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
-    return fd
 
 
 def group_id(key: str, name: str) -> int:
@@ -114,7 +95,13 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
 
 
 async def run(
-    config: Config, config_path: Path | None, overrides: dict[str, Any], opened: Any, store: Any, owned: DeviceLocks
+    config: Config,
+    config_path: Path | None,
+    overrides: dict[str, Any],
+    opened: Any,
+    store: Any,
+    owned: DeviceLocks,
+    lock: DirectoryLock,
 ) -> None:
     """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
     from vgpud.daemon import Daemon
@@ -137,7 +124,8 @@ async def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
-    daemon.on_housekeeping = lambda: notify("WATCHDOG=1")
+    daemon.chores.insert(0, ("the runtime directory's lock", lock.repair))
+    daemon.chores.append(("the watchdog", lambda: notify("WATCHDOG=1")))
     try:
         gids = group_id("group", config.group), group_id("admin_group", config.admin_group)
         await daemon.start(*gids, configuration.metrics_address(config))
@@ -167,18 +155,18 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
     from vgpud.store import Store
 
     runtime = prepare_runtime(config)
-    locks = [take_lock(runtime, "--runtime-dir")]
+    locks = [DirectoryLock(runtime, "--runtime-dir")]
     try:
         state = paths.make_private_dir(config.state)
         if not state.samefile(runtime):
-            locks.append(take_lock(state, "--state-dir"))
+            locks.append(DirectoryLock(state, "--state-dir"))
         descriptors.raise_limit()
-        asyncio.run(run(config, config_path, overrides, (devices, inventory), Store(state), owned))
+        asyncio.run(run(config, config_path, overrides, (devices, inventory), Store(state), owned, locks[0]))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error
     finally:
         for lock in locks:
-            os.close(lock)
+            lock.close()
         owned.close()
 
 

@@ -185,22 +185,28 @@ class Tenants:
         listener = self._listeners.pop(slice_name, None)
         if listener is None:
             return
-        self._loop.remove_reader(listener.sock)
-        listener.sock.close()
-        for peer in list(listener.pending):
-            self._drop_silent(listener, peer)
+        self._retire(listener)
         if not keep_file:
             listener.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # something else lies there, or it is mounted: not ours to remove
                 listener.path.parent.rmdir()
 
-    def repair(self) -> list[str]:
-        """Opens sockets anew whose file somebody has removed; returns their slices."""
-        lost = [name for name, listener in self._listeners.items() if not listener.path.exists()]
-        for name in lost:
-            self.close(name, keep_file=True)
-            self.open(name)
-        return lost
+    def _retire(self, listener: Listener) -> None:
+        self._loop.remove_reader(listener.sock)
+        listener.sock.close()
+        for peer in list(listener.pending):
+            self._drop_silent(listener, peer)
+
+    def lost(self) -> list[str]:
+        """The slices whose socket's file somebody has removed."""
+        return [name for name, listener in self._listeners.items() if not listener.path.exists()]
+
+    def reopen(self, slice_name: str) -> bool:
+        """Listens at a new file; programs that are attached go on. Raises OSError: the old listener is kept then."""
+        old = self._listeners[slice_name]
+        self.open(slice_name)
+        self._retire(old)
+        return True
 
     def close_all(self) -> None:
         """The daemon stops: every connection ends (the tenants then coast), every socket file stays."""
