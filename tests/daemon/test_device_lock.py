@@ -145,7 +145,7 @@ def test_a_daemon_in_another_network_namespace_is_seen(locks: DeviceLocks) -> No
         assert other.stdout
         if not other.stdout.readline():
             pytest.skip("no network namespaces here")
-        assert owner(NAME) is None, "the name is not taken in ours"
+        assert owner(NAME) == Owner(other.pid, 0)
         with pytest.raises(ConflictError, match=f"owned by pid {other.pid} "):
             locks.take([device()])
     finally:

@@ -193,12 +193,16 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What others than slices have of a device: all of it (`whole`), or so much memory."""
+    """What others than slices have of a device: all of it (`whole`), or so much memory. `lost`: it is not there."""
 
     device_uuid: str
     why: str
     whole: bool = True
     memory_bytes: int = 0
+    lost: bool = False
+
+    def __str__(self) -> str:
+        return self.why if self.lost else f"taken by {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +274,11 @@ class State:
         )
 
     def closed(self, device_uuid: str) -> str:
-        """Why nothing new is placed on a device: "drained: ..." or "taken by ..."; "" when it is offered."""
+        """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ..."; "" when it is offered."""
         drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
         if drain:
             return f"drained: {drain.reason}"
-        return f"taken by {taken.why}" if taken and taken.whole else ""
+        return str(taken) if taken and taken.whole else ""
 
     def foreign_bytes(self, device_uuid: str) -> int:
         """Memory that others than slices hold of a device."""

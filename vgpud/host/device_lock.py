@@ -142,8 +142,8 @@ class DeviceLocks:
 
 
 def owner(name: str) -> Owner | None:
-    """Who holds a name now, in our network namespace; None when nobody does."""
-    return _ask(name) or _by_inode(name, Path("/proc/self/net/unix"))
+    """Who holds a name now; None when nobody does."""
+    return _ask(name) or _by_inode(name, Path("/proc/self/net/unix")) or _in_other_namespaces(name)
 
 
 def _ask(name: str) -> Owner | None:
