@@ -20,6 +20,7 @@ import shutil
 import socket
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,8 @@ REQUEST_S = 5.0
 WORK_S = 9.0
 #: requests worked on at once; the rest waits in the socket's backlog
 REQUESTS_MAX = 64
+#: of them of one process: a front and a hook ask once each
+PER_PROCESS_MAX = 8
 BACKLOG = 1024
 #: bundles of podman, which gives a container the annotations of its image; containers/storage says where they lie
 _PODMAN_BUNDLE = re.compile(r"-containers/[^/]+/userdata/?$")
@@ -129,6 +132,7 @@ class Containers:
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[Any] | None = None
         self._busy = asyncio.Semaphore(REQUESTS_MAX)
+        self._asking: Counter[int] = Counter()  # requests in hand by pid
         self._path = self._private = Path()
         self._rights = (0o660, -1)
 
@@ -228,18 +232,24 @@ class Containers:
 
     async def _serve(self, sock: socket.socket) -> None:
         sock.setblocking(False)
-        _pid, uid = peers.credentials(sock)
-        with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
-            if uid in (0, os.geteuid()):
-                await self._converse(sock, uid)
-            else:
-                await self._turn_away(sock, uid)
+        pid, uid = peers.credentials(sock)
+        self._asking[pid] += 1
+        try:
+            with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
+                if uid not in (0, os.geteuid()):
+                    await self._turn_away(sock, _foreign_text(uid))
+                elif self._asking[pid] > PER_PROCESS_MAX:
+                    text = f"pid {pid} has {PER_PROCESS_MAX} requests in hand, the limit of a process: wait for one"
+                    await self._turn_away(sock, text)
+                else:
+                    await self._converse(sock, uid)
+        finally:
+            self._asking[pid] -= 1
+            if not self._asking[pid]:
+                del self._asking[pid]
 
-    async def _turn_away(self, sock: socket.socket, uid: int) -> None:
-        """Answers a user that is not served; nothing that they send is looked at."""
-        served = f"uid {os.geteuid()} and root" if os.geteuid() else "root"
-        text = f"this vgpud serves the engines of {served}, not those of uid {uid}: start a vgpud as that user,"
-        text += " and run `vgpu setup podman` as that user again"
+    async def _turn_away(self, sock: socket.socket, text: str) -> None:
+        """Answers who is not served; nothing that they send is looked at."""
         self._backend.container_note("container.refused", "", text)
         await asyncio.wait_for(self._loop.sock_sendall(sock, wire.refusal(text)), REQUEST_S)
 
@@ -442,6 +452,13 @@ def _peer(sock: socket.socket, uid: int) -> Any:
     finally:
         for fd in held:
             os.close(fd)
+
+
+def _foreign_text(uid: int) -> str:
+    """For a user whose engines are not served here."""
+    served = f"uid {os.geteuid()} and root" if os.geteuid() else "root"
+    text = f"this vgpud serves the engines of {served}, not those of uid {uid}: start a vgpud as that user,"
+    return f"{text} and run `vgpu setup podman` as that user again"
 
 
 def _others(directory: Path, kept: set[str]) -> list[Path]:
