@@ -61,6 +61,7 @@ class TenantDesk:
 
     def attach(self, greeting: Greeting) -> Admission | Denied:
         """Decides about a program that wants to join its slice."""
+        container_id = self._containers.container_id(greeting.cgroups)
         process = Process(
             process_id=self._next_process_id,
             slice_name=greeting.slice_name,
@@ -70,8 +71,8 @@ class TenantDesk:
             attached_wall_ns=time.time_ns(),
             resumed=greeting.resumed,
             holder=greeting.holder,
-            container_id=self._containers.container_id(greeting.cgroups),
-            account_uid=greeting.account_uid,
+            container_id=container_id,
+            account=bounds.account(greeting.account_uid, container_id),
         )
         self._next_process_id += 1
         found = self._host.state.slices.get(greeting.slice_name)

@@ -44,17 +44,13 @@ def which(capacity: int, own_max: int, held: Mapping[_User, int], who: _User, co
 
 
 def account(uid: int, container_id: str) -> str:
-    """Whose places a process takes."""
+    """Whose places a process takes: `uid` is that of who made the user namespace where it is in one of its own."""
     return f"container {container_id}" if container_id else f"uid {uid}"
 
 
 def shown(whose: str) -> str:
     """An account for messages: of a container's id what engines show."""
     return whose[: len("container ") + 12]
-
-
-def _account(process: Process) -> str:
-    return account(process.account_uid, process.container_id)
 
 
 def _full(message: str) -> Denied:
@@ -78,19 +74,19 @@ def attach_refusal(state: State, found: Slice, process: Process) -> Denied | Non
 
 def _held(processes: Iterable[Process]) -> Counter[str]:
     """How many there are of each user."""
-    return Counter(_account(p) for p in processes)
+    return Counter(p.account for p in processes)
 
 
 def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | None:
     limit = state.policy.processes_per_slice_max
     held = _held(p for p in state.processes_of(found.name, holders=True) if not p.parted_ns)
     shared = found.owner_uid == ANYONE or len(state.containers_of(found.name)) > 1
-    bound = which(limit, limit - limit // RESERVED_PART if shared else limit, held, _account(process))
+    bound = which(limit, limit - limit // RESERVED_PART if shared else limit, held, process.account)
     if bound == ALL:
         text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"
         return _full(text)
     if bound:
-        whose = _account(process)
+        whose = process.account
         text = f"{shown(whose)} has {held[whose]} of the {limit} places of slice {found.name}, which others share:"
         return _full(f"{text} end some, use a slice of your own, or raise processes_per_slice_max")
     return None
@@ -99,12 +95,12 @@ def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | Non
 def _idle_refusal(state: State, process: Process, known: list[Process]) -> Denied | None:
     """Those without a place on a device are bounded as well: what only holds a slice, and what closed its socket."""
     limit = state.policy.processes_per_user_max
-    whose = _account(process)
-    parted = sum(p.parted_ns > 0 and _account(p) == whose for p in known)
+    whose = process.account
+    parted = sum(p.parted_ns > 0 and p.account == whose for p in known)
     if parted >= limit:
         text = f"{shown(whose)} has {parted} programs that closed their connection to vgpud and still run, the limit is"
         return _full(f"{text} {limit}: end some or raise processes_per_user_max")
-    holders = sum(p.holder and _account(p) == whose for p in known) if process.holder else 0
+    holders = sum(p.holder and p.account == whose for p in known) if process.holder else 0
     if holders >= limit:
         text = f"{shown(whose)} has {holders} commands under `vgpu run`, the limit of a user is {limit}: end some"
         return _full(f"{text} or raise processes_per_user_max")
@@ -115,7 +111,7 @@ def _device_refusal(state: State, found: Slice, process: Process, known: list[Pr
     if process.holder:
         return None
     capacity, own_max = state.policy.processes_per_device_max, state.policy.processes_per_user_max
-    whose = _account(process)
+    whose = process.account
     for share in found.shares:
         there = {name for name, made in state.slices.items() if made.share(share.device_uuid)}
         held = _held(p for p in known if p.slice_name in there and not p.holder and not p.parted_ns)
@@ -136,11 +132,12 @@ def _device_refusal(state: State, found: Slice, process: Process, known: list[Pr
 
 def _descriptor_refusal(state: State, found: Slice, process: Process, known: list[Process]) -> Denied | None:
     capacity = state.policy.attach_descriptors_max
+    devices = {name: len(made.shares) for name, made in state.slices.items()}
     held: Counter[str] = Counter()
     for p in known:
-        held[_account(p)] += _descriptors(p, state.slices.get(p.slice_name))
-    whose = _account(process)
-    bound = which(capacity, capacity // 2, held, whose, _descriptors(process, found))
+        held[p.account] += _descriptors(p, devices.get(p.slice_name, 0))
+    whose = process.account
+    bound = which(capacity, capacity // 2, held, whose, _descriptors(process, len(found.shares)))
     if not bound:
         return None
     who, count = ("all programs", held.total()) if bound == ALL else (shown(whose), held[whose])
@@ -148,10 +145,10 @@ def _descriptor_refusal(state: State, found: Slice, process: Process, known: lis
     return _full(f"{text} end some or raise the daemon's LimitNOFILE")
 
 
-def _descriptors(process: Process, of: Slice | None) -> int:
+def _descriptors(process: Process, devices: int) -> int:
     if process.parted_ns:
         return 1  # its pidfd
-    return DESCRIPTORS_EACH + (len(of.shares) if of and not process.holder else 0)
+    return DESCRIPTORS_EACH + (0 if process.holder else devices)
 
 
 def slice_refusal(state: State, uid: int) -> Denied | None:

@@ -137,7 +137,7 @@ class Process:
     resumed: bool
     holder: bool = False
     container_id: str = ""  # of the container whose cgroup it is in
-    account_uid: int = 0  # whose places it takes: in a user namespace of their own that of who made it
+    account: str = "uid 0"  # whose places it takes, see bounds.account()
     #: when it closed its connection, monotonic; it lives on and its memory stays charged. 0: it is attached
     parted_ns: int = 0
 
