@@ -195,13 +195,16 @@ class Daemon:
 
     async def _housekeeping(self) -> None:
         await self._repair("the runtime directory", self._directory.repair)
-        for name in self._tenants.lost():
-            whose = f"of slice {name}" if name else "that containers share"
-            await self._repair(f"the attach socket {whose}", partial(self._tenants.reopen, name), name)
+        await self._upkeep.do("looking at the attach sockets", self._repair_attach_sockets)
         await self._repair("the API's socket", self._api.repair)
         await self._repair("the runtime's socket", self._containers.repair)
         for what, work in self.chores:
             await self._upkeep.do(what, work)
+
+    async def _repair_attach_sockets(self) -> None:
+        for name in self._tenants.lost():
+            whose = f"of slice {name}" if name else "that containers share"
+            await self._repair(f"the attach socket {whose}", partial(self._tenants.reopen, name), name)
 
     async def _repair(self, what: str, work: Callable[[], Any], slice_name: str = "") -> None:
         """`work` says whether anything was missing."""

@@ -116,6 +116,8 @@ class Devices:
         except pynvml.NVMLError as error:
             mend = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
             raise DriverError(f"NVML does not start: {error}; {mend}") from error
+        if self._simulator:
+            self._simulator.look()  # this one we have
 
     def inventory(self, wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[Device, ...]:
         """The devices to share: all or the wanted, without the excluded (UUIDs or indices). An excluded one need not be

@@ -202,8 +202,13 @@ class Tenants:
         return [name for name, listener in self._listeners.items() if not listener.path.exists()]
 
     def reopen(self, slice_name: str) -> bool:
-        """Listens at a new file; programs that are attached go on. Raises OSError: the old listener is kept then."""
-        old = self._listeners[slice_name]
+        """Listens at a new file; programs that are attached go on. False: the slice has ended meanwhile.
+
+        Raises OSError: the old listener is kept then.
+        """
+        old = self._listeners.get(slice_name)
+        if old is None:
+            return False
         self.open(slice_name)
         self._retire(old)
         return True
