@@ -52,6 +52,8 @@ WORK_S = 9.0
 REQUESTS_MAX = 64
 #: of them of one process: a front and a hook ask once each
 PER_PROCESS_MAX = 8
+#: parts of 64 KiB that are thrown away of what somebody has sent who is not served
+UNREAD_MAX = 32
 BACKLOG = 1024
 #: bundles of podman, which gives a container the annotations of its image; containers/storage says where they lie
 _PODMAN_BUNDLE = re.compile(r"-containers/[^/]+/userdata/?$")
@@ -252,6 +254,10 @@ class Containers:
         """Answers who is not served; nothing that they send is looked at."""
         self._backend.container_note("container.refused", "", text)
         await asyncio.wait_for(self._loop.sock_sendall(sock, wire.refusal(text)), REQUEST_S)
+        with contextlib.suppress(BlockingIOError):  # what is unread at the end would take the answer from them
+            for _ in range(UNREAD_MAX):
+                if not sock.recv(1 << 16):
+                    break
 
     async def _converse(self, sock: socket.socket, uid: int) -> None:
         header: Header | None = None
