@@ -178,8 +178,8 @@ def _in_other_namespaces(name: str) -> Owner | None:
         if inode not in seen:
             seen.add(inode)
             found = _by_inode(name, table)
-            if found:
-                return found
+            if found:  # at least whose namespace it is
+                return found if found.pid else Owner(pid, peers.real_uid(pid))
     return None
 
 
