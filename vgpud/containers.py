@@ -50,8 +50,8 @@ REQUEST_S = 5.0
 WORK_S = 9.0
 #: requests worked on at once; the rest waits in the socket's backlog
 REQUESTS_MAX = 64
-#: of them of one process: a front and a hook ask once each
-PER_PROCESS_MAX = 8
+#: of them of one process: half, though a front and a hook ask once each
+PER_PROCESS_MAX = REQUESTS_MAX // 2
 #: parts of 64 KiB that are thrown away of what somebody has sent who is not served
 UNREAD_MAX = 32
 BACKLOG = 1024
