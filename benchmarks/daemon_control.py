@@ -6,6 +6,7 @@ daemon's figures alone; what a whole program costs to start is in preload_startu
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,6 +15,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,8 @@ SLICE = "crowd"
 REQUEST = struct.Struct("<6I64s384x")
 MESSAGE = REQUEST.pack(0x55504756, ABI_VERSION, REQUEST.size, 0, 0, 0, b"bench")
 STATUS_AT = 12
+#: connections of one process: the daemon allows a few more
+EACH = 25
 GOAL_ATTACH_P99_MS = 50.0
 #: all of the crowd: they are answered one after another by one thread
 GOAL_CROWD_MS = 1000.0
@@ -51,40 +56,59 @@ def attach(path: str) -> tuple[socket.socket, list[int], float]:
     return sock, fds, took_ms
 
 
-def leave(peers: list[tuple[socket.socket, list[int], float]]) -> None:
-    for sock, fds, _took in peers:
-        sock.close()
-        for fd in fds:
-            os.close(fd)
-
-
 def quantiles(values: list[float]) -> dict[str, float]:
     ordered = sorted(values)
     return {"p50": ordered[len(ordered) // 2], "p99": ordered[len(ordered) * 99 // 100], "max": ordered[-1]}
 
 
-def one_after_another(path: str, count: int) -> list[float]:
-    peers = [attach(path) for _ in range(count)]
-    leave(peers)
-    return [took for _, _, took in peers]
+@contextmanager
+def crowd(path: str, count: int, *, at_once: bool = False) -> Iterator[list[float]]:
+    """So many programs that stay attached, EACH of them in one process; yields how long each attach took, in ms.
+
+    One after another, or from threads that begin together, so that the daemon meets them as one crowd.
+    """
+    parts = []
+    for begin in range(0, count, EACH):
+        words = ["--peer", path, "--peers", str(min(EACH, count - begin)), *(["--at-once"] if at_once else [])]
+        command = [sys.executable, "-m", "benchmarks.daemon_control", *words]
+        parts.append(subprocess.Popen(command, cwd=results.ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    took: list[float] = []
+    try:
+        for part in parts:
+            assert part.stdout
+            part.stdout.readline()  # it is ready
+        for group in [parts] if at_once else [[part] for part in parts]:
+            for part in group:
+                assert part.stdin
+                part.stdin.write(b"\n")
+                part.stdin.flush()
+            for part in group:
+                assert part.stdout
+                took += json.loads(part.stdout.readline())
+        yield took
+    finally:
+        for part in parts:
+            assert part.stdin
+            assert part.stdout
+            part.stdin.close()
+            part.wait()
+            part.stdout.close()
 
 
-def all_at_once(path: str, count: int) -> list[float]:
-    """From threads that wait for each other, so the daemon meets them as one crowd."""
+def be_crowd(path: str, count: int, at_once: bool) -> None:
+    """One process of crowd(): attaches when it is told to and stays until its input ends."""
     peers: list[tuple[socket.socket, list[int], float]] = []
-    barrier = threading.Barrier(count)
-
-    def one() -> None:
-        barrier.wait()
-        peers.append(attach(path))
-
-    threads = [threading.Thread(target=one) for _ in range(count)]
+    threads = [threading.Thread(target=lambda: peers.append(attach(path))) for _ in range(count)]
+    print("ready", flush=True)
+    sys.stdin.readline()
     for thread in threads:
         thread.start()
+        if not at_once:
+            thread.join()
     for thread in threads:
         thread.join()
-    leave(peers)
-    return [took for _, _, took in peers]
+    print(json.dumps([took for _, _, took in peers]), flush=True)
+    sys.stdin.readline()
 
 
 def death(own: OwnSystem, path: str, rounds: int) -> list[float]:
@@ -142,7 +166,10 @@ def restart_seconds(own: OwnSystem, path: str, rounds: int) -> list[float]:
         def probe(begin: float = begin) -> None:
             while True:
                 try:
-                    leave([attach(path)])
+                    sock, fds, _took = attach(path)
+                    sock.close()
+                    for fd in fds:
+                        os.close(fd)
                     break
                 except OSError:
                     time.sleep(0.002)
@@ -155,13 +182,14 @@ def restart_seconds(own: OwnSystem, path: str, rounds: int) -> list[float]:
     return took
 
 
-def measure(own: OwnSystem, crowd: int) -> tuple[dict[str, Any], dict[str, Any]]:
+def measure(own: OwnSystem, size: int) -> tuple[dict[str, Any], dict[str, Any]]:
     own.vgpu("slice", "create", SLICE, "--gpus", "0.5")
     path = str(own.folder / "run" / "slices" / SLICE / "attach.sock")
-    raw: dict[str, Any] = {"attach_ms": one_after_another(path, crowd), "crowd_ms": all_at_once(path, crowd)}
-    peers = [attach(path) for _ in range(crowd)]
-    crowded_mib = memory_mib(pid_of(own))
-    leave(peers)
+    raw: dict[str, Any] = {}
+    with crowd(path, size) as raw["attach_ms"]:
+        crowded_mib = memory_mib(pid_of(own))
+    with crowd(path, size, at_once=True) as raw["crowd_ms"]:
+        pass
     raw["death_ms"], raw["call_ms"] = death(own, path, 20), calls(own, 300)
     raw["restart_s"] = restart_seconds(own, path, 5)
     idle_mib, before = memory_mib(pid_of(own)), cpu_seconds(pid_of(own))
@@ -192,7 +220,12 @@ def main() -> int:
     parser = harness.parser(__doc__)
     parser.add_argument("--crowd", type=int, default=200, help="how many attach (default: %(default)s)")
     parser.add_argument("--peer", metavar="SOCKET", help="only attach and wait: used by this benchmark itself")
+    parser.add_argument("--peers", type=int, default=0, help="so many, as part of a crowd")
+    parser.add_argument("--at-once", action="store_true", help="in as many threads")
     arguments = parser.parse_args()
+    if arguments.peers:
+        be_crowd(arguments.peer, arguments.peers, arguments.at_once)
+        return 0
     if arguments.peer:
         attach(arguments.peer)
         print("attached", flush=True)

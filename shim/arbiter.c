@@ -251,7 +251,7 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   if (!slice) return leave(arbiter, -ENOENT);
   if (vg_lane_of(arbiter, slice)->first) return leave(arbiter, -EBUSY);
   vg_lane_of(arbiter, slice)->draining = false;
-  memory_of(arbiter, slice)->unattributed_bytes = 0;
+  memory_of(arbiter, slice)->unattributed_bytes = memory_of(arbiter, slice)->parted_bytes = 0;
   vg_core_remove(&arbiter->core, slice_id);
   vg_record_remove(&arbiter->recorder, slice_id);
   arbiter->memory_stale = true;
@@ -316,10 +316,7 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
   return leave(arbiter, result);
 }
 
-int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id) {
-  pthread_mutex_lock(&arbiter->mutex);
-  struct vg_process *process = find_process(arbiter, process_id);
-  if (!process) return leave(arbiter, -ENOENT);
+static void remove_locked(struct vg_arbiter *arbiter, struct vg_process *process) {
   epoll_ctl(arbiter->epoll_fd, EPOLL_CTL_DEL, process->doorbell_fd, NULL);
   struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
   struct vg_process **link = &lane->first;
@@ -332,6 +329,52 @@ int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id) {
   arbiter->memory_stale = true;
   arbiter->coast_version++;
   free(process);
+}
+
+int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id) {
+  pthread_mutex_lock(&arbiter->mutex);
+  struct vg_process *process = find_process(arbiter, process_id);
+  if (!process) return leave(arbiter, -ENOENT);
+  remove_locked(arbiter, process);
+  return leave(arbiter, 0);
+}
+
+static uint64_t held_bytes(const struct vg_process *process) {
+  return process->memory.granted_bytes - process->memory.returned_bytes;
+}
+
+static struct vg_process_stats stats_of(const struct vg_process *process) {
+  return (struct vg_process_stats){
+      .launches = process->launches,
+      .throttled_ns = process->waited_ns,
+      .busy_ns = process->busy.counted_ns,
+      .mem_granted_bytes = process->memory.granted_bytes,
+      .mem_held_bytes = held_bytes(process),
+      .mem_used_bytes = process->memory.used_bytes,
+      .mem_peak_bytes = process->peak_bytes,
+      .denied = process->denied,
+      .contexts = process->contexts,
+      .waiting = process->said.waiting,
+  };
+}
+
+int vg_arbiter_process_part(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats) {
+  pthread_mutex_lock(&arbiter->mutex);
+  struct vg_process *process = find_process(arbiter, process_id);
+  if (!process) return leave(arbiter, -ENOENT);
+  *ret_stats = stats_of(process);
+  memory_of(arbiter, process->slice)->parted_bytes += held_bytes(process);
+  remove_locked(arbiter, process);
+  return leave(arbiter, 0);
+}
+
+int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes) {
+  pthread_mutex_lock(&arbiter->mutex);
+  const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
+  if (!slice) return leave(arbiter, -ENOENT);
+  struct vg_memory_slice *memory = memory_of(arbiter, slice);
+  memory->parted_bytes -= bytes < memory->parted_bytes ? bytes : memory->parted_bytes;
+  arbiter->memory_stale = true;
   return leave(arbiter, 0);
 }
 
@@ -347,9 +390,10 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     ret_stats->lag_ns = slice->lag_ns;
     uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
     ret_stats->mem_unattributed_bytes = unattributed_bytes;
-    ret_stats->mem_held_bytes = ret_stats->mem_used_bytes = unattributed_bytes;
+    ret_stats->mem_held_bytes = ret_stats->mem_used_bytes =
+        unattributed_bytes + memory_of(arbiter, slice)->parted_bytes;
     for (const struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
-      ret_stats->mem_held_bytes += process->memory.granted_bytes - process->memory.returned_bytes;
+      ret_stats->mem_held_bytes += held_bytes(process);
       ret_stats->mem_used_bytes += process->memory.used_bytes;
       ret_stats->processes++;
     }
@@ -374,19 +418,7 @@ int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usag
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats) {
   pthread_mutex_lock(&arbiter->mutex);
   const struct vg_process *process = find_process(arbiter, process_id);
-  if (process)
-    *ret_stats = (struct vg_process_stats){
-        .launches = process->launches,
-        .throttled_ns = process->waited_ns,
-        .busy_ns = process->busy.counted_ns,
-        .mem_granted_bytes = process->memory.granted_bytes,
-        .mem_held_bytes = process->memory.granted_bytes - process->memory.returned_bytes,
-        .mem_used_bytes = process->memory.used_bytes,
-        .mem_peak_bytes = process->peak_bytes,
-        .denied = process->denied,
-        .contexts = process->contexts,
-        .waiting = process->said.waiting,
-    };
+  if (process) *ret_stats = stats_of(process);
   pthread_mutex_unlock(&arbiter->mutex);
   return process ? 0 : -ENOENT;
 }

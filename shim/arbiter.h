@@ -10,7 +10,8 @@
 
 #include "vg_abi.h"
 
-#define VG_SLICES_MAX 128 /* on a device */
+#define VG_SLICES_MAX 128     /* on a device */
+#define VG_PROCESSES_MAX 1024 /* on a device */
 
 struct vg_arbiter_params {
   uint64_t quantum_ns;     /* length of a lease, 5-10 ms */
@@ -129,6 +130,11 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
                            struct vg_control_header *header, struct vg_control_device *control,
                            struct vg_report_device *report, int doorbell_fd, uint64_t held_bytes);
 int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
+/* As process_remove, for a process that closed its connection and lives on: its place and its pages are free, and the
+ * credit that it holds stays charged to its slice until vg_arbiter_slice_release(). ret_stats: its last counters. */
+int vg_arbiter_process_part(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
+/* Takes back what process_part() has left charged. */
+int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 /* Charges the slice with memory that its programs have past the ledger (core/watch.py compares with the driver). */
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);

@@ -19,7 +19,6 @@
 #include "arbiter_record.h"
 #include "arbiter_trace.h"
 
-#define VG_PROCESSES_MAX 1024
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
 #define VG_CALM_BEATS 4 /* (even) who has told nothing for so long is read once in so many, and told every other */
 

@@ -126,7 +126,7 @@ static CUresult refused(int error) {
   if (error == -EPROTONOSUPPORT)
     result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
     reason = "daemon and library are of different versions: install the same";
-  if (error == -ENOSPC) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the slice has as many processes as it may";
+  if (error == -ENOSPC) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the daemon has no place for this process";
   if (error == -ENOMEM) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "out of memory";
   say_why(reason, vg_link_refusal_text());
   return result;

@@ -6,9 +6,10 @@ linked to its public name when all is ready, so that the public one never has wr
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +36,8 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 MESSAGE_BYTES_MAX = 256 * 1024
 #: a connection without a call is ended after this; clients connect again by themselves
 IDLE_MS = 600_000
+#: calls of a server whose socket was removed may take so long to end
+RETIRE_S = 30.0
 
 
 class Backend(Protocol):
@@ -309,26 +312,44 @@ class Server:
     """The gRPC server on a private unix socket, and the door that leads there."""
 
     def __init__(self, backend: Backend, desk: Desk, private: Path) -> None:
+        self._private = private
+        self._generation = 0
+        self._door = Door(private)
+        self._roles = Roles(backend, self._door.peer)
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
+        jobs, queues = JobService(desk), QueueService(desk)
+        self._services: list[Callable[[grpc.aio.Server], None]] = [
+            lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
+            lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),
+            lambda server: stubs.add_EventServiceServicer_to_server(events, server),
+            lambda server: stubs.add_JobServiceServicer_to_server(jobs, server),
+            lambda server: stubs.add_QueueServiceServicer_to_server(queues, server),
+            lambda server: health_pb2_grpc.add_HealthServicer_to_server(self._health, server),
+        ]
+        self._names = [service.full_name for service in pb.DESCRIPTOR.services_by_name.values()]
+        self._server = self._make()
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def _make(self) -> grpc.aio.Server:
         options = [
             ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_idle_ms", IDLE_MS),
         ]
-        self._private = private
-        self._door = Door(private)
-        self._roles = Roles(backend, self._door.peer)
-        self._server = grpc.aio.server(interceptors=[self._roles], options=options)
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
-        node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
-        stubs.add_NodeServiceServicer_to_server(node, self._server)
-        stubs.add_SliceServiceServicer_to_server(slices, self._server)
-        stubs.add_EventServiceServicer_to_server(events, self._server)
-        stubs.add_JobServiceServicer_to_server(JobService(desk), self._server)
-        stubs.add_QueueServiceServicer_to_server(QueueService(desk), self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self._names = [service.full_name for service in pb.DESCRIPTOR.services_by_name.values()]
+        server = grpc.aio.server(interceptors=[self._roles], options=options)
+        for add in self._services:
+            add(server)
         known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(known, self._server)
+        reflection.enable_server_reflection(known, server)
+        return server
+
+    async def _listen(self, server: grpc.aio.Server, private: Path) -> None:
+        private.unlink(missing_ok=True)
+        if not server.add_insecure_port(f"unix:{private}"):
+            raise OSError(f"cannot bind {private}")
+        await server.start()
+        private.chmod(0o600)
 
     async def start(self, public: Path, mode: int, gid: int, admin_gid: int = -1) -> None:
         """Serves, then opens the door at its public name with these rights; members of admin_gid are admins.
@@ -336,23 +357,35 @@ class Server:
         Raises OSError.
         """
         self._roles.admin_gid = admin_gid
-        self._private.unlink(missing_ok=True)
-        if not self._server.add_insecure_port(f"unix:{self._private}"):
-            raise OSError(f"cannot bind {self._private}")
-        await self._server.start()
-        self._private.chmod(0o600)
+        await self._listen(self._server, self._private)
         await self._door.open(public, mode, gid)
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
-    def repair(self) -> bool:
-        """Links the public name anew when somebody has removed it; whether that was needed."""
-        return self._door.repair()
+    async def repair(self) -> bool:
+        """Makes the sockets anew that somebody has removed; whether any was. Raises OSError.
+
+        gRPC's server cannot listen anew: another one takes its place, and it ends when its calls have had some time.
+        """
+        inside = self._private.exists()
+        if not inside:
+            self._generation += 1  # the old server removes the name that it had
+            private = self._private.with_name(f"{self._generation}.sock")
+            server = self._make()
+            await self._listen(server, private)
+            old, self._server, self._private = self._server, server, private
+            self._door.lead_to(private)
+            task = asyncio.create_task(old.stop(RETIRE_S))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+        return await self._door.repair() or not inside
 
     async def stop(self, grace_s: float) -> None:
         """Refuses new calls, ends the rest after grace_s, removes the socket."""
         await self._health.enter_graceful_shutdown()
         self._door.shut()
+        for task in list(self._retiring):
+            task.cancel()
         await self._server.stop(grace_s)
         await self._door.clear()
         self._private.unlink(missing_ok=True)

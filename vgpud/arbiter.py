@@ -111,6 +111,8 @@ class Arbiters:
         self._index = {d.uuid: d.index for d in known}
         self._slices: dict[int, Slice] = {}
         self._roles: dict[tuple[int, str], Role] = {}
+        #: processes that closed their connections: (slice, last counters) by (process_id, device)
+        self._parted: dict[tuple[int, str], tuple[int, Any]] = {}
         for uuid in self._memory_bytes:
             native = lib.vg_arbiter_new(self._params(uuid))
             if native == ffi.NULL:
@@ -187,7 +189,24 @@ class Arbiters:
 
     def detach(self, process_id: int, uuid: str) -> None:
         """Frees what a process held; its pages are not touched any more when this returns. Unknown: no effect."""
-        lib.vg_arbiter_process_remove(self._native[uuid], process_id)
+        serial, stats = self._parted.pop((process_id, uuid), (0, None))
+        if stats is None:
+            lib.vg_arbiter_process_remove(self._native[uuid], process_id)
+        else:
+            lib.vg_arbiter_slice_release(self._native[uuid], serial, stats.mem_held_bytes)
+
+    def part(self, serial: int, process_id: int, uuid: str) -> None:
+        """Frees a process's place and pages as detach() does, but its memory stays charged until detach()."""
+        stats = ffi.new("struct vg_process_stats *")
+        if lib.vg_arbiter_process_part(self._native[uuid], process_id, stats) == 0:
+            self._parted[process_id, uuid] = serial, stats
+
+    def _process(self, process_id: int, uuid: str, raw: Any) -> Any:
+        """The counters of a process, in `raw` unless it has parted; None when it is not there."""
+        if parted := self._parted.get((process_id, uuid)):
+            return parted[1]
+        native = self._native.get(uuid)
+        return None if native is None or lib.vg_arbiter_process_stats(native, process_id, raw) < 0 else raw
 
     def sample(self, now_ns: int, busy: Mapping[str, float]) -> None:
         """Takes a reading of the device time of every slice; call it several times a second. busy: 0..1, by device."""
@@ -237,16 +256,13 @@ class Arbiters:
 
     def credit(self, process_id: int, uuid: str) -> Credit:
         """What of a device's memory a process may use now; none when it is not there. Asked often, of many."""
-        native = self._native.get(uuid)
-        if native is None or lib.vg_arbiter_process_stats(native, process_id, self._scratch) < 0:
-            return Credit()
-        return Credit(self._scratch.mem_held_bytes, self._scratch.mem_granted_bytes)
+        now = self._process(process_id, uuid, self._scratch)
+        return Credit() if now is None else Credit(now.mem_held_bytes, now.mem_granted_bytes)
 
     def process_stats(self, process_id: int, uuid: str) -> ProcessStats:
         """Counters of one process on one device; all zero when it is not there."""
-        native = self._native.get(uuid)
-        raw = ffi.new("struct vg_process_stats *")
-        if native is None or lib.vg_arbiter_process_stats(native, process_id, raw) < 0:
+        raw = self._process(process_id, uuid, ffi.new("struct vg_process_stats *"))
+        if raw is None:
             return ProcessStats()
         return ProcessStats(
             launches=raw.launches,

@@ -29,7 +29,7 @@ else:
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
 METRICS_OFF = "off"
-#: the arbiters hold this many slices per device (shim/arbiter.h)
+#: the arbiters hold this many slices and processes per device (shim/arbiter.h)
 SLICES_MAX = 128
 PROCESSES_MAX = 1024
 _MS = 1_000_000
@@ -91,6 +91,7 @@ class Config:
     slices_max: int = SLICES_MAX
     slices_per_user_max: int = 32  # of one who is no admin, without those of jobs
     processes_per_slice_max: int = 256
+    processes_per_user_max: int = 512  # on one device; containers count one by one
     events_max: int = 10_000  # kept in the event log
     grace_s: int = 60  # an ephemeral slice that nobody attaches to ends after this
     on_stranger: str = "log"  # a program that uses a device and is attached to no slice: "log", "freeze" or "kill" it
@@ -227,6 +228,7 @@ def check(config: Config, where: str) -> None:
         ("slices_max", SLICES_MAX),
         ("slices_per_user_max", SLICES_MAX),
         ("processes_per_slice_max", PROCESSES_MAX),
+        ("processes_per_user_max", PROCESSES_MAX),
         ("events_max", 1_000_000),
     ):
         if not 1 <= getattr(config, key) <= top:

@@ -20,6 +20,7 @@ import shutil
 import socket
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +50,10 @@ REQUEST_S = 5.0
 WORK_S = 9.0
 #: requests worked on at once; the rest waits in the socket's backlog
 REQUESTS_MAX = 64
+#: of them of one process: half, though a front and a hook ask once each
+PER_PROCESS_MAX = REQUESTS_MAX // 2
+#: parts of 64 KiB that are thrown away of what somebody has sent who is not served
+UNREAD_MAX = 32
 BACKLOG = 1024
 #: bundles of podman, which gives a container the annotations of its image; containers/storage says where they lie
 _PODMAN_BUNDLE = re.compile(r"-containers/[^/]+/userdata/?$")
@@ -127,7 +132,9 @@ class Containers:
         self._watch = ContainerWatch(backend.end_container)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[Any] | None = None
         self._busy = asyncio.Semaphore(REQUESTS_MAX)
+        self._asking: Counter[int] = Counter()  # requests in hand by pid
         self._path = self._private = Path()
         self._rights = (0o660, -1)
 
@@ -154,15 +161,22 @@ class Containers:
             sock.close()
             raise
         self._listener = sock
-        self._spawn(self._accept(sock))
+        self._accepting = self._spawn(self._accept(sock))
 
     def repair(self) -> bool:
         """Opens the socket anew when somebody has removed its file; whether that was needed."""
-        if self._listener is None or self._path.exists():
+        old, accepting = self._listener, self._accepting
+        if old is None or self._path.exists():
             return False
-        self._close_listener()
         self._listen()
+        self._retire(old, accepting)
         return True
+
+    def _retire(self, listener: socket.socket, accepting: asyncio.Task[Any] | None) -> None:
+        if accepting:
+            accepting.cancel()  # it waits for the next connection with a place among the requests in hand
+        self._loop.remove_reader(listener)
+        listener.close()
 
     async def stop(self) -> None:
         """Ends every request; containers go on. The file stays, so that fronts wait for the next daemon."""
@@ -174,8 +188,7 @@ class Containers:
 
     def _close_listener(self) -> None:
         if self._listener:
-            self._loop.remove_reader(self._listener)
-            self._listener.close()
+            self._retire(self._listener, self._accepting)
         self._listener = None
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
@@ -221,20 +234,30 @@ class Containers:
 
     async def _serve(self, sock: socket.socket) -> None:
         sock.setblocking(False)
-        _pid, uid = peers.credentials(sock)
-        with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
-            if uid in (0, os.geteuid()):
-                await self._converse(sock, uid)
-            else:
-                await self._turn_away(sock, uid)
+        pid, uid = peers.credentials(sock)
+        self._asking[pid] += 1
+        try:
+            with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
+                if uid not in (0, os.geteuid()):
+                    await self._turn_away(sock, _foreign_text(uid))
+                elif self._asking[pid] > PER_PROCESS_MAX:
+                    text = f"pid {pid} has {PER_PROCESS_MAX} requests in hand, the limit of a process: wait for one"
+                    await self._turn_away(sock, text)
+                else:
+                    await self._converse(sock, uid)
+        finally:
+            self._asking[pid] -= 1
+            if not self._asking[pid]:
+                del self._asking[pid]
 
-    async def _turn_away(self, sock: socket.socket, uid: int) -> None:
-        """Answers a user that is not served; nothing that they send is looked at."""
-        served = f"uid {os.geteuid()} and root" if os.geteuid() else "root"
-        text = f"this vgpud serves the engines of {served}, not those of uid {uid}: start a vgpud as that user,"
-        text += " and run `vgpu setup podman` as that user again"
+    async def _turn_away(self, sock: socket.socket, text: str) -> None:
+        """Answers who is not served; nothing that they send is looked at."""
         self._backend.container_note("container.refused", "", text)
         await asyncio.wait_for(self._loop.sock_sendall(sock, wire.refusal(text)), REQUEST_S)
+        with contextlib.suppress(BlockingIOError):  # what is unread at the end would take the answer from them
+            for _ in range(UNREAD_MAX):
+                if not sock.recv(1 << 16):
+                    break
 
     async def _converse(self, sock: socket.socket, uid: int) -> None:
         header: Header | None = None
@@ -435,6 +458,13 @@ def _peer(sock: socket.socket, uid: int) -> Any:
     finally:
         for fd in held:
             os.close(fd)
+
+
+def _foreign_text(uid: int) -> str:
+    """For a user whose engines are not served here."""
+    served = f"uid {os.geteuid()} and root" if os.geteuid() else "root"
+    text = f"this vgpud serves the engines of {served}, not those of uid {uid}: start a vgpud as that user,"
+    return f"{text} and run `vgpu setup podman` as that user again"
 
 
 def _others(directory: Path, kept: set[str]) -> list[Path]:

@@ -8,18 +8,20 @@ step whose effects fail is taken back, so nothing is half-created. Launches and 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vgpud import __version__, api, metrics, paths
 from vgpud.api_views import timestamp
 from vgpud.arbiter import Arbiters
-from vgpud.config import Config, arbiter_items, check_arbiter
+from vgpud.config import PROCESSES_MAX, Config, arbiter_items, check_arbiter
 from vgpud.containers import Containers
 from vgpud.core import events as ev
 from vgpud.core.machine import step
@@ -36,6 +38,9 @@ from vgpud.devices import Devices
 from vgpud.errors import ConfigError, StoreBusyError, StoreError, StoreUnwritableError, VgpudError
 from vgpud.eventlog import EventLog
 from vgpud.flushing import Flushing
+from vgpud.host import descriptors
+from vgpud.host.directories import RuntimeDirectory
+from vgpud.host.upkeep import Upkeep
 from vgpud.oci.request import Limits
 from vgpud.snapshot import take_snapshot
 from vgpud.store import BUSY_S, Store, saved_ones
@@ -66,6 +71,9 @@ def policy_of(config: Config) -> Policy:
         slices_max=config.slices_max,
         slices_per_user_max=config.slices_per_user_max,
         processes_per_slice_max=config.processes_per_slice_max,
+        processes_per_user_max=config.processes_per_user_max,
+        processes_per_device_max=PROCESSES_MAX,
+        attach_descriptors_max=descriptors.for_programs(),
         name_bytes_max=min(40, _SOCKET_PATH_MAX - directory),
         daemon_uid=os.geteuid(),
         grace_ns=config.grace_s * 1_000_000_000,
@@ -82,7 +90,18 @@ class Daemon:
         self.config = config
         self.node = config.node_name
         self.state = State()
-        self.on_housekeeping: Callable[[], None] = lambda: None  # the service manager's watchdog
+        self._upkeep = Upkeep(self.note)
+        self._directory = RuntimeDirectory(config.runtime)
+        self._private = self._directory.make_private()
+        #: what is done again and again beside the repairs: (what it is, how it is done)
+        self.chores: list[tuple[str, Callable[[], Any]]] = [
+            ("looking whether the state can be written again", lambda: self._save_again()),
+            ("the clock of the slices", lambda: self.run(ev.Tick())),
+            ("the clock of the queue", lambda: self._queue.tick()),
+            ("flushing the state database", lambda: self._flushing.begin()),
+            ("writing the event log", lambda: self._flush_events()),
+            ("the metrics", lambda: self._metrics.put(self._snapshot())),
+        ]
         self._devices = devices
         self._store = store
         self._flushing = Flushing(store)
@@ -101,7 +120,6 @@ class Daemon:
         self._files = DeviceFiles(config.cdi, self._desk.facts, self.note)
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
-        self._private = paths.make_private_dir(config.runtime / "private")
         self._jobs: JobDesk | None = None  # hears of slices as soon as those of before are there
         self._started_wall_ns = time.time_ns()
         self._changed = asyncio.Event()
@@ -197,20 +215,27 @@ class Daemon:
         self._arbiters.sample(time.monotonic_ns(), busy)
 
     async def _housekeeping(self) -> None:
-        self._save_again()
-        self.run(ev.Tick())
-        self._queue.tick()
-        self._flushing.begin()
-        self._flush_events()
-        for name in self._tenants.repair():
-            whose = f"of {name}" if name else "that containers share"
-            self.note(ev.Log("socket.repaired", f"the attach socket {whose} was removed and is back", name))
-        if self._api.repair():
-            self.note(ev.Log("socket.repaired", "the API's socket was removed and is back"))
-        if self._containers.repair():
-            self.note(ev.Log("socket.repaired", "the runtime's socket was removed and is back"))
-        self._metrics.put(self._snapshot())
-        self.on_housekeeping()
+        await self._repair("the runtime directory", self._directory.repair)
+        await self._upkeep.do("looking at the attach sockets", self._repair_attach_sockets)
+        await self._repair("the API's socket", self._api.repair)
+        await self._repair("the runtime's socket", self._containers.repair)
+        for what, work in self.chores:
+            await self._upkeep.do(what, work)
+
+    async def _repair_attach_sockets(self) -> None:
+        for name in self._tenants.lost():
+            whose = f"of slice {name}" if name else "that containers share"
+            await self._repair(f"the attach socket {whose}", partial(self._tenants.reopen, name), name)
+
+    async def _repair(self, what: str, work: Callable[[], Any], slice_name: str = "") -> None:
+        """`work` says whether anything was missing."""
+
+        async def told() -> None:
+            made = work()
+            if await made if inspect.isawaitable(made) else made:
+                self.note(ev.Log("socket.repaired", f"{what} was removed and is back", slice_name))
+
+        await self._upkeep.do(what, told)
 
     def charge(self, slice_name: str, device: str, unattributed_bytes: int) -> None:
         """What the driver counts for a slice beyond its ledger is the slice's from now on."""
@@ -240,6 +265,7 @@ class Daemon:
             "slices_max",
             "slices_per_user_max",
             "processes_per_slice_max",
+            "processes_per_user_max",
             "grace_s",
             "arbiter",
         }
@@ -561,7 +587,5 @@ def prepare_runtime(config: Config) -> Path:
         raise ConfigError(
             f"runtime_dir {config.runtime} is too long for unix sockets: choose a shorter one (--runtime-dir)"
         )
-    runtime = paths.make_private_dir(config.runtime, 0o755)
-    for directory in (paths.slices_dir(runtime), paths.shared_attach_dir(runtime), runtime / "containers"):
-        paths.make_private_dir(directory, 0o755)
-    return runtime
+    RuntimeDirectory(config.runtime)
+    return config.runtime

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -35,6 +36,9 @@ READ_S = 0.5
 LOOK_EVERY = 2
 #: with every how many readings, whether something has a whole device: that looks at every process of the machine
 HOLDERS_EVERY = 10
+#: a program that closed its connection to us attaches again by itself in about a second; what has not by then is
+#: watched as a program without a slice
+RETURN_S = 30.0
 #: threads that deal with programs: each asks the driver once more before
 ACTORS = 4
 
@@ -66,6 +70,7 @@ class Lookout:
         self._charged: dict[tuple[str, str], int] = {}
         self._seen: dict[int, Seen] = {}  # strangers, so that each is looked up once
         self._holders: dict[str, str] = {}  # of whole devices
+        self._lost: dict[str, str] = {}  # devices that are not there now, and why
         self._acting: set[tuple[str, int]] = set()  # (device, pid) that somebody is at; each thing is done once a time
         self._actors = ThreadPoolExecutor(ACTORS, "enforce")  # of our own, as a driver may hang
         self._loop = asyncio.get_running_loop()
@@ -91,10 +96,13 @@ class Lookout:
             self._devices.close()
 
     def _attached(self) -> dict[int, list[Process]]:
-        """By pid. One that has ended is kept while a child holds its socket, for the driver may then still list it."""
+        """By pid. One that has ended is kept while a child holds its socket, for the driver may then still list it. One
+        that closed its connection is a stranger unless it soon attaches again."""
         known = self._host.state.processes
         dead = [process for process_id in self._host.dead() if (process := known.get(process_id))]
         lost = {process.process_id for process in dead if peers.runs(process.pid)}
+        since_ns = time.monotonic_ns() - int(RETURN_S * 1e9)
+        lost |= {p.process_id for p in list(known.values()) if 0 < p.parted_ns < since_ns}
         return attached_by_pid(list(known.values()), lost)
 
     # ---- the ledger (watch.Ledger) ----
@@ -134,7 +142,10 @@ class Lookout:
                 return
 
     def _read_devices(self) -> None:
-        self.readings = {uuid: self._devices.read(uuid) for uuid in self._host.state.devices}
+        self._lost = self._devices.lost()
+        none = Reading(None, None)
+        known = self._host.state.devices
+        self.readings = {uuid: none if uuid in self._lost else self._devices.read(uuid) for uuid in known}
         if faults := self._devices.faults():
             self._on_loop(self._note_faults, faults)
 
@@ -143,7 +154,8 @@ class Lookout:
         self._holders = {uuid: holder.what for uuid, holder in found.items() if holder}
 
     def _read_processes(self) -> None:
-        running = {u: users for u in self._host.state.devices if (users := self._devices.running(u)) is not None}
+        there = [uuid for uuid in self._host.state.devices if uuid not in self._lost]
+        running = {u: users for u in there if (users := self._devices.running(u)) is not None}
         strangers = {pid for users in running.values() for pid in users} - self._attached().keys()
         self._seen = {pid: self._see(pid) for pid in strangers}
         self._on_loop(self._look, running, self._seen)
@@ -188,7 +200,9 @@ class Lookout:
         taken: list[Taken] = []
         for uuid in self._host.state.devices:
             count, size = foreign.get(uuid, (0, 0))
-            if uuid in self._holders:
+            if uuid in self._lost:
+                taken.append(Taken(uuid, self._lost[uuid], lost=True))
+            elif uuid in self._holders:
                 taken.append(Taken(uuid, self._holders[uuid], whole=True, memory_bytes=size))
             elif count:
                 programs = "a program" if count == 1 else f"{count} programs"

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from vgpud.arbiter import Arbiters
+from vgpud.core import bounds
 from vgpud.core import events as ev
 from vgpud.core.model import Denied, Process, Slice, State
 from vgpud.core.observed import ProcessStats
@@ -60,6 +61,7 @@ class TenantDesk:
 
     def attach(self, greeting: Greeting) -> Admission | Denied:
         """Decides about a program that wants to join its slice."""
+        container_id = self._containers.container_id(greeting.cgroups)
         process = Process(
             process_id=self._next_process_id,
             slice_name=greeting.slice_name,
@@ -69,7 +71,8 @@ class TenantDesk:
             attached_wall_ns=time.time_ns(),
             resumed=greeting.resumed,
             holder=greeting.holder,
-            container_id=self._containers.container_id(greeting.cgroups),
+            container_id=container_id,
+            account=bounds.account(greeting.account_uid, container_id),
         )
         self._next_process_id += 1
         found = self._host.state.slices.get(greeting.slice_name)
@@ -88,6 +91,10 @@ class TenantDesk:
 
     def slice_in(self, cgroups: tuple[str, ...]) -> str:
         return self._containers.slice_in(cgroups)
+
+    def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str:
+        """Whose connection this is: a container's, or a user's."""
+        return bounds.account(account_uid, self._containers.container_id(cgroups))
 
     def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied:
         """The slice's numbers for somebody who only asks."""
@@ -117,6 +124,10 @@ class TenantDesk:
     def gone(self, process_id: int) -> None:
         """A process is no tenant any more, at once."""
         self._host.run(ev.ProcessGone(process_id))
+
+    def parted(self, process_id: int) -> None:
+        """A process has closed its connection and lives on."""
+        self._host.run(ev.ProcessParted(process_id))
 
     def ended(self, process_id: int) -> None:
         """A process has ended. A real driver may take a moment to give its memory back: it is asked first (D7)."""
@@ -150,3 +161,6 @@ class TenantDesk:
 
     def leave(self, process_id: int, device: str) -> None:
         self._arbiters.detach(process_id, device)
+
+    def part(self, serial: int, process_id: int, device: str) -> None:
+        self._arbiters.part(serial, process_id, device)

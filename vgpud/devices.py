@@ -22,6 +22,7 @@ from vgpud import peers, simpage
 from vgpud.core.model import Device
 from vgpud.core.observed import Reading
 from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
+from vgpud.host.simulator import Simulator
 
 #: a context of CUDA 12/13 on Hopper, until `make qualify` has measured this node's (configuration: context_bytes)
 CONTEXT_BYTES = 560 << 20
@@ -99,6 +100,7 @@ class Devices:
         self._context_bytes = context_bytes
         self._handles: dict[str, Any] = {}
         self._faults: Any = None  # a set of events
+        self._simulator = Simulator(Path(sim_dir)) if sim_dir else None
         #: whether the pids that NVML lists mean the same processes to us: the real driver's are the host's
         self.knows_pids = bool(sim_dir) or peers.sees_all_pids()
         if sim_dir:
@@ -114,6 +116,8 @@ class Devices:
         except pynvml.NVMLError as error:
             mend = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
             raise DriverError(f"NVML does not start: {error}; {mend}") from error
+        if self._simulator:
+            self._simulator.look()  # this one we have
 
     def inventory(self, wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[Device, ...]:
         """The devices to share: all or the wanted, without the excluded (UUIDs or indices). An excluded one need not be
@@ -138,6 +142,10 @@ class Devices:
             raise ConfigError(f"devices.exclude leaves no device: {', '.join(excluded)}; leave one of them out")
         self._handles = {d.uuid: self._handles[d.uuid] for d in chosen}
         return chosen
+
+    def keep(self, devices: Iterable[Device]) -> None:
+        """Only these are read from now on: the others are another daemon's."""
+        self._handles = {device.uuid: self._handles[device.uuid] for device in devices}
 
     def _device(self, index: int) -> Device:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
@@ -210,6 +218,23 @@ class Devices:
                 return tuple(found)
         return ()
 
+    def lost(self) -> dict[str, str]:
+        """Why devices are not there any more, by UUID: those of a simulator that has ended. Finds them again in the one
+        that took its place. For one thread alone, that of faults()."""
+        if self._simulator is None:
+            return {}
+        lives, is_new = self._simulator.look()
+        if not lives:
+            why = f"lost: its simulator has ended: run `vgpu sim start --dir {self.sim_dir}`"
+            return dict.fromkeys(self._handles, why)
+        if is_new:
+            _or_none(pynvml.nvmlInit)  # maps the new server's page beside the old one
+            self.watch_faults()
+        now = {
+            uuid: _or_none(lambda h=handle: str(pynvml.nvmlDeviceGetUUID(h))) for uuid, handle in self._handles.items()
+        }
+        return {uuid: "lost: its simulator has other devices now: restart vgpud" for uuid in now if now[uuid] != uuid}
+
     def watch_faults(self) -> None:
         """From now on the driver's reports of faults (XIDs) are kept for faults(), where it makes any."""
         self._faults = _or_none(pynvml.nvmlEventSetCreate)
@@ -249,6 +274,8 @@ class Devices:
 
     def close(self) -> None:
         _or_none(pynvml.nvmlShutdown)
+        if self._simulator:
+            self._simulator.close()
 
 
 def _used_bytes(processes: Iterable[Any]) -> dict[int, int]:

@@ -167,6 +167,7 @@ class Door:
         self._guests = _Guests()
         self._server: asyncio.Server | None = None
         self._public = self._made = Path()
+        self._rights = (0o600, -1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._told_ns = 0
         self._stand_in_uid = peers.stand_in_uid()
@@ -180,6 +181,12 @@ class Door:
     async def open(self, public: Path, mode: int, gid: int) -> None:
         """Accepts at `public`, made beside gRPC's socket first so that it never has wrong rights. Raises OSError."""
         self._public, self._made = public, self._inside.with_name("door.sock")
+        self._rights = mode, gid
+        await self._listen()
+
+    async def _listen(self) -> None:
+        """A new listener in the place of the present one. Raises OSError: the present one is kept then."""
+        mode, gid = self._rights
         self._made.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
@@ -188,18 +195,31 @@ class Door:
             if gid >= 0:
                 os.chown(self._made, -1, gid)
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_unix_server(lambda: _Visitor(self), sock=sock, backlog=BACKLOG)
-            self.repair(force=True)
+            server = await loop.create_unix_server(lambda: _Visitor(self), sock=sock, backlog=BACKLOG)
         except OSError:
             sock.close()
             raise
+        old, self._server = self._server, server
+        if old:
+            old.close()
+        self._link()
 
-    def repair(self, *, force: bool = False) -> bool:
-        """Links the public name anew when somebody has removed it; whether that was needed."""
-        if self._server is None or (self._public.exists() and not force):
-            return False
+    def _link(self) -> None:
         self._public.unlink(missing_ok=True)
         self._public.hardlink_to(self._made)
+
+    def lead_to(self, inside: Path) -> None:
+        """Whoever connects from now on is led to this socket of gRPC's."""
+        self._inside = inside
+
+    async def repair(self) -> bool:
+        """Makes the public name anew when somebody has removed it; whether that was needed. Raises OSError."""
+        if self._server is None or (self._public.exists() and self._made.exists()):
+            return False
+        if self._made.exists():
+            self._link()
+        else:
+            await self._listen()
         return True
 
     def shut(self) -> None:

@@ -7,12 +7,9 @@ leaves nothing behind.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
 import grp
 import logging
 import os
-import resource
 import signal
 import socket
 import sys
@@ -24,13 +21,16 @@ import click
 from vgpud import __version__, paths
 from vgpud import config as configuration
 from vgpud.config import Config
+from vgpud.core.events import Log
 from vgpud.core.model import Device
-from vgpud.errors import ConfigError, ConflictError, DeniedError, ExitCode, VgpudError
+from vgpud.errors import ConfigError, ExitCode, VgpudError
+from vgpud.host import descriptors
+from vgpud.host.device_lock import DeviceLocks
+from vgpud.host.directories import DirectoryLock
 from vgpud.in_container import check as in_container_check
 
 log = logging.getLogger("vgpud")
 
-LOCK_NAME = "vgpud.lock"
 _LEVELS = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 
 
@@ -60,49 +60,6 @@ def notify(message: str) -> None:
             sock.send(message.encode())
     except OSError as error:
         log.warning("sd_notify: %s", error)
-
-
-def take_lock(directory: Path, mend: str) -> int:
-    """Makes sure that we are alone on this directory; keep the descriptor open. Raises ConflictError, DeniedError."""
-    path = directory / LOCK_NAME
-    try:
-        fd, folder_fd = _open_lock(path)
-    except OSError as error:
-        if error.errno in paths.PASSING:
-            raise paths.cannot_make(path, error) from error
-        raise DeniedError(f"cannot open {path}: {error.strerror}; run as its owner or choose another {mend}") from error
-    try:
-        fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of a daemon that could make no file
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        pid = "unknown" if fd == folder_fd else os.read(fd, 32).decode(errors="replace").strip() or "unknown"
-        os.close(fd)
-        raise ConflictError(f"another vgpud (pid {pid}) uses {directory}: stop it or choose another {mend}") from error
-    finally:
-        if folder_fd != fd:
-            os.close(folder_fd)
-    with contextlib.suppress(OSError):  # read-only, or no room for the number: the lock is held all the same
-        os.ftruncate(fd, 0)
-        os.write(fd, f"{os.getpid()}\n".encode())
-    return fd
-
-
-def _open_lock(path: Path) -> tuple[int, int]:
-    """The file to lock and its folder, which are the same where no file can be made. Raises OSError."""
-    folder_fd = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), folder_fd
-    except OSError as error:
-        if error.errno not in paths.PASSING:
-            os.close(folder_fd)
-            raise
-    try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW), folder_fd
-    except FileNotFoundError:
-        return folder_fd, folder_fd
-    except OSError:
-        os.close(folder_fd)
-        raise
 
 
 def group_id(key: str, name: str) -> int:
@@ -137,20 +94,25 @@ def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     return devices, inventory
 
 
-def raise_file_limit() -> None:
-    """Every attached process costs about ten descriptors: take what the system gives."""
-    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-async def run(config: Config, config_path: Path | None, overrides: dict[str, Any], opened: Any, store: Any) -> None:
+async def run(
+    config: Config,
+    config_path: Path | None,
+    overrides: dict[str, Any],
+    opened: Any,
+    store: Any,
+    owned: DeviceLocks,
+    lock: DirectoryLock,
+) -> None:
     """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
     from vgpud.daemon import Daemon
 
     devices, inventory = opened
     daemon = Daemon(config, devices, inventory, store)
+    for why in owned.refused:
+        daemon.note(Log("device.owned", why))
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    owned.serve(loop)
 
     def reload() -> None:
         try:
@@ -162,7 +124,8 @@ async def run(config: Config, config_path: Path | None, overrides: dict[str, Any
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
-    daemon.on_housekeeping = lambda: notify("WATCHDOG=1")
+    daemon.chores.insert(0, ("the runtime directory's lock", lock.repair))
+    daemon.chores.append(("the watchdog", lambda: notify("WATCHDOG=1")))
     try:
         gids = group_id("group", config.group), group_id("admin_group", config.admin_group)
         await daemon.start(*gids, configuration.metrics_address(config))
@@ -184,27 +147,31 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
     os.umask(0o022)  # rights are chosen where things are made; a strict umask would close the slices to their users
     for key, name in (("group", config.group), ("admin_group", config.admin_group)):
         group_id(key, name)
-    opened = open_devices(config)
+    devices, inventory = open_devices(config)
+    owned = DeviceLocks(str(paths.grpc_socket(config.runtime)))
+    inventory = owned.take(inventory, devices.sim_dir)
+    devices.keep(inventory)
     from vgpud.daemon import prepare_runtime
     from vgpud.state.private_files import make_state_dir
     from vgpud.store import Store
 
     runtime = prepare_runtime(config)
-    locks = [take_lock(runtime, "--runtime-dir")]
+    locks = [DirectoryLock(runtime, "--runtime-dir")]
     try:
         state = config.state
         changed = make_state_dir(state, runtime)
         if not state.samefile(runtime):
-            locks.append(take_lock(state, "--state-dir"))
-        raise_file_limit()
+            locks.append(DirectoryLock(state, "--state-dir"))
+        descriptors.raise_limit()
         store = Store(state)
         store.told[:0] = changed
-        asyncio.run(run(config, config_path, overrides, opened, store))
+        asyncio.run(run(config, config_path, overrides, (devices, inventory), store, owned, locks[0]))
     except OSError as error:
         raise VgpudError(f"cannot serve: {error}; see the daemon's configuration (metrics, runtime_dir)") from error
     finally:
         for lock in locks:
-            os.close(lock)
+            lock.close()
+        owned.close()
 
 
 def _device_override(device: tuple[str, ...]) -> dict[str, Any]:
@@ -229,8 +196,8 @@ def main() -> None:
     """The daemon that shares GPUs between programs, each held to its slice.
 
     Exit codes: 0 stopped, 1 a fault that may pass (no room on a disk), 2 usage or configuration, 3 no working driver,
-    5 no permission, 8 another daemon is running, 9 a device cannot be shared (MPS, exclusive mode, MIG). A service
-    manager should try again after 1 only.
+    5 no permission, 8 another daemon is running, or has all devices, 9 a device cannot be shared (MPS, exclusive mode,
+    MIG). A service manager should try again after 1 only.
     """
 
 

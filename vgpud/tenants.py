@@ -4,7 +4,7 @@ A further one is shared by containers that cannot be given a slice's own directo
 Who somebody is comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message. Nothing here waits
 for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has a maximum. A
 process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as it keeps the
-driver's.
+driver's. A socket that ends while the process lives frees everything but the charge for its memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections import Counter
 from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from vgpud import cgroups, peers
+from vgpud.core.bounds import shown, which
 from vgpud.core.model import Denied, Device, Process, Slice
+from vgpud.host.user_namespaces import account_uid
 from vgpud.tenants_wire import (
     MODES,
     REQUEST_BYTES,
@@ -37,8 +40,9 @@ from vgpud.tenants_wire import (
 
 #: a peer that has connected must have said what it wants by then
 GREETING_S = 2.0
-#: peers of one slice that have connected and said nothing yet
+#: peers of one slice that have connected and said nothing yet; of all slices, and of one user
 PENDING_MAX = 256
+PENDING_ALL_MAX, PENDING_PER_USER_MAX = 2048, 256
 #: the same for peers who will be refused: a stranger cannot keep the owner out with silent connections
 STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
@@ -53,6 +57,7 @@ class Greeting:
     slice_name: str
     pid: int
     uid: int
+    account_uid: int
     cgroups: tuple[str, ...]
     program: str
     resumed: bool
@@ -84,15 +89,18 @@ class Backend(Protocol):
 
     def attach(self, greeting: Greeting) -> Admission | Denied: ...
     def slice_in(self, cgroups: tuple[str, ...]) -> str: ...
+    def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str: ...
     def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied: ...
     def usage(self, found: Admission) -> Usage: ...
     def gone(self, process_id: int) -> None: ...
+    def parted(self, process_id: int) -> None: ...
     def ended(self, process_id: int) -> None: ...
     def refused(self, slice_name: str, pid: int, why: str) -> None: ...
     def join(
         self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
     ) -> None: ...
     def leave(self, process_id: int, device: str) -> None: ...
+    def part(self, serial: int, process_id: int, device: str) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -108,8 +116,11 @@ class Peer:
     pid_namespace: str = ""  # "": the one that we see all pids of
     own_pid: int = 0  # what it is called in there
     stranger: bool = False  # may not attach to this slice: will be told so
+    account_uid: int = 0  # see host.user_namespaces
+    account: str = ""  # whose connection it is, as the core counts
     deadline: asyncio.TimerHandle | None = None
     process_id: int = 0
+    serial: int = 0  # of its slice
     library_copy: int = 0
     holder: bool = False
     pages: Pages | None = None
@@ -175,10 +186,7 @@ class Tenants:
         listener = self._listeners.pop(slice_name, None)
         if listener is None:
             return
-        self._loop.remove_reader(listener.sock)
-        listener.sock.close()
-        for peer in list(listener.pending):
-            self._drop_silent(listener, peer)
+        self._retire(listener)
         if not keep_file:
             listener.path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # something else lies there, or it is mounted: not ours to remove
@@ -192,13 +200,27 @@ class Tenants:
             return []
         return [name for name in names if name not in known and name not in self._listeners]
 
-    def repair(self) -> list[str]:
-        """Opens sockets anew whose file somebody has removed; returns their slices."""
-        lost = [name for name, listener in self._listeners.items() if not listener.path.exists()]
-        for name in lost:
-            self.close(name, keep_file=True)
-            self.open(name)
-        return lost
+    def _retire(self, listener: Listener) -> None:
+        self._loop.remove_reader(listener.sock)
+        listener.sock.close()
+        for peer in list(listener.pending):
+            self._drop_silent(listener, peer)
+
+    def lost(self) -> list[str]:
+        """The slices whose socket's file somebody has removed."""
+        return [name for name, listener in self._listeners.items() if not listener.path.exists()]
+
+    def reopen(self, slice_name: str) -> bool:
+        """Listens at a new file; programs that are attached go on. False: the slice has ended meanwhile.
+
+        Raises OSError: the old listener is kept then.
+        """
+        old = self._listeners.get(slice_name)
+        if old is None:
+            return False
+        self.open(slice_name)
+        self._retire(old)
+        return True
 
     def close_all(self) -> None:
         """The daemon stops: every connection ends (the tenants then coast), every socket file stays."""
@@ -225,12 +247,22 @@ class Tenants:
             return
         kind = (peer.slice_name, peer.stranger)  # on the shared socket nobody keeps another slice's programs out
         waiting = sum((other.slice_name, other.stranger) == kind for other in listener.pending)
-        if waiting >= (STRANGERS_PENDING_MAX if peer.stranger else PENDING_MAX):
+        if waiting >= (STRANGERS_PENDING_MAX if peer.stranger else PENDING_MAX) or self._is_crowd(peer):
             self._close_peer(peer)
             return
         listener.pending.add(peer)
         peer.deadline = self._loop.call_later(GREETING_S, self._drop_silent, listener, peer)
         self._loop.add_reader(sock, self._greet, listener, peer)
+
+    def _is_crowd(self, peer: Peer) -> bool:
+        """Whether a user has too many silent connections; then it is told of, and closed."""
+        pending = Counter(p.account for listener in self._listeners.values() for p in listener.pending)
+        if not which(PENDING_ALL_MAX, PENDING_PER_USER_MAX, pending, peer.account):
+            return False
+        text = f"{shown(peer.account)} has {pending[peer.account]} of {pending.total()} connections that have sent"
+        text += f" nothing (limits: {PENDING_PER_USER_MAX} of a user, {PENDING_ALL_MAX} of all): one was closed"
+        self._backend.refused(peer.slice_name, peer.pid, text)
+        return True
 
     def _peer(self, sock: socket.socket, slice_name: str) -> Peer | None:
         """Who has connected, None when it cannot be known: what is read by its pid was read while it lived."""
@@ -243,12 +275,14 @@ class Tenants:
             )
             return None
         inside, (namespace, own_pid) = cgroups.paths_of(pid), peers.own_pid(pid)
+        payer = account_uid(pid, uid)
         if peers.has_ended(pidfd):
             os.close(pidfd)
             return None
         name = slice_name or self._backend.slice_in(inside)
         stranger = isinstance(self._backend.look(name, uid, inside), Denied)
-        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger)
+        account = self._backend.account(payer, inside)
+        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger, payer, account)
 
     def _pause(self, listener: Listener, slice_name: str) -> None:
         self._loop.remove_reader(listener.sock)
@@ -314,11 +348,13 @@ class Tenants:
         peer.library_copy = request.library_copy
         self._replace_old(peer, resumed)
         program = clean_text(bytes(ffi.buffer(request.program)))
-        greeting = Greeting(peer.slice_name, peer.pid, peer.uid, peer.cgroups, program, resumed, holder, held)
+        greeting = Greeting(
+            peer.slice_name, peer.pid, peer.uid, peer.account_uid, peer.cgroups, program, resumed, holder, held
+        )
         answer = self._backend.attach(greeting)
         if isinstance(answer, Denied):
             raise Refusal.of(answer)
-        peer.process_id, peer.holder = answer.process.process_id, holder
+        peer.process_id, peer.serial, peer.holder = answer.process.process_id, answer.slice.serial, holder
         self._peers[peer.process_id] = peer
         try:
             fds = [] if holder else self._give_pages(peer, answer)
@@ -373,7 +409,17 @@ class Tenants:
         """The socket is readable after the greeting: at end, or the peer sends what nobody asked for."""
         self._loop.remove_reader(peer.sock)
         peer.at_end = True
+        if not peer.dead and not peer.holder and not peers.has_ended(peer.pidfd):
+            self._part(peer)
         self._check_gone(peer)
+
+    def _part(self, peer: Peer) -> None:
+        """The process lives on without us: it keeps no place, no pages and no descriptors here but its pidfd."""
+        for device in peer.devices:
+            self._backend.part(peer.serial, peer.process_id, device)
+        peer.sock.close()
+        self._free_pages(peer)
+        self._backend.parted(peer.process_id)
 
     def _died(self, peer: Peer) -> None:
         self._loop.remove_reader(peer.pidfd)
@@ -407,6 +453,10 @@ class Tenants:
             self._loop.remove_reader(peer.pidfd)
             os.close(peer.pidfd)
             peer.pidfd = -1
+        self._free_pages(peer)
+
+    @staticmethod
+    def _free_pages(peer: Peer) -> None:
         if peer.pages:
             peer.pages.close()
             peer.pages = None

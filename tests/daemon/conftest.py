@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,8 @@ class Node:
         self.config = directory / "c.toml"
         self.library = library
         self.env: dict[str, str] = {}
+        # a device has one daemon: nodes of tests that run side by side have different ones
+        self.own_device = {"FAKE_NODE": str(zlib.crc32(str(directory).encode()))}
         self.log = directory / "log"
         self.process: subprocess.Popen[bytes] | None = None
         self.settings: dict[str, str] = {}
@@ -73,11 +76,11 @@ class Node:
 
     def run(self, *extra: str) -> subprocess.CompletedProcess[str]:
         """Starts a daemon that is expected to refuse."""
-        env = os.environ | self.env
+        env = os.environ | self.own_device | self.env
         return subprocess.run(self.command(*extra), env=env, capture_output=True, text=True, timeout=60, check=False)
 
     def start(self, *extra: str, preexec: Callable[[], None] | None = None) -> Node:
-        env = os.environ | self.env
+        env = os.environ | self.own_device | self.env
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self.command(*extra), env=env, stdout=log, stderr=log, preexec_fn=preexec)
         eventually(self._answers, f"the daemon's socket; its log: {self.log.read_text()}")

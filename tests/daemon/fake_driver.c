@@ -5,6 +5,7 @@
  *   FAKE_MEMORY=bytes    of each device            FAKE_COMPUTE_MODE=n  nvmlComputeMode_t
  *   FAKE_MIG=bits        devices in MIG mode       FAKE_LOST=FILE       while FILE exists every reading fails
  *   FAKE_LISTED=FILE     the pids in FILE, two at most, are listed as compute processes
+ *   FAKE_NODE=n                     devices of another n are others: n is a part of their UUIDs
  *   FAKE_XID=FILE        the number in FILE is reported as a fault of the first device, once: FILE goes
  */
 #include <stdio.h>
@@ -82,7 +83,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **ret_device) {
   return 0;
 }
 int nvmlDeviceGetUUID(void *device, char *text, unsigned bytes) {
-  snprintf(text, bytes, "GPU-00000000-0000-0000-0000-0000000000%02lx", (unsigned long)device - 1);
+  snprintf(text, bytes, "GPU-%08lx-0000-0000-0000-0000000000%02lx", number("FAKE_NODE", 0), (unsigned long)device - 1);
   return 0;
 }
 int nvmlDeviceGetName(void *device, char *text, unsigned bytes) {

@@ -431,10 +431,32 @@ asyncio.run(main())
     assert done.stdout == "late\n"
 
 
+def test_one_process_takes_few_of_the_requests_in_hand(tmp_path: Path) -> None:
+    """Also by connections that say nothing; what is closed is free."""
+
+    async def scenario() -> None:
+        made = Containers(Desk(tmp_path))
+        path = tmp_path / "runtime.sock"
+        made.start(path, tmp_path / "private.sock", 0o660, -1)
+        silent = [await asyncio.open_unix_connection(str(path)) for _ in range(containers.PER_PROCESS_MAX)]
+        state = json.dumps({"id": "c0", "bundle": "/b", "pid": 0}).encode()
+        status, body = await talk(path, engine.message("stopped", state))
+        said = f"pid {os.getpid()} has {containers.PER_PROCESS_MAX} requests in hand"
+        assert (status, said.encode() in body) == ("refused", True)
+        for _reader, writer in silent:
+            writer.close()
+        while (await talk(path, engine.message("stopped", state)))[0] != "ok":
+            await asyncio.sleep(0.01)
+        await made.stop()
+
+    asyncio.run(scenario())
+
+
 def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
     tmp_path: Path, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(containers, "WORK_S", 3.0)
+    monkeypatch.setattr(containers, "PER_PROCESS_MAX", containers.REQUESTS_MAX)
     config = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=0.5"]}}).encode()
 
     async def scenario() -> None:

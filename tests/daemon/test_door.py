@@ -241,9 +241,9 @@ def test_rights_and_a_name_that_was_removed(directory: Path) -> None:
     async def main() -> None:
         async with opened(directory, 0o640) as (inner, public):
             assert public.stat().st_mode & 0o777 == 0o640
-            assert not inner.door.repair()
+            assert not await inner.door.repair()
             public.unlink()
-            assert inner.door.repair()
+            assert await inner.door.repair()
             _reader, writer = await asyncio.open_unix_connection(str(public))
             writer.close()
         assert not public.exists()

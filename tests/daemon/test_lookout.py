@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -55,6 +56,13 @@ def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
     assert not is_still(STRANGER, "", [process("a")], {PID: 1})
     assert not is_still(STRANGER, "", [], {PID + 1: 1})
     assert not is_still(STRANGER, "", [], None), "the driver does not say"
+
+
+def test_a_program_that_closed_its_connection_is_a_stranger_unless_it_soon_comes_back() -> None:
+    now_ns = time.monotonic_ns()
+    after_ns = int(daemon_lookout.RETURN_S * 1e9)
+    assert not is_still(STRANGER, "", [replace(process("a"), parted_ns=now_ns)], {PID: 1})
+    assert is_still(STRANGER, "", [replace(process("a"), parted_ns=max(1, now_ns - after_ns - 1))], {PID: 1})
 
 
 def test_who_has_a_strangers_pid_is_another_one() -> None:

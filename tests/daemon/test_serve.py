@@ -78,7 +78,8 @@ def test_devices_that_cannot_be_shared(node: Node) -> None:
 
 
 def test_device_that_is_not_there(node: Node) -> None:
-    refusal(node, ExitCode.USAGE, "'GPU-1'", "GPU-00000000", arguments=("--device", "GPU-1"))
+    node.env = {"FAKE_NODE": "171"}
+    refusal(node, ExitCode.USAGE, "'GPU-1'", "GPU-000000ab-", arguments=("--device", "GPU-1"))
 
 
 def test_simulated_device_without_its_server(node: Node) -> None:
@@ -132,7 +133,8 @@ def test_second_daemon_is_refused_and_the_first_unharmed(node: Node) -> None:
     done = node.run()
     assert done.returncode == ExitCode.CONFLICT
     assert node.process
-    assert f"another vgpud (pid {node.process.pid})" in done.stderr
+    assert f"pid {node.process.pid} (" in done.stderr
+    assert f"API socket {node.runtime / 'vgpud.sock'}: stop that one" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert node.names() == ["a"]
     assert client.attach(node.socket()).status == client.OK
@@ -140,6 +142,7 @@ def test_second_daemon_is_refused_and_the_first_unharmed(node: Node) -> None:
 
 def test_second_daemon_on_the_same_state_is_refused(node: Node) -> None:
     node.start()
+    node.env = {"FAKE_NODE": "1"}  # another device
     done = node.run("--runtime-dir", str(node.directory / "other"))
     assert done.returncode == ExitCode.CONFLICT
     assert f"uses {node.state}: stop it or choose another --state-dir" in done.stderr
@@ -293,7 +296,8 @@ def test_new_numbers_do_not_wait_for_the_disk(node: Node) -> None:
     """Somebody who holds the database stands for a slow disk: the change is in force before it is answered."""
     node.start()
     node.create("a", 500)
-    control, _report = client.attach(node.socket()).map()
+    tenant = client.attach(node.socket())
+    control, _report = tenant.map()
     limits = client.PAGE + ffi.offsetof("struct vg_control_device", "min_milli")
 
     def shown() -> tuple[int, int]:
@@ -416,7 +420,7 @@ def test_metrics(node: Node) -> None:
         return str(urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode())
 
     text = eventually(lambda: page() if "vgpu_hook_clients 1.0" in page() else "", "the client in the metrics")
-    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    uuid = node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0].uuid
     for line in (
         f'vgpu_gpu_info{{gpu_index="0",gpu_uuid="{uuid}",name="FAKE 0",simulated="false"}} 1.0',
         f'vgpu_gpu_allocated_gpus{{gpu_index="0",gpu_uuid="{uuid}"}} 0.25',

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from vgpud import paths
@@ -14,7 +17,7 @@ from vgpud.sim import SimulatedDevice
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client
-from .conftest import Node
+from .conftest import Node, eventually
 
 pytestmark = pytest.mark.skipif(
     not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"
@@ -53,6 +56,43 @@ def test_simulated_driver_is_not_taken_by_accident(node: Node, device: Simulated
     assert done.returncode in (ExitCode.USAGE, ExitCode.UNREACHABLE)
     assert "sim" in done.stderr
     assert not node.runtime.exists()
+
+
+def command_line(node: Node, *words: str) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"VGPU_HOST": f"unix://{node.runtime / 'vgpud.sock'}"}
+    command = [sys.executable, "-m", "vgpud.cli.main", *words]
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_devices_of_a_simulator_that_ended_are_not_offered_until_it_is_back(
+    node: Node, device: SimulatedDevice
+) -> None:
+    def devices() -> list[pb.Device]:
+        return list(node.nodes.ListDevices(pb.ListDevicesRequest()).devices)
+
+    node.start("--device", "sim", "--sim-dir", str(device.directory))
+    node.create()
+    assert node.process
+    refused = command_line(node, "sim", "stop", "--dir", str(device.directory))
+    assert refused.returncode == ExitCode.CONFLICT
+    assert f"is offered by a vgpud: pid {node.process.pid} (" in refused.stderr
+    assert f"API socket {node.runtime / 'vgpud.sock'}: stop that first, or use --force" in refused.stderr
+    assert all(d.offered for d in devices())
+    stopped = command_line(node, "sim", "stop", "--force", "--dir", str(device.directory))
+    assert stopped.returncode == ExitCode.OK, stopped
+    device.stop()
+    eventually(lambda: not any(d.offered for d in devices()), "the loss")
+    why = f"lost: its simulator has ended: run `vgpu sim start --dir {device.directory}`"
+    assert [d.taken_by for d in devices()] == [why] * 2
+    assert [text.split(": ")[0] for text in node.messages("device.lost")] == ["device 0 is lost", "device 1 is lost"]
+    assert f"no: {why}" in command_line(node, "gpu", "ls").stdout
+    with pytest.raises(grpc.RpcError, match="lost: its simulator has ended"):
+        node.create("b", 100)
+    device.start()
+    eventually(lambda: all(d.offered for d in devices()), "the return")
+    assert len([text for text in node.messages("device.free") if "lost" in text]) == 2
+    assert node.create("b", 100).name == "b"
+    assert command_line(node, "doctor").stdout.count("lost:") == 0
 
 
 def test_server_that_has_gone_is_no_fault(node: Node, device: SimulatedDevice) -> None:

@@ -16,6 +16,7 @@ from vgpud import paths
 from vgpud.cli import checks_containers, checks_engines
 from vgpud.cli.exits import CliError
 from vgpud.cli.findings import Check, Finding, Look
+from vgpud.cli.grids import not_offered
 from vgpud.cli.options import Settings
 from vgpud.errors import VgpudError
 
@@ -193,7 +194,7 @@ def _offered(device: pb.Device, label: str) -> Finding:
         text = f"{label} is drained: {device.drained}"
         return Finding("devices", "warn", text, f"{mend}vgpu gpu undrain {device.index}")
     if not device.offered:
-        text = f"{label} is taken by {device.taken_by}: nothing is placed there"
+        text = f"{label} is {not_offered(device.taken_by)}: nothing is placed there"
         return Finding("devices", "warn", text, f'end that, or exclude it (devices.exclude = ["{device.index}"])')
     if device.taken_by:
         text = f"{label} is used by {device.taken_by}, whose memory is not offered"

@@ -51,9 +51,11 @@ def drain(settings: Settings, devices: tuple[str, ...], reason: str) -> None:
 def undrain(settings: Settings, devices: tuple[str, ...]) -> None:
     """Offer each GPU (index or UUID) again that was drained, by an admin or by a fault. For admins."""
     from vgpud.cli.client import Client
+    from vgpud.cli.grids import not_offered
     from vgpud.cli.output import say
 
     with Client(settings) as client:
         for device in devices:
             now = client.undrain_device(device)
-            say(f"device {now.index} is {'offered' if now.offered else f'not drained, but taken by {now.taken_by}'}")
+            said = "offered" if now.offered else f"not drained, but {not_offered(now.taken_by)}"
+            say(f"device {now.index} is {said}")

@@ -57,6 +57,11 @@ def _offered(device: View) -> str:
     return "yes"
 
 
+def not_offered(taken_by: str) -> str:
+    """Why a device is not offered though it is not drained: what has it, or that it is lost."""
+    return taken_by if taken_by.startswith("lost: ") else f"taken by {taken_by}"
+
+
 def devices_grid(devices: Sequence[View]) -> Grid:
     titles = ("DEVICE", "NAME", ">UTIL", ">RESERVED", ">FREE", ">MEM-USED", ">MEM-RESERVED", ">MEM-TOTAL")
     grid = Grid((*titles, "OFFERED", "UUID"))

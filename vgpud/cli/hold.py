@@ -19,7 +19,7 @@ ABI_VERSION = 3
 _MAGIC = 0x55504756
 _HOLD = 3  # VG_ATTACH_HOLD
 _OK = 0  # VG_ATTACH_OK
-_NO_SLICE = 5  # VG_ATTACH_NO_SLICE
+_FULL, _NO_SLICE = 4, 5  # VG_ATTACH_FULL, VG_ATTACH_NO_SLICE
 _NAME_BYTES = 64
 _TEXT_BYTES = 256
 _DEVICES = 16
@@ -51,7 +51,8 @@ def connect(path: str) -> socket.socket:
         fields = _REPLY.unpack_from(reply)
         if fields[3] != _OK:
             reason = fields[9].split(b"\0", 1)[0].decode("utf-8", "replace")
-            raise CliError(reason, ExitCode.NOT_FOUND if fields[3] == _NO_SLICE else ExitCode.DENIED)
+            codes = {_FULL: ExitCode.NO_CAPACITY, _NO_SLICE: ExitCode.NOT_FOUND}
+            raise CliError(reason, codes.get(fields[3], ExitCode.DENIED))
         sock.settimeout(None)
     except BaseException:
         sock.close()

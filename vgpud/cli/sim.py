@@ -122,14 +122,26 @@ def start(
 
 @sim.command("stop", short_help="Stop the server; programs on it lose their device.")
 @dir_option
+@click.option("--force", is_flag=True, help="Also when a daemon offers its devices.")
 @pass_settings
-def stop(settings: Settings, folder: Path) -> None:
-    """Stop the server; programs on it lose their device."""
+def stop(settings: Settings, folder: Path, force: bool) -> None:
+    """Stop the server; programs on it lose their device.
+
+    Refused while a vgpud offers its devices, unless with --force: that daemon then places nothing new on them until the
+    server is started again.
+    """
     from vgpud import simpage
     from vgpud.cli.output import say
+    from vgpud.host.device_lock import lock_name, owner
 
     _require(folder)
-    pid = simpage.read(folder / simpage.PAGE_NAME).server_pid
+    page = simpage.read(folder / simpage.PAGE_NAME)
+    pid = page.server_pid
+    for index, device in enumerate(page.devices):
+        daemon = owner(lock_name(device.uuid, str(folder)))
+        if daemon and not force:
+            text = f"device {index} of {folder} is offered by a vgpud: {daemon}: stop that first, or use --force"
+            raise CliError(text, ExitCode.CONFLICT)
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError as error:

@@ -109,6 +109,13 @@ class ProcessGone:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessParted:
+    """A program closed its connection and lives on: its place is free, its memory stays charged."""
+
+    process_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ContainerCreated:
     """An engine creates a container that asks for a slice of its own (`spec`) or to join one (`join`)."""
 
@@ -175,6 +182,7 @@ Event = (
     | SuspendSlice
     | ProcessAttached
     | ProcessGone
+    | ProcessParted
     | ContainerCreated
     | ContainerStarted
     | ContainerEnded

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from vgpud.core import admit, containers, offered, quotas, suspend
+from vgpud.core import admit, bounds, containers, offered, quotas, suspend
 from vgpud.core.events import (
     AdmitProcess,
     Answer,
@@ -33,6 +33,7 @@ from vgpud.core.events import (
     PolicyChanged,
     ProcessAttached,
     ProcessGone,
+    ProcessParted,
     QuotasChanged,
     SaveRequest,
     SaveSlice,
@@ -295,11 +296,15 @@ def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -
     if found.name in state.waiting:
         text = f"slice {found.name} waits for its device: an administrator resizes it (vgpu slice set) or removes it"
         return Denied(Reason.PRECONDITION, text)
-    limit = state.policy.processes_per_slice_max
-    if len(state.processes_of(found.name, holders=True)) >= limit:
-        text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"
-        return Denied(Reason.NO_CAPACITY, text)
-    return None
+    return bounds.attach_refusal(state, found, process)
+
+
+def _process_parted(state: State, event: ProcessParted, now_ns: int) -> list[Command]:
+    process = state.processes.get(event.process_id)
+    if process is None:
+        return []
+    state.processes[process.process_id] = replace(process, parted_ns=max(1, now_ns))
+    return []  # nothing to tell: whoever ends closes its connection a moment before
 
 
 def _process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Command]:
@@ -326,6 +331,7 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     SuspendSlice: suspend.suspended,
     ProcessAttached: _process_attached,
     ProcessGone: _process_gone,
+    ProcessParted: _process_parted,
     ContainerCreated: containers.created,
     ContainerStarted: containers.started,
     ContainerEnded: containers.ended,

@@ -137,6 +137,9 @@ class Process:
     resumed: bool
     holder: bool = False
     container_id: str = ""  # of the container whose cgroup it is in
+    account: str = "uid 0"  # whose places it takes, see bounds.account()
+    #: when it closed its connection, monotonic; it lives on and its memory stays charged. 0: it is attached
+    parted_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +193,16 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What others than slices have of a device: all of it (`whole`), or so much memory."""
+    """What others than slices have of a device: all of it (`whole`), or so much memory. `lost`: it is not there."""
 
     device_uuid: str
     why: str
     whole: bool = True
     memory_bytes: int = 0
+    lost: bool = False
+
+    def __str__(self) -> str:
+        return self.why if self.lost else f"taken by {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +213,9 @@ class Policy:
     slices_max: int = 1024
     slices_per_user_max: int = 1024  # of one who is no admin, without those of jobs
     processes_per_slice_max: int = 256
+    processes_per_user_max: int = 512  # on one device
+    processes_per_device_max: int = 1024  # what an arbiter has room for
+    attach_descriptors_max: int = 1 << 20  # of the daemon, for programs' connections
     containers_max: int = 1024
     name_bytes_max: int = 40
     daemon_uid: int = 0
@@ -264,11 +274,11 @@ class State:
         )
 
     def closed(self, device_uuid: str) -> str:
-        """Why nothing new is placed on a device: "drained: ..." or "taken by ..."; "" when it is offered."""
+        """Why nothing new is placed on a device: "drained: ...", "lost: ...", "taken by ..."; "" when it is offered."""
         drain, taken = self.drains.get(device_uuid), self.taken.get(device_uuid)
         if drain:
             return f"drained: {drain.reason}"
-        return f"taken by {taken.why}" if taken and taken.whole else ""
+        return str(taken) if taken and taken.whole else ""
 
     def foreign_bytes(self, device_uuid: str) -> int:
         """Memory that others than slices hold of a device."""

@@ -88,11 +88,12 @@ def taken(state: State, event: DevicesTaken, now_ns: int) -> list[Command]:
     commands: list[Command] = []
     for device in state.devices.values():
         old, new = before.get(device.uuid), state.taken.get(device.uuid)
-        was, now = (one.why if one and one.whole else "" for one in (old, new))
+        was, now = (str(one) if one and one.whole else "" for one in (old, new))
         if now and now != was:
-            text = f"device {device.index} is taken by {now}: nothing new is placed there"
-            commands.append(Log("device.taken", text, device_uuid=device.uuid, owner_uid=ANYONE))
+            text = f"device {device.index} is {now}: nothing new is placed there"
+            kind = "device.lost" if new and new.lost else "device.taken"
+            commands.append(Log(kind, text, device_uuid=device.uuid, owner_uid=ANYONE))
         elif was and not now:
-            text = f"device {device.index} is offered again: it was taken by {was}"
+            text = f"device {device.index} is offered again: it was {was}"
             commands.append(Log("device.free", text, device_uuid=device.uuid, owner_uid=ANYONE))
     return commands

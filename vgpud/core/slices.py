@@ -5,7 +5,7 @@ machine.py (requests of users, programs) and containers.py call these with the s
 
 from __future__ import annotations
 
-from vgpud.core import admit, offered, quotas
+from vgpud.core import admit, bounds, offered, quotas
 from vgpud.core.events import (
     ApplySlice,
     CloseDevice,
@@ -73,10 +73,9 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
         text = f"this node has {state.policy.slices_max} slices, which is its limit: remove one or raise slices_max"
         return Denied(Reason.NO_CAPACITY, text)
     asker = wanted.asker
-    mine = sum(made.owner_uid == asker.uid and not made.job_id for made in state.slices.values())
-    if not asker.admin and mine >= state.policy.slices_per_user_max:
-        text = f"uid {asker.uid} has {mine} slices, which is the limit of a user: remove one, or ask an admin to raise"
-        return Denied(Reason.NO_CAPACITY, f"{text} slices_per_user_max")
+    refusal = None if asker.admin else bounds.slice_refusal(state, asker.uid)
+    if refusal:
+        return refusal
     queue = _queue_for(state, wanted)
     if isinstance(queue, Denied):
         return queue

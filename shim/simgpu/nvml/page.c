@@ -21,6 +21,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct sim_page *page;
+static ino_t page_inode; /* of its file: another one means another server */
 static uint32_t references;
 static struct vg_nvml_device handles[SIM_DEVICES_MAX];
 static struct sim_nvml_sample samples[SIM_DEVICES_MAX][2]; /* older, newer */
@@ -53,6 +54,11 @@ static const struct sim_page *map_page(void) {
     mapped = mmap(NULL, sizeof *mapped, PROT_READ, MAP_SHARED, fd, 0);
   close(fd);
   if (mapped == MAP_FAILED) return NULL;
+  if (page != NULL && page_inode == status.st_ino) { /* the one that we have */
+    munmap((void *)mapped, sizeof *mapped);
+    return page;
+  }
+  page_inode = status.st_ino;
   if (mapped->magic == SIM_WIRE_MAGIC && mapped->version == SIM_WIRE_VERSION && mapped->device_count <= SIM_DEVICES_MAX)
     return mapped;
   munmap((void *)mapped, sizeof *mapped);
@@ -108,10 +114,12 @@ static nvmlReturn_t take_sample(uint32_t index, struct sim_nvml_sample *ret_samp
 nvmlReturn_t sim_nvml_open(void) {
   nvmlReturn_t result = NVML_SUCCESS;
   pthread_mutex_lock(&lock);
-  if (references == 0) {
-    page = server_lives() ? map_page() : NULL;
-    if (page == NULL) result = NVML_ERROR_DRIVER_NOT_LOADED;
-    for (uint32_t i = 0; page != NULL && i < page->device_count; i++) {
+  const struct sim_page *known = page;
+  const struct sim_page *now = server_lives() ? map_page() : NULL;
+  if (now == NULL && known == NULL) result = NVML_ERROR_DRIVER_NOT_LOADED;
+  if (now != NULL && now != known) {
+    VG_STORE(&page, now); /* the old one stays mapped: another thread may be reading it */
+    for (uint32_t i = 0; i < now->device_count; i++) {
       handles[i].index = i;
       memset(samples[i], 0, sizeof samples[i]);
       take_sample(i, &samples[i][1]);

@@ -1,0 +1,166 @@
+"""Who may take how many of the places that all users share: connections of programs, and slices. Pure.
+
+Three bounds, so that nobody can keep others out: one process has few connections, one user has a part of a table, and
+the last places of a table are kept for users who have little of it. They hold for root, too: what runs in containers
+often is root. A container counts as a user of its own, for its programs may choose their uids.
+
+What is allowed does not depend on the order: after a restart of the daemon all who were attached find their places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from vgpud.core.model import ANYONE, Denied, Process, Reason, Slice, State
+
+#: connections of one process, one for each copy of the hook in it: dlmopen(3) makes 16 at most
+PER_PROCESS_MAX = 32
+#: this part of a table is kept for users who have no more than the second part of it
+RESERVED_PART, SMALL_PART = 4, 32
+#: descriptors of the daemon for a connection without pages (its socket and a pidfd); one more for each device
+DESCRIPTORS_EACH = 2
+#: which bound refuses: of the table, of a user, or the part that is kept for others
+ALL, OWN, RESERVED = "all", "own", "reserved"
+_User = TypeVar("_User", bound=Hashable)
+
+
+def which(capacity: int, own_max: int, held: Mapping[_User, int], who: _User, cost: int = 1) -> str:
+    """Which bound keeps `who` from taking `cost` more places of a table: ALL, OWN or RESERVED; "" when none does.
+
+    held: places taken now, by user; own_max: how many one user may take.
+    """
+    own = held.get(who, 0) + cost
+    if sum(held.values()) + cost > capacity:
+        return ALL
+    if own > own_max:
+        return OWN
+    small = max(1, capacity // SMALL_PART)
+    if own <= small:
+        return ""
+    beyond = sum(max(0, places - small) for user, places in held.items() if user != who) + own - small
+    return RESERVED if beyond > capacity - min(capacity // RESERVED_PART, capacity - own_max) else ""
+
+
+def account(uid: int, container_id: str) -> str:
+    """Whose places a process takes: `uid` is that of who made the user namespace where it is in one of its own."""
+    return f"container {container_id}" if container_id else f"uid {uid}"
+
+
+def shown(whose: str) -> str:
+    """An account for messages: of a container's id what engines show."""
+    return whose[: len("container ") + 12]
+
+
+def _full(message: str) -> Denied:
+    return Denied(Reason.NO_CAPACITY, message)
+
+
+def attach_refusal(state: State, found: Slice, process: Process) -> Denied | None:
+    """Why this program finds no place, or None: which bound, its value and what helps."""
+    known = list(state.processes.values())
+    here = sum(p.pid == process.pid for p in known)
+    if here >= PER_PROCESS_MAX:
+        text = f"pid {process.pid} has {here} connections to vgpud, the limit of a process is {PER_PROCESS_MAX}:"
+        return _full(f"{text} close some, or start further processes")
+    return (
+        _slice_refusal(state, found, process)
+        or _idle_refusal(state, process, known)
+        or _device_refusal(state, found, process, known)
+        or _descriptor_refusal(state, found, process, known)
+    )
+
+
+def _held(processes: Iterable[Process]) -> Counter[str]:
+    """How many there are of each user."""
+    return Counter(p.account for p in processes)
+
+
+def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | None:
+    limit = state.policy.processes_per_slice_max
+    held = _held(p for p in state.processes_of(found.name, holders=True) if not p.parted_ns)
+    shared = found.owner_uid == ANYONE or len(state.containers_of(found.name)) > 1
+    bound = which(limit, limit - limit // RESERVED_PART if shared else limit, held, process.account)
+    if bound == ALL:
+        text = f"slice {found.name} has {limit} programs, which is the limit: end some or raise processes_per_slice_max"
+        return _full(text)
+    if bound:
+        whose = process.account
+        text = f"{shown(whose)} has {held[whose]} of the {limit} places of slice {found.name}, which others share:"
+        return _full(f"{text} end some, use a slice of your own, or raise processes_per_slice_max")
+    return None
+
+
+def _idle_refusal(state: State, process: Process, known: list[Process]) -> Denied | None:
+    """Those without a place on a device are bounded as well: what only holds a slice, and what closed its socket."""
+    limit = state.policy.processes_per_user_max
+    whose = process.account
+    parted = sum(p.parted_ns > 0 and p.account == whose for p in known)
+    if parted >= limit:
+        text = f"{shown(whose)} has {parted} programs that closed their connection to vgpud and still run, the limit is"
+        return _full(f"{text} {limit}: end some or raise processes_per_user_max")
+    holders = sum(p.holder and p.account == whose for p in known) if process.holder else 0
+    if holders >= limit:
+        text = f"{shown(whose)} has {holders} commands under `vgpu run`, the limit of a user is {limit}: end some"
+        return _full(f"{text} or raise processes_per_user_max")
+    return None
+
+
+def _device_refusal(state: State, found: Slice, process: Process, known: list[Process]) -> Denied | None:
+    if process.holder:
+        return None
+    capacity, own_max = state.policy.processes_per_device_max, state.policy.processes_per_user_max
+    whose = process.account
+    for share in found.shares:
+        there = {name for name, made in state.slices.items() if made.share(share.device_uuid)}
+        held = _held(p for p in known if p.slice_name in there and not p.holder and not p.parted_ns)
+        bound = which(capacity, min(own_max, capacity), held, whose)
+        if not bound:
+            continue
+        device = state.devices.get(share.device_uuid)
+        where = f"device {device.index}" if device else share.device_uuid
+        if bound == ALL:
+            return _full(f"{where} has {capacity} programs, which is its limit: end some")
+        if bound == OWN:
+            text = f"{shown(whose)} has {held[whose]} programs on {where}, the limit of a user is {own_max}: end some"
+            return _full(f"{text} or raise processes_per_user_max")
+        text = f"{where} has {held.total()} programs and room for {capacity}, the rest is for users with few, and"
+        return _full(f"{text} {shown(whose)} has {held[whose]}: end some")
+    return None
+
+
+def _descriptor_refusal(state: State, found: Slice, process: Process, known: list[Process]) -> Denied | None:
+    capacity = state.policy.attach_descriptors_max
+    devices = {name: len(made.shares) for name, made in state.slices.items()}
+    held: Counter[str] = Counter()
+    for p in known:
+        held[p.account] += _descriptors(p, devices.get(p.slice_name, 0))
+    whose = process.account
+    bound = which(capacity, capacity // 2, held, whose, _descriptors(process, len(found.shares)))
+    if not bound:
+        return None
+    who, count = ("all programs", held.total()) if bound == ALL else (shown(whose), held[whose])
+    text = f"the connections of {who} take {count} of the {capacity} descriptors that vgpud has for programs:"
+    return _full(f"{text} end some or raise the daemon's LimitNOFILE")
+
+
+def _descriptors(process: Process, devices: int) -> int:
+    if process.parted_ns:
+        return 1  # its pidfd
+    return DESCRIPTORS_EACH + (0 if process.holder else devices)
+
+
+def slice_refusal(state: State, uid: int) -> Denied | None:
+    """Why a user who is no admin gets no further slice, or None. Those of jobs are bounded by their queues."""
+    policy = state.policy
+    held = Counter(made.owner_uid for made in state.slices.values() if not made.job_id)
+    own_max = min(policy.slices_per_user_max, policy.slices_max)
+    bound = which(policy.slices_max, own_max, held, uid)
+    if bound == OWN:
+        text = f"uid {uid} has {held[uid]} slices, which is the limit of a user: remove one, or ask an admin to raise"
+        return _full(f"{text} slices_per_user_max")
+    if bound == RESERVED:
+        text = f"this node has {held.total()} slices and room for {policy.slices_max}, the rest is for users with few,"
+        return _full(f"{text} and uid {uid} has {held[uid]}: remove one")
+    return None
