@@ -105,6 +105,7 @@ class Daemon:
         self._jobs: JobDesk | None = None  # hears of slices as soon as those of before are there
         self._started_wall_ns = time.time_ns()
         self._changed = asyncio.Event()
+        self.changes = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._store_fault = ""
         kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
@@ -410,6 +411,7 @@ class Daemon:
         return self._log.owner(entry.slice_name) if owner is None else owner
 
     def _wake(self) -> None:
+        self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -420,17 +420,17 @@ def test_a_user_has_only_so_many_streams_of_whatever_service() -> None:
             await done.wait()
 
         async def handler(details: object) -> Any:
-            return grpc.unary_stream_rpc_method_handler(watch)
+            return grpc.unary_stream_rpc_method_handler(watch, bytes, bytes)
 
         roles = Roles(SimpleNamespace(), lambda address: Peer(OWNER, OWNER, (), 0, 0))  # type: ignore[arg-type]
         details = SimpleNamespace(method="/grpc.health.v1.Health/Watch")
         guarded = (await roles.intercept_service(handler, details)).unary_stream
-        open_ones = [asyncio.create_task(guarded(None, Context())) for _ in range(STREAMS_PER_USER_MAX)]
+        open_ones = [asyncio.create_task(guarded(b"", Context())) for _ in range(STREAMS_PER_USER_MAX)]
         await asyncio.sleep(0)
         with pytest.raises(PermissionError, match="RESOURCE_EXHAUSTED: 128 streams of uid"):
-            await guarded(None, Context())
+            await guarded(b"", Context())
         done.set()
         await asyncio.gather(*open_ones)
-        await guarded(None, Context())
+        await guarded(b"", Context())
 
     asyncio.run(run())

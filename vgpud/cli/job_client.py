@@ -64,7 +64,7 @@ class JobClient(Client):
             yield from answer.jobs
 
     def queues(self) -> list[pb.Queue]:
-        return list(self._call(self._queues.ListQueues, pb.ListQueuesRequest()).queues)
+        return self._pages(self._queues.ListQueues, pb.ListQueuesRequest(), "queues")
 
     def set_queue(self, queue: pb.Queue, fields: Sequence[str]) -> pb.Queue:
         """Sets these fields as in `queue`, those that it leaves out to their defaults."""
@@ -77,7 +77,7 @@ class JobClient(Client):
 
     def usage(self, since_ns: int | None, until_ns: int | None, by: str) -> list[pb.Usage]:
         request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns))
-        return list(self._call(self._queues.GetUsage, request).usage)
+        return self._pages(self._queues.GetUsage, request, "usage")
 
 
 def _stamp(wall_ns: int | None) -> Timestamp | None:
