@@ -260,7 +260,6 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
         """At first the jobs named, or all of the caller's that have not ended; then those that have changed."""
-        who = caller()
         named = set(request.job_ids)
 
         async def changes() -> AsyncGenerator[pb.WatchJobsResponse, None]:

@@ -7,7 +7,6 @@ everybody's things, the services decide with caller().
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar

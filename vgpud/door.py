@@ -163,7 +163,9 @@ class _Visitor(_Side):
         self._door.turns.charge(uid, CONNECTION_NS)
 
     async def turn(self) -> None:
-        await self._door.turns.wait(self._uid)
+        """Until it may come in."""
+        if not self._door.turns.is_free(self._uid):
+            await self._door.turns.wait_apart(self._uid, arriving=True)
 
     def charge_answer(self, size_bytes: int) -> None:
         """So much is passed to them."""
@@ -191,7 +193,7 @@ class _Visitor(_Side):
 
     async def _pass_on(self) -> None:
         while self._held:
-            await self._door.turns.wait(self._uid, apart=True)
+            await self._door.turns.wait_apart(self._uid, arriving=True)
             self._pass_piece()
         self._passing = None
         self.go_on_reading("turn")

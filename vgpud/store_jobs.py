@@ -194,9 +194,7 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def ended_after(
-        self, job_id: int, count: int, uid: int | None, queue: str, last: int = INTEGER_MAX
-    ) -> list[Job]:
+    def ended_after(self, job_id: int, count: int, uid: int | None, queue: str, last: int = INTEGER_MAX) -> list[Job]:
         """Jobs that have ended, with greater numbers up to `last`, in their order; uid None, queue "": any."""
 
         def read(db: Any) -> list[Job]:

@@ -269,7 +269,11 @@ BAD_FILES = [
     ("gpus = 1\nwait = true\n", "line 2: there is no key 'wait'"),
     ("gpus = 1\ngpus = 2\n", "is not TOML"),
     ("gpus = = 1\n", "is not TOML"),
-    ("gpus = " + "[" * 5000, "is not TOML"),
+    ("gpus = " + "[" * 5000, "line 1: tables and lists are nested more than 32 deep"),
+    ("gpus = 1\n" + "a." * 200_000 + "b = 1\n", "line 2: a key has more than 16 parts"),
+    ("gpus = 1\n[" + "a." * 200_000 + "b]\n", "line 2: a key has more than 16 parts"),
+    ("gpus = 1\n" + "a" * 400_000 + " = 1\n", "line 2: a key or number has 400000 characters"),
+    ("#" * (1 << 20), "has more than 512 KiB"),
     ("gpus = 1\nafter = [{a = 1}]\n", "line 2: after = {'a': 1} is neither"),
 ]
 

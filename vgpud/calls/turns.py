@@ -29,7 +29,26 @@ CONNECTION_NS = 1_000_000
 #: what passing a read on takes, each other frame in it, and 1 KiB
 READ_NS, FRAME_NS, KIB_NS = 40_000, 4_000, 1_000
 
-_Waiting = deque["asyncio.Future[None]"]
+
+class _Queue:
+    """One user's: what arrives on connections, and calls. They alternate, for connections end that answer no pings."""
+
+    def __init__(self) -> None:
+        self.arriving: deque[asyncio.Future[None]] = deque()
+        self.calls: deque[asyncio.Future[None]] = deque()
+        self._arrived = False  # the last turn was for something that arrives
+
+    def __bool__(self) -> bool:
+        return bool(self.arriving or self.calls)
+
+    def take(self) -> asyncio.Future[None]:
+        self._arrived = bool(self.arriving) and not (self._arrived and self.calls)
+        return (self.arriving if self._arrived else self.calls).popleft()
+
+    def forget(self, future: asyncio.Future[None]) -> None:
+        for futures in (self.arriving, self.calls):
+            if future in futures:
+                futures.remove(future)
 
 
 class Turns:
@@ -38,7 +57,7 @@ class Turns:
     def __init__(self, accounts: Accounts | None = None, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._accounts = accounts or Accounts()
         self._now_ns = now_ns
-        self._waiting: OrderedDict[int, _Waiting] = OrderedDict()  # users in the order of their turns
+        self._waiting: OrderedDict[int, _Queue] = OrderedDict()  # users in the order of their turns
         self._timer: asyncio.Handle | None = None
 
     def charge(self, uid: int, spent_ns: int) -> None:
@@ -52,30 +71,39 @@ class Turns:
         return uid == ADMINS or (uid not in self._waiting and not self._accounts.wait_ns(uid, self._now_ns()))
 
     def waiting(self, uid: int) -> int:
-        return len(self._waiting.get(uid, ()))
+        """How many calls of this user wait."""
+        queue = self._waiting.get(uid)
+        return len(queue.calls) if queue else 0
 
-    async def wait(self, uid: int, *, begun: bool = False, apart: bool = False) -> None:
-        """Until it is this user's turn; `begun`: for something that has gone on before; `apart`: never at the same time
-        as others of the user's, also when the account would allow it."""
-        if uid == ADMINS or (not apart and self.is_free(uid)):
-            return
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        queue = self._waiting.setdefault(uid, deque())
-        (queue.appendleft if begun else queue.append)(future)
+    async def wait(self, uid: int, *, begun: bool = False) -> None:
+        """Until it is the turn of a call of this user; `begun`: one that has gone on before."""
+        if not self.is_free(uid):
+            calls = self._queue(uid).calls
+            await self._wait(uid, calls.appendleft if begun else calls.append)
+
+    async def wait_apart(self, uid: int, *, arriving: bool = False) -> None:
+        """The same for what never goes on together with others of the user's, also when the account would allow it:
+        what arrives on a connection, or a stream's next message."""
+        if uid != ADMINS:
+            queue = self._queue(uid)
+            await self._wait(uid, queue.arriving.append if arriving else queue.calls.appendleft)
+
+    def _queue(self, uid: int) -> _Queue:
+        return self._waiting.setdefault(uid, _Queue())
+
+    async def _wait(self, uid: int, enqueue: Callable[[asyncio.Future[None]], None]) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        enqueue(future)
         self._arm()
         try:
             await future
         except asyncio.CancelledError:
-            self._forget(uid, future)
+            queue = self._waiting.get(uid)
+            if queue:
+                queue.forget(future)
+                if not queue:
+                    del self._waiting[uid]
             raise
-
-    def _forget(self, uid: int, future: asyncio.Future[None]) -> None:
-        queue = self._waiting.get(uid)
-        if queue and future in queue:
-            queue.remove(future)
-            if not queue:
-                del self._waiting[uid]
 
     def _arm(self) -> None:
         """Has _next() called as soon as somebody may go on."""
@@ -94,7 +122,7 @@ class Turns:
             if self._accounts.wait_ns(uid, now_ns):
                 continue
             queue = self._waiting.pop(uid)
-            future = queue.popleft()
+            future = queue.take()
             if queue:
                 self._waiting[uid] = queue  # behind the others
             if not future.done():
@@ -121,7 +149,7 @@ class Turn:
     async def message(self) -> None:
         """Before each message of a stream."""
         self._turns.charge(self._uid, MESSAGE_NS)
-        await self._turns.wait(self._uid, begun=True, apart=True)
+        await self._turns.wait_apart(self._uid)
 
     def run(self, work: Awaitable[T]) -> Awaitable[T]:
         """The same work, every piece of which is charged to its user."""
