@@ -210,14 +210,15 @@ class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
     async def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
         self._here(request.node)
         given = request.update_mask.paths or [field.name for field, _ in request.spec.ListFields()]
-        patch = views.spec_from(request.spec)
-        made = await self._submit(UpdateSlice(request.request_id, request.name, patch, tuple(sorted(set(given)))))
+        patch, fields = views.spec_from(request.spec), tuple(sorted(set(given)))
+        made = await self._submit(UpdateSlice(request.request_id, request.name, patch, fields, asker_uid=caller().uid))
         return pb.UpdateSliceResponse(slice=self._slice(made) if made else None)
 
     @unary
     async def DeleteSlice(self, request: pb.DeleteSliceRequest) -> pb.DeleteSliceResponse:
         self._here(request.node)
-        await self._submit(DeleteSlice(request.request_id, request.name, request.force))
+        event = DeleteSlice(request.request_id, request.name, request.force, asker_uid=caller().uid)
+        await self._submit(event)
         return pb.DeleteSliceResponse()
 
     @unary

@@ -22,7 +22,7 @@ from vgpud.arbiter import Arbiters
 from vgpud.config import Config, arbiter_items, check_arbiter
 from vgpud.containers import Containers
 from vgpud.core import events as ev
-from vgpud.core.machine import step
+from vgpud.core.machine import request_key, step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
 from vgpud.daemon_cdi import DeviceFiles
@@ -297,7 +297,7 @@ class Daemon:
                 said = "nothing was created"
             if isinstance(event, ev.CreateSlice) and isinstance(answer, Slice):
                 self.run(ev.DeleteSlice("", answer.name, True))
-                self._forget_request(event.request_id)
+                self._forget_request(request_key(event.asker.uid, event.request_id))
                 said = "nothing was created"
             return Denied(Reason.UNAVAILABLE, f"{said}: {error.strerror or error}; see the daemon's log")
         return answer
@@ -329,11 +329,11 @@ class Daemon:
             except OSError as error:
                 log.error("slice %s: %s", old.name, error)
 
-    def _forget_request(self, request_id: str) -> None:
+    def _forget_request(self, key: str) -> None:
         """A creation that was taken back must not be answered from memory, nor from the store's."""
-        self.state.requests.pop(request_id, None)
+        self.state.requests.pop(key, None)
         try:
-            self._store.forget_request(request_id)
+            self._store.forget_request(key)
         except StoreError as error:
             log.error("%s", error)
 

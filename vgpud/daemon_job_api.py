@@ -148,9 +148,11 @@ class JobRequests:
         spec = replace(spec, ask=replace(spec.ask, spec=named(spec.ask.spec, self._host.state)))
         now_ns = desk.clock.now_ns()
         try:
-            known = desk.store.requested(spec.uid, submission.request_id, now_ns) if submission.request_id else None
+            known = desk.requested(spec.uid, submission.request_id) if submission.request_id else None
             if known:
-                return self._repeated(known, submission)
+                answer = self._repeated(known, submission)
+                await desk.on_disk(known.job_ids)
+                return answer
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
         except StoreError as error:
             return _unavailable(error)
@@ -187,7 +189,9 @@ class JobRequests:
     def _repeated(known: Request, submission: Submission) -> Sequence[int] | Denied:
         if known.fingerprint == submission.fingerprint:
             return known.job_ids
-        text = f"request_id {submission.request_id!r} was used for another request: use a new one"
+        made = f"job {known.job_ids[0]}" if len(known.job_ids) == 1 else f"jobs {known.job_ids[0]} and more"
+        text = f"request_id {submission.request_id!r} made {made} with another specification: use a new id, or repeat"
+        text += " the request as it was, with the same environment"
         return Denied(Reason.INVALID, text, field="request_id")
 
     def _is_past(self, job_id: int) -> bool:
