@@ -50,14 +50,14 @@ def test_a_lost_answer_is_asked_for_again_under_the_same_id(vgpu: Any, daemon: A
     assert len({request.request_id for request in daemon.queue.requests}) == 1
 
 
-@pytest.mark.parametrize(("words", "code"), [((), 3), (("--wait",), 125)])
+@pytest.mark.parametrize(("words", "codes"), [((), (3, 7)), (("--wait",), (125,))])
 def test_a_client_that_gives_up_says_how_to_ask_again(
-    vgpu: Any, daemon: Any, words: tuple[str, ...], code: int
+    vgpu: Any, daemon: Any, words: tuple[str, ...], codes: tuple[int, ...]
 ) -> None:
     daemon.queue.lost = 10_000
     command = ("--gpus", "0.5", *words, "--", "true")
     result = vgpu("--timeout", "0.5", "submit", *command, host=daemon.host)
-    assert result.code == code, result
+    assert result.code in codes, result
     (request_id,) = {request.request_id for request in daemon.queue.requests}
     told = f"it may have been accepted: `vgpu submit --request-id {request_id} ...` asks again"
     assert told in one_line(result.stderr)
@@ -229,7 +229,7 @@ def test_bad_input_is_one_line_and_nothing_is_queued(
     vgpu: Any, daemon: Any, words: tuple[str, ...], named: str, code: int
 ) -> None:
     result = vgpu("submit", *words, "--", "true", host=daemon.host)
-    assert result.code == code, result
+    assert result.code in codes, result
     assert named in one_line(result.stderr)
     assert (result.stdout, daemon.queue.jobs) == ("", {})
 
