@@ -246,7 +246,7 @@ class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
             await breathe()
         return answer
 
-    async def WatchSlices(self, request: pb.WatchSlicesRequest, context: Any) -> AsyncIterator[bytes]:
+    async def WatchSlices(self, request: pb.WatchSlicesRequest, context: Any) -> AsyncIterator[Any]:
         """All slices and devices at every change, and every interval_ms."""
         asked_s = (request.interval_ms or 1000) / 1000
         interval_s = min(max(asked_s, watches.INTERVAL_MIN_S), watches.INTERVAL_MAX_S)

@@ -364,6 +364,31 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
     assert code == "INVALID_ARGUMENT"
 
 
+def test_pages_of_usage_and_queues(world: World) -> None:
+    world.desk.rows = [UsageRow("default", 1000, 1, 1, 1, 1, job_id=number) for number in range(1, 13)]
+    request, seen = pb.GetUsageRequest(by="job", page_size=5), []
+    while True:
+        answer = world.call(world.queues.GetUsage, request)
+        seen.append([row.job_id for row in answer.usage])
+        request.page_token = answer.next_page_token
+        if not answer.next_page_token:
+            break
+    assert seen == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12]]
+    assert not world.queues._summed, "nothing is kept for a reader who has had all"
+    world.desk.rows = world.desk.rows * 100
+    answer = world.call(world.queues.GetUsage, pb.GetUsageRequest(by="job"))
+    assert len(answer.usage) == 1000
+    assert answer.next_page_token
+    queues = pb.ListQueuesRequest(page_size=1)
+    first = world.call(world.queues.ListQueues, queues, BOB)
+    queues.page_token = first.next_page_token
+    rest = world.call(world.queues.ListQueues, queues, BOB)
+    assert [queue.name for answer in (first, rest) for queue in answer.queues] == ["bob", "default"]
+    assert not rest.next_page_token
+    code, _ = world.refused(world.queues.GetUsage, pb.GetUsageRequest(page_token="*"))  # noqa: S106
+    assert code == "INVALID_ARGUMENT"
+
+
 def test_a_watch_tells_all_at_first_and_then_what_changes(world: World) -> None:
     world.submit()
     world.submit(who=BOB)

@@ -42,9 +42,10 @@ def parse(path: Path, text: str) -> dict[str, Any]:
     if wrong:
         raise FileError(f"{path} line {wrong[0]}: {wrong[1]}")
     try:
-        return tomllib.loads(text)
+        found: dict[str, Any] = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
         raise FileError(f"{path} is not TOML: {error}") from error
+    return found
 
 
 def _too_much(text: str) -> tuple[int, str] | None:

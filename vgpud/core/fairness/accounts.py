@@ -23,6 +23,7 @@ class Shares:
     alone_milli: int = 500  # one user who is the only one
     saved_ns: int = 50_000_000
     overdrawn_ns: int = 250_000_000  # more is forgiven: one long step must not lock its user out for minutes
+    all_overdrawn_ns: int = 10_000_000  # the same of all together: nor keep the others waiting
     recent_ns: int = SECOND_NS  # who has called within this time counts as using the API
     users_max: int = 4096  # the least recent ones beyond are forgotten, with a full bucket
 
@@ -55,8 +56,9 @@ class Accounts:
 
     def charge(self, uid: int, spent_ns: int, now_ns: int) -> None:
         """That much of the loop's time went to this user."""
-        for bucket, _ in self._filled(uid, now_ns):
-            bucket.level_ns = max(bucket.level_ns - spent_ns, -self.shares.overdrawn_ns)
+        (mine, _), (everybodys, _) = self._filled(uid, now_ns)
+        mine.level_ns = max(mine.level_ns - spent_ns, -self.shares.overdrawn_ns)
+        everybodys.level_ns = max(everybodys.level_ns - spent_ns, -self.shares.all_overdrawn_ns)
 
     def wait_ns(self, uid: int, now_ns: int) -> int:
         """How long until this user may go on; 0 = at once."""
