@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -39,8 +38,6 @@ PAGE_SIZE_MAX = 1000
 PAGE_BYTES_MAX = 512 << 10
 #: of the messages of ended jobs that are kept; and of those that several watches send
 ENDED_BYTES_MAX, TOLD_BYTES_MAX = 32 << 20, 4 << 20
-#: what is known of an ended job grows for so long
-SETTLED_NS = 60 * SECOND_NS
 WAIT_S = 60.0
 #: answers of GetUsage whose further pages are kept
 SUMMED_MAX = 4
@@ -69,6 +66,10 @@ class Desk(WorkDesk, Protocol):
         ...
 
     def facts(self, job: Job) -> Facts: ...
+    def settled(self, job: Job) -> bool:
+        """Whether it has ended so long ago that nothing which is shown of it changes any more."""
+        ...
+
     async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
         """In the order in which a reader wants them. `uid`: who asks, None: an admin."""
         ...
@@ -159,7 +160,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     def _listed(self, job: Job) -> pb.Job:
         """As lists and watches show it; made once of a job that ended a while ago."""
-        if not job.state.ended or job.ended_ns + SETTLED_NS > time.time_ns():
+        if not self.backend.settled(job):
             return self._view(job)
         key = job.job_id, job.ended_ns  # it may be queued again, and end again
         return self._ended.get(key) or self._ended.put(key, self._view(job))

@@ -29,6 +29,8 @@ from vgpud.store_jobs import Request
 HISTORY_NS = HALF_LIFE_NS * 1000 // 693
 #: how long the id of a request is known
 REQUEST_MEMORY_NS = 600_000_000_000
+#: what is known of an ended job grows for so long
+SETTLED_NS = 60_000_000_000
 #: ended jobs that are looked through, and read, before others go first
 NUMBERS_AT_ONCE, JOBS_AT_ONCE = 1000, 8
 
@@ -94,6 +96,9 @@ class JobRequests:
             after = part[-1].job_id if len(part) == JOBS_AT_ONCE else last
             await breathe()
         return found
+
+    def settled(self, job: Job) -> bool:
+        return job.state.ended and job.ended_ns + SETTLED_NS <= self._desk.clock.now_ns()
 
     def facts(self, job: Job) -> Facts:
         slices = self._desk.slices.of(job) if job.placement else []

@@ -38,6 +38,7 @@ class Desk:
         self.done: list[Any] = []
         self.changes: list[int] = []
         self.rows: list[UsageRow] = []
+        self.looked_at = 0
 
     def observe(self, method: str, code: str, seconds: float) -> None: ...
 
@@ -65,7 +66,11 @@ class Desk:
         found = [j for j in self.table.values() if j.job_id > after and (ended or not j.state.ended)]
         return [j for j in found if uid in (None, j.spec.uid) and queue in ("", j.spec.queue)][:count]
 
+    def settled(self, job: Job) -> bool:
+        return job.state.ended
+
     def facts(self, job: Job) -> Facts:
+        self.looked_at += 1
         return Facts(slices=("j-1",), device_indices=(3,), position=job.job_id, granted=1500 * SECOND_NS)
 
     async def array_of(self, job_id: int) -> Sequence[int]:
@@ -362,6 +367,19 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
         assert pages > 1
     code, _ = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
     assert code == "INVALID_ARGUMENT"
+
+
+def test_what_will_not_change_is_made_once(world: World) -> None:
+    world.submit()
+    world.submit()
+    world.desk.change(1, state=JobState.COMPLETED, ended_ns=5 * SECOND_NS)
+    listed = [world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)) for _ in range(3)]
+    assert listed[0] == listed[2]
+    assert world.desk.looked_at == 1 + 3, "the one that has ended, and the other each time"
+    world.desk.change(1, state=JobState.PENDING)  # queued again
+    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs[0].state == "pending"
+    world.desk.change(1, state=JobState.FAILED, ended_ns=9 * SECOND_NS)
+    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)).jobs[0].state == "failed"
 
 
 def test_pages_of_usage_and_queues(world: World) -> None:
