@@ -7,6 +7,7 @@ everybody's things, the services decide with caller().
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -293,13 +294,7 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
                 if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
                     await messages
                     return
-                while True:
-                    try:
-                        message = await turn.run(anext(messages))
-                    except StopAsyncIteration:
-                        return
-                    await turn.message()
-                    await context.write(message)
+                await _send(messages, turn, context)
             except (DecodeError, RefusedError) as error:
                 await abort(context, _refusal(error))
             finally:
@@ -315,6 +310,18 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
         make = kinds[handler.request_streaming, handler.response_streaming]
         # requests come as bytes: gRPC would answer UNKNOWN to those that it cannot read
         return make(stream if handler.response_streaming else single, None, pack)
+
+
+async def _send(messages: Any, turn: Turn, context: Any) -> None:
+    """A stream's messages, each in its turn; however that ends, the stream knows."""
+    async with contextlib.aclosing(messages):
+        while True:
+            try:
+                message = await turn.run(anext(messages))
+            except StopAsyncIteration:
+                return
+            await turn.message()
+            await context.write(message)
 
 
 def _refusal(error: DecodeError | RefusedError) -> Denied:

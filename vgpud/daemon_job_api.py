@@ -104,8 +104,9 @@ class JobRequests:
         slices = self._desk.slices.of(job) if job.placement else []
         devices = self._host.state.devices
         indices = {devices[s.device_uuid].index for made in slices for s in made.shares if s.device_uuid in devices}
-        granted, used = self._desk.queues.of_job(job.job_id)
-        kept = self._desk.store.facts(job.job_id)
+        ran = job.first_started_ns >= 0  # else the store has nothing: a list has many that wait
+        granted, used = self._desk.queues.of_job(job.job_id) if ran else (0, 0)
+        kept = self._desk.store.facts(job.job_id) if ran else {}
         made = Facts(
             slices=tuple(made.name for made in slices),
             device_indices=tuple(sorted(indices)),
