@@ -6,7 +6,7 @@ kept for him, which nobody else could have. Used: device time, by the arbiter's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,27 +116,38 @@ def _key(row: Row, by: str) -> tuple[object, ...]:
     return (row.job_id,) if row.job_id else (0, row.slice_uid)
 
 
-def sums(rows: Iterable[Row], jobs: dict[int, Job], by: str, since_ns: int, until_ns: int) -> list[UsageRow]:
-    """One for each job (and slice made otherwise), user or queue that had something in this time, in a fixed order.
+class Sums:
+    """One for each job (and slice made otherwise), user or queue that had something in this time."""
 
-    `jobs`: those whose times are wanted, by id.
-    """
-    found: dict[tuple[object, ...], list[int]] = {}
-    first: dict[tuple[object, ...], Row] = {}
-    ids: dict[tuple[object, ...], set[int]] = {}
-    for row in rows:
-        if row.end_ns <= since_ns or row.begin_ns >= until_ns:
-            continue
-        key = _key(row, by)
-        first.setdefault(key, row)
-        total = found.setdefault(key, [0, 0, 0])
-        for place, amount in enumerate(row.within(since_ns, until_ns)):
+    def __init__(self, by: str, since_ns: int, until_ns: int) -> None:
+        self._by, self._since_ns, self._until_ns = by, since_ns, until_ns
+        self._found: dict[tuple[object, ...], list[int]] = {}
+        self._first: dict[tuple[object, ...], Row] = {}
+        self._ids: dict[tuple[object, ...], set[int]] = {}
+
+    def add(self, row: Row) -> None:
+        if row.end_ns <= self._since_ns or row.begin_ns >= self._until_ns:
+            return
+        key = _key(row, self._by)
+        self._first.setdefault(key, row)
+        total = self._found.setdefault(key, [0, 0, 0])
+        for place, amount in enumerate(row.within(self._since_ns, self._until_ns)):
             total[place] += amount
-        ids.setdefault(key, set()).update({row.job_id} - {0})
-    return [
-        _usage(first[key], by, total, len(ids[key]), jobs.get(first[key].job_id), until_ns)
-        for key, total in sorted(found.items(), key=lambda item: _order(first[item[0]], by))
-    ]
+        self._ids.setdefault(key, set()).update({row.job_id} - {0})
+
+    def rows(self, jobs: dict[int, Job]) -> Iterator[UsageRow]:
+        """In a fixed order. `jobs`: those whose times are wanted, by id."""
+        for key in sorted(self._found, key=lambda key: _order(self._first[key], self._by)):
+            first, ids = self._first[key], self._ids[key]
+            yield _usage(first, self._by, self._found[key], len(ids), jobs.get(first.job_id), self._until_ns)
+
+
+def sums(rows: Iterable[Row], jobs: dict[int, Job], by: str, since_ns: int, until_ns: int) -> list[UsageRow]:
+    """All of them at once."""
+    found = Sums(by, since_ns, until_ns)
+    for row in rows:
+        found.add(row)
+    return list(found.rows(jobs))
 
 
 def _order(row: Row, by: str) -> tuple[object, ...]:

@@ -18,10 +18,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from vgpud import api_views as views
-from vgpud.api_calls import RefusedError, Watching, page, refuse, unary
+from vgpud.api_calls import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api_jobs import Desk, JobService, QueueService
 from vgpud.api_roles import Roles, caller
 from vgpud.api_suspend import SuspendCalls
+from vgpud.calls import watches
+from vgpud.calls.turns import Turns, breathe
 from vgpud.core.events import CreateSlice, DeleteSlice, DrainDevice, Event, UndrainDevice, UpdateSlice
 from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
 from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
@@ -45,6 +47,7 @@ class Backend(Protocol):
 
     node: str
     state: State  # read only
+    changes: int  # how many there have been that wait_change() tells of
     tracing: Tracing
 
     async def submit(self, event: Event) -> Slice | Denied | None: ...
@@ -166,6 +169,10 @@ class NodeService(Service, stubs.NodeServiceServicer):
 class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
     """Slices and the processes in them."""
 
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self._snapshots = watches.Snapshots()
+
     @unary
     async def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
         self._here(request.node)
@@ -193,26 +200,31 @@ class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
         return pb.GetSliceResponse(slice=self._slice(self._named(request.node, request.name)))
 
     @unary
-    def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
+    async def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
         shown, token = page([(made.name, made) for made in self._seen()], request)
-        return pb.ListSlicesResponse(slices=[self._slice(s) for s in shown], next_page_token=token)
+        answer = pb.ListSlicesResponse(next_page_token=token)
+        for made in shown:
+            answer.slices.append(self._slice(made))
+            await breathe()
+        return answer
 
     @unary
     async def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
         self._here(request.node)
         given = request.update_mask.paths or [field.name for field, _ in request.spec.ListFields()]
-        patch = views.spec_from(request.spec)
-        made = await self._submit(UpdateSlice(request.request_id, request.name, patch, tuple(sorted(set(given)))))
+        patch, fields = views.spec_from(request.spec), tuple(sorted(set(given)))
+        made = await self._submit(UpdateSlice(request.request_id, request.name, patch, fields, asker_uid=caller().uid))
         return pb.UpdateSliceResponse(slice=self._slice(made) if made else None)
 
     @unary
     async def DeleteSlice(self, request: pb.DeleteSliceRequest) -> pb.DeleteSliceResponse:
         self._here(request.node)
-        await self._submit(DeleteSlice(request.request_id, request.name, request.force))
+        event = DeleteSlice(request.request_id, request.name, request.force, asker_uid=caller().uid)
+        await self._submit(event)
         return pb.DeleteSliceResponse()
 
     @unary
-    def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
+    async def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
         self._here(request.node)
         state = self.backend.state
         if request.slice and request.slice not in state.slices:
@@ -228,22 +240,40 @@ class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
         ]
         shown, token = page([(f"{p.process_id:020d}", p) for p in found], request)
         indexes = self._indexes()
-        listed = [views.process_view(p, self.backend.node, indexes, self.backend.process_counters(p)) for p in shown]
-        return pb.ListProcessesResponse(processes=listed, next_page_token=token)
+        answer = pb.ListProcessesResponse(next_page_token=token)
+        for process in shown:
+            if process.slice_name in self.backend.state.slices:  # else both have gone meanwhile
+                counters = self.backend.process_counters(process)
+                answer.processes.append(views.process_view(process, self.backend.node, indexes, counters))
+            await breathe()
+        return answer
 
-    async def WatchSlices(self, request: pb.WatchSlicesRequest, context: Any) -> AsyncIterator[pb.WatchSlicesResponse]:
-        """All slices and devices at every change, and every interval_ms (50 ms to one minute)."""
-        interval_s = min(max(request.interval_ms or 1000, 50), 60_000) / 1000
+    async def WatchSlices(self, request: pb.WatchSlicesRequest, context: Any) -> AsyncIterator[Any]:
+        """All slices and devices at every change, and every interval_ms."""
+        asked_s = (request.interval_ms or 1000) / 1000
+        interval_s = min(max(asked_s, watches.INTERVAL_MIN_S), watches.INTERVAL_MAX_S)
+        who = caller()
+        rights = "admin" if who.admin else who.uid
 
-        async def states() -> AsyncGenerator[pb.WatchSlicesResponse, None]:
+        async def states() -> AsyncGenerator[bytes, None]:
             while True:
-                state = self.backend.state
-                slices = [self._slice(s) for s in sorted(self._seen(), key=lambda s: s.name)]
-                yield pb.WatchSlicesResponse(slices=slices, devices=[self._device(d) for d in state.devices.values()])
-                await self.backend.wait_change(interval_s)
+                shot = await self._snapshots.get(rights, lambda: self.backend.changes, self._everything)
+                yield shot.data
+                await asyncio.sleep(watches.INTERVAL_MIN_S)
+                if shot.change == self.backend.changes:
+                    await self.backend.wait_change(interval_s - watches.INTERVAL_MIN_S)
 
         async for message in self._watching(context, states()):
             yield message
+
+    async def _everything(self) -> bytes:
+        """A WatchSlicesResponse for the caller."""
+        answer = pb.WatchSlicesResponse()
+        for made in sorted(self._seen(), key=lambda made: made.name):
+            answer.slices.append(self._slice(made))
+            await breathe()
+        answer.devices.extend(self._device(device) for device in self.backend.state.devices.values())
+        return answer.SerializeToString()
 
     async def WatchTrace(self, request: pb.WatchTraceRequest, context: Any) -> AsyncIterator[pb.WatchTraceResponse]:
         """What the arbiters of a slice's devices do, with its neighbours there, as it comes; ends with the slice."""
@@ -281,13 +311,23 @@ class EventService(Service, stubs.EventServiceServicer):
     """The event log."""
 
     @unary
-    def ListEvents(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+    async def ListEvents(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
         who = caller()
-        keyed = [(f"{e.sequence:020d}", e) for e in self.backend.events_after(0) if who.sees(e.owner_uid)]
-        shown, token = page(keyed, request)
-        return pb.ListEventsResponse(
-            events=[views.event_view(e, self.backend.node) for e in shown], next_page_token=token
-        )
+        size, key = page_of(request)
+        seen = int(key) if key.isascii() and key.isdigit() and len(key) <= 20 else 0
+        answer = pb.ListEventsResponse()
+        while True:
+            entries = self.backend.events_after(seen)
+            if not entries:
+                return answer
+            for entry in entries:
+                if who.sees(entry.owner_uid):
+                    if len(answer.events) == size:
+                        answer.next_page_token = views.page_token(f"{seen:020d}")
+                        return answer
+                    answer.events.append(views.event_view(entry, self.backend.node))
+                seen = entry.sequence
+                await breathe()
 
     async def WatchEvents(self, request: pb.WatchEventsRequest, context: Any) -> AsyncIterator[pb.WatchEventsResponse]:
         """Events after a sequence number, as they come; what the log has dropped meanwhile is not sent."""
@@ -297,12 +337,16 @@ class EventService(Service, stubs.EventServiceServicer):
         async def entries() -> AsyncGenerator[pb.WatchEventsResponse, None]:
             seen = max(0, request.after_sequence)
             while True:
-                for entry in self.backend.events_after(seen):
-                    seen = entry.sequence
-                    if not who.sees(entry.owner_uid):
-                        continue
-                    yield pb.WatchEventsResponse(event=views.event_view(entry, self.backend.node))
-                await self.backend.wait_change(1.0)
+                change = self.backend.changes
+                while new := self.backend.events_after(seen):
+                    for entry in new:
+                        seen = entry.sequence
+                        if who.sees(entry.owner_uid):
+                            yield pb.WatchEventsResponse(event=views.event_view(entry, self.backend.node))
+                        await breathe()
+                await asyncio.sleep(watches.INTERVAL_MIN_S)
+                if change == self.backend.changes:
+                    await self.backend.wait_change(1.0)
 
         async for message in self._watching(context, entries()):
             yield message
@@ -314,8 +358,10 @@ class Server:
     def __init__(self, backend: Backend, desk: Desk, private: Path) -> None:
         self._private = private
         self._generation = 0
-        self._door = Door(private)
-        self._roles = Roles(backend, self._door.peer)
+        turns = Turns()
+        self._door = Door(private, turns)
+        self._roles = Roles(backend, self._door.peer, turns)
+        self._door.is_admin = self._roles.is_admin
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
         jobs, queues = JobService(desk), QueueService(desk)

@@ -115,6 +115,14 @@ def page(keyed: Sequence[tuple[str, Any]], request: Any) -> tuple[list[Any], str
         raise refuse(Reason.INVALID, str(error), "page_token") from error
 
 
+def page_of(request: Any) -> tuple[int, str]:
+    """How many items the page has that a request asks for, and the key after which it begins."""
+    try:
+        return views.page_of(request.page_size, request.page_token)
+    except ValueError as error:
+        raise refuse(Reason.INVALID, str(error), "page_token") from error
+
+
 class Watching:
     """A service with streams."""
 

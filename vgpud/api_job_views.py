@@ -20,6 +20,7 @@ from vgpud.api_calls import RefusedError, refuse
 from vgpud.api_elastic_views import elastic_from, elastic_view, prediction_from, prediction_view, utilisation_milli
 from vgpud.api_views import spec_from, spec_view, timestamp
 from vgpud.core.admit import parts_of
+from vgpud.core.machine import REQUEST_ID_BYTES_MAX
 from vgpud.core.model import Denied, Policy, Reason
 from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
@@ -108,7 +109,9 @@ def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *,
     )
     spec = _classed(spec, launch, colocates=colocates)
     fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
-    return Submission(spec, count, asked.hold, _text(request.request_id, NAME_BYTES_MAX, "request_id"), fingerprint)
+    return Submission(
+        spec, count, asked.hold, _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id"), fingerprint
+    )
 
 
 def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:

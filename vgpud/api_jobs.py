@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from typing import Any, Protocol
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from vgpud import api_job_views as views
 from vgpud import api_queue_views as queue_views
 from vgpud import peers
-from vgpud.api_calls import RefusedError, Watching, refuse, unary
+from vgpud.api_calls import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api_roles import Caller, caller
+from vgpud.api_views import page_token
 from vgpud.api_work import Desk as WorkDesk
 from vgpud.api_work import WorkCalls
+from vgpud.calls import watches
+from vgpud.calls.message_cache import MessageCache
+from vgpud.calls.turns import breathe
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.placement import registry as placements
 from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
@@ -25,10 +31,16 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 
 log = logging.getLogger("vgpud.api")
 
+T = TypeVar("T")
+
 PAGE_SIZE_MAX = 1000
-#: of jobs in a message: clients take 4 MiB
-PAGE_BYTES_MAX = 2 << 20
+#: of jobs in a message: clients take 4 MiB, but all of it is packed in one go
+PAGE_BYTES_MAX = 512 << 10
+#: of the messages of ended jobs that are kept; and of those that several watches send
+ENDED_BYTES_MAX, TOLD_BYTES_MAX = 32 << 20, 4 << 20
 WAIT_S = 60.0
+#: answers of GetUsage whose further pages are kept
+SUMMED_MAX = 4
 USAGE_BY = ("job", "user", "queue")
 
 
@@ -54,6 +66,10 @@ class Desk(WorkDesk, Protocol):
         ...
 
     def facts(self, job: Job) -> Facts: ...
+    def settled(self, job: Job) -> bool:
+        """Whether it has ended so long ago that nothing which is shown of it changes any more."""
+        ...
+
     async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
         """In the order in which a reader wants them. `uid`: who asks, None: an admin."""
         ...
@@ -123,6 +139,8 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         super().__init__()
         WorkCalls.__init__(self)
         self.backend = desk  # as unary() calls it
+        self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
+        self._told: MessageCache[pb.Job] = MessageCache(TOLD_BYTES_MAX)
 
     async def _own(self, job_id: int) -> Job:
         job = await self.backend.job(job_id)
@@ -139,6 +157,22 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     def _view(self, job: Job, *, whole: bool = False) -> pb.Job:
         return views.job_view(job, self.backend.facts(job), self.backend.node, whole=whole)
+
+    def _listed(self, job: Job) -> pb.Job:
+        """As lists and watches show it; made once of a job that ended a while ago."""
+        if not self.backend.settled(job):
+            return self._view(job)
+        key = job.job_id, job.ended_ns  # it may be queued again, and end again
+        return self._ended.get(key) or self._ended.put(key, self._view(job))
+
+    async def _changed(self, job_id: int, change: int) -> pb.Job | None:
+        """A job of the caller's as it was at this change, the same message for every watch."""
+        key = job_id, change
+        known = self._told.get(key)
+        if known is None:
+            job = await self.backend.job(job_id)
+            known = self._told.put(key, self._listed(job)) if job else None
+        return known if known is not None and caller().owns(known.uid) else None
 
     @unary
     async def SubmitJob(self, request: pb.SubmitJobRequest) -> pb.SubmitJobResponse:
@@ -182,16 +216,18 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         count = min(request.page_size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
         uid = None if who.admin else who.uid
         jobs = await self.backend.jobs(after, count + 1, request.all, uid, request.queue)
-        shown: list[pb.Job] = []
+        answer = pb.ListJobsResponse()
         size = 0
         for job in jobs[:count]:
-            view = self._view(job)
+            view = self._listed(job)
             size += view.ByteSize()
-            if shown and size > PAGE_BYTES_MAX:
+            if answer.jobs and size > PAGE_BYTES_MAX:
                 break
-            shown.append(view)
-        more = len(jobs) > len(shown)
-        return pb.ListJobsResponse(jobs=shown, next_page_token=str(shown[-1].job_id) if more else "")
+            answer.jobs.append(view)
+            await breathe()
+        if len(jobs) > len(answer.jobs):
+            answer.next_page_token = str(answer.jobs[-1].job_id)
+        return answer
 
     @unary
     async def ExplainJob(self, request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
@@ -229,19 +265,20 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
         """At first the jobs named, or all of the caller's that have not ended; then those that have changed."""
-        who = caller()
         named = set(request.job_ids)
 
         async def changes() -> AsyncGenerator[pb.WatchJobsResponse, None]:
             seen, _ = self.backend.jobs_changed(NEVER_NS)
-            for part in self._parts(await self._watched(sorted(named))):
+            first = [self._listed(job) async for job in _in_pieces(await self._watched(sorted(named)))]
+            for part in _parts(first):
                 yield part
             while True:
+                await asyncio.sleep(watches.INTERVAL_MIN_S)
                 await self.backend.wait_job_change(seen, WAIT_S)
                 seen, changed = self.backend.jobs_changed(seen)
                 ids = [job_id for job_id in changed if not named or job_id in named]
-                jobs = [job for job in [await self.backend.job(i) for i in ids] if job]
-                for part in self._parts([job for job in jobs if who.owns(job.spec.uid)], first=False):
+                views = [await self._changed(job_id, seen) async for job_id in _in_pieces(ids)]
+                for part in _parts([view for view in views if view is not None], first=False):
                     yield part
 
         async for message in self._watching(context, changes()):
@@ -253,18 +290,25 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
             return [await self._own(job_id) for job_id in named]
         return await self.backend.jobs(0, NEVER_NS, False, None if who.admin else who.uid, "")
 
-    def _parts(self, jobs: Sequence[Job], *, first: bool = True) -> Iterator[pb.WatchJobsResponse]:
-        """As many messages as the jobs need; at the beginning one even if there are none."""
-        part, size = pb.WatchJobsResponse(), 0
-        for job in jobs:
-            view = self._view(job)
-            size += view.ByteSize()
-            if part.jobs and size > PAGE_BYTES_MAX:
-                yield part
-                part, size = pb.WatchJobsResponse(), view.ByteSize()
-            part.jobs.append(view)
-        if part.jobs or first:
+
+async def _in_pieces(items: Iterable[T]) -> AsyncIterator[T]:
+    """The same; others go first in between."""
+    for item in items:
+        yield item
+        await breathe()
+
+
+def _parts(jobs: Sequence[pb.Job], *, first: bool = True) -> Iterator[pb.WatchJobsResponse]:
+    """As many messages as the jobs need; at the beginning one even if there are none."""
+    part, size = pb.WatchJobsResponse(), 0
+    for job in jobs:
+        size += job.ByteSize()
+        if part.jobs and size > PAGE_BYTES_MAX:
             yield part
+            part, size = pb.WatchJobsResponse(), job.ByteSize()
+        part.jobs.append(job)
+    if part.jobs or first:
+        yield part
 
 
 _ENDED = {JobState.FAILED: "failed", JobState.CANCELLED: "been cancelled", JobState.TIMED_OUT: "timed out"}
@@ -291,18 +335,25 @@ class QueueService(stubs.QueueServiceServicer):
 
     def __init__(self, desk: Desk) -> None:
         self.backend = desk  # as unary() calls it
+        # usage of which somebody has not seen the last page, by what was asked: rows are added at the end only
+        self._summed: OrderedDict[tuple[object, ...], Sequence[UsageRow]] = OrderedDict()
 
     def _view(self, spec: QueueSpec) -> pb.Queue:
         return queue_views.queue_view(spec, self.backend.queue_now(spec.name))
 
     @unary
-    def ListQueues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
+    async def ListQueues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
         asker = caller().asker
         queues = self.backend.queues()
         own = {q.name: q for q in queues if isinstance(self.backend.queue_for(q.name, asker), str)}
         above = {q.parent for q in own.values()}
-        shown = sorted((q for q in queues if q.name in {*own, *above}), key=lambda q: q.name)
-        return pb.ListQueuesResponse(queues=[self._view(q) for q in shown])
+        keyed = [(q.name, q) for q in queues if q.name in own or q.name in above]
+        shown, token = page(keyed, request)
+        answer = pb.ListQueuesResponse(next_page_token=token)
+        for queue in shown:
+            answer.queues.append(self._view(queue))
+            await breathe()
+        return answer
 
     @unary
     async def SetQueue(self, request: pb.SetQueueRequest) -> pb.SetQueueResponse:
@@ -332,5 +383,17 @@ class QueueService(stubs.QueueServiceServicer):
         until_ns = _time_ns(request.until) if request.HasField("until") else NEVER_NS
         if until_ns <= since_ns:
             raise refuse(Reason.INVALID, "the time of until is not after that of since: exchange them", "until")
-        rows = await self.backend.usage(since_ns, until_ns, by, None if who.admin else who.uid)
-        return pb.GetUsageResponse(usage=[views.usage_view(row, self.backend.node) for row in rows])
+        count, token = page_of(request)
+        begin = int(token) if token.isascii() and token.isdigit() and len(token) < 10 else 0
+        asked = since_ns, until_ns, by, None if who.admin else who.uid
+        rows = (self._summed.pop(asked, None) if begin else None) or await self.backend.usage(*asked)
+        answer = pb.GetUsageResponse()
+        for row in rows[begin : begin + count]:
+            answer.usage.append(views.usage_view(row, self.backend.node))
+            await breathe()
+        if begin + count < len(rows):
+            answer.next_page_token = page_token(str(begin + count))
+            self._summed[asked] = rows
+            while len(self._summed) > SUMMED_MAX:
+                self._summed.popitem(last=False)
+        return answer

@@ -7,7 +7,7 @@ everybody's things, the services decide with caller().
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -17,7 +17,10 @@ from typing import Any, Protocol
 
 import grpc
 
-from vgpud.api_calls import abort
+from vgpud.api_calls import RefusedError, abort
+from vgpud.calls.decoding import DecodeError, decode, decoded
+from vgpud.calls.turns import WAITING_MAX, Turn, Turns, begin
+from vgpud.core.fairness.accounts import ADMINS
 from vgpud.core.model import ANYONE, LATENCY, Asker, Denied, Reason
 from vgpud.door import Peer
 from vgpud.oci.request import Limits
@@ -206,11 +209,12 @@ def _at(request: Any, path: str) -> Any:
 
 
 class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
-    """Stands before every method of the server."""
+    """Stands before every method of the server: who may call it, when it is their turn, and what their request says."""
 
-    def __init__(self, site: Site, peer: Callable[[str], Peer | None]) -> None:
+    def __init__(self, site: Site, peer: Callable[[str], Peer | None], turns: Turns | None = None) -> None:
         self._site = site
         self._peer = peer
+        self._turns = turns or Turns()
         self._guarded: dict[str, Any] = {}  # by method
         self._streams: Counter[int] = Counter()  # by uid, of those who are no admins
         self.admin_gid = -1  # whose members are admins, -1 = nobody's
@@ -224,50 +228,75 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
             guarded = self._guarded[details.method] = self._guard(handler, METHODS.get(details.method))
         return guarded
 
+    def is_admin(self, peer: Peer) -> bool:
+        return peer.trusted or (self.admin_gid >= 0 and self.admin_gid in (peer.gid, *peer.gids))
+
     def _who(self, context: Any) -> Caller | None:
         peer = self._peer(context.peer())
         if peer is None:
             return None
-        admin = peer.uid in (0, os.geteuid()) or (self.admin_gid >= 0 and self.admin_gid in (peer.gid, *peer.gids))
-        return Caller(peer.uid, peer.gid, peer.gids, peer.pid, admin, peer.started)
+        return Caller(peer.uid, peer.gid, peer.gids, peer.pid, self.is_admin(peer), peer.started)
 
-    async def _enter(self, row: Row | None, request: Any, context: Any) -> None:
-        """Lets the call through, or ends it with a refusal."""
+    async def _queue(self, context: Any) -> tuple[Caller, Turn]:
+        """Waits for the caller's turn, or ends the call."""
         who = self._who(context)
         if who is None:
-            denied: Denied | None = _denied(
-                "who calls is not known: connect to the daemon's public socket, as a user that its namespace has"
-            )
-        else:
-            denied = why_not(row, who, request, self._site)
-            _caller.set(who)
-        if denied:
-            await abort(context, denied)
+            text = "who calls is not known: connect to the daemon's public socket, as a user that its namespace has"
+            await abort(context, _denied(text))
+            raise LookupError(text)  # abort() has raised
+        key = ADMINS if who.admin else who.uid
+        if self._turns.waiting(key) >= WAITING_MAX:
+            text = f"{WAITING_MAX} calls of uid {who.uid} wait for their turn, which is the limit: make fewer at a time"
+            await abort(context, Denied(Reason.NO_CAPACITY, text, subject=f"uid {who.uid}"))
+        await self._turns.wait(key)
+        _caller.set(who)
+        turn = Turn(self._turns, key)
+        begin(turn)
+        return who, turn
 
     def _guard(self, handler: Any, row: Row | None) -> Any:
         """The same method behind the table. Requests that are streams name nothing, so their rows have no field."""
         behaviour = next(
             b for b in (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream) if b
         )
+        parse = handler.request_deserializer
 
-        async def single(request: Any, context: Any) -> Any:
-            await self._enter(row, request, context)
-            return await behaviour(request, context)
+        def pack(message: Any) -> bytes:
+            """What is packed already, in its user's turn, stays so."""
+            return message if isinstance(message, bytes) else handler.response_serializer(message)
 
-        async def stream(request: Any, context: Any) -> None:
-            await self._enter(row, request, context)
-            who = caller()
+        def checked(given: Any, who: Caller) -> Any:
+            """The request. Raises DecodeError, RefusedError."""
+            request = decoded(parse, given) if handler.request_streaming else decode(parse, given)
+            denied = why_not(row, who, request, self._site)
+            if denied:
+                raise RefusedError(denied)
+            return request
+
+        async def answer(given: Any, context: Any, who: Caller) -> Any:
+            return pack(await behaviour(checked(given, who), context))
+
+        async def single(given: Any, context: Any) -> Any:
+            who, turn = await self._queue(context)
+            try:
+                return await turn.run(answer(given, context, who))
+            except (DecodeError, RefusedError) as error:
+                await abort(context, _refusal(error))
+
+        async def stream(given: Any, context: Any) -> None:
+            who, turn = await self._queue(context)
             if not who.admin and self._streams[who.uid] >= STREAMS_PER_USER_MAX:
                 text = f"{STREAMS_PER_USER_MAX} streams of uid {who.uid} are open, which is the limit: close some"
                 await abort(context, Denied(Reason.NO_CAPACITY, text))
             self._streams[who.uid] += not who.admin
             try:
-                messages = behaviour(request, context)
+                messages = behaviour(checked(given, who), context)
                 if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
                     await messages
                     return
-                async for message in messages:
-                    await context.write(message)
+                await _send(messages, turn, context)
+            except (DecodeError, RefusedError) as error:
+                await abort(context, _refusal(error))
             finally:
                 self._streams[who.uid] -= not who.admin
                 self._streams += Counter()  # without those who have none
@@ -279,5 +308,21 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
         make = kinds[handler.request_streaming, handler.response_streaming]
-        serve = stream if handler.response_streaming else single
-        return make(serve, handler.request_deserializer, handler.response_serializer)
+        # requests come as bytes: gRPC would answer UNKNOWN to those that it cannot read
+        return make(stream if handler.response_streaming else single, None, pack)
+
+
+async def _send(messages: Any, turn: Turn, context: Any) -> None:
+    """A stream's messages, each in its turn; however that ends, the stream knows."""
+    async with contextlib.aclosing(messages):
+        while True:
+            try:
+                message = await turn.run(anext(messages))
+            except StopAsyncIteration:
+                return
+            await turn.message()
+            await context.write(message)
+
+
+def _refusal(error: DecodeError | RefusedError) -> Denied:
+    return error.denied if isinstance(error, RefusedError) else Denied(Reason.INVALID, str(error))

@@ -218,16 +218,22 @@ def page(keyed: Sequence[tuple[str, T]], size: int, token: str) -> tuple[list[T]
 
     The token holds the last key that was shown, so pages stay right while items come and go.
     """
-    after = _token_key(token)
+    wanted, after = page_of(size, token)
     ordered = sorted((item for item in keyed if not token or item[0] > after), key=lambda item: item[0])
-    wanted = min(size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
     shown = ordered[:wanted]
     more = len(ordered) > wanted
-    return [value for _, value in shown], base64.urlsafe_b64encode(shown[-1][0].encode()).decode() if more else ""
+    return [value for _, value in shown], page_token(shown[-1][0]) if more else ""
 
 
-def _token_key(token: str) -> str:
+def page_of(size: int, token: str) -> tuple[int, str]:
+    """How many items a page has, and after which key. Raises ValueError for a token that is not ours."""
     try:
-        return base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+        after = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError) as error:
         raise ValueError(f"page_token {token!r} is not one of ours: begin again without it") from error
+    return min(size or PAGE_SIZE_MAX, PAGE_SIZE_MAX), after
+
+
+def page_token(key: str) -> str:
+    """The token of the page after this key."""
+    return base64.urlsafe_b64encode(key.encode()).decode()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import re
 import socket
-import sys
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,8 @@ from vgpud.core.model import DIRECTS
 from vgpud.core.units import UnitError, parse_gpus
 from vgpud.errors import ConfigError
 from vgpud.oci.request import Limits
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from vgpud.userfiles import toml
+from vgpud.userfiles.bounded import FileError
 
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
@@ -149,14 +145,12 @@ def load(path: Path | None, **overrides: Any) -> Config:
     chosen = paths.config_file() if path is None else path
     given: dict[str, Any] = {}
     try:
-        given = tomllib.loads(chosen.read_text())
-    except FileNotFoundError as error:
+        given = toml.read(chosen)
+    except FileError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise ConfigError(str(error)) from error
         if path is not None:
             raise ConfigError(f"no configuration file {path}: name one that exists, or leave --config out") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {chosen}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{chosen} is not TOML: {error}") from error
     where = str(chosen)
     tables: dict[str, Any] = {name: _table(name, cls, given, where) for name, cls in _TABLES.items()}
     known = _known(Config, given, f"{where}: ") | {k: v for k, v in overrides.items() if v is not None}

@@ -24,7 +24,7 @@ from vgpud.arbiter import Arbiters
 from vgpud.config import PROCESSES_MAX, Config, arbiter_items, check_arbiter
 from vgpud.containers import Containers
 from vgpud.core import events as ev
-from vgpud.core.machine import step
+from vgpud.core.machine import request_key, step
 from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
 from vgpud.daemon_cdi import DeviceFiles
@@ -123,6 +123,7 @@ class Daemon:
         self._jobs: JobDesk | None = None  # hears of slices as soon as those of before are there
         self._started_wall_ns = time.time_ns()
         self._changed = asyncio.Event()
+        self.changes = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._store_fault = self._save_fault = ""
         kept = loaded.slices, loaded.requests, loaded.containers, loaded.drains
@@ -343,7 +344,7 @@ class Daemon:
                 said = "nothing was created"
             if isinstance(event, ev.CreateSlice) and isinstance(answer, Slice):
                 self.run(ev.DeleteSlice("", answer.name, True))
-                self._forget_request(event.request_id)
+                self._forget_request(request_key(event.asker.uid, event.request_id))
                 said = "nothing was created"
             return Denied(Reason.UNAVAILABLE, f"{said}: {error.strerror or error}; see the daemon's log")
         return answer
@@ -375,11 +376,11 @@ class Daemon:
             except OSError as error:
                 log.error("slice %s: %s", old.name, error)
 
-    def _forget_request(self, request_id: str) -> None:
+    def _forget_request(self, key: str) -> None:
         """A creation that was taken back must not be answered from memory, nor from the store's."""
-        self.state.requests.pop(request_id, None)
+        self.state.requests.pop(key, None)
         try:
-            self._store.forget_request(request_id)
+            self._store.forget_request(key)
         except StoreError as error:
             log.error("%s", error)
 
@@ -463,6 +464,7 @@ class Daemon:
         return self._log.owner(entry.slice_name) if owner is None else owner
 
     def _wake(self) -> None:
+        self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from vgpud.calls.turns import breathe
 from vgpud.core.model import Asker, Denied, Reason
 from vgpud.core.offered import named
 from vgpud.core.queue.events import Cancelled, Event, Held, QueuesChanged, Released, Requeued, Submitted
@@ -28,6 +29,10 @@ from vgpud.store_jobs import Request
 HISTORY_NS = HALF_LIFE_NS * 1000 // 693
 #: how long the id of a request is known
 REQUEST_MEMORY_NS = 600_000_000_000
+#: what is known of an ended job grows for so long
+SETTLED_NS = 60_000_000_000
+#: ended jobs that are looked through, and read, before others go first
+NUMBERS_AT_ONCE, JOBS_AT_ONCE = 1000, 8
 
 
 def _unavailable(error: StoreError) -> Denied:
@@ -66,22 +71,42 @@ class JobRequests:
         return self._find(job_id)
 
     async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
-        found = [
-            job
-            for job_id, job in self._desk.machine.jobs.items()
-            if job_id > after and not job.state.ended and uid in (None, job.spec.uid) and queue in ("", job.spec.queue)
-        ]
+        found = []
+        for job_id in list(self._desk.machine.jobs):
+            live = self._desk.machine.jobs.get(job_id)
+            if live and job_id > after and not live.state.ended:
+                found += [live] if uid in (None, live.spec.uid) and queue in ("", live.spec.queue) else []
+            await breathe()
         if ended:
-            found += self._desk.store.ended_after(after, count, uid, queue)
+            found += await self._ended_after(after, count, uid, queue)
         found.sort(key=lambda job: job.job_id)
-        return [self._shown(job) for job in found[:count]]
+        shown = []
+        for job in found[:count]:
+            shown.append(self._shown(job))
+            await breathe()
+        return shown
+
+    async def _ended_after(self, after: int, count: int, uid: int | None, queue: str) -> list[Job]:
+        """Some numbers at a time: a user may have a few jobs among a hundred thousand of others."""
+        found: list[Job] = []
+        while after < self._desk.next_id and len(found) < count:
+            last = after + NUMBERS_AT_ONCE
+            part = self._desk.store.ended_after(after, JOBS_AT_ONCE, uid, queue, last)
+            found += part
+            after = part[-1].job_id if len(part) == JOBS_AT_ONCE else last
+            await breathe()
+        return found
+
+    def settled(self, job: Job) -> bool:
+        return job.state.ended and job.ended_ns + SETTLED_NS <= self._desk.clock.now_ns()
 
     def facts(self, job: Job) -> Facts:
         slices = self._desk.slices.of(job) if job.placement else []
         devices = self._host.state.devices
         indices = {devices[s.device_uuid].index for made in slices for s in made.shares if s.device_uuid in devices}
-        granted, used = self._desk.queues.of_job(job.job_id)
-        kept = self._desk.store.facts(job.job_id)
+        ran = job.first_started_ns >= 0  # else the store has nothing: a list has many that wait
+        granted, used = self._desk.queues.of_job(job.job_id) if ran else (0, 0)
+        kept = self._desk.store.facts(job.job_id) if ran else {}
         made = Facts(
             slices=tuple(made.name for made in slices),
             device_indices=tuple(sorted(indices)),
@@ -129,9 +154,11 @@ class JobRequests:
         spec = replace(spec, ask=replace(spec.ask, spec=named(spec.ask.spec, self._host.state)))
         now_ns = desk.clock.now_ns()
         try:
-            known = desk.store.requested(spec.uid, submission.request_id, now_ns) if submission.request_id else None
+            known = desk.requested(spec.uid, submission.request_id) if submission.request_id else None
             if known:
-                return self._repeated(known, submission)
+                answer = self._repeated(known, submission)
+                await desk.on_disk(known.job_ids)
+                return answer
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
         except StoreError as error:
             return _unavailable(error)
@@ -169,7 +196,9 @@ class JobRequests:
     def _repeated(known: Request, submission: Submission) -> Sequence[int] | Denied:
         if known.fingerprint == submission.fingerprint:
             return known.job_ids
-        text = f"request_id {submission.request_id!r} was used for another request: use a new one"
+        made = f"job {known.job_ids[0]}" if len(known.job_ids) == 1 else f"jobs {known.job_ids[0]} and more"
+        text = f"request_id {submission.request_id!r} made {made} with another specification: use a new id, or repeat"
+        text += " the request as it was, with the same environment"
         return Denied(Reason.INVALID, text, field="request_id")
 
     def _is_past(self, job_id: int) -> bool:
@@ -264,4 +293,4 @@ class JobRequests:
 
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
         live = [job for job in self._desk.machine.jobs.values() if not job.state.ended]
-        return self._desk.queues.usage(since_ns, until_ns, by, uid, live)
+        return await self._desk.queues.usage(since_ns, until_ns, by, uid, live)

@@ -397,6 +397,13 @@ class JobDesk:
             return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
         return None
 
+    def requested(self, uid: int, request_id: str) -> Request | None:
+        """The submission that had this id, also one that is still to be written. Raises StoreError."""
+        for request in reversed(self._unsaved_requests):
+            if (request.uid, request.request_id) == (uid, request_id):
+                return request if request.until_ns else None
+        return self.store.requested(uid, request_id, self.clock.now_ns())
+
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
         wanted = set(job_ids)

@@ -5,23 +5,26 @@ Made by JobDesk; the machine decides on jobs, core/quotas.py on slices that are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from vgpud.accounting import Ledger, Row, sums, waited
+from vgpud.accounting import Ledger, Row, Sums, waited
+from vgpud.calls.turns import breathe
 from vgpud.core import events as ev
 from vgpud.core import quotas
 from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice, State
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.model import Job, JobState, QueueSpec
 from vgpud.jobfacts import UsageRow
-from vgpud.store_jobs import JobStore, Kept
+from vgpud.store_jobs import INTEGER_MAX, JobStore, Kept
 
 #: states in which a job waits for its turn
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
 #: the one in which nothing else says what it asks for: a suspended job has its slices, whose rows do
 ASKS = JobState.PENDING
+#: of the store, read in one go
+ROWS_AT_ONCE = 50
 
 
 class Host(Protocol):
@@ -163,20 +166,50 @@ class QueueDesk:
             if self._ledger.knows(made.uid):
                 self._keep(self._ledger.see(made, self._used_ns(made), now_ns))
 
-    def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None, jobs: Sequence[Job]) -> list[UsageRow]:
-        """Sums over that time; `jobs`: those that have not ended."""
-        self.save()
+    async def usage(
+        self, since_ns: int, until_ns: int, by: str, uid: int | None, jobs: Sequence[Job]
+    ) -> list[UsageRow]:
+        """Sums over that time; `jobs`: those that have not ended. Others go on while this reads."""
+        self._see_all()
         now_ns = self._now_ns()
         until_ns = min(until_ns, now_ns)
-        rows = self._store.rows(since_ns, until_ns, uid)
-        ended = self._store.jobs_between(since_ns, until_ns, uid) if by == "job" else []  # each is decoded
-        known = {job.job_id: job for job in ended}
-        for job in jobs:
-            if uid in (None, job.spec.uid):
-                known[job.job_id] = job
-                row = waited(job, now_ns) if job.state is ASKS else None
-                rows += [row] if row else []
-        return sums(rows, known, by, since_ns, until_ns)
+        found = Sums(by, since_ns, until_ns)
+        fresh = dict(self._unsaved)  # of the slices that are there: they may grow in the store meanwhile
+        waits = [waited(job, now_ns) for job in jobs if job.state is ASKS]
+        for row in (*fresh.values(), *waits):
+            if row and uid in (None, row.uid):
+                found.add(row)
+            await breathe()
+        async for row in self._kept_rows(since_ns):
+            if uid in (None, row.uid) and (row.slice_uid, row.begin_ns) not in fresh:
+                found.add(row)
+        known = {job.job_id: job for job in jobs if uid in (None, job.spec.uid)}
+        if by == "job":
+            async for job in self._ended_jobs(since_ns, until_ns, uid):
+                known.setdefault(job.job_id, job)
+        made = []
+        for one in found.rows(known):
+            made.append(one)
+            await breathe()
+        return made
+
+    async def _kept_rows(self, since_ns: int) -> AsyncIterator[Row]:
+        """The store's, from that time on."""
+        at = since_ns, INTEGER_MAX
+        while part := self._store.rows_from(*at, ROWS_AT_ONCE):
+            for _, row in part:
+                yield row
+            at = part[-1][1].end_ns, part[-1][0]
+            await breathe()
+
+    async def _ended_jobs(self, since_ns: int, until_ns: int, uid: int | None) -> AsyncIterator[Job]:
+        at = since_ns, INTEGER_MAX
+        while part := self._store.ended_from(*at, ROWS_AT_ONCE):
+            for owner, job in part:
+                if job.submitted_ns < until_ns and uid in (None, owner):
+                    yield job
+            at = part[-1][1].ended_ns, part[-1][1].job_id
+            await breathe()
 
     def of_job(self, job_id: int) -> tuple[int, int]:
         """(granted, used) of a job so far, milli-GPU x ns."""

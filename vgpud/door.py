@@ -14,18 +14,26 @@ import secrets
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from vgpud import peers
+from vgpud.calls.turns import CALL_NS, CONNECTION_NS, FRAME_NS, KIB_NS, READ_NS, Turns
+from vgpud.core.fairness.accounts import ADMINS
+from vgpud.core.fairness.frames import Frames
 
 log = logging.getLogger("vgpud.door")
 
 #: connections of one user and of all together; root and the daemon's own user have ROOT_MORE beyond both
 PER_UID_MAX, ALL_MAX, ROOT_MORE = 128, 1024, 256
 BACKLOG = 1024
+#: connections that the loop accepts before it does anything else
+ACCEPTED_AT_ONCE = 8
 #: bytes kept for who does not read, each way; then the other side is not read either
 BUFFER_BYTES = 64 * 1024
+#: of one user's bytes so many are passed on at once, and one call at most
+PIECE_BYTES = 4096
 #: who has connected must have said something by then
 SILENT_S = 10.0
 #: who lets their buffer stay full for so long is hung up on; a stream on which nothing is sent lives for ever
@@ -79,6 +87,7 @@ class _Side(asyncio.Protocol):
         self.other: _Side | None = None
         self.heard = False
         self.early = bytearray()  # from before the other end was there
+        self._stopped: set[str] = set()  # why nothing is read
         self._lost = lost  # done when either end has gone
         self._stalled: asyncio.TimerHandle | None = None
 
@@ -97,16 +106,26 @@ class _Side(asyncio.Protocol):
         if len(self.early) > BUFFER_BYTES and self.transport:
             self.transport.abort()
 
+    def stop_reading(self, why: str) -> None:
+        self._stopped.add(why)
+        if self.transport:
+            self.transport.pause_reading()
+
+    def go_on_reading(self, why: str) -> None:
+        self._stopped.discard(why)
+        if self.transport and not self._stopped and not self.transport.is_closing():
+            self.transport.resume_reading()
+
     def pause_writing(self) -> None:
-        if self.other and self.other.transport:
-            self.other.transport.pause_reading()
+        if self.other:
+            self.other.stop_reading("full")
         if self.transport:
             self._stalled = asyncio.get_running_loop().call_later(STALLED_S, self.transport.abort)
 
     def resume_writing(self) -> None:
         self._quiet()
-        if self.other and self.other.transport and not self.other.transport.is_closing():
-            self.other.transport.resume_reading()
+        if self.other:
+            self.other.go_on_reading("full")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._quiet()
@@ -120,17 +139,81 @@ class _Side(asyncio.Protocol):
 
 
 class _Visitor(_Side):
-    """The visitor's end: nothing of theirs is read before the other end is there."""
+    """The visitor's end: nothing of theirs is read before the other end is there.
+
+    What users send is passed on in small pieces, when it is their turn. Until then it stays in their socket.
+    """
 
     def __init__(self, door: Door) -> None:
         super().__init__(asyncio.get_running_loop().create_future())
         self._door = door
+        self._uid = ADMINS
+        self._frames = Frames()
+        self._held = bytearray()
+        self._passing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert self.transport
-        self.transport.pause_reading()
+        self.stop_reading("alone")
         self._door.welcome(self, self._lost)
+
+    def is_from(self, uid: int) -> None:
+        """Whose it is, ADMINS for every admin."""
+        self._uid = uid
+        self._door.turns.charge(uid, CONNECTION_NS)
+
+    async def turn(self) -> None:
+        """Until it may come in."""
+        if not self._door.turns.is_free(self._uid):
+            await self._door.turns.wait_apart(self._uid, arriving=True)
+
+    def charge_answer(self, size_bytes: int) -> None:
+        """So much is passed to them."""
+        self._door.turns.charge(self._uid, READ_NS + size_bytes * KIB_NS // 1024)
+
+    def data_received(self, data: bytes) -> None:
+        if not (self.other and self.other.transport) or self._uid == ADMINS:
+            self._door.turns.charge(self._uid, READ_NS)
+            super().data_received(data)
+            return
+        self.heard = True
+        self._held += data
+        if self._passing is None and self._door.turns.is_free(self._uid):
+            self._pass_piece()
+        if self._held and self._passing is None:
+            self.stop_reading("turn")
+            self._passing = asyncio.get_running_loop().create_task(self._pass_on())
+
+    def _pass_piece(self) -> None:
+        piece = self._frames.piece(self._held, PIECE_BYTES)
+        cost_ns = READ_NS + piece.calls * CALL_NS + piece.others * FRAME_NS + piece.size_bytes * KIB_NS // 1024
+        self._door.turns.charge(self._uid, cost_ns)
+        super().data_received(bytes(self._held[: piece.size_bytes]))
+        del self._held[: piece.size_bytes]
+
+    async def _pass_on(self) -> None:
+        while self._held:
+            await self._door.turns.wait_apart(self._uid, arriving=True)
+            self._pass_piece()
+        self._passing = None
+        self.go_on_reading("turn")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._passing:
+            self._passing.cancel()
+        super().connection_lost(exc)
+
+
+class _Ours(_Side):
+    """Our end to gRPC of a visitor's connection."""
+
+    def __init__(self, lost: asyncio.Future[None], visitor: _Visitor) -> None:
+        super().__init__(lost)
+        self._visitor = visitor
+
+    def data_received(self, data: bytes) -> None:
+        self._visitor.charge_answer(len(data))
+        super().data_received(data)
 
 
 @dataclass
@@ -162,8 +245,10 @@ class _Guests:
 class Door:
     """The public socket. peer() says who a connection of gRPC's is from."""
 
-    def __init__(self, inside: Path) -> None:
+    def __init__(self, inside: Path, turns: Turns | None = None) -> None:
         self._inside = inside  # gRPC's own socket
+        self.turns = turns or Turns()
+        self.is_admin: Callable[[Peer], bool] = lambda peer: peer.trusted
         self._guests = _Guests()
         self._server: asyncio.Server | None = None
         self._public = self._made = Path()
@@ -195,7 +280,8 @@ class Door:
             if gid >= 0:
                 os.chown(self._made, -1, gid)
             loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(lambda: _Visitor(self), sock=sock, backlog=BACKLOG)
+            server = await loop.create_unix_server(lambda: _Visitor(self), sock=sock, backlog=ACCEPTED_AT_ONCE)
+            sock.listen(BACKLOG)
         except OSError:
             sock.close()
             raise
@@ -240,7 +326,7 @@ class Door:
 
     # ---- one visitor ----
 
-    def welcome(self, visitor: _Side, lost: asyncio.Future[None]) -> None:
+    def welcome(self, visitor: _Visitor, lost: asyncio.Future[None]) -> None:
         """Leads a new connection to gRPC, or closes it."""
         assert visitor.transport
         try:
@@ -253,31 +339,35 @@ class Door:
             self._tell(f"a connection of uid {peer.uid} (pid {peer.pid}) was refused: {why}")
             visitor.transport.abort()
             return
+        visitor.is_from(ADMINS if self.is_admin(peer) else peer.uid)
         word = secrets.token_hex(16)
         self._guests.add(word, peer)
         task = asyncio.get_running_loop().create_task(self._lead(visitor, lost, peer, word))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _lead(self, visitor: _Side, lost: asyncio.Future[None], peer: Peer, word: str) -> None:
-        inner = _Side(lost)
+    async def _lead(self, visitor: _Visitor, lost: asyncio.Future[None], peer: Peer, word: str) -> None:
+        inner = _Ours(lost, visitor)
         visitor.other, inner.other = inner, visitor
         loop = asyncio.get_running_loop()
         assert visitor.transport
-        silence = loop.call_later(SILENT_S, self._if_silent, visitor)
+        silence: asyncio.TimerHandle | None = None
         try:
+            await visitor.turn()
+            silence = loop.call_later(SILENT_S, self._if_silent, visitor)
             sock = await self._connect(f"{_PREFIX}/{peer.uid}/{peer.pid}/{word}")
             await loop.create_unix_connection(lambda: inner, sock=sock)
-            if visitor.early and inner.transport:
-                inner.transport.write(bytes(visitor.early))
-                visitor.early.clear()
-            if not visitor.transport.is_closing():
-                visitor.transport.resume_reading()
+            early = bytes(visitor.early)
+            visitor.early.clear()
+            visitor.go_on_reading("alone")
+            if early:
+                visitor.data_received(early)
             await lost
         except OSError as error:
             self._tell(f"a connection of uid {peer.uid} (pid {peer.pid}) did not get in: {error.strerror or error}")
         finally:
-            silence.cancel()
+            if silence:
+                silence.cancel()
             self._guests.remove(word)
             for side in (visitor, inner):
                 if side.transport:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 
@@ -11,6 +13,8 @@ from vgpud.core.observed import ADMINS, Entry
 NOISY_PER_S = 10
 #: slices that are gone of which it is known whose they were: what is told of them later is for that user
 OWNERS_MAX = 4096
+#: entries that are looked at in one go
+AFTER_MAX = 500
 _NS = 1_000_000_000
 
 
@@ -32,13 +36,9 @@ class EventLog:
         self._unwritten.append(entry)
 
     def after(self, sequence: int) -> Sequence[Entry]:
-        """Entries later than that, oldest first."""
-        found: deque[Entry] = deque()
-        for entry in reversed(self._entries):
-            if entry.sequence <= sequence:
-                break
-            found.appendleft(entry)
-        return tuple(found)
+        """The next AFTER_MAX entries later than that, oldest first."""
+        first = bisect.bisect_right(self._entries, sequence, key=lambda entry: entry.sequence)
+        return tuple(itertools.islice(self._entries, first, first + AFTER_MAX))
 
     def take_unwritten(self) -> list[Entry]:
         """What has come since the last call, for the store. Give it back with keep_unwritten if that fails."""

@@ -264,7 +264,9 @@ class Store:
                     ),
                 )
                 db.execute(
-                    "DELETE FROM requests WHERE serial <= (SELECT max(serial) FROM requests) - ?", (requests_max,)
+                    "DELETE FROM requests WHERE (SELECT count(*) FROM requests) > ? AND id ="  # as core.machine does
+                    " (SELECT id FROM requests WHERE id != ? ORDER BY id GLOB ? DESC, serial LIMIT 1)",
+                    (requests_max, command.request_id, command.request_id.partition("/")[0] + "/*"),
                 )
 
     def forget_request(self, request_id: str) -> None:

@@ -222,14 +222,14 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def ended_after(self, job_id: int, count: int, uid: int | None, queue: str) -> list[Job]:
-        """Jobs that have ended, with greater numbers, in their order; uid None, queue "": any."""
+    def ended_after(self, job_id: int, count: int, uid: int | None, queue: str, last: int = INTEGER_MAX) -> list[Job]:
+        """Jobs that have ended, with greater numbers up to `last`, in their order; uid None, queue "": any."""
 
         def read(db: Any) -> list[Job]:
             rows = db.execute(
-                f"{_JOBS} WHERE ended AND id > ? AND (? IS NULL OR uid = ?)"
+                f"{_JOBS} WHERE ended AND id > ? AND id <= ? AND (? IS NULL OR uid = ?)"
                 " AND (? = '' OR queue = ?) ORDER BY id LIMIT ?",
-                (job_id, uid, uid, queue, queue, count),
+                (job_id, last, uid, uid, queue, queue, count),
             ).fetchall()
             return [job_of(*row) for row in rows]
 
@@ -302,15 +302,15 @@ class JobStore:
         if rows:
             self._db.write(lambda db: _save_rows(db, rows), outlive=False)
 
-    def rows(self, since_ns: int, until_ns: int, uid: int | None = None) -> list[Row]:
-        """Those that reach into a time."""
+    def rows_from(self, end_ns: int, rowid: int, count: int) -> list[tuple[int, Row]]:
+        """Rows in the order of their ends, each with its rowid, after the one that ends then and has that rowid."""
 
-        def read(db: Any) -> list[Row]:
+        def read(db: Any) -> list[tuple[int, Row]]:
             found = db.execute(
-                "SELECT * FROM usage WHERE end_ns > ? AND begin_ns < ? AND (? IS NULL OR uid = ?) ORDER BY begin_ns",
-                (since_ns, until_ns, uid, uid),
+                "SELECT rowid, * FROM usage WHERE (end_ns, rowid) > (?, ?) ORDER BY end_ns, rowid LIMIT ?",
+                (end_ns, rowid, count),
             ).fetchall()
-            return [Row(*values) for values in found]
+            return [(number, Row(*values)) for number, *values in found]
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
@@ -330,21 +330,21 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
-    def jobs_between(self, since_ns: int, until_ns: int, uid: int | None) -> list[Job]:
-        """Jobs that have ended and may have waited or run in that time: of each only what the accounting looks at, for
-        there may be a hundred thousand of them."""
+    def ended_from(self, ended_ns: int, job_id: int, count: int) -> list[tuple[int, Job]]:
+        """Jobs in the order of their ends, each with its owner, after the one that ended then and has that number: of
+        each only what the accounting looks at, for there may be a hundred thousand of them."""
         states = ("submitted_ns", "state", "first_started_ns", "executed_ns")
         specs = ("ask.spec.gpus_milli", "members")
         names = [("state", name) for name in states] + [("spec", name) for name in specs]
         values = ", ".join(f"json_extract({column}, '$.{name}')" for column, name in names)
 
-        def read(db: Any) -> list[Job]:
+        def read(db: Any) -> list[tuple[int, Job]]:
             rows = db.execute(
-                f"SELECT id, ended, {values} FROM jobs WHERE ended > ?"  # noqa: S608  our own names
-                " AND json_extract(state, '$.submitted_ns') < ? AND (? IS NULL OR uid = ?) ORDER BY id",
-                (since_ns, until_ns, uid, uid),
+                f"SELECT uid, id, ended, {values} FROM jobs WHERE ended"  # noqa: S608  our own names
+                " AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?",
+                (ended_ns, job_id, count),
             )
-            return [_summary(*row) for row in rows]
+            return [(uid, _summary(*row)) for uid, *row in rows]
 
         return self._db.read(read)  # type: ignore[no-any-return]
 

@@ -35,7 +35,9 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
         self.rows: list[pb.Usage] = []
         self.facts: list[pb.Fact] = []
         self.requests: list[Any] = []
+        self._made: dict[str, pb.SubmitJobResponse] = {}
         self.page = 1000
+        self.lost = 0  # so many submissions are carried out and not answered
         self.crowded = False  # as many watch as may
         self.first_state, self.first_reason = "pending", "no room: 0.5 GPUs asked, device 0 has 0.25 free"
         self._changed = threading.Condition()
@@ -70,6 +72,15 @@ class FakeQueue(stubs.JobServiceServicer, stubs.QueueServiceServicer):
 
     def SubmitJob(self, request: pb.SubmitJobRequest, context: grpc.ServicerContext) -> pb.SubmitJobResponse:
         self.requests.append(request)
+        made = self._made.get(request.request_id)
+        if made is None:
+            made = self._made[request.request_id] = self._submit(request, context)
+        self.lost -= 1
+        if self.lost >= 0:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+        return made
+
+    def _submit(self, request: pb.SubmitJobRequest, context: grpc.ServicerContext) -> pb.SubmitJobResponse:
         spec = request.spec
         if spec.queue and spec.queue not in self.queues:
             _refuse(context, code_pb2.NOT_FOUND, f"no queue {spec.queue!r}: there are {', '.join(self.queues)}")

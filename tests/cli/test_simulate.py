@@ -170,3 +170,16 @@ def test_durations_are_learnt_where_nobody_tells_them(vgpu: Any) -> None:
     assert told["jct_s"]["mean"] < learnt["jct_s"]["mean"] < unknown["jct_s"]["mean"]
     classes = vgpu(*base, "--policy", "2d-gittins", "--estimates").json["runs"][0]
     assert classes["jct_s"]["mean"] < vgpu(*base, "--policy", "2d-gittins").json["runs"][0]["jct_s"]["mean"]
+
+
+@pytest.mark.parametrize("output", ["table", "json", "yaml"])
+def test_jobs_that_never_fit_are_named_and_no_figure_is_made_up(vgpu: Any, tmp_path: Path, output: str) -> None:
+    trace = tmp_path / "large.csv"
+    trace.write_text("job_id,num_gpu,submit_time,duration\n" + "".join(f"{n},64,0,100\n" for n in range(22)))
+    result = vgpu("simulate", "--trace", str(trace), "--cluster", "1x8", "-o", output)
+    assert result.code == 6, result
+    assert "nan" not in result.stdout.lower(), result.stdout
+    said = result.stderr.splitlines()
+    assert len([line for line in said if "never fits: " in line]) == 20
+    assert "fifo: 2 more jobs never fit" in result.stderr
+    assert "no job of large.csv ran on 1x8 under fifo" in said[-1]

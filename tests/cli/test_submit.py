@@ -16,8 +16,11 @@ import pytest
 from fake_queue import eventually
 
 from vgpud.cli import job_file, submit
+from vgpud.cli.exits import CliError
+from vgpud.cli.job_client import JobClient
 from vgpud.cli.job_quantities import format_span, parse_span
 from vgpud.core.queue import check
+from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
 
 GIB = 1 << 30
@@ -34,6 +37,64 @@ def submitted(daemon: Any) -> Any:
     (request,) = daemon.queue.requests
     assert request.request_id
     return request.spec
+
+
+@pytest.mark.parametrize("words", [(), ("--array", "1-3"), ("--wait",)])
+def test_a_lost_answer_is_asked_for_again_under_the_same_id(vgpu: Any, daemon: Any, words: tuple[str, ...]) -> None:
+    daemon.queue.lost = 6
+    daemon.queue.first_state = "completed"
+    result = vgpu("submit", "--gpus", "0.5", *words, "--", "true", host=daemon.host)
+    assert (result.code, result.stdout) == (0, "1\n"), result
+    assert len(daemon.queue.jobs) == (3 if "--array" in words else 1)
+    assert len(daemon.queue.requests) == 7
+    assert len({request.request_id for request in daemon.queue.requests}) == 1
+
+
+@pytest.mark.parametrize(("words", "codes"), [((), (3, 7)), (("--wait",), (125,))])
+def test_a_client_that_gives_up_says_how_to_ask_again(
+    vgpu: Any, daemon: Any, words: tuple[str, ...], codes: tuple[int, ...]
+) -> None:
+    daemon.queue.lost = 10_000
+    command = ("--gpus", "0.5", *words, "--", "true")
+    result = vgpu("--timeout", "0.5", "submit", *command, host=daemon.host)
+    assert result.code in codes, result
+    (request_id,) = {request.request_id for request in daemon.queue.requests}
+    told = f"it may have been accepted: `vgpu submit --request-id {request_id} ...` asks again"
+    assert told in one_line(result.stderr)
+    daemon.queue.lost = 0
+    daemon.queue.change(1, state="completed")
+    again = vgpu("submit", "--request-id", request_id, *command, host=daemon.host)
+    assert (again.code, again.stdout) == (0, "1\n")
+    assert len(daemon.queue.jobs) == 1
+
+
+def test_a_refusal_is_no_lost_answer(vgpu: Any, daemon: Any) -> None:
+    result = vgpu("submit", "--gpus", "9", "--", "true", host=daemon.host)
+    assert result.code == NO_CAPACITY
+    assert "accepted" not in one_line(result.stderr)
+    assert len(daemon.queue.requests) == 1
+
+
+@pytest.mark.parametrize("request_id", ["", "a b", "x" * 129, "a\n", "\u00e9"])
+def test_a_request_id_is_checked(vgpu: Any, daemon: Any, request_id: str) -> None:
+    result = vgpu("submit", "--gpus", "1", "--request-id", request_id, "--", "true", host=daemon.host)
+    assert result.code == USAGE
+    assert "is not a request's ID" in one_line(result.stderr)
+    assert not daemon.queue.requests
+
+
+def test_a_job_that_is_queued_has_its_number_told_whatever_comes_after(
+    vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object) -> None:
+        error = CliError("the daemon does not answer", ExitCode.UNREACHABLE)
+        error.unanswered = True
+        raise error
+
+    monkeypatch.setattr(JobClient, "job", gone)
+    result = vgpu("submit", "--gpus", "0.5", "--", "true", host=daemon.host)
+    assert (result.code, result.stdout) == (0, "1\n")
+    assert "queued; how it stands is not known: the daemon does not answer" in one_line(result.stderr)
 
 
 def test_all_options_reach_the_api(vgpu: Any, daemon: Any, tmp_path: Path) -> None:
@@ -269,7 +330,11 @@ BAD_FILES = [
     ("gpus = 1\nwait = true\n", "line 2: there is no key 'wait'"),
     ("gpus = 1\ngpus = 2\n", "is not TOML"),
     ("gpus = = 1\n", "is not TOML"),
-    ("gpus = " + "[" * 5000, "is not TOML"),
+    ("gpus = " + "[" * 5000, "line 1: tables and lists are nested more than 32 deep"),
+    ("gpus = 1\n" + "a." * 200_000 + "b = 1\n", "line 2: a key has more than 16 parts"),
+    ("gpus = 1\n[" + "a." * 200_000 + "b]\n", "line 2: a key has more than 16 parts"),
+    ("gpus = 1\n" + "a" * 400_000 + " = 1\n", "line 2: a key or number has 400000 characters"),
+    ("#" * (1 << 20), "has more than 512 KiB"),
     ("gpus = 1\nafter = [{a = 1}]\n", "line 2: after = {'a': 1} is neither"),
 ]
 

@@ -19,6 +19,7 @@ from vgpud.core.model import (
     EVICTING,
     PAUSED,
     RESTORING,
+    Asker,
     Denied,
     Device,
     Policy,
@@ -107,6 +108,26 @@ def test_request_id_gets_the_first_answer_for_ten_minutes() -> None:
     assert denied(step(state, create(request_id="r"), 601 * S), Reason.EXISTS)
 
 
+def test_request_ids_are_each_users_own() -> None:
+    state = started()
+    alice, bob = Asker(1000, (), False), Asker(1001, (), False)
+    step(state, create(request_id="r", owner_uid=1000, asker=alice), 0)
+    other = answer(step(state, create("b", request_id="r", owner_uid=1001, asker=bob), 0))
+    assert isinstance(other, Slice)
+    assert other.name == "b", "what another has asked for under this id is nothing to bob"
+    deleted = step(state, ev.DeleteSlice("r", "a", False, asker_uid=1001), 0)
+    assert "'r'" in denied(deleted, Reason.INVALID), "bob's own id"
+
+
+def test_many_requests_push_out_their_own_users_first() -> None:
+    state = started(requests_max=3)
+    alice, bob = Asker(1000, (), False), Asker(1001, (), False)
+    step(state, create("a", 10, request_id="first", asker=alice), 0)
+    for number in range(9):
+        step(state, create(f"s{number}", 10, request_id=f"r{number}", asker=bob), 0)
+    assert list(state.requests) == ["1000/first", "1001/r7", "1001/r8"]
+
+
 def test_request_id_is_not_for_another_request() -> None:
     state = started()
     step(state, create(request_id="r"), 0)
@@ -117,7 +138,7 @@ def test_remembered_requests_are_bounded() -> None:
     state = started(requests_max=3)
     for number in range(9):
         step(state, create(f"s{number}", 10, request_id=f"r{number}"), 0)
-    assert list(state.requests) == ["r6", "r7", "r8"]
+    assert list(state.requests) == ["0/r6", "0/r7", "0/r8"]
 
 
 def test_refusals_are_not_remembered() -> None:

@@ -38,6 +38,7 @@ class Desk:
         self.done: list[Any] = []
         self.changes: list[int] = []
         self.rows: list[UsageRow] = []
+        self.looked_at = 0
 
     def observe(self, method: str, code: str, seconds: float) -> None: ...
 
@@ -65,7 +66,11 @@ class Desk:
         found = [j for j in self.table.values() if j.job_id > after and (ended or not j.state.ended)]
         return [j for j in found if uid in (None, j.spec.uid) and queue in ("", j.spec.queue)][:count]
 
+    def settled(self, job: Job) -> bool:
+        return job.state.ended
+
     def facts(self, job: Job) -> Facts:
+        self.looked_at += 1
         return Facts(slices=("j-1",), device_indices=(3,), position=job.job_id, granted=1500 * SECOND_NS)
 
     async def array_of(self, job_id: int) -> Sequence[int]:
@@ -368,6 +373,44 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
         assert seen == list(range(1, 26))
         assert pages > 1
     code, _ = world.refused(world.jobs.ListJobs, pb.ListJobsRequest(page_token="x"))  # noqa: S106
+    assert code == "INVALID_ARGUMENT"
+
+
+def test_what_will_not_change_is_made_once(world: World) -> None:
+    world.submit()
+    world.submit()
+    world.desk.change(1, state=JobState.COMPLETED, ended_ns=5 * SECOND_NS)
+    listed = [world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)) for _ in range(3)]
+    assert listed[0] == listed[2]
+    assert world.desk.looked_at == 1 + 3, "the one that has ended, and the other each time"
+    world.desk.change(1, state=JobState.PENDING)  # queued again
+    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs[0].state == "pending"
+    world.desk.change(1, state=JobState.FAILED, ended_ns=9 * SECOND_NS)
+    assert world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)).jobs[0].state == "failed"
+
+
+def test_pages_of_usage_and_queues(world: World) -> None:
+    world.desk.rows = [UsageRow("default", 1000, 1, 1, 1, 1, job_id=number) for number in range(1, 13)]
+    request, seen = pb.GetUsageRequest(by="job", page_size=5), []
+    while True:
+        answer = world.call(world.queues.GetUsage, request)
+        seen.append([row.job_id for row in answer.usage])
+        request.page_token = answer.next_page_token
+        if not answer.next_page_token:
+            break
+    assert seen == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12]]
+    assert not world.queues._summed, "nothing is kept for a reader who has had all"
+    world.desk.rows = world.desk.rows * 100
+    answer = world.call(world.queues.GetUsage, pb.GetUsageRequest(by="job"))
+    assert len(answer.usage) == 1000
+    assert answer.next_page_token
+    queues = pb.ListQueuesRequest(page_size=1)
+    first = world.call(world.queues.ListQueues, queues, BOB)
+    queues.page_token = first.next_page_token
+    rest = world.call(world.queues.ListQueues, queues, BOB)
+    assert [queue.name for answer in (first, rest) for queue in answer.queues] == ["bob", "default"]
+    assert not rest.next_page_token
+    code, _ = world.refused(world.queues.GetUsage, pb.GetUsageRequest(page_token="*"))  # noqa: S106
     assert code == "INVALID_ARGUMENT"
 
 

@@ -319,6 +319,40 @@ def test_jobs_and_their_accounts_are_shown_to_their_owners_and_admins(all_of_the
     assert "container_priority_max" in all_of_them.refused("owner", "SubmitJob", pb.SubmitJobRequest(spec=greedy))
 
 
+class Garbage:
+    """In place of a request."""
+
+    def SerializeToString(self) -> bytes:
+        return b"\xff\xff\xff"
+
+
+@pytest.mark.parametrize("path", sorted(set(METHODS) - NOT_SERVED))
+def test_bytes_that_are_no_request_are_the_callers_mistake(all_of_them: Everybody, path: str) -> None:
+    code, said, _ = all_of_them.ask("root", path, Garbage())
+    assert code == "INVALID_ARGUMENT", (code, said)
+    assert "the request's 3 bytes are not this method's message" in said
+
+
+def test_two_users_may_use_the_same_request_id(all_of_them: Everybody) -> None:
+    spec = pb.JobSpec(slice=pb.SliceSpec(gpus_milli=10), command=["true"], directory="/", hold=True)
+    request = pb.SubmitJobRequest(request_id="the-same", spec=spec)
+    first, second = (all_of_them.call(role, "SubmitJob", request).job_ids for role in ("owner", "other"))
+    assert first != second
+    assert all_of_them.call("owner", "SubmitJob", request).job_ids == first
+    request.spec.name = "another"
+    code, said, _ = all_of_them.ask("owner", "/vgpud.v1.JobService/SubmitJob", request)
+    assert code == "INVALID_ARGUMENT"
+    assert f"'the-same' made job {first[0]} with another specification" in said
+    names = []
+    for role in ("owner", "other"):
+        made = pb.CreateSliceRequest(request_id="the-same", name=f"same-{role}", spec=pb.SliceSpec(gpus_milli=10))
+        names += [all_of_them.call(role, "CreateSlice", made).slice.name for _ in range(2)]
+        gone = pb.DeleteSliceRequest(request_id=f"{role}-gone", name=f"same-{role}")
+        for _ in range(2):
+            all_of_them.call(role, "DeleteSlice", gone)
+    assert names == ["same-owner", "same-owner", "same-other", "same-other"]
+
+
 def test_a_user_cannot_have_all_the_watches(all_of_them: Everybody) -> None:
     path = "/vgpud.v1.EventService/WatchEvents"
     service, count = Watching(), WATCHERS_PER_USER_MAX
@@ -420,17 +454,17 @@ def test_a_user_has_only_so_many_streams_of_whatever_service() -> None:
             await done.wait()
 
         async def handler(details: object) -> Any:
-            return grpc.unary_stream_rpc_method_handler(watch)
+            return grpc.unary_stream_rpc_method_handler(watch, bytes, bytes)
 
         roles = Roles(SimpleNamespace(), lambda address: Peer(OWNER, OWNER, (), 0, 0))  # type: ignore[arg-type]
         details = SimpleNamespace(method="/grpc.health.v1.Health/Watch")
         guarded = (await roles.intercept_service(handler, details)).unary_stream
-        open_ones = [asyncio.create_task(guarded(None, Context())) for _ in range(STREAMS_PER_USER_MAX)]
+        open_ones = [asyncio.create_task(guarded(b"", Context())) for _ in range(STREAMS_PER_USER_MAX)]
         await asyncio.sleep(0)
         with pytest.raises(PermissionError, match="RESOURCE_EXHAUSTED: 128 streams of uid"):
-            await guarded(None, Context())
+            await guarded(b"", Context())
         done.set()
         await asyncio.gather(*open_ones)
-        await guarded(None, Context())
+        await guarded(b"", Context())
 
     asyncio.run(run())

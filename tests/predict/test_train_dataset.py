@@ -101,13 +101,13 @@ def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(dataset.DataError, match="cannot read"):
         dataset.read(path)
     path.write_bytes(b"device\xff\n")
-    with pytest.raises(dataset.DataError, match=r"no text \(UTF-8\) at byte 6"):
+    with pytest.raises(dataset.DataError, match=r"not text \(UTF-8\) at byte 6"):
         dataset.read(path)
     with path.open("wb") as file:
         file.truncate(10 << 30)
-    with pytest.raises(dataset.DataError, match="10240 MiB"):
+    with pytest.raises(dataset.DataError, match="has more than"):
         dataset.read(path)
-    with pytest.raises(dataset.DataError, match="longer"):
+    with pytest.raises(dataset.DataError, match="/dev/zero has more than"):
         dataset.read(Path("/dev/zero"))
     monkeypatch.setattr(dataset, "ROWS_MAX", 2)
     with pytest.raises(dataset.DataError, match="more than 2 rows"):

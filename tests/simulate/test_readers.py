@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vgpud.core.queue.model import SECOND_NS
-from vgpud.simulate import readers
+from vgpud.simulate import interference, quotas, readers, replay
 from vgpud.simulate.trace import TraceError
 
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
@@ -147,5 +147,22 @@ def test_not_to_be_read(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"cannot read .*: No such file"):
         readers.read(tmp_path / "nowhere.csv")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TraceError, match="is no text"):
+    with pytest.raises(TraceError, match="is not text"):
         readers.read(tmp_path / "binary")
+    with pytest.raises(TraceError, match="has more than 512 MiB"):
+        readers.read(sparse(tmp_path))
+    with pytest.raises(TraceError, match="1001 columns: 1000 is the limit"):
+        readers.read(written(tmp_path, ",".join(f"c{i}" for i in range(1001))))
+
+
+def sparse(tmp_path: Path) -> Path:
+    """A file that is larger than any trace."""
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(10 << 30)
+    return tmp_path / "large"
+
+
+def test_other_files_are_bounded_too(tmp_path: Path) -> None:
+    for read in (quotas.read, replay.read, lambda path: interference.gavel(path, "v100")):
+        with pytest.raises(TraceError, match="large has more than"):
+            read(sparse(tmp_path))

@@ -6,6 +6,7 @@ The only module of the command line that imports grpc; it is imported by the com
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -25,6 +26,7 @@ C = TypeVar("C", bound="Client")
 #: beyond the deadline that the daemon is given for something, for its answer
 SPARE_S = 15.0
 PAGE_SIZE = 500
+SLICE_LS = "`vgpu slice ls` shows what there is"
 #: of an answer: the accounting of a month is tens of megabytes
 ANSWER_BYTES_MAX = 256 << 20
 #: UNAVAILABLE is tried again a little; every changing call carries a request_id, so nothing is done twice
@@ -32,6 +34,12 @@ _SERVICE_CONFIG = (
     '{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 4, "initialBackoff": "0.05s",'
     ' "maxBackoff": "0.5s", "backoffMultiplier": 3, "retryableStatusCodes": ["UNAVAILABLE"]}}]}'
 )
+
+
+#: statuses of the transport: the request may have been carried out
+_UNANSWERED = ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL")
+#: how often a changing call is repeated that was not answered
+REPEAT_S = 0.2
 
 
 def _utf8(name: str) -> str:
@@ -91,7 +99,9 @@ def explain(error: grpc.RpcError, target: str, timeout_s: float) -> CliError:
         hint = _hint(error)
         if hint and hint not in message:
             message = f"{message}: {hint}"
-    return CliError(message, exit_code)
+    told = CliError(message, exit_code)
+    told.unanswered = name in _UNANSWERED and not _worded_by_daemon(error)
+    return told
 
 
 class Client:
@@ -104,6 +114,7 @@ class Client:
             probe(self.target)
         options: list[tuple[str, Any]] = [("grpc.enable_http_proxy", 0), ("grpc.service_config", _SERVICE_CONFIG)]
         options.append(("grpc.max_receive_message_length", ANSWER_BYTES_MAX))
+        options += [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1000)]
         self._channel = grpc.insecure_channel(self.target, options=options)
         self._node = stubs.NodeServiceStub(self._channel)
         self._slices = stubs.SliceServiceStub(self._channel)
@@ -122,6 +133,27 @@ class Client:
             return method(request, timeout=timeout_s)
         except grpc.RpcError as error:
             raise explain(error, self.target, timeout_s) from error
+
+    def _repeat(self, method: Callable[..., T], request: Any, ask_again: str) -> T:
+        """A changing call, again with the same request_id while it is not answered, for --timeout in all.
+
+        `ask_again`: how to find out what became of it, for when that is not known at the end.
+        """
+        until = time.monotonic() + self.timeout_s
+        first: CliError | None = None  # says better than a last, short try what was wrong
+        while True:
+            try:
+                return self._call(method, request, max(until - time.monotonic(), REPEAT_S))
+            except CliError as error:
+                first = first or (error if error.unanswered else None)
+                if error.unanswered and time.monotonic() + REPEAT_S < until:
+                    time.sleep(REPEAT_S)
+                    continue
+                if not first or error.exit_code == ExitCode.USAGE:
+                    raise
+                told = first if error.unanswered else error
+                text = f"{told.message}; it may have been accepted: {ask_again}"
+                raise CliError(text, ExitCode(told.exit_code)) from error
 
     def _stream(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         try:
@@ -184,17 +216,17 @@ class Client:
             cdi_device=cdi_device,
             queue=_utf8(queue),
         )
-        return self._call(self._slices.CreateSlice, request).slice
+        return self._repeat(self._slices.CreateSlice, request, SLICE_LS).slice
 
     def update_slice(self, name: str, spec: pb.SliceSpec, fields: Sequence[str] = ()) -> pb.Slice:
         """Sets these fields as in `spec`, those that it leaves out to their defaults; none: the ones that it sets."""
         request = pb.UpdateSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), spec=spec)
         request.update_mask.paths.extend(fields)
-        return self._call(self._slices.UpdateSlice, request).slice
+        return self._repeat(self._slices.UpdateSlice, request, SLICE_LS).slice
 
     def delete_slice(self, name: str, force: bool = False) -> None:
         request = pb.DeleteSliceRequest(request_id=str(uuid.uuid4()), name=_utf8(name), force=force)
-        self._call(self._slices.DeleteSlice, request)
+        self._repeat(self._slices.DeleteSlice, request, SLICE_LS)
 
     def suspend_slice(self, name: str, evict: bool, deadline_s: float) -> pb.Slice:
         """Pauses it, or moves its memory to the host. Waits as long as the daemon is given for it."""

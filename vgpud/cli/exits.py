@@ -49,6 +49,9 @@ STATUS_CODES: dict[str, ExitCode] = {
 class CliError(click.ClickException):
     """Ends a command with one line (the value and the mend) and an exit code."""
 
+    #: whether the daemon may have carried the request out without our having heard of it
+    unanswered = False
+
     def __init__(self, message: str, exit_code: ExitCode = ExitCode.OTHER) -> None:
         super().__init__(message)
         self.exit_code = int(exit_code)  # type: ignore[misc]  # click declares it on the class

@@ -26,12 +26,14 @@ class JobClient(Client):
         self._jobs = stubs.JobServiceStub(self._channel)
         self._queues = stubs.QueueServiceStub(self._channel)
 
-    def submit(self, spec: pb.JobSpec) -> list[int]:
+    def submit(self, spec: pb.JobSpec, request_id: str = "") -> list[int]:
+        """`request_id`: of a submission whose answer was lost, asked again; "" = a new one."""
         if spec.ByteSize() > SPEC_BYTES_MAX:
             text = f"command and environment have {spec.ByteSize()} bytes, {SPEC_BYTES_MAX} is the most"
             raise CliError(f"{text}: use --no-env, and --env for what the job needs", ExitCode.USAGE)
-        request = pb.SubmitJobRequest(request_id=str(uuid.uuid4()), spec=spec)
-        return list(self._call(self._jobs.SubmitJob, request).job_ids)
+        request = pb.SubmitJobRequest(request_id=request_id or str(uuid.uuid4()), spec=spec)
+        ask_again = f"`vgpu submit --request-id {request.request_id} ...` asks again"
+        return list(self._repeat(self._jobs.SubmitJob, request, ask_again).job_ids)
 
     def job(self, job_id: int) -> pb.Job:
         return self._call(self._jobs.GetJob, pb.GetJobRequest(job_id=job_id)).job
@@ -64,7 +66,7 @@ class JobClient(Client):
             yield from answer.jobs
 
     def queues(self) -> list[pb.Queue]:
-        return list(self._call(self._queues.ListQueues, pb.ListQueuesRequest()).queues)
+        return self._pages(self._queues.ListQueues, pb.ListQueuesRequest(), "queues")
 
     def set_queue(self, queue: pb.Queue, fields: Sequence[str]) -> pb.Queue:
         """Sets these fields as in `queue`, those that it leaves out to their defaults."""
@@ -77,7 +79,7 @@ class JobClient(Client):
 
     def usage(self, since_ns: int | None, until_ns: int | None, by: str) -> list[pb.Usage]:
         request = pb.GetUsageRequest(by=by, since=_stamp(since_ns), until=_stamp(until_ns))
-        return list(self._call(self._queues.GetUsage, request).usage)
+        return self._pages(self._queues.GetUsage, request, "usage")
 
 
 def _stamp(wall_ns: int | None) -> Timestamp | None:

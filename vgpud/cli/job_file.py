@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,13 @@ import click
 
 from vgpud.cli.exits import CliError
 from vgpud.errors import ExitCode
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from vgpud.userfiles import bounded, toml
 
 #: where read() leaves what it has found, in the command's ctx.meta
 META = "vgpud.job_file"
 #: options that make no sense in a file, and the argument, which is read below
 _NOT_IN_A_FILE = {"file", "wait", "quiet", "output", "host", "headers", "color", "timeout_s", "help", "command", "env"}
-FILE_BYTES_MAX = 1 << 20
+_NOT_IN_A_FILE |= {"request_id"}  # each submission has its own
 
 
 class _Reader:
@@ -107,15 +102,10 @@ def read(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
     if path is None:
         return
     try:
-        data = path.read_bytes()[: FILE_BYTES_MAX + 1]
-        if len(data) > FILE_BYTES_MAX:
-            raise CliError(f"{path} is larger than {FILE_BYTES_MAX} bytes: is it a job file?", ExitCode.USAGE)
-        text = data.decode()
-        given = tomllib.loads(text)
-    except OSError as error:
-        raise CliError(f"cannot read the job file {path}: {error.strerror}", ExitCode.USAGE) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
-        raise CliError(f"{path} is not TOML: {error}", ExitCode.USAGE) from error
+        text = bounded.read_text(path, toml.FILE_BYTES_MAX)
+        given = toml.parse(path, text)
+    except bounded.FileError as error:
+        raise CliError(str(error), ExitCode.USAGE) from error
     found = _Reader(path, text, ctx).values(given)
     ctx.meta[META] = {name: found.pop(name) for name in ("command", "env") if name in found}
     ctx.default_map = found

@@ -14,6 +14,8 @@ from vgpud.cli.quantities import AnyParam, IntParam
 _UNITS_S = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _SPAN = re.compile(r"(?:(\d{1,9}(?:\.\d{1,9})?)([wdhms]))")
 _NS = 1_000_000_000
+#: 128 as in vgpud.core.machine
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 def parse_span(text: str) -> int:
@@ -136,6 +138,18 @@ class Variable(AnyParam):
         if not equals and name not in os.environ:
             self.fail(f"{name!r} is not set here: write NAME=VALUE", param, ctx)
         return name, text if equals else os.environ[name]
+
+
+class RequestId(AnyParam):
+    """The name of a request, as the daemon takes it."""
+
+    name = "id"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if not _REQUEST_ID.fullmatch(text):
+            self.fail(f"{text[:40]!r} is not a request's ID: write 1 to 128 letters, digits, . _ : -", param, ctx)
+        return text
 
 
 class Cpus(IntParam):

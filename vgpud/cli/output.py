@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from vgpud.cli.options import Settings
 from vgpud.cli.text import plain
+from vgpud.core.units import finite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,7 +83,7 @@ def print_grid(settings: Settings, grid: Grid) -> None:
 
 def dump(settings: Settings, data: Mapping[str, Any], line: bool = False) -> None:
     """Writes one json or yaml document; line: as one line of a stream (yaml: its own document)."""
-    document = {"schema_version": SCHEMA_VERSION, **data}
+    document = finite({"schema_version": SCHEMA_VERSION, **data})
     if settings.output == "json":
         import json
 

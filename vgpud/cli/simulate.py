@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -142,6 +143,10 @@ def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -
     document["runs"] = [{"policy": name, **figures.as_json()} for name, figures in found.items()]
     _emit(settings, document, found)
     _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
+    empty = [name for name, one in found.items() if not one.jobs]
+    if empty:
+        text = f"no job of {trace.name} ran on {cluster} under {', '.join(empty)}: there are no figures"
+        raise CliError(f"{text}; take a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
 
 
 def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
@@ -209,11 +214,16 @@ def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, in
 
 
 def _complain(outcomes: Mapping[str, Outcome]) -> None:
-    """Who is not among the figures, on stderr: the first of each kind by name."""
+    """The jobs that are not among the figures, on stderr: the first of each kind, or each where no job ran."""
     from vgpud.cli.output import say
 
     for name, outcome in outcomes.items():
-        if outcome.refused:
+        if not any(job.state.ended for _, job in outcome.jobs):
+            for traced, why in outcome.refused[:NAMED_MAX]:
+                say(f"{name}: job of {traced.where} never fits: {why}")
+            if len(outcome.refused) > NAMED_MAX:
+                say(f"{name}: {len(outcome.refused) - NAMED_MAX} more jobs never fit")
+        elif outcome.refused:
             job, why = outcome.refused[0]
             say(f"{name}: {len(outcome.refused)} jobs are left out, the first of {job.where}: {why}")
         waiting = [traced for traced, job in outcome.jobs if not job.state.ended]
@@ -229,8 +239,9 @@ def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapp
         if options["jobs"]:
             report.write_jobs(options["jobs"], outcomes)
             say(f"{options['jobs']} has every job")
-        if options["plots"]:
-            for path in report.write_plots(options["plots"], trace.stem, f"{trace.name} on {cluster}", outcomes):
+        drawn = {name: found for name, found in outcomes.items() if any(job.state.ended for _, job in found.jobs)}
+        if options["plots"] and drawn:
+            for path in report.write_plots(options["plots"], trace.stem, f"{trace.name} on {cluster}", drawn):
                 say(f"{path} is drawn")
     except OSError as error:
         raise CliError(f"cannot write {error.filename}: {error.strerror}") from error
@@ -241,6 +252,9 @@ def _emit(settings: Settings, document: Mapping[str, Any], found: Mapping[str, F
 
     emit(settings, document, found, lambda: _grid(found))
 
+
+#: jobs that never fit which are named one by one
+NAMED_MAX = 20
 
 TITLES = (
     "POLICY",
@@ -269,19 +283,26 @@ def _grid(found: Mapping[str, Figures]) -> Grid:
             (
                 name,
                 *map(_time, (*times, one.makespan_s)),
-                f"{one.utilisation:.1%}",
-                f"{one.fragmentation:.1%}",
+                _figure(one.utilisation, ".1%"),
+                _figure(one.fragmentation, ".1%"),
                 str(one.preemptions),
-                f"{one.rho.p95:.1f}",
-                f"{one.jain:.3f}",
+                _figure(one.rho.p95, ".1f"),
+                _figure(one.jain, ".3f"),
             )
         )
     return grid
 
 
+def _figure(value: float, form: str) -> str:
+    """A dash for what is not known, as nothing ran."""
+    return "-" if math.isnan(value) else format(value, form)
+
+
 def _time(seconds: float) -> str:
     """Seconds below three hours, then hours."""
-    return f"{seconds:.1f}s" if not seconds >= 10_800 else f"{seconds / 3600:.1f}h"
+    if math.isnan(seconds):
+        return "-"
+    return f"{seconds:.1f}s" if seconds < 10_800 else f"{seconds / 3600:.1f}h"
 
 
 def _say(what: str, began: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from vgpud.cli import job_file, job_stretch
 from vgpud.cli.asking import build_spec, spec_options
 from vgpud.cli.completing import complete_job, complete_queue
 from vgpud.cli.exits import CliError, failures_are_125
-from vgpud.cli.job_quantities import Cpus, JobIds, Range, Span, Variable
+from vgpud.cli.job_quantities import Cpus, JobIds, Range, RequestId, Span, Variable
 from vgpud.cli.options import Settings, VgpuCommand, pass_settings
 from vgpud.cli.predict_fill import fill, predict_options
 from vgpud.cli.quantities import Bytes, Number, Whole
@@ -94,12 +94,20 @@ class SubmitCommand(VgpuCommand):
 @click.option("--no-env", is_flag=True, help="Nothing else of your environment but HOME, PATH, LANG and the like.")
 @click.option("--skew", type=Number(0, 1), metavar="0..1", help="Largest tensor's part of a gang's traffic.")
 @click.option("--no-preempt", is_flag=True, help="Never take its room before it ends.")
+@click.option(
+    "--request-id",
+    type=RequestId(),
+    metavar="ID",
+    help="Ask again for a submission whose answer was lost: within 10 minutes the same ID never queues it twice.",
+)
 @click.option("-w", "--wait", is_flag=True, help="Wait for its end, and exit as it does.")
 @click.option("-q", "--quiet", is_flag=True, help="Print the number only.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
 @click.pass_context
 @pass_settings
-def submit(settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, **given: Any) -> int:
+def submit(
+    settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, request_id: str | None, **given: Any
+) -> int:
     """Queue COMMAND; it starts, as you, as soon as there is room, and its number is printed.
 
     \b
@@ -113,6 +121,10 @@ def submit(settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, *
     vgpu submit --gpus 1 --image my/image -- ./train     in a container
     vgpu submit -f job.toml --gpus 2                     as the file says, but on two devices
     vgpu submit --wait --gpus 1 -- ./train               wait, and exit with its code
+
+    While the daemon does not answer, the request is repeated under the same ID for --timeout. If it is still not known
+    whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is said: repeat the command with
+    --request-id ID.
 
     `vgpu queue ls` shows jobs and why they wait, `vgpu queue logs -f JOB` their output, `vgpu queue cancel JOB` ends
     one. What the job file may say is in docs/queue.md.
@@ -134,7 +146,7 @@ def submit(settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, *
 
     with JobClient(settings) as client:
         spec.slice.device_uuids.extend(_devices(client, given["devices"]))
-        ids = client.submit(spec)
+        ids = client.submit(spec, request_id or "")
         if not wait:
             _tell(settings, client, ids, quiet=quiet, wait=False)
             return 0
@@ -229,6 +241,19 @@ def _devices(client: JobClient, wanted: Sequence[str]) -> list[str]:
     return [by_name[name] for name in wanted]
 
 
+def _asked(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """How the job stands; None where the daemon has gone meanwhile: it is queued all the same."""
+    from vgpud.cli.output import say
+
+    try:
+        return view()
+    except CliError as error:
+        if not error.unanswered:
+            raise
+        say(f"queued; how it stands is not known: {error.message}")
+        return None
+
+
 def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
     """The number on stdout, of an array the first one's; how it stands on stderr."""
     from vgpud.cli import job_grids, job_views
@@ -239,12 +264,12 @@ def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: b
         return
     if settings.output != "table":
         if not wait:  # else there is one document, at the end
-            job = job_views.job_view(client.job(ids[0]), client.simulated())
-            dump(settings, {"job_ids": list(ids), "job": job})
+            found = _asked(lambda: job_views.job_view(client.job(ids[0]), client.simulated()))
+            dump(settings, {"job_ids": list(ids), "job": found})
         return
-    job = job_views.job_view(client.job(ids[0]), frozenset())
     print(ids[0], flush=True)
-    if quiet or (wait and job["state"] in job_views.ENDED):
+    job = _asked(lambda: job_views.job_view(client.job(ids[0]), frozenset()))
+    if job is None or quiet or (wait and job["state"] in job_views.ENDED):
         return
     if len(ids) > 1:
         say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel --array {ids[0]}` would end all")

@@ -73,6 +73,7 @@ class UpdateSlice:
     fields: tuple[str, ...]  # sorted
     job_id: int = 0  # a job's slice is resized by the queue, and only so: its machine has decided on
     shares: tuple[Share, ...] = ()  # them, on the devices where it is
+    asker_uid: int = 0  # whose request_id it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class DeleteSlice:
     name: str
     force: bool
     job_id: int = 0  # a job's slice ends with the job, and only so
+    asker_uid: int = 0  # whose request_id it is
 
 
 @dataclass(frozen=True, slots=True)

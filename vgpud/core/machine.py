@@ -132,13 +132,18 @@ def _refused(reason: Reason, message: str, field: str = "") -> list[Command]:
     return [Answer(Denied(reason, message, field=field))]
 
 
-def _repeated(state: State, request_id: str, fingerprint: str) -> list[Command] | None:
+def request_key(uid: int, request_id: str) -> str:
+    """Under which a user's request is remembered, "" for one without an id: nobody meets another's."""
+    return f"{uid}/{request_id}" if request_id else ""
+
+
+def _repeated(state: State, uid: int, request_id: str, fingerprint: str) -> list[Command] | None:
     """The first answer again if this request was answered before; None for a new one."""
     if len(request_id.encode()) > REQUEST_ID_BYTES_MAX:
         return _refused(
             Reason.INVALID, f"request_id is longer than {REQUEST_ID_BYTES_MAX} bytes: use a UUID", "request_id"
         )
-    known = state.requests.get(request_id) if request_id else None
+    known = state.requests.get(request_key(uid, request_id))
     if known is None:
         return None
     if known.fingerprint != fingerprint:
@@ -148,21 +153,25 @@ def _repeated(state: State, request_id: str, fingerprint: str) -> list[Command] 
     return [Answer(known.answer)]
 
 
-def _remember(state: State, request_id: str, fingerprint: str, answer: Slice | None, now_ns: int) -> list[Command]:
+def _remember(
+    state: State, uid: int, request_id: str, fingerprint: str, answer: Slice | None, now_ns: int
+) -> list[Command]:
     """Only successes are remembered: a refusal changed nothing, so asking again may find room."""
-    if not request_id:
+    key = request_key(uid, request_id)
+    if not key:
         return []
-    while len(state.requests) >= state.policy.requests_max:
-        state.requests.popitem(last=False)
+    if len(state.requests) >= state.policy.requests_max:
+        own = (known for known in state.requests if known.startswith(f"{uid}/"))
+        del state.requests[next(own, next(iter(state.requests)))]  # a user with many forgets their own first
     remembered = Remembered(fingerprint, answer, now_ns + state.policy.request_memory_ns)
-    state.requests[request_id] = remembered
-    return [SaveRequest(request_id, remembered)]
+    state.requests[key] = remembered
+    return [SaveRequest(key, remembered)]
 
 
 def _create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
     asked = (event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device, event.queue, event.asker.uid)
     fingerprint = repr(("create", *asked))
-    repeated = _repeated(state, event.request_id, fingerprint)
+    repeated = _repeated(state, event.asker.uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
     answer = make(state, event)
@@ -171,13 +180,13 @@ def _create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command
     made, commands = answer
     if made.ephemeral:
         state.grace_ns[made.name] = now_ns + state.policy.grace_ns
-    return [*commands, *_remember(state, event.request_id, fingerprint, made, now_ns), Answer(made)]
+    return [*commands, *_remember(state, event.asker.uid, event.request_id, fingerprint, made, now_ns), Answer(made)]
 
 
 def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command]:
     """Live resize. A slice with processes stays on its devices; an idle one may move to where it fits."""
     fingerprint = repr(("update", event.name, event.patch, event.fields))
-    repeated = _repeated(state, event.request_id, fingerprint)
+    repeated = _repeated(state, event.asker_uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
     old = state.slices.get(event.name)
@@ -208,7 +217,7 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     state.waiting.discard(new.name)
     return [
         SaveSlice(new),
-        *_remember(state, event.request_id, fingerprint, new, now_ns),
+        *_remember(state, event.asker_uid, event.request_id, fingerprint, new, now_ns),
         ApplySlice(new, tuple(s.device_uuid for s in old.shares if s.device_uuid not in kept)),
         *moved,
         Log("slice.updated", f"slice {new.name}: {describe(new)}{changes(old.spec, new.spec)}", new.name),
@@ -234,7 +243,7 @@ def _resized(state: State, old: Slice, spec: Spec, busy: bool) -> tuple[Share, .
 
 def _delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command]:
     fingerprint = repr(("delete", event.name, event.force))
-    repeated = _repeated(state, event.request_id, fingerprint)
+    repeated = _repeated(state, event.asker_uid, event.request_id, fingerprint)
     if repeated is not None:
         return repeated
     old = state.slices.get(event.name)
@@ -254,7 +263,7 @@ def _delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command
         text += f" or let it lose it: vgpu slice rm --force {old.name}"
         return _refused(Reason.PRECONDITION, text)
     ended = end(state, old, "removed")
-    return [*ended, *_remember(state, event.request_id, fingerprint, None, now_ns), Answer(None)]
+    return [*ended, *_remember(state, event.asker_uid, event.request_id, fingerprint, None, now_ns), Answer(None)]
 
 
 # ---- programs that come and go ----

@@ -5,7 +5,9 @@ Every refusal is a UnitError whose text is one line that names the value and the
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
+from typing import Any
 
 MILLI_PER_DEVICE = 1000
 #: no machine has more devices than the attach messages can name (VG_DEVICES_MAX)
@@ -96,3 +98,12 @@ def format_bytes(size_bytes: int) -> str:
     else:
         text = str(value)
     return ("-" if size_bytes < 0 else "") + text + unit
+
+
+def finite(value: Any) -> Any:
+    """The same value, lists and tables of values with None for what JSON cannot say: infinity, and not a number."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -55,7 +55,7 @@ class DirectoryLock:
     """Makes sure that this daemon is alone on a directory, until close() or its end."""
 
     def __init__(self, directory: Path, remedy: str) -> None:
-        """`remedy`: the option that names another directory. Raises ConflictError, DeniedError, VgpudError (full disk)."""
+        """`remedy`: the option that names another directory. Raises ConflictError, DeniedError, VgpudError."""
         self._directory, self._remedy = directory, remedy
         self._fd = -1
         self._take()

@@ -20,6 +20,7 @@ from typing import Any
 
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.predict.features import FEATURES, VALUE_MAX, Features
+from vgpud.userfiles.bounded import FileError, read_text
 
 #: what a row says of its job besides features: strings
 TEXTS = ("device", "family", "architecture")
@@ -72,18 +73,9 @@ def read(path: Path) -> list[Row]:
 def contents(path: Path) -> str:
     """The text of a file of bounded size. Raises DataError."""
     try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = b"" if size > FILE_BYTES_MAX else file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}") from error
-    if size > FILE_BYTES_MAX or len(data) > FILE_BYTES_MAX:  # a pipe has no size
-        more = f"{size >> 20} MiB" if size > FILE_BYTES_MAX else "longer"
-        raise DataError(f"{path} is {more}: measured jobs of {FILE_BYTES_MAX >> 20} MiB at most are read; take a part")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text (UTF-8) at byte {error.start}: measured jobs are a CSV file") from error
+        return read_text(path, FILE_BYTES_MAX, "utf-8-sig")
+    except FileError as error:
+        raise DataError(f"{error}; measured jobs are a CSV file") from error
 
 
 def parse(text: str, name: str) -> list[Row]:

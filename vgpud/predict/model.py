@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from vgpud.errors import ExitCode, VgpudError
 from vgpud.predict import ranges
 from vgpud.predict.dataset import MEASURED
 from vgpud.predict.features import FEATURES, VALUE_MAX, Features
+from vgpud.userfiles.bounded import FileError, read_bytes
 
 FORMAT = "vgpud-predict-1"
 SHIPPED = "mlp-a100.json"
@@ -153,14 +153,9 @@ def _read(path: Path) -> bytes:
     try:
         if path.exists() and not path.is_file():  # a pipe would keep us waiting
             raise ModelError(f"cannot read {path}: it is no regular file")
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = b"" if size > FILE_BYTES_MAX else file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ModelError(f"cannot read {path}: {error.strerror}") from error
-    if max(size, len(data)) > FILE_BYTES_MAX:
-        raise ModelError(f"{path} is no trained model: more than {FILE_BYTES_MAX >> 20} MiB")
-    return data
+        return read_bytes(path, FILE_BYTES_MAX)
+    except (FileError, OSError) as error:
+        raise ModelError(f"no trained model: {error}") from error
 
 
 def parse(data: bytes, name: str) -> Model:

@@ -10,6 +10,9 @@ from typing import Protocol
 
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.trace import TraceError, TraceJob
+from vgpud.userfiles.bounded import FileError, read_text
+
+FILE_BYTES_MAX = 64 << 20
 
 #: speed of a job that is alone
 FULL = 1_000_000
@@ -91,8 +94,10 @@ def utilisation_milli(job: TraceJob) -> int:
 def gavel(path: Path, device: str) -> Pairs:
     """The pairs of one kind of device in Gavel's simulation_throughputs.json. Raises TraceError."""
     try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
+        data = json.loads(read_text(path, FILE_BYTES_MAX))
+    except FileError as error:
+        raise TraceError(f"throughputs: {error}") from error
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"cannot read the throughputs in {path}: {error}") from error
     if not isinstance(data, dict) or device not in data:
         known = ", ".join(sorted(data)) if isinstance(data, dict) else "none"

@@ -10,6 +10,9 @@ from typing import Any
 from vgpud.core.queue.model import QueueSpec
 from vgpud.core.queue.record import decode
 from vgpud.simulate.trace import TraceError
+from vgpud.userfiles.bounded import FileError, read_text
+
+FILE_BYTES_MAX = 16 << 20
 
 _KNOWN = {field.name for field in fields(QueueSpec)}
 
@@ -17,10 +20,10 @@ _KNOWN = {field.name for field in fields(QueueSpec)}
 def read(path: Path) -> tuple[QueueSpec, ...]:
     """Raises TraceError."""
     try:
-        data = json.loads(path.read_text())
-    except OSError as error:
-        raise TraceError(f"cannot read the queues in {path}: {error.strerror}") from error
-    except ValueError as error:
+        data = json.loads(read_text(path, FILE_BYTES_MAX))
+    except FileError as error:
+        raise TraceError(f"queues: {error}") from error
+    except (ValueError, RecursionError) as error:
         raise TraceError(f"{path} is no JSON: {error}") from error
     listed = data.get("queues") if isinstance(data, dict) else data
     if not isinstance(listed, list) or not listed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,8 +22,11 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.models import skew_ppm
 from vgpud.simulate.scaling import LINEAR
 from vgpud.simulate.trace import GPUS_MAX, Row, TraceError, TraceJob, ordered, whole_gpus
+from vgpud.userfiles.bounded import FileError, read_text
 
 MIB = 1 << 20
+FILE_BYTES_MAX = 512 * MIB
+COLUMNS_MAX = 1000
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 
 
@@ -37,18 +41,11 @@ class Format:
 
 def read(path: Path, sort: bool = False) -> list[TraceJob]:
     """The jobs of a trace, the first at time 0. Raises TraceError."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            start = file.read(1)
-            file.seek(0)
-            rows = _from_json(path, file.read()) if start in ("{", "[") else _from_csv(path, file)
-            columns = next(rows)
-            kind = _format(path, columns)
-            jobs = [job for row in rows if (job := kind.read(row))]
-    except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TraceError(f"{path} is no text: a trace is CSV, or JSON as `vgpu usage -o json` writes it") from error
+    text = _text(path)
+    rows = _from_json(path, text) if text[:1] in ("{", "[") else _from_csv(path, io.StringIO(text, newline=""))
+    columns = next(rows)
+    kind = _format(path, columns)
+    jobs = [job for row in rows if (job := kind.read(row))]
     if not jobs:
         raise TraceError(f"{path} has no job that ran")
     return ordered(jobs, sort)
@@ -56,14 +53,15 @@ def read(path: Path, sort: bool = False) -> list[TraceJob]:
 
 def table(path: Path) -> tuple[set[str], list[Row]]:
     """The columns and rows of a CSV file. Raises TraceError."""
+    rows = _from_csv(path, io.StringIO(_text(path), newline=""))
+    return next(rows), list(rows)
+
+
+def _text(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = _from_csv(path, file)
-            return next(rows), list(rows)
-    except OSError as error:
-        raise TraceError(f"cannot read {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TraceError(f"{path} is no text") from error
+        return read_text(path, FILE_BYTES_MAX, "utf-8-sig")
+    except FileError as error:
+        raise TraceError(str(error)) from error
 
 
 def numbers(path: str) -> list[Fraction]:
@@ -79,6 +77,8 @@ def _from_csv(path: Path, file: Iterable[str]) -> Iterator[Any]:
     reader = csv.reader(file)
     try:
         header = [name.strip() for name in next(reader, [])]
+        if len(header) > COLUMNS_MAX:
+            raise TraceError(f"{path}:1: {len(header)} columns: {COLUMNS_MAX} is the limit")
         twice = next((name for name in header if name and header.count(name) > 1), "")
         if twice:
             raise TraceError(f"{path}:1: column {twice} is there twice: which one is meant?")

@@ -22,6 +22,9 @@ from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, Node,
 from vgpud.core.queue.record import Plain, decode, from_plain, to_plain
 from vgpud.simulate.engine import Simulation
 from vgpud.simulate.trace import TraceError, TraceJob
+from vgpud.userfiles.bounded import FileError, read_text
+
+FILE_BYTES_MAX = 512 << 20
 
 #: events that the simulation makes by itself
 MADE = (events.JobEnded, events.JobSuspended)
@@ -60,9 +63,9 @@ class Recording:
 def read(path: Path) -> Recording:
     """Raises TraceError with the line that cannot be meant."""
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"cannot read the recording {path}: {error}") from error
+        lines = read_text(path, FILE_BYTES_MAX).splitlines()
+    except FileError as error:
+        raise TraceError(f"recording: {error}") from error
     recording, number = Recording((), ()), 0
     steps: list[Step] = []
     told: list[events.Event] = []

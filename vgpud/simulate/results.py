@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgpud.core.queue.model import SECOND_NS, Job, JobState
+from vgpud.core.units import finite
 from vgpud.simulate.engine import Outcome, Sample
 from vgpud.simulate.trace import TraceJob
 
@@ -91,14 +92,7 @@ class Figures:
         for name in self.__dataclass_fields__:
             value = getattr(self, name)
             found[name] = value.as_json() if isinstance(value, Spread) else value
-        return {name: finite(value) for name, value in found.items()}
-
-
-def finite(value: Any) -> Any:
-    """The same with None for what JSON cannot say."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return {name: finite(value) for name, value in found.items()}  # those of no jobs are not numbers
 
 
 def figures(outcome: Outcome) -> Figures:

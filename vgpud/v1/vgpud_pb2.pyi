@@ -1019,14 +1019,20 @@ class Queue(_message.Message):
     def __init__(self, name: _Optional[str] = ..., parent: _Optional[str] = ..., guarantee_milli: _Optional[int] = ..., limit_milli: _Optional[int] = ..., weight: _Optional[int] = ..., policy: _Optional[str] = ..., placement: _Optional[str] = ..., spread: bool = ..., strict: bool = ..., backfill: bool = ..., min_run: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., cpu_limit_milli: _Optional[int] = ..., ram_limit_bytes: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., elastic_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_idle: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., elastic_eager: bool = ..., used_milli: _Optional[int] = ..., running: _Optional[int] = ..., pending: _Optional[int] = ..., history_gpu_seconds: _Optional[float] = ...) -> None: ...
 
 class ListQueuesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class ListQueuesResponse(_message.Message):
-    __slots__ = ("queues",)
+    __slots__ = ("queues", "next_page_token")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     queues: _containers.RepeatedCompositeFieldContainer[Queue]
-    def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, queues: _Optional[_Iterable[_Union[Queue, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class SetQueueRequest(_message.Message):
     __slots__ = ("queue", "update_mask")
@@ -1089,17 +1095,23 @@ class Usage(_message.Message):
     def __init__(self, queue: _Optional[str] = ..., uid: _Optional[int] = ..., job_id: _Optional[int] = ..., slice: _Optional[str] = ..., gpu_seconds_asked: _Optional[float] = ..., gpu_seconds_granted: _Optional[float] = ..., gpu_seconds_used: _Optional[float] = ..., jobs: _Optional[int] = ..., node: _Optional[str] = ..., submitted_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., gpus_milli: _Optional[int] = ..., members: _Optional[int] = ..., ran: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., state: _Optional[str] = ...) -> None: ...
 
 class GetUsageRequest(_message.Message):
-    __slots__ = ("since", "until", "by")
+    __slots__ = ("since", "until", "by", "page_size", "page_token")
     SINCE_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     BY_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     since: _timestamp_pb2.Timestamp
     until: _timestamp_pb2.Timestamp
     by: str
-    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[str] = ...) -> None: ...
+    page_size: int
+    page_token: str
+    def __init__(self, since: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., until: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., by: _Optional[str] = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
 
 class GetUsageResponse(_message.Message):
-    __slots__ = ("usage",)
+    __slots__ = ("usage", "next_page_token")
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     usage: _containers.RepeatedCompositeFieldContainer[Usage]
-    def __init__(self, usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ...) -> None: ...
+    next_page_token: str
+    def __init__(self, usage: _Optional[_Iterable[_Union[Usage, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...

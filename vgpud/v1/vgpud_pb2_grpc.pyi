@@ -4,8 +4,22 @@ isort:skip_file
 The operator and user API of vgpud: devices, slices, processes, jobs, queues and events of one or more nodes.
 
 Compute is in milli-GPU (1000 = one whole device), memory in bytes, both integers. Every message that names a device,
-a slice or a process carries the node's name. Mutating calls take a client-made request_id: a repeated request_id
-within 10 minutes gets the first call's answer.
+a slice or a process carries the node's name.
+
+Repeating a call. SubmitJob, CreateSlice, UpdateSlice and DeleteSlice take a request_id that the client makes, at most
+128 bytes. The same user's request_id within 10 minutes, also after a restart of the daemon, gets the first call's
+answer if the request is the same one, else INVALID_ARGUMENT. Only calls that succeeded are remembered. The other
+changing calls set a state (hold, drain, suspend, a queue's fields): repeating them does no harm.
+
+Lists. An answer has at most page_size entries, never more than 1000, and may have fewer so that messages stay small;
+0 = the maximum. While next_page_token is not empty there are more: ask again with it as page_token, all else equal.
+The order is fixed: by index, name, number or sequence, so that nothing is shown twice or left out in between.
+
+Streams. A Watch call sends one answer at once, and later ones at most every 100 ms; changes in between come together.
+
+Bounds. The daemon's processor time is divided among users; requests of a user who is over their part wait, and
+when 128 of them wait, further ones get RESOURCE_EXHAUSTED. A request that is not the method's message gets
+INVALID_ARGUMENT.
 """
 
 from collections import abc as _abc
