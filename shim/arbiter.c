@@ -22,7 +22,8 @@
 #include "arbiter_state.h"
 #include "prim.h"
 
-#define RINGS_PER_MS 20 /* per slice, however many processes it has: beyond it their doorbells rest */
+#define RINGS_PER_MS 20      /* per slice, however many processes it has: beyond it their doorbells rest */
+#define STILL_RINGS_PER_MS 1 /* of a process that claims to wait and does not work: each costs a round */
 #define WAKE_EVENT UINT64_MAX
 #define TIMER_EVENT (UINT64_MAX - 1)
 
@@ -84,7 +85,7 @@ static bool arm_within_rate(struct vg_arbiter *arbiter, struct vg_process *proce
     lane->ring_window_ns = now_ns;
     lane->arms = 0;
   }
-  if (lane->arms >= RINGS_PER_MS) return false;
+  if (lane->arms >= (process->still_ns < VG_STILL_NS ? RINGS_PER_MS : STILL_RINGS_PER_MS)) return false;
   lane->arms++;
   lane->arm_index = process->index + 1;
   arm(arbiter, process);

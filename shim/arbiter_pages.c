@@ -8,7 +8,6 @@
 
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a page that says more says nothing */
 #define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: more is none */
-#define STILL_NS (20 * VG_NS_PER_MS)        /* some leases: longer than a thread waits for a processor */
 #define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often a ring alone is a sign of life */
 
 static bool is_open(uint32_t word) {
@@ -136,14 +135,14 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
  * for it. At a closed gate nobody can work; there a ring shows that it goes on, now and then. */
 static uint32_t believed_waiting(struct vg_process *process, uint32_t waiting, bool worked, uint64_t now_ns) {
   bool revived = process->rang && !is_open(process->word) && now_ns >= process->revived_ns + REVIVED_NS;
-  if (worked || (revived && process->still_ns >= STILL_NS)) {
+  if (worked || (revived && process->still_ns >= VG_STILL_NS)) {
     process->still_ns = 0;
     process->revived_ns = now_ns;
   } else if (waiting && is_open(process->word)) {
     process->still_ns += now_ns - process->counted_ns;
   }
   process->rang = false;
-  return process->still_ns < STILL_NS ? waiting : 0;
+  return process->still_ns < VG_STILL_NS ? waiting : 0;
 }
 
 static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {

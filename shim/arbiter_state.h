@@ -20,6 +20,8 @@
 #include "arbiter_trace.h"
 
 #define VG_PROCESSES_MAX 1024
+/* Some leases: longer than a thread at an open gate waits for a processor. */
+#define VG_STILL_NS (20 * VG_NS_PER_MS)
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
 #define VG_CALM_BEATS 4 /* (even) who has told nothing for so long is read once in so many, and told every other */
 
