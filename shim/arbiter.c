@@ -22,7 +22,8 @@
 #include "arbiter_state.h"
 #include "prim.h"
 
-#define RINGS_PER_MS 20 /* per process; beyond it the doorbell rests until the next millisecond */
+#define RINGS_PER_MS 20      /* per slice, however many processes it has: beyond it their doorbells rest */
+#define STILL_RINGS_PER_MS 1 /* of a process that claims to wait and does not work: each costs a round */
 #define WAKE_EVENT UINT64_MAX
 #define TIMER_EVENT (UINT64_MAX - 1)
 
@@ -77,34 +78,40 @@ static void arm(struct vg_arbiter *arbiter, struct vg_process *process) {
   arbiter->heed[process->index] &= ~VG_HEED_DOORBELL;
 }
 
+/* A doorbell rings once each time it is armed, and those of a slice are armed so often in a millisecond. */
+static bool arm_within_rate(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
+  struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
+  if (now_ns >= lane->ring_window_ns + VG_NS_PER_MS) {
+    lane->ring_window_ns = now_ns;
+    lane->arms = 0;
+  }
+  if (lane->arms >= (process->still_ns < VG_STILL_NS ? RINGS_PER_MS : STILL_RINGS_PER_MS)) return false;
+  lane->arms++;
+  lane->arm_index = process->index + 1;
+  arm(arbiter, process);
+  return true;
+}
+
 static void answer_doorbell(struct vg_arbiter *arbiter, uint64_t event, uint64_t now_ns) {
   struct vg_process *process = arbiter->processes[(uint32_t)event % VG_PROCESSES_MAX];
   if (!process || event_of(process) != event) return;
   vg_prim_eventfd_drain_shared(process->doorbell_fd);
   arbiter->heed[process->index] |= VG_HEED_PAGE;
   process->rang = true;
-  struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
-  if (now_ns >= lane->ring_window_ns + VG_NS_PER_MS) {
-    lane->ring_window_ns = now_ns;
-    lane->rings = 0;
-  }
-  if (++lane->rings <= RINGS_PER_MS)
-    arm(arbiter, process);
-  else
-    arbiter->heed[process->index] |= VG_HEED_DOORBELL;
+  if (!arm_within_rate(arbiter, process, now_ns)) arbiter->heed[process->index] |= VG_HEED_DOORBELL;
 }
 
-/* Doorbells that rest are armed again a millisecond later; returns when that is. */
+/* Doorbells that rest are armed again a millisecond later, those of a slice by turns; returns when that is. */
 static uint64_t arm_rested(struct vg_arbiter *arbiter, uint64_t now_ns) {
   uint64_t deadline_ns = UINT64_MAX;
-  for (int i = 0; i < arbiter->process_end; i++) {
-    if (!(arbiter->heed[i] & VG_HEED_DOORBELL)) continue;
-    uint64_t due_ns = vg_lane_of(arbiter, arbiter->processes[i]->slice)->ring_window_ns + VG_NS_PER_MS;
-    if (now_ns >= due_ns)
-      arm(arbiter, arbiter->processes[i]);
-    else
-      deadline_ns = earlier(deadline_ns, due_ns);
-  }
+  for (int round = 0; round < 2; round++)
+    for (int i = 0; i < arbiter->process_end; i++) {
+      if (!(arbiter->heed[i] & VG_HEED_DOORBELL)) continue;
+      const struct vg_lane *lane = vg_lane_of(arbiter, arbiter->processes[i]->slice);
+      if (round == 0 && i < lane->arm_index) continue;
+      if (!arm_within_rate(arbiter, arbiter->processes[i], now_ns))
+        deadline_ns = earlier(deadline_ns, lane->ring_window_ns + VG_NS_PER_MS);
+    }
   return deadline_ns;
 }
 

@@ -10,7 +10,7 @@
 
 #include "vg_abi.h"
 
-#define VG_SLICES_MAX 128     /* on a device */
+#define VG_SLICES_MAX 128      /* on a device */
 #define VG_PROCESSES_MAX 1024 /* on a device */
 
 struct vg_arbiter_params {

@@ -28,14 +28,30 @@ static uint32_t open_state(const struct vg_core *core, const struct vg_core_slic
   return VG_GATE_SOLO;
 }
 
+static bool may_open(const struct vg_core_slice *slice, uint64_t now_ns) {
+  return vg_core_may_open_from(slice) <= now_ns;
+}
+
+static void spend_word(struct vg_core_slice *slice, uint64_t now_ns) {
+  slice->renewed_ns = (slice->renewed_ns > now_ns ? slice->renewed_ns : now_ns) + VG_CORE_RENEWAL_NS;
+}
+
+/* A word can be given up once: who wants the device again is given a new one. */
+static void renew(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
+  vg_core_set_word(slice, open_state(core, slice));
+  spend_word(slice, now_ns);
+}
+
 static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
   vg_core_set_word(slice, open_state(core, slice));
   slice->state = VG_CORE_OPEN;
+  spend_word(slice, now_ns);
   slice->quiet = false;
   slice->wants = false;
   slice->grant_ns = now_ns;
   slice->served = ++core->served;
   slice->stats.grants += slice->attached;
+  if (slice->saturating && vg_core_somebody_waits(core, slice)) vg_core_begin_turn(core, slice);
 }
 
 static void overlap(struct vg_core_slice *slice, uint64_t now_ns) {
@@ -95,6 +111,7 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     slice->guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
     slice->last_active_ns = core->last_ns;
     slice->virtual_ns = core->floor_ns;
+    slice->turn_credit_ns = VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS;
     slice->demand_ppm = VG_CORE_PPM;
     slice->entitlement_ppm = vg_core_least_ppm(params);
     slice->bound_ns = core->params.open_bound_ns;
@@ -175,9 +192,10 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   core->slot_ppm += slice->entitlement_ppm;
   slice->free_lag_ns = 0;
   slice->saturating = true;
-  slice->first = slice->throttled = false;
+  slice->first = slice->throttled = slice->holds = false;
   slice->ran_ns = slice->told_ns = 0;
   slice->beyond_ns = 0;
+  slice->unpaid_ns = slice->over_cap_ns = 0;
   if (slice->state != VG_CORE_OPEN || !taken) return;
   close_gate(slice, now_ns);
   if (slice->state == VG_CORE_DRAINING) overlap(slice, now_ns);
@@ -275,7 +293,7 @@ static bool has_precedence(const struct vg_core *core, const struct vg_core_slic
 }
 
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->present && vg_core_active(slice) && has_precedence(core, slice);
+  return slice->present && vg_core_active(slice) && has_precedence(core, slice) && vg_core_may_begin_turn(slice);
 }
 
 /* The latency slice to be served before everything else: of those owed, the one with the earliest deadline. */
@@ -338,7 +356,9 @@ static void note_debts(struct vg_core *core) {
     struct vg_core_slice *slice = &core->slices[i];
     int64_t full_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
     slice->limited = !vg_core_uncapped(slice) && slice->cap_ns < (slice->limited ? full_ns * 3 / 4 : 1);
-    slice->overdrawn = slice->owed_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
+    bool overdrawn = slice->owed_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
+    if (slice->overdrawn && !overdrawn) vg_core_set_deadline(slice, core->last_ns);
+    slice->overdrawn = overdrawn;
   }
 }
 
@@ -381,10 +401,29 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
     slice->throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
     if (slice->throttled && slice->state == VG_CORE_OPEN)
       close_gate(slice, now_ns);
-    else if (!slice->throttled && slice->state != VG_CORE_OPEN)
+    else if (slice->throttled || !may_open(slice, now_ns))
+      continue;
+    else if (slice->state != VG_CORE_OPEN)
       open_gate(core, slice, now_ns);
-    else if (slice->state == VG_CORE_OPEN && (slice->regrets || (slice->quiet && slice->wants)))
-      vg_core_set_word(slice, open_state(core, slice)); /* a word can be given up once */
+    else if (slice->regrets || (slice->quiet && slice->wants))
+      renew(core, slice, now_ns);
+  }
+}
+
+/* A free slice has a turn while others are kept from running for it. */
+static void note_turns(struct vg_core *core) {
+  bool shut = core->vacated;
+  for (int i = 0; i < core->slice_count; i++) {
+    const struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->saturating || !slice->throttled) continue;
+    shut |= vg_core_active(slice) && vg_core_has_cap(core, slice);
+  }
+  for (int i = 0; i < core->slice_count; i++) {
+    struct vg_core_slice *slice = &core->slices[i];
+    if (!slice->present || slice->saturating) continue;
+    bool held = slice->holds, runs = slice->state == VG_CORE_OPEN && vg_core_active(slice);
+    slice->holds = shut && runs && (slice->first || is_short(core, slice));
+    if (slice->holds && !held) vg_core_begin_turn(core, slice);
   }
 }
 
@@ -404,10 +443,11 @@ static bool before(const struct vg_core *core, const struct vg_core_slice *a, co
   return a->virtual_ns != b->virtual_ns ? a->virtual_ns < b->virtual_ns : a->served < b->served;
 }
 
-static struct vg_core_slice *pick(struct vg_core *core) {
+static struct vg_core_slice *pick(struct vg_core *core, uint64_t now_ns) {
   struct vg_core_slice *best = NULL;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
+    if (slice->state != VG_CORE_OPEN && !may_open(slice, now_ns)) continue;
     if (candidate(core, slice) && (!best || before(core, slice, best))) best = slice;
   }
   return best;
@@ -434,14 +474,15 @@ static bool is_a_lease_ahead(const struct vg_core *core, const struct vg_core_sl
 
 /* The holder: its lease goes on, is extended, or ends. */
 static void review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
-  bool rethought = holder->quiet && holder->wants; /* gave the device up and wants it again: a word is given up once */
+  bool rethought = holder->quiet && holder->wants &&
+                   may_open(holder, now_ns); /* gave the device up and wants it again: a word is given up once */
   if (rethought || core->vacated || must_not_run(holder) || !vg_core_has_cap(core, holder)) {
     close_gate(holder, now_ns);
     return;
   }
-  if (holder->regrets)
-    vg_core_set_word(holder, open_state(core, holder)); /* its other processes run: let this one in, too */
-  struct vg_core_slice *next = other_waits(core, holder) ? pick(core) : NULL;
+  if (holder->regrets && may_open(holder, now_ns))
+    renew(core, holder, now_ns); /* its other processes run: let this one in, too */
+  struct vg_core_slice *next = other_waits(core, holder) ? pick(core, now_ns) : NULL;
   if (!next) { /* nobody waits, or only who is over his cap: let it be */
     set_lease(core, holder, now_ns, false);
     return;
@@ -490,7 +531,7 @@ static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_s
 static void grant(struct vg_core *core, uint64_t now_ns) {
   core->put_off_ns = 0;
   if (core->vacated || find_in_slot(core, VG_CORE_OPEN) || find_in_slot(core, VG_CORE_DRAINING)) return;
-  struct vg_core_slice *next = pick(core);
+  struct vg_core_slice *next = pick(core, now_ns);
   if (!next) return;
   core->put_off_ns = put_off_until(core, next, now_ns);
   if (now_ns < core->put_off_ns) return;
@@ -534,6 +575,7 @@ uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
   struct vg_core_slice *holder = find_in_slot(core, VG_CORE_OPEN);
   if (holder) review_holder(core, holder, now_ns);
   grant(core, now_ns);
+  note_turns(core);
   rescue(core, now_ns);
   return vg_core_outputs(core, now_ns);
 }

@@ -50,7 +50,7 @@ struct vg_core_slice {
   uint64_t drain_expected_ns; /* under a closed word: when all processes will have drained; 0 = no forecast */
   uint64_t busy_total_ns;     /* monotone: device time with work outstanding, as reported */
   uint64_t active_total_ns;   /* monotone: time with work outstanding or a thread at the gate */
-  uint64_t done_total_ns;     /* monotone: calibrated cost of completed work */
+  uint64_t done_total_ns;     /* monotone: calibrated cost of completed work, as told */
   /* outputs */
   uint32_t word;         /* the gate word */
   uint64_t lease_end_ns; /* 0 = open end */
@@ -81,6 +81,17 @@ struct vg_core_slice {
   uint64_t late_ns;   /* the longest that its work has outlasted its gate lately */
   uint64_t rescue_ns; /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
   uint64_t served;    /* order of grants, for ties */
+  bool holds;         /* free: the gates of others are shut for it */
+  int64_t turn_credit_ns;
+  int64_t turn_least_ns;  /* what the present turn costs at least */
+  int64_t turn_used_ns;   /* charged for it so far */
+  uint64_t renewed_ns;    /* token bucket of renewed words: the time at which it is full again */
+  uint64_t tellable_ns;   /* busy by the clock, and not told as completed yet */
+  uint64_t told_total_ns; /* of done_total_ns, as of the last step */
+  uint64_t done_ns;       /* completed work that can be true */
+  int64_t unpaid_ns;      /* saturating: half of what it tells that it has completed, and not charged */
+  int64_t over_cap_ns;    /* as much, in full, that its maximum has not been charged */
+  int64_t remittable_ns;  /* of what it told, as much as may not be charged */
   uint64_t last_active_ns;
   uint64_t deadline_ns;                  /* of a latency slice's present burst */
   uint64_t busy_seen_ns, active_seen_ns; /* of the totals, in earlier steps */
@@ -118,6 +129,8 @@ struct vg_core {
   int64_t free_used_ns;    /* by free ones, to be taken from what the holder is charged */
   int64_t unexplained_ns;  /* while several ran: busy, and nobody has completed anything in it */
   int64_t excess_ns;       /* while only free ones ran: told, and nobody was busy for so long */
+  uint64_t there_ns;       /* while only free ones ran: lately the time with work outstanding */
+  uint64_t all_told_ns;    /* completed in that, as they tell */
   bool witnessed;          /* those who saturate say what they complete */
   uint32_t told_least_ppm; /* by the free one who says least of its time */
   bool slot_occupied;      /* in the time that is being charged */

@@ -144,6 +144,8 @@ static uint64_t next_deadline(const struct vg_core *core, const struct crowd *cr
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
     deadline_ns = vg_core_earlier(deadline_ns, cap_deadline(core, slice, now_ns));
+    uint64_t open_from_ns = vg_core_may_open_from(slice);
+    if (vg_core_active(slice) && open_from_ns > now_ns) deadline_ns = vg_core_earlier(deadline_ns, open_from_ns);
     if (slice->state == VG_CORE_OVERLAP) deadline_ns = vg_core_earlier(deadline_ns, slice->rescue_ns);
     if (slice->state == VG_CORE_DRAINING) {
       uint64_t look_ns = vg_core_overlap_from(core, slice);

@@ -8,7 +8,7 @@
 
 #define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a page that says more says nothing */
 #define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: more is none */
-#define STILL_NS (20 * VG_NS_PER_MS)        /* some leases: longer than a thread waits for a processor */
+#define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often a ring alone is a sign of life */
 
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
@@ -70,14 +70,17 @@ static void read_done(struct vg_process *process) {
   process->done_ns = done_ns;
 }
 
-static void read_counters(struct vg_process *process) {
+/* Returns whether it has launched anything. */
+static bool read_counters(struct vg_process *process) {
   const struct vg_report_device *report = process->report;
   struct vg_slice_stats *stats = &process->slice->stats;
-  add_counter(&stats->launches, raise_counter(&process->launches, &report->launches));
+  uint64_t launched = raise_counter(&process->launches, &report->launches);
+  add_counter(&stats->launches, launched);
   if (VG_LOAD_RELAXED(&report->waited_ns) > process->waited_ns) read_wait_counts(process);
   add_counter(&stats->throttled_ns, raise_counter(&process->waited_ns, &report->waited_ns));
   raise_counter(&process->peak_bytes, &report->peak_bytes);
   raise_counter(&process->denied, &report->denied);
+  return launched > 0;
 }
 
 /* Of a gang everybody is: the other devices must know that nothing comes any more. */
@@ -127,29 +130,35 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
                               VG_LOAD(&report->want_bytes), want_seq, now_ns);
 }
 
-/* Threads at the gate. They go on soon after it was opened, or ring; a process that does neither is a stopped one
- * (SIGSTOP, a paused container), and wants nothing until it moves: its neighbours would wait for it. */
-static uint32_t read_waiting(struct vg_process *process, uint64_t now_ns) {
-  uint32_t waiting = VG_LOAD(&process->report->waiting);
-  if (!waiting || process->said.outstanding || process->rang)
+/* Threads at the gate launch soon after it was opened. A process that does not is a stopped one (SIGSTOP, a paused
+ * container) or a false one, whatever it rings and says, and wants nothing until it works: its neighbours would wait
+ * for it. At a closed gate nobody can work; there a ring shows that it goes on, now and then. */
+static uint32_t believed_waiting(struct vg_process *process, uint32_t waiting, bool worked, uint64_t now_ns) {
+  bool revived = process->rang && !is_open(process->word) && now_ns >= process->revived_ns + REVIVED_NS;
+  if (worked || (revived && process->still_ns >= VG_STILL_NS)) {
     process->still_ns = 0;
-  else if (is_open(process->word))
+    process->revived_ns = now_ns;
+  } else if (waiting && is_open(process->word)) {
     process->still_ns += now_ns - process->counted_ns;
+  }
   process->rang = false;
-  return process->still_ns < STILL_NS ? waiting : 0;
+  return process->still_ns < VG_STILL_NS ? waiting : 0;
 }
 
 static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   struct vg_said before = process->said;
-  read_counters(process);
+  uint64_t busy_ns = process->busy.total_ns;
+  bool worked = read_counters(process);
   bool had_context = process->contexts > 0;
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
   process->said.outstanding = VG_LOAD(&report->outstanding) != 0;
-  process->said.waiting = read_waiting(process, now_ns);
+  uint32_t waiting = VG_LOAD(&report->waiting);
   arbiter->memory_stale |= read_memory(process, now_ns);
   read_span(&process->busy, &report->busy_ns, &report->busy_since_ns);
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
+  worked |= process->said.outstanding || process->busy.total_ns > busy_ns;
+  process->said.waiting = believed_waiting(process, waiting, worked, now_ns);
   count_time(process, now_ns);
   read_done(process);
   bool late = !is_open(process->word) && !process->answers && process->said.outstanding && process->contexts;

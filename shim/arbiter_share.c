@@ -10,9 +10,18 @@
 /* Completed work is told so seldom: it says nothing of who had the device in a short time. */
 #define SILENT_NS (10ull * VG_CORE_MS)
 #define TOLD_NS (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long */
+/* Completed work that is told beyond the time that was there is not charged, up to this part of what one tells. */
+#define REMITTED_PART 7
 #define UNEXPLAINED_MAX_NS (20 * VG_CORE_MS)
 #define SEEN_LEAST_NS 100000ull /* less is what clocks differ by */
 #define DEADLINE_NS (4ull * VG_CORE_MS)
+/* A turn that keeps others waiting costs at least the first, what the hand-over takes; the second if its owner has told
+ * of little work for its last turns. */
+#define TURN_LEAST_NS (VG_CORE_MS / 4)
+#define TURN_IDLE_NS VG_CORE_MS
+/* So much of the time in which nothing was outstanding any more may be told as completed work later. */
+#define LATE_TOLD_NS (20 * VG_CORE_MS)
+#define RENEWED_BY_WORK 5 /* times as much of a bucket that fills by itself as well: VG_CORE_RENEWAL_NS */
 #define ENTITLEMENT_MIN_PPM 1000
 
 static int64_t min_i64(int64_t a, int64_t b) {
@@ -99,6 +108,9 @@ static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
 }
 
 static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
+  int64_t before_ns = max_i64(slice->turn_least_ns, slice->turn_used_ns);
+  slice->turn_used_ns += used_ns;
+  used_ns = max_i64(slice->turn_least_ns, slice->turn_used_ns) - before_ns;
   slice->charged_ns += used_ns;
   if (slice->charged_ns > (int64_t)slice->stats.charged_ns) slice->stats.charged_ns = (uint64_t)slice->charged_ns;
   slice->window_work_ns += used_ns;
@@ -114,6 +126,8 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
     slice->owed_ns = max_i64(slice->owed_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
     return;
   }
+  slice->unpaid_ns -= used_ns;
+  slice->over_cap_ns -= used_ns;
   uint64_t most_ns = core->floor_ns + (uint64_t)VG_CORE_DEBT_MAX_NS * VG_CORE_PPM / slice->entitlement_ppm;
   uint64_t next_ns = slice->virtual_ns + (uint64_t)used_ns * VG_CORE_PPM / slice->entitlement_ppm;
   if (next_ns > most_ns) next_ns = most_ns;
@@ -121,11 +135,19 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
   core->slot_lag_ns = max_i64(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
-/* Somebody stands at a closed gate, and not for his own maximum. */
-static bool keeps_somebody_waiting(const struct vg_core *core, const struct vg_core_slice *self) {
+void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice) {
+  bool has_credit = slice->turn_credit_ns >= VG_CORE_TURN_CREDIT_NS;
+  slice->turn_used_ns = slice->turn_least_ns = 0;
+  if (has_credit) slice->turn_credit_ns -= VG_CORE_TURN_CREDIT_NS;
+  charge(core, slice, has_credit ? TURN_LEAST_NS : TURN_IDLE_NS);
+  slice->turn_least_ns = slice->turn_used_ns;
+  slice->turn_used_ns = 0;
+}
+
+bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_slice *but) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other == self || !other->present || !other->wants || other->state == VG_CORE_OPEN) continue;
+    if (other == but || !other->present || !other->wants || other->state == VG_CORE_OPEN) continue;
     if (vg_core_has_cap(core, other)) return true;
   }
   return false;
@@ -146,8 +168,8 @@ static bool is_silent(const struct vg_core *core, const struct vg_core_slice *sl
 /* What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it runs
  * alone. */
 static uint64_t note_told(struct vg_core_slice *slice, int ran, uint64_t now_ns) {
-  uint64_t more_ns = min_u64(slice->done_total_ns - slice->done_told_ns, VG_CORE_DEBT_MAX_NS);
-  slice->done_told_ns = slice->done_total_ns;
+  uint64_t more_ns = min_u64(slice->done_ns - slice->done_told_ns, VG_CORE_DEBT_MAX_NS);
+  slice->done_told_ns = slice->done_ns;
   if (more_ns) slice->told_after_ns = now_ns - slice->told_at_ns;
   if (more_ns || !slice->contexts) slice->told_at_ns = now_ns;
   if (slice->contexts && (!slice->saturating || ran == 1)) {
@@ -157,6 +179,12 @@ static uint64_t note_told(struct vg_core_slice *slice, int ran, uint64_t now_ns)
   if (slice->ran_ns > 2 * TOLD_NS) {
     slice->ran_ns /= 2;
     slice->told_ns /= 2;
+  }
+  if (slice->saturating) {
+    bool exaggerates = slice->told_ns > slice->ran_ns && slice->ran_ns;
+    int64_t own_ns = (int64_t)(exaggerates ? more_ns * slice->ran_ns / slice->told_ns : more_ns);
+    slice->unpaid_ns += own_ns / 2;
+    slice->over_cap_ns += own_ns;
   }
   if (!slice->saturating || slice->ran_ns <= TOLD_NS) return more_ns;
   uint64_t ppm = told_ppm(slice) > VG_CORE_PPM / 4 ? told_ppm(slice) : VG_CORE_PPM / 4;
@@ -168,11 +196,23 @@ static int64_t less_changes(uint64_t ns) {
   return (int64_t)(ns - ns / 32);
 }
 
+/* Lately all together have told no more than a quarter beyond the time that was there: estimates are never so wrong, so
+ * somebody says what it likes. */
+static bool is_believable(struct vg_core *core, uint64_t told_ns, uint64_t there_ns) {
+  core->there_ns += there_ns;
+  core->all_told_ns += told_ns;
+  if (core->there_ns > 2 * TOLD_NS) {
+    core->there_ns /= 2;
+    core->all_told_ns /= 2;
+  }
+  return 4 * core->all_told_ns <= 5 * core->there_ns + 4 * (uint64_t)LATE_TOLD_NS;
+}
+
 /* Estimates that were taken beside others may be too long. What all tell together is not charged beyond the time that
  * was there; who told more than his contexts' part is charged less. Not beside the slot: what others are charged, that
  * one is not. */
 static void remit(struct vg_core *core, const uint64_t *told_ns, uint64_t passed_ns) {
-  uint64_t busy_ns = 0;
+  uint64_t busy_ns = 0, all_told_ns = 0;
   uint32_t contexts = 0;
   int ran = 0;
   for (int i = 0; i < core->slice_count; i++) {
@@ -187,21 +227,26 @@ static void remit(struct vg_core *core, const uint64_t *told_ns, uint64_t passed
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
+    all_told_ns += told_ns[i];
     core->excess_ns += (int64_t)told_ns[i];
     int64_t part_ns = less_changes(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
     slice->beyond_ns = vg_core_within(slice->beyond_ns + (int64_t)told_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
+    int64_t remittable_ns = slice->remittable_ns + (int64_t)told_ns[i] / REMITTED_PART;
+    slice->remittable_ns = min_i64(remittable_ns, UNEXPLAINED_MAX_NS);
     beyond_ns += max_i64(0, slice->beyond_ns);
   }
   busy_ns = min_u64(passed_ns, busy_ns);
+  bool believable = is_believable(core, all_told_ns, busy_ns);
   core->excess_ns -= ran > 1 ? less_changes(busy_ns) : (int64_t)busy_ns;
   core->excess_ns = vg_core_within(core->excess_ns, UNEXPLAINED_MAX_NS);
-  int64_t remitted_ns = max_i64(0, min_i64(core->excess_ns, beyond_ns));
+  int64_t remitted_ns = believable ? max_i64(0, min_i64(core->excess_ns, beyond_ns)) : 0;
   core->excess_ns -= remitted_ns;
   if (!remitted_ns) return;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    slice->remitted_ns = remitted_ns * max_i64(0, slice->beyond_ns) / beyond_ns;
+    slice->remitted_ns = min_i64(remitted_ns * max_i64(0, slice->beyond_ns) / beyond_ns, slice->remittable_ns);
+    slice->remittable_ns -= slice->remitted_ns;
     slice->beyond_ns -= slice->remitted_ns;
   }
 }
@@ -234,7 +279,7 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   }
   remit(core, each_told_ns, passed_ns);
   core->told_least_ppm = found ? least_ppm : 0;
-  bool alone = ran == 1 && !runs->saturating && keeps_somebody_waiting(core, runs);
+  bool alone = ran == 1 && !runs->saturating && vg_core_somebody_waits(core, runs);
   if (!core->witnessed || !(alone || ran > 1)) return;
   /* Changes of context; and alone what lies between the end of work and its being noticed. */
   uint64_t nobodys_ns = busy_ns / (alone ? 8 : 16);
@@ -258,15 +303,17 @@ static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, 
 static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t passed_ns,
                         uint64_t now_ns) {
   int64_t used_ns = (int64_t)(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
-  if (slice->first && keeps_somebody_waiting(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
+  if (slice->first && vg_core_somebody_waits(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
   if (slice->busy_ns) { /* what it keeps from them with nothing to run is not put right later */
     slice->provisional_ns += used_ns;
     slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
   }
   slice->beside_slot |= core->slot_occupied && slice->busy_ns;
-  if (slice->contexts == contexts && !keeps_somebody_waiting(core, slice)) slice->alone_ns += (int64_t)slice->busy_ns;
+  if (slice->contexts == contexts && !vg_core_somebody_waits(core, slice)) slice->alone_ns += (int64_t)slice->busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
-  int64_t done_ns = max_i64(0, (int64_t)(slice->done_total_ns - slice->done_seen_ns));
+  int64_t done_ns = max_i64(0, (int64_t)(slice->done_ns - slice->done_seen_ns));
+  if (slice->holds && !slice->first && vg_core_somebody_waits(core, slice))
+    used_ns += (int64_t)(passed_ns - slice->busy_ns); /* it let that pass, and nobody else had it */
   used_ns -= slice->remitted_ns;
   slice->remitted_ns = 0;
   bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
@@ -279,7 +326,7 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
       core->free_used_ns += more_ns; /* what it has had more or less, the slot has had less or more */
     slice->beside_slot = false;
     slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
-    if (!slice->outstanding || slice->done_seen_ns < slice->done_total_ns) slice->done_seen_ns = slice->done_total_ns;
+    if (!slice->outstanding || slice->done_seen_ns < slice->done_ns) slice->done_seen_ns = slice->done_ns;
     if (slice->outstanding) slice->done_seen_ns += (uint64_t)ahead_ns;
     slice->settled_ns = now_ns;
   }
@@ -310,6 +357,19 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
   }
 }
 
+/* What it says itself that it has completed counts, whatever others say that they have had meanwhile: in full for its
+ * maximum, by half for its share, for estimates that were taken beside others may be twice too long. */
+static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
+  uint64_t since_ns = core->last_ns > slice->told_at_ns ? core->last_ns - slice->told_at_ns : 0;
+  int64_t late_ns = LATE_TOLD_NS + (int64_t)since_ns;
+  slice->unpaid_ns = max_i64(slice->unpaid_ns, -late_ns);
+  slice->over_cap_ns = max_i64(slice->over_cap_ns, -late_ns);
+  charge(core, slice, max_i64(0, slice->unpaid_ns - LATE_TOLD_NS));
+  int64_t more_ns = max_i64(0, slice->over_cap_ns - LATE_TOLD_NS);
+  slice->over_cap_ns -= more_ns;
+  slice->cap_ns = max_i64(slice->cap_ns - more_ns, -VG_CORE_DEBT_MAX_NS);
+}
+
 /* How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from what is its own is in
  * arrears instead, and may catch up. What it could only have borrowed, it has not missed. */
 static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -318,11 +378,26 @@ static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice 
   return vg_core_active(slice) ? max_i64(depth_ns, own_ns) : depth_ns;
 }
 
+/* All its processes together complete no more than a second's work in a second in which some is outstanding. */
+static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
+  slice->tellable_ns = min_u64(slice->tellable_ns + slice->busy_ns, VG_CORE_DEBT_MAX_NS);
+  if (!slice->outstanding && !slice->was_outstanding) slice->tellable_ns = min_u64(slice->tellable_ns, LATE_TOLD_NS);
+  uint64_t more_ns = min_u64(slice->done_total_ns - slice->told_total_ns, slice->tellable_ns);
+  slice->told_total_ns = slice->done_total_ns;
+  slice->tellable_ns -= more_ns;
+  slice->done_ns += more_ns;
+  slice->renewed_ns -= min_u64(slice->renewed_ns, RENEWED_BY_WORK * more_ns);
+  uint64_t refill_ns = passed_ns / (VG_CORE_TURN_REFILL_NS / VG_CORE_TURN_CREDIT_NS);
+  slice->turn_credit_ns =
+      min_i64(slice->turn_credit_ns + (int64_t)(more_ns + refill_ns), VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS);
+}
+
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->busy_ns = min_u64(slice->busy_total_ns - slice->busy_seen_ns, passed_ns);
   slice->busy_seen_ns = slice->busy_total_ns;
   /* A page without sense: work is outstanding and takes no time. */
   if (!slice->busy_ns && slice->attached && slice->was_outstanding) slice->busy_ns = passed_ns;
+  count_done(slice, passed_ns);
   slice->was_outstanding = slice->outstanding;
   slice->contexts = 0;
   if (slice->busy_ns) slice->contexts = slice->running ? slice->running : 1;
@@ -346,6 +421,8 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   if (vg_core_active(slice)) /* what it lacks for others have had it, since their work could not be taken back */
     deepest_ns = max_i64(deepest_ns, -core->slot_lag_ns);
   slice->free_lag_ns = min_i64(slice->free_lag_ns + part(passed_ns, ppm), deepest_ns);
+  if (!vg_core_may_begin_turn(slice)) /* it is not owed what it does not take */
+    slice->free_lag_ns = min_i64(slice->free_lag_ns, VG_CORE_SHORT_NS);
   int64_t owed_ns = slice->owed_ns + part(passed_ns, min_milli * VG_CORE_MILLI * 101 / 100);
   slice->owed_ns = min_i64(owed_ns, vg_core_scaled(params->guarantee_depth_ns, min_milli));
 }
@@ -370,9 +447,15 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
     if (core->slices[i].present && !core->slices[i].saturating)
       charge_free(core, &core->slices[i], contexts, passed_ns, now_ns);
   charge_slot(core, passed_ns, now_ns);
+  for (int i = 0; i < core->slice_count; i++)
+    if (core->slices[i].present && core->slices[i].saturating) charge_unpaid(core, &core->slices[i]);
 }
 
 /* ---- demand ---- */
+
+void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns) {
+  if (slice->params.min_milli) slice->deadline_ns = now_ns + DEADLINE_NS * VG_CORE_MILLI / slice->params.min_milli;
+}
 
 void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
   bool active = vg_core_active(slice);
@@ -386,8 +469,7 @@ void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
       slice->owed_ns = min_i64(slice->owed_ns, 0);
     }
     slice->last_active_ns = now_ns;
-    if (!slice->was_active && slice->params.min_milli)
-      slice->deadline_ns = now_ns + DEADLINE_NS * VG_CORE_MILLI / slice->params.min_milli;
+    if (!slice->was_active) vg_core_set_deadline(slice, now_ns);
   }
   slice->was_active = active;
 }

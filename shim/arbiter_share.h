@@ -24,6 +24,14 @@
 #define VG_CORE_FAR_NS (1ll << 62)
 /* Inactive for so long: what it does next is news. */
 #define VG_CORE_IDLE_NS (50ull * VG_CORE_MS)
+/* Turns without work: a token bucket of so many at once, which fills by one in so long (and by work that is told). */
+#define VG_CORE_TURN_CREDIT_NS (VG_CORE_MS / 20)
+#define VG_CORE_TURN_CREDITS 20
+#define VG_CORE_TURN_REFILL_NS (100ull * VG_CORE_MS)
+/* Open words: a token bucket of so many at once, which fills by one in so long, or in a fifth of that of work as
+ * told). */
+#define VG_CORE_RENEWALS 10
+#define VG_CORE_RENEWAL_NS (1ull * VG_CORE_MS)
 
 static inline bool vg_core_uncapped(const struct vg_core_slice *slice) {
   return slice->params.max_milli >= VG_CORE_MILLI;
@@ -68,6 +76,12 @@ static inline bool vg_core_in_slot(const struct vg_core_slice *slice) {
   return slice->present && slice->saturating;
 }
 
+/* A slice is given new words at a bounded rate, whatever its page says: the time from which on. */
+static inline uint64_t vg_core_may_open_from(const struct vg_core_slice *slice) {
+  uint64_t burst_ns = (VG_CORE_RENEWALS - 1) * VG_CORE_RENEWAL_NS;
+  return slice->renewed_ns > burst_ns ? slice->renewed_ns - burst_ns : 0;
+}
+
 static inline bool vg_core_waits(const struct vg_core_slice *slice) {
   if (!vg_core_wants(slice) || slice->state == VG_CORE_OPEN) return false;
   return slice->state == VG_CORE_SHUT || slice->noticed;
@@ -103,6 +117,17 @@ static inline int64_t vg_core_within(int64_t ns, int64_t most_ns) {
 int64_t vg_core_slot_mean(const struct vg_core *core);
 /* What a slice has had less than it was due; in the slot its part of what that has, and less than the others there. */
 int64_t vg_core_lag(const struct vg_core *core, const struct vg_core_slice *slice, int64_t slot_mean_ns);
+/* Before everybody else: turns without work are few, whatever its page says. */
+static inline bool vg_core_may_begin_turn(const struct vg_core_slice *slice) {
+  return slice->holds || slice->turn_credit_ns >= VG_CORE_TURN_CREDIT_NS;
+}
+
+/* Others wait for it: that costs it the hand-over at least, whether it launches anything or not. */
+void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice);
+/* Somebody stands at a closed gate, and not for his own maximum. */
+bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_slice *but);
+/* Of a latency slice's burst that begins now. */
+void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns);
 bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns);
 /* Other slices have been active lately. */
 static inline bool vg_core_others_active(const struct vg_core *core, const struct vg_core_slice *self) {

@@ -19,6 +19,8 @@
 #include "arbiter_record.h"
 #include "arbiter_trace.h"
 
+/* Some leases: longer than a thread at an open gate waits for a processor. */
+#define VG_STILL_NS (20 * VG_NS_PER_MS)
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
 #define VG_CALM_BEATS 4 /* (even) who has told nothing for so long is read once in so many, and told every other */
 
@@ -62,10 +64,11 @@ struct vg_process {
   struct vg_said said;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
-  bool may_run;      /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
-  bool rang;         /* since its page was read */
-  uint64_t still_ns; /* for so long threads have stood at a gate that was open, and nothing has moved */
-  bool answers;      /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
+  bool may_run;        /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
+  bool rang;           /* since its page was read */
+  uint64_t still_ns;   /* for so long threads have stood at a gate that was open, and nothing was launched */
+  uint64_t revived_ns; /* when that began anew */
+  bool answers;        /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
 };
 
 struct vg_lane { /* what stands beside each slice of the core */
@@ -73,7 +76,8 @@ struct vg_lane { /* what stands beside each slice of the core */
   bool stale;    /* what its processes say must be summed up anew */
   bool draining; /* after the last round */
   uint64_t ring_window_ns;
-  uint32_t rings; /* of its processes' doorbells, in the present window */
+  uint32_t arms; /* of its processes' doorbells, in the present window */
+  int arm_index; /* whose doorbell is armed first in the next one */
   /* of a gang, see arbiter_gang.c */
   bool in_gang;
   uint64_t gang_id;            /* of the slice, as it stands on the board */

@@ -20,7 +20,7 @@ from benchmarks.sharing.table import Figure, Goal, compared
 SECOND_US = 1_000_000
 #: a guarantee of .25 is a kernel of 1 s in four seconds, and the first are launched unknown
 LONG_LEAST_S = 40.0
-HOOKED_ONLY = ("ring", "hang_up")  # there is a doorbell and a socket under the hook only
+HOOKED_ONLY = ("ring", "hang_up", "claim", "boast")  # a doorbell, a socket and a page are there under the hook only
 HONEST = Tenant("honest", 0.75, 1)
 
 
@@ -63,6 +63,8 @@ CASES: dict[str, Adversary] = {
     "stops inside launches": Adversary("stop"),
     "holds a capture open": Adversary("capture"),
     "closes its attach socket": Adversary("hang_up"),
+    "claims to wait, and launches nothing": Adversary("claim", minimum=0.01),
+    "boasts of what it has completed": Adversary("boast"),
     "is of the latency class": Adversary("endless", latency=True),
 }
 

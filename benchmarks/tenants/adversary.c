@@ -18,6 +18,9 @@
  * capture  feeds, while another stream captures into a graph that nobody wants: for up to a second, then the next one
  * hang_up  feeds, and at random moments closes the socket to the daemon, one that does not block: the rest of what it
  *          was given stays
+ * claim    a context and nothing else; its report page says all the time that a thread waits at the gate, and it rings
+ *          every 50 us
+ * boast    feeds; its report page says that all of the time is completed work
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -31,6 +34,8 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "../../shim/vg_abi.h"
 
 enum { THREADS = 16, CHILDREN_MAX = 32, FORKS_AT_ONCE = 4, FDS_MAX = 64, BLOCK_THREADS = 256 };
 enum {
@@ -318,6 +323,44 @@ static void stop_and_go(void) {
   if (stopped) count();
 }
 
+/* The page of our first device, behind the header; NULL without a hook. */
+static struct vg_report_device *report_page(void) {
+  char row[512];
+  char *begin = NULL;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  while (maps && !begin && fgets(row, sizeof row, maps))
+    if (strstr(row, "memfd:vgpu-report")) begin = (char *)(uintptr_t)strtoull(row, NULL, 16);
+  if (maps) fclose(maps);
+  return begin ? (struct vg_report_device *)(void *)(begin + VG_PAGE_BYTES) : NULL;
+}
+
+static void *claim(void *unused) {
+  struct vg_report_device *page = report_page();
+  int fds[FDS_MAX], bells = find_fds(is_bell, fds);
+  const uint64_t once = 1;
+  for (; page; count()) {
+    __atomic_store_n(&page->outstanding, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->waiting, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < bells; i++)
+      if (write(fds[i], &once, sizeof once) < 0) break;
+    nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+  }
+  return unused;
+}
+
+static void begin_claim(void) {
+  open_device();
+  start(claim, NULL, 1);
+}
+
+static void boast(void) {
+  static struct vg_report_device *page;
+  if (!page) page = report_page();
+  if (!page) return;
+  __atomic_store_n(&page->done_ns, UINT64_MAX >> 8, __ATOMIC_RELAXED);
+  count();
+}
+
 static const struct {
   const char *name;
   void (*begin)(void);
@@ -326,7 +369,7 @@ static const struct {
     {"endless", begin_endless, nothing}, {"strange", begin_strange, nothing}, {"threads", begin_threads, nothing},
     {"respawn", nothing, respawn},       {"reopen", begin_reopen, nothing},   {"forks", begin_feeding, fork_storm},
     {"ring", begin_ring, nothing},       {"stop", begin_stop, stop_and_go},   {"capture", begin_feeding, capture},
-    {"hang_up", begin_feeding, hang_up},
+    {"hang_up", begin_feeding, hang_up}, {"claim", begin_claim, nothing},     {"boast", begin_feeding, boast},
 };
 
 static void on_signal(int signal) {

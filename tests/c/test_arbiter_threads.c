@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "arbiter_state.h"
@@ -436,6 +437,75 @@ static void who_never_rings_is_seen_all_the_same(void) {
   for (int i = 0; i < MANY; i++) vg_prim_close(crowd[i].doorbell_fd);
 }
 
+static void *claims(void *argument) {
+  struct tenant *tenant = argument;
+  while (!VG_LOAD(&stop)) {
+    vg_prim_eventfd_ring(tenant->doorbell_fd);
+    vg_prim_sleep_until_ns(vg_prim_now_ns() + 50 * VG_NS_PER_US);
+  }
+  return NULL;
+}
+
+/* Launches of two that always work in 0.3 s, beside a slice of a hundredth with an idle page, or one that claims. */
+static uint64_t launched_beside(uint32_t waiting) {
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  VG_STORE(&stop, 0);
+  memset(tenants, 0, sizeof tenants);
+  for (int i = 0; i < TENANTS; i++) {
+    struct vg_slice_params slice = {.min_milli = i ? 490 : 10, .max_milli = 1000, .mem_max_bytes = 1 << 28};
+    CHECK(vg_arbiter_slice_set(arbiter, 1 + i, &slice) == 0);
+    tenants[i].doorbell_fd = vg_prim_eventfd();
+    tenants[i].report.contexts = 1;
+    add(arbiter, i, 100 + i);
+  }
+  VG_STORE(&tenants[0].report.waiting, waiting);
+  VG_STORE(&tenants[0].report.active_since_ns, waiting ? vg_prim_now_ns() : 0);
+  for (int i = 0; i < TENANTS; i++)
+    CHECK(pthread_create(&tenants[i].thread, NULL, i ? honest : claims, &tenants[i]) == 0);
+  vg_prim_sleep_until_ns(vg_prim_now_ns() + 300 * VG_NS_PER_MS);
+  uint64_t launches = VG_LOAD(&tenants[1].report.launches) + VG_LOAD(&tenants[2].report.launches);
+  finish(arbiter);
+  return launches;
+}
+
+static void who_only_claims_to_wait_holds_nobody_up(void) {
+  uint64_t beside_idle = launched_beside(0), beside_claims = launched_beside(1);
+  if (beside_claims * 4 < beside_idle)
+    fprintf(stderr, "%lu launches, %lu beside a page that claims to wait\n", (unsigned long)beside_idle,
+            (unsigned long)beside_claims);
+  CHECK(beside_claims * 4 >= beside_idle);
+}
+
+/* Whatever number of processes a slice has, and rings. */
+static void rings_are_answered_at_a_rate_of_the_slice(void) {
+  enum { MANY = 200, RINGS_PER_MS = 20 };
+  static struct tenant crowd[MANY];
+  struct vg_arbiter *arbiter = vg_arbiter_new(&params);
+  CHECK(arbiter && vg_arbiter_start(arbiter) == 0);
+  struct vg_slice_params slice = {.min_milli = 10, .max_milli = 1000, .mem_max_bytes = 1 << 28};
+  CHECK(vg_arbiter_slice_set(arbiter, 1, &slice) == 0);
+  for (int i = 0; i < MANY; i++) {
+    crowd[i].doorbell_fd = vg_prim_eventfd();
+    CHECK(vg_arbiter_process_add(arbiter, 1, 1 + i, &crowd[i].header, &crowd[i].control, &crowd[i].report,
+                                 crowd[i].doorbell_fd, 0) == 0);
+  }
+  uint64_t begin_ns = vg_prim_now_ns(), answered = 0;
+  while (vg_prim_now_ns() < begin_ns + 200 * VG_NS_PER_MS)
+    for (int i = 0; i < MANY; i++) {
+      struct pollfd rung = {.fd = crowd[i].doorbell_fd, .events = POLLIN};
+      if (poll(&rung, 1, 0) == 1) continue;
+      answered++;
+      vg_prim_eventfd_ring(crowd[i].doorbell_fd);
+    }
+  uint64_t most = MANY + MANY + RINGS_PER_MS * ((vg_prim_now_ns() - begin_ns) / VG_NS_PER_MS + 2);
+  if (answered > most)
+    fprintf(stderr, "%lu rings answered, at most %lu\n", (unsigned long)answered, (unsigned long)most);
+  CHECK(answered <= most && answered > MANY);
+  vg_arbiter_free(arbiter);
+  for (int i = 0; i < MANY; i++) vg_prim_close(crowd[i].doorbell_fd);
+}
+
 static void want(struct tenant *tenant, uint64_t bytes) {
   uint64_t limit_ns = vg_prim_now_ns() + 5 * VG_NS_PER_S;
   uint32_t seq = VG_LOAD(&tenant->report.want_seq) + 1;
@@ -495,6 +565,8 @@ int main(void) {
   RUN(nonsense_isolates_who_talks_it);
   RUN(who_gave_up_is_let_in_beside_his_own_slice);
   RUN(who_is_stopped_at_his_gate_holds_nobody_up);
+  RUN(who_only_claims_to_wait_holds_nobody_up);
+  RUN(rings_are_answered_at_a_rate_of_the_slice);
   RUN(who_never_rings_is_seen_all_the_same);
   RUN(who_frees_does_not_ring_and_is_asked_all_the_same);
   RUN(the_calm_are_told_and_heard);

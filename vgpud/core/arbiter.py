@@ -33,6 +33,8 @@ from vgpud.core.arbiter_model import (
     MILLI,
     NEVER,
     PPM,
+    RENEWAL_NS,
+    RENEWALS,
     RESCUE_NS,
     SATURATING_PPM,
     SHORT_NS,
@@ -113,12 +115,15 @@ class Arbiter(Shares):
     def _open(self, s: Slice, now_ns: int) -> None:
         self._set_word(s, self._open_gate_state(s))
         s.state = State.OPEN
+        s.renewed_ns = max(s.renewed_ns, now_ns) + RENEWAL_NS
         s.quiet = False
         s.wants = False
         s.grant_ns = now_ns
         self.served += 1
         s.served = self.served
         s.grants += s.attached
+        if s.saturating and self._somebody_waits(s):
+            self._begin_turn(s)
 
     def _close(self, s: Slice, now_ns: int) -> None:
         gave_up = s.quiet and s.state == State.OPEN  # nothing in flight and none can be: no drain to wait for
@@ -192,9 +197,10 @@ class Arbiter(Shares):
         self.slot_lag_ns = within(self.slot_lag_ns + lag_ns, DEBT_MAX_NS)
         s.lag_ns = 0
         s.saturating = True
-        s.first = s.throttled = False
+        s.first = s.throttled = s.holds = False
         s.ran_ns = s.told_ns = 0
         s.beyond_ns = 0
+        s.unpaid_ns = s.over_cap_ns = 0
         if s.state == State.OPEN and taken:
             self._close(s, now_ns)
             self._wait_no_longer(s, now_ns)
@@ -286,7 +292,7 @@ class Arbiter(Shares):
         return s.params.latency and not s.overdrawn and self._has_cap(s)
 
     def _is_urgent(self, s: Slice) -> bool:
-        return s.active and self._has_precedence(s)
+        return s.active and self._has_precedence(s) and self._may_begin_turn(s)
 
     def _is_short(self, s: Slice) -> bool:
         return not s.saturating and s.active and s.lag_ns > SHORT_NS and self._has_cap(s)
@@ -329,10 +335,31 @@ class Arbiter(Shares):
             s.throttled = not self._has_cap(s) or (s is not first and (first is not None or yields))
             if s.throttled and s.state == State.OPEN:
                 self._close(s, now_ns)
-            elif not s.throttled and s.state != State.OPEN:
+            elif s.throttled or not self._may_open(s, now_ns):
+                continue
+            elif s.state != State.OPEN:
                 self._open(s, now_ns)
-            elif s.state == State.OPEN and (s.regrets or (s.quiet and s.wants)):
-                self._set_word(s, self._open_gate_state(s))
+            elif s.regrets or (s.quiet and s.wants):
+                self._renew(s, now_ns)
+
+    @staticmethod
+    def _may_open(s: Slice, now_ns: int) -> bool:
+        """A slice is given new words at a bounded rate, whatever its page says."""
+        return s.renewed_ns <= now_ns + (RENEWALS - 1) * RENEWAL_NS
+
+    def _renew(self, s: Slice, now_ns: int) -> None:
+        """A word can be given up once: who wants the device again is given a new one."""
+        self._set_word(s, self._open_gate_state(s))
+        s.renewed_ns = max(s.renewed_ns, now_ns) + RENEWAL_NS
+
+    def _note_turns(self) -> None:
+        """A free slice has a turn while others are kept from running for it."""
+        shut = self.vacated or any(s.throttled and s.active and self._has_cap(s) for s in self._free())
+        for s in self._free():
+            held = s.holds
+            s.holds = shut and s.state == State.OPEN and s.active and (s.first or self._is_short(s))
+            if s.holds and not held:
+                self._begin_turn(s)
 
     # ---- the slot ----
 
@@ -348,8 +375,10 @@ class Arbiter(Shares):
             return False
         return self._active_holder(s) if s.state == State.OPEN else self._waits(s)
 
-    def _pick(self) -> Slice | None:
-        found = [s for s in self._saturating() if self._candidate(s)]
+    def _pick(self, now_ns: int) -> Slice | None:
+        found = [
+            s for s in self._saturating() if self._candidate(s) and (s.state == State.OPEN or self._may_open(s, now_ns))
+        ]
         gangs = [s for s in found if s.follows]
         return min(gangs or found, key=lambda s: (not self._is_caught(s), s.virtual_ns, s.served), default=None)
 
@@ -385,7 +414,10 @@ class Arbiter(Shares):
         for s in self.slices:
             full_ns = scaled(self.params.cap_depth_ns, s.params.max_milli)
             s.limited = not s.uncapped and s.cap_ns < (full_ns * 3 // 4 if s.limited else 1)
-            s.overdrawn = s.owed_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
+            overdrawn = s.owed_ns <= (BACK_NS if s.overdrawn else 0) - LATENCY_DEBT_NS
+            if s.overdrawn and not overdrawn:
+                s.deadline_ns = self._deadline_of(s, self.last_ns)
+            s.overdrawn = overdrawn
 
     def _review_slot(self) -> None:
         """Is the slot to stay empty, because somebody else is short?"""
@@ -395,13 +427,13 @@ class Arbiter(Shares):
         )
 
     def _review_holder(self, holder: Slice, now_ns: int) -> None:
-        rethought = holder.quiet and holder.wants
+        rethought = holder.quiet and holder.wants and self._may_open(holder, now_ns)
         if rethought or self.vacated or self._must_not_run(holder) or not self._has_cap(holder):
             self._close(holder, now_ns)
             return
-        if holder.regrets:  # its other processes run: a new word lets this one in
-            self._set_word(holder, self._open_gate_state(holder))
-        chosen = self._pick() if self._other_waits(holder) else None
+        if holder.regrets and self._may_open(holder, now_ns):  # its other processes run: a new word lets this one in
+            self._renew(holder, now_ns)
+        chosen = self._pick(now_ns) if self._other_waits(holder) else None
         if chosen is None:
             self._set_lease(holder, now_ns, False)
             return
@@ -449,7 +481,7 @@ class Arbiter(Shares):
         self.put_off_ns = 0
         if self.vacated or any(s.state in (State.OPEN, State.DRAINING) for s in self._saturating()):
             return
-        chosen = self._pick()
+        chosen = self._pick(now_ns)
         if chosen is None:
             return
         self.put_off_ns = self._put_off_until(chosen, now_ns)
@@ -527,6 +559,8 @@ class Arbiter(Shares):
             found.append(self.window_ns + WINDOW_NS)
         for s in self.slices:
             found.append(self._cap_deadline(s, now_ns))
+            if s.active and not self._may_open(s, now_ns):
+                found.append(s.renewed_ns - (RENEWALS - 1) * RENEWAL_NS)
             if s.state == State.OVERLAP:
                 found.append(s.rescue_ns)
             if s.state == State.DRAINING:
@@ -556,6 +590,7 @@ class Arbiter(Shares):
         if holder:
             self._review_holder(holder, now_ns)
         self._grant(now_ns)
+        self._note_turns()
         self._rescue(now_ns)
         self._outputs(now_ns)
         return self._deadline(now_ns)

@@ -30,6 +30,8 @@ CARRIED_MAX_NS = 20 * MS
 TOLD_NS = 50 * MS
 SILENT_NS = 10 * MS
 UNEXPLAINED_MAX_NS = 20 * MS
+#: completed work that is told beyond the time that was there is not charged, up to this part of what one tells
+REMITTED_PART = 7
 #: without notice of its closed gate for so long: the process is stopped
 STOPPED_NS = 50 * MS
 #: a holder that has just been let in needs this long to wake up and launch before it can be called idle
@@ -45,6 +47,15 @@ SATURATING_PPM, FREE_PPM = 970_000, 930_000
 #: for that other one to wait for it, and until when
 SHORT_NS = MS
 AHEAD_NS, BACK_NS = 4 * MS, 2 * MS
+#: a turn that keeps others waiting costs at least the first, what the hand-over takes; the second if its owner has told
+#: of little work for its last turns
+TURN_LEAST_NS, TURN_IDLE_NS = MS // 4, MS
+#: turns without work: a token bucket of so many at once, which fills by one in so long (and by work that is told)
+TURN_CREDIT_NS, TURN_CREDITS, TURN_REFILL_NS = MS // 20, 20, 100 * MS
+#: open words: a token bucket of so many at once, which fills by one in so long, or in a fifth of that of work as told
+RENEWALS, RENEWAL_NS, RENEWED_BY_WORK = 10, MS, 5
+#: so much of the time in which nothing was outstanding any more may be told as completed work later
+LATE_TOLD_NS = 20 * MS
 #: a latency slice is served first until it is so far ahead of its due
 LATENCY_DEBT_NS = 10 * MS
 #: how often shares are looked at while several run
@@ -118,7 +129,7 @@ class Slice:
     drained_ns: int = 0
     drain_expected_ns: int = 0
     busy_total_ns: int = 0  # with work outstanding
-    done_total_ns: int = 0  # completed work, as calibrated
+    done_total_ns: int = 0  # completed work, as calibrated and told
     active_total_ns: int = 0  # with work outstanding or waiting at the gate
     # decided
     word: int = 0
@@ -146,6 +157,17 @@ class Slice:
     rescue_ns: int = 0
     overran: bool = False
     served: int = 0
+    holds: bool = False  # free: the gates of others are shut for it
+    turn_credit_ns: int = TURN_CREDITS * TURN_CREDIT_NS
+    turn_least_ns: int = 0  # what the present turn costs at least
+    turn_used_ns: int = 0  # charged for it so far
+    renewed_ns: int = 0  # token bucket of open words: the time at which it is full again
+    tellable_ns: int = 0  # busy by the clock, and not told as completed yet
+    told_total_ns: int = 0  # of done_total_ns, as of the last step
+    done_ns: int = 0  # completed work that can be true
+    unpaid_ns: int = 0  # saturating: half of what it tells that it has completed, and not charged
+    over_cap_ns: int = 0  # as much, in full, that its maximum has not been charged
+    remittable_ns: int = 0  # of what it told, as much as may not be charged
     busy_seen_ns: int = 0
     done_seen_ns: int = 0  # completed work up to the last time with none outstanding
     provisional_ns: int = 0  # charged since then

@@ -9,15 +9,24 @@ from vgpud.core.arbiter_model import (
     CARRIED_MAX_NS,
     DEBT_MAX_NS,
     IDLE_NS,
+    LATE_TOLD_NS,
     MILLI,
     MS,
     PPM,
+    REMITTED_PART,
+    RENEWED_BY_WORK,
     SEEN_LEAST_NS,
+    SHORT_NS,
     SILENT_NS,
     STALLED_NS,
     STOPPED_NS,
     TICK_NS,
     TOLD_NS,
+    TURN_CREDIT_NS,
+    TURN_CREDITS,
+    TURN_IDLE_NS,
+    TURN_LEAST_NS,
+    TURN_REFILL_NS,
     UNEXPLAINED_MAX_NS,
     Params,
     Slice,
@@ -49,6 +58,8 @@ class Shares:
     slot_occupied: bool = False  # in the time that is being charged
     unexplained_ns: int = 0  # while several ran: busy, and nobody has completed anything in it
     excess_ns: int = 0  # while only free ones ran: completed, as they tell, and nobody was busy for so long
+    there_ns: int = 0  # while only free ones ran: lately the time with work outstanding
+    all_told_ns: int = 0  # completed in that, as they tell
     witnessed: bool = True  # those who saturate say what they complete
     told_least_ppm: int = 0  # by the free one who says least of its time
 
@@ -96,7 +107,23 @@ class Shares:
             return False
         return s.state != State.OVERLAP or s.is_open or s.noticed or now_ns < s.close_ns + STOPPED_NS
 
+    @staticmethod
+    def _may_begin_turn(s: Slice) -> bool:
+        """Before everybody else: turns without work are few, whatever its page says."""
+        return s.holds or s.turn_credit_ns >= TURN_CREDIT_NS
+
+    def _begin_turn(self, s: Slice) -> None:
+        """Others wait for it: that costs it the hand-over at least, whether it launches anything or not."""
+        s.turn_used_ns = s.turn_least_ns = 0
+        has_credit = s.turn_credit_ns >= TURN_CREDIT_NS
+        s.turn_credit_ns -= TURN_CREDIT_NS * has_credit
+        self._charge(s, TURN_LEAST_NS if has_credit else TURN_IDLE_NS)
+        s.turn_least_ns, s.turn_used_ns = s.turn_used_ns, 0
+
     def _charge(self, s: Slice, used_ns: int) -> None:
+        before_ns = max(s.turn_least_ns, s.turn_used_ns)
+        s.turn_used_ns += used_ns
+        used_ns = max(s.turn_least_ns, s.turn_used_ns) - before_ns
         s.charged_ns += used_ns
         s.window_work_ns += used_ns
         s.cap_ns = max(s.cap_ns - used_ns, -DEBT_MAX_NS)
@@ -107,6 +134,8 @@ class Shares:
             s.guarantee_ns = 0
         if s.saturating:
             most_ns = self.floor_ns + DEBT_MAX_NS * PPM // s.entitlement_ppm
+            s.unpaid_ns -= used_ns
+            s.over_cap_ns -= used_ns
             s.virtual_ns = max(s.virtual_ns, min(s.virtual_ns + used_ns * PPM // s.entitlement_ppm, most_ns))
             self.slot_lag_ns = max(self.slot_lag_ns - used_ns, -DEBT_MAX_NS)
         else:
@@ -131,7 +160,9 @@ class Shares:
             s.alone_ns += s.busy_ns
         if self.slot_occupied:
             self.free_used_ns += used_ns
-        done_ns = max(0, s.done_total_ns - s.done_seen_ns)
+        done_ns = max(0, s.done_ns - s.done_seen_ns)
+        if s.holds and not s.first and self._somebody_waits(s):
+            used_ns += passed_ns - s.busy_ns  # it let that pass, and nobody else had it
         used_ns -= s.remitted_ns
         s.remitted_ns = 0
         if not s.outstanding or ((self.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
@@ -143,7 +174,7 @@ class Shares:
                 self.free_used_ns += more_ns
             s.beside_slot = False
             s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
-            s.done_seen_ns = max(s.done_seen_ns, s.done_total_ns) + ahead_ns if s.outstanding else s.done_total_ns
+            s.done_seen_ns = max(s.done_seen_ns, s.done_ns) + ahead_ns if s.outstanding else s.done_ns
             s.settled_ns = now_ns
         self._charge(s, used_ns)
 
@@ -170,8 +201,8 @@ class Shares:
     def _note_told(self, s: Slice, ran: int, now_ns: int) -> int:
         """What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it
         runs alone."""
-        more_ns = min(s.done_total_ns - s.done_told_ns, DEBT_MAX_NS)
-        s.done_told_ns = s.done_total_ns
+        more_ns = min(s.done_ns - s.done_told_ns, DEBT_MAX_NS)
+        s.done_told_ns = s.done_ns
         if more_ns > 0:
             s.told_after_ns = now_ns - s.told_at_ns
         if more_ns > 0 or not s.contexts:
@@ -182,8 +213,22 @@ class Shares:
         if s.ran_ns > 2 * TOLD_NS:
             s.ran_ns //= 2
             s.told_ns //= 2
+        if s.saturating:
+            own_ns = more_ns * s.ran_ns // s.told_ns if s.told_ns > s.ran_ns > 0 else more_ns
+            s.unpaid_ns += own_ns // 2
+            s.over_cap_ns += own_ns
         known = s.saturating and s.ran_ns > TOLD_NS
         return more_ns * PPM // max(PPM // 4, self._told_ppm(s)) if known else more_ns
+
+    def _is_believable(self, told_ns: int, there_ns: int) -> bool:
+        """Lately all together have told no more than a quarter beyond the time that was there: estimates are never
+        so wrong, so somebody says what it likes."""
+        self.there_ns += there_ns
+        self.all_told_ns += told_ns
+        if self.there_ns > 2 * TOLD_NS:
+            self.there_ns //= 2
+            self.all_told_ns //= 2
+        return 4 * self.all_told_ns <= 5 * self.there_ns + 4 * LATE_TOLD_NS
 
     def _remit(self, told: list[int], passed_ns: int) -> None:
         """Estimates that were taken beside others may be too long. What all tell together is not charged beyond the
@@ -201,13 +246,17 @@ class Shares:
             excess_ns += told_ns
             more_ns = told_ns - less_changes(s.busy_ns * s.contexts // contexts)
             s.beyond_ns = within(s.beyond_ns + more_ns, UNEXPLAINED_MAX_NS)
+            s.remittable_ns = min(s.remittable_ns + told_ns // REMITTED_PART, UNEXPLAINED_MAX_NS)
             beyond_ns += max(0, s.beyond_ns)
         busy_ns = min(passed_ns, sum(s.busy_ns for s in ran))
+        all_told_ns = sum(n for s, n in zip(self.slices, told, strict=True) if not s.saturating)
+        believable = self._is_believable(all_told_ns, busy_ns)
         excess_ns = within(excess_ns - (less_changes(busy_ns) if len(ran) > 1 else busy_ns), UNEXPLAINED_MAX_NS)
-        remitted_ns = max(0, min(excess_ns, beyond_ns))
+        remitted_ns = max(0, min(excess_ns, beyond_ns)) if believable else 0
         self.excess_ns = excess_ns - remitted_ns
         for s in self._free():
-            s.remitted_ns = remitted_ns * max(0, s.beyond_ns) // max(1, beyond_ns)
+            s.remitted_ns = min(remitted_ns * max(0, s.beyond_ns) // max(1, beyond_ns), s.remittable_ns)
+            s.remittable_ns -= s.remitted_ns
             s.beyond_ns -= s.remitted_ns
 
     def _weigh(self, passed_ns: int, now_ns: int) -> None:
@@ -244,6 +293,31 @@ class Shares:
                     used_ns = max(0, s.drained_ns - self.last_ns)  # noticed later than it happened
             self._charge(s, max(0, used_ns - taken_ns) * max(1, s.contexts) // contexts)
 
+    def _charge_unpaid(self, s: Slice) -> None:
+        """What it says itself that it has completed counts, whatever others say that they have had meanwhile: in full
+        for its maximum, by half for its share, for estimates that were taken beside others may be twice too long."""
+        late_ns = LATE_TOLD_NS + self.last_ns - min(s.told_at_ns, self.last_ns)
+        s.unpaid_ns = max(s.unpaid_ns, -late_ns)
+        s.over_cap_ns = max(s.over_cap_ns, -late_ns)
+        self._charge(s, max(0, s.unpaid_ns - LATE_TOLD_NS))
+        more_ns = max(0, s.over_cap_ns - LATE_TOLD_NS)
+        s.over_cap_ns -= more_ns
+        s.cap_ns = max(s.cap_ns - more_ns, -DEBT_MAX_NS)
+
+    @staticmethod
+    def _count_done(s: Slice, passed_ns: int) -> None:
+        """All its processes together complete no more than a second's work in a second in which some is outstanding."""
+        s.tellable_ns = min(s.tellable_ns + s.busy_ns, DEBT_MAX_NS)
+        if not (s.outstanding or s.was_outstanding):
+            s.tellable_ns = min(s.tellable_ns, LATE_TOLD_NS)
+        more_ns = min(s.done_total_ns - s.told_total_ns, s.tellable_ns)
+        s.told_total_ns = s.done_total_ns
+        s.tellable_ns -= more_ns
+        s.done_ns += more_ns
+        s.renewed_ns = max(0, s.renewed_ns - RENEWED_BY_WORK * more_ns)
+        credit_ns = s.turn_credit_ns + more_ns + passed_ns // (TURN_REFILL_NS // TURN_CREDIT_NS)
+        s.turn_credit_ns = min(credit_ns, TURN_CREDITS * TURN_CREDIT_NS)
+
     def _charge_all(self, now_ns: int) -> int:
         passed_ns = now_ns - self.last_ns
         if passed_ns > STALLED_NS:
@@ -254,6 +328,7 @@ class Shares:
             s.busy_seen_ns = s.busy_total_ns
             if not s.busy_ns and s.attached and s.was_outstanding:  # a page without sense
                 s.busy_ns = passed_ns
+            self._count_done(s, passed_ns)
             s.was_outstanding = s.outstanding
             s.contexts = max(1, s.running) if s.busy_ns > 0 else 0
             contexts += s.contexts
@@ -277,6 +352,8 @@ class Shares:
                 # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
                 ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
                 s.lag_ns = min(s.lag_ns + parts(passed_ns, ppm), max(deepest_ns, s.lag_ns))
+                if not self._may_begin_turn(s):  # it is not owed what it does not take
+                    s.lag_ns = min(s.lag_ns, SHORT_NS)
                 owed_ns = parts(passed_ns, s.params.min_milli * MILLI * 101 // 100)
                 s.owed_ns = min(s.owed_ns + owed_ns, depth_ns)
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
@@ -287,7 +364,14 @@ class Shares:
         for s in self._free():
             self._charge_free(s, contexts, passed_ns, now_ns)
         self._charge_slot(passed_ns, now_ns)
+        for s in self._saturating():
+            self._charge_unpaid(s)
         return passed_ns
+
+    @staticmethod
+    def _deadline_of(s: Slice, now_ns: int) -> int:
+        """Of a burst that begins now."""
+        return now_ns + 4 * MS * MILLI // s.params.min_milli if s.params.min_milli else s.deadline_ns
 
     def _note_activity(self, s: Slice, now_ns: int) -> None:
         if s.active:
@@ -296,8 +380,8 @@ class Shares:
                 s.work_ns = s.idle_ns = s.window_work_ns = s.window_idle_ns = 0
                 s.lag_ns, s.owed_ns = min(s.lag_ns, 0), min(s.owed_ns, 0)
             s.last_active_ns = now_ns
-            if not s.was_active and s.params.min_milli:
-                s.deadline_ns = now_ns + 4 * MS * MILLI // s.params.min_milli
+            if not s.was_active:
+                s.deadline_ns = self._deadline_of(s, now_ns)
         s.was_active = s.active
 
     @staticmethod

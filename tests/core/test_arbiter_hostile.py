@@ -1,0 +1,83 @@
+"""Pages that claim or boast: what they cost is their owner's share, never a neighbour's. The arbiter is the reference
+model and the C core at once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pytest
+
+from .hostile_world import CLAIMS, HostileWorld, attacker, boast
+from .sharing_world import MS, SECOND, US, Load, Tenant, tenant
+
+BEGIN_NS, END_NS = 100 * MS, 400 * MS
+SATURATING = Load(200 * US, 16)
+LAUNCH_BOUND = Load(20 * US, 50, gap_ns=MS)
+
+
+def victims() -> list[Tenant]:
+    return [tenant(1, 730, 1000, SATURATING), tenant(2, 250, 1000, SATURATING)]
+
+
+def beside(claim: str, latency: bool) -> HostileWorld:
+    """The victims beside a slice of a hundredth with an idle page, or one that claims."""
+    pages = {9: CLAIMS[claim]} if claim else {}
+    world = HostileWorld([*victims(), attacker(9, latency=latency)], pages)
+    world.run(END_NS)
+    return world
+
+
+@lru_cache(maxsize=1)
+def undisturbed() -> HostileWorld:
+    return beside("", False)
+
+
+@pytest.mark.parametrize(
+    ("claim", "latency"), [*((claim, False) for claim in CLAIMS), ("claim", True), ("toggle", True)]
+)
+def test_a_page_that_claims_costs_its_neighbours_no_more_than_its_own_share(claim: str, latency: bool) -> None:
+    world, idle = beside(claim, latency), undisturbed()
+    had, otherwise = (sum(t.share(BEGIN_NS, END_NS) for t in w.tenants[:2]) for w in (world, idle))
+    assert had >= 0.96 * otherwise, f"{had:.3f} of the device, {otherwise:.3f} beside an idle page"
+    for t, least in zip(world.tenants, (0.73, 0.25), strict=False):
+        assert t.share(BEGIN_NS, END_NS) >= 0.94 * least
+    closes, usual = (sum(w.changes(i, BEGIN_NS, END_NS) for i in (1, 2)) for w in (world, idle))
+    assert closes <= 2 * usual + 20, f"{closes} closed gates in 0.3 s, {usual} beside an idle page"
+
+
+@pytest.mark.parametrize("claim", ["give_up", "toggle", "outstanding"])
+def test_words_are_given_to_a_slice_at_a_bounded_rate(claim: str) -> None:
+    """Also where it keeps nobody waiting."""
+    world = HostileWorld([tenant(1, 500, 1000, LAUNCH_BOUND), attacker(9)], {9: CLAIMS[claim]})
+    world.run(END_NS)
+    words = world.row(9).word >> 2
+    assert words <= 2 * (10 + END_NS // MS), f"{words} words in {END_NS // MS} ms"
+
+
+@pytest.mark.parametrize("processes", [1, 8])
+def test_all_processes_of_a_slice_complete_no_more_than_a_second_in_a_second(processes: int) -> None:
+    world = HostileWorld([tenant(1, 250, 250, SATURATING), attacker(9, 500)], {9: boast(1000, processes)})
+    world.run(END_NS)
+    charged = world.row(9).charged_ns / END_NS
+    assert charged <= 1.05, f"charged with {charged:.2f} of the time"
+
+
+@pytest.mark.parametrize(
+    ("load", "processes", "busy", "latency", "most"),
+    [
+        (SATURATING, 1, 1, False, 0.27),
+        (SATURATING, 8, 1, False, 0.27),
+        (SATURATING, 1, 1, True, 0.27),
+        (SATURATING, 1, 0.8, False, 0.27),
+        (LAUNCH_BOUND, 1, 1, True, 0.3),
+        (LAUNCH_BOUND, 1, 0.8, False, 0.3),
+    ],
+)
+def test_a_page_that_boasts_moves_no_neighbour_beyond_its_maximum_by_much(
+    load: Load, processes: int, busy: float, latency: bool, most: float
+) -> None:
+    page = boast(1, processes, busy)
+    world = HostileWorld([tenant(1, 250, 250, load), attacker(9, 500, latency=latency)], {9: page})
+    world.run(SECOND // 2)
+    had = world.tenants[0].share(BEGIN_NS, world.now_ns)
+    assert 0.22 <= had <= most, f"{had:.3f} of the device, its maximum is .25"
