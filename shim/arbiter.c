@@ -258,7 +258,7 @@ int vg_arbiter_slice_remove(struct vg_arbiter *arbiter, uint64_t slice_id) {
   if (!slice) return leave(arbiter, -ENOENT);
   if (vg_lane_of(arbiter, slice)->first) return leave(arbiter, -EBUSY);
   vg_lane_of(arbiter, slice)->draining = false;
-  memory_of(arbiter, slice)->unattributed_bytes = memory_of(arbiter, slice)->parted_bytes = 0;
+  memory_of(arbiter, slice)->unattributed_bytes = memory_of(arbiter, slice)->disconnected_bytes = 0;
   vg_core_remove(&arbiter->core, slice_id);
   vg_record_remove(&arbiter->recorder, slice_id);
   arbiter->memory_stale = true;
@@ -365,12 +365,12 @@ static struct vg_process_stats stats_of(const struct vg_process *process) {
   };
 }
 
-int vg_arbiter_process_part(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats) {
+int vg_arbiter_process_disconnect(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats) {
   pthread_mutex_lock(&arbiter->mutex);
   struct vg_process *process = find_process(arbiter, process_id);
   if (!process) return leave(arbiter, -ENOENT);
   *ret_stats = stats_of(process);
-  memory_of(arbiter, process->slice)->parted_bytes += held_bytes(process);
+  memory_of(arbiter, process->slice)->disconnected_bytes += held_bytes(process);
   remove_locked(arbiter, process);
   return leave(arbiter, 0);
 }
@@ -380,7 +380,7 @@ int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint
   const struct vg_core_slice *slice = vg_core_find(&arbiter->core, slice_id);
   if (!slice) return leave(arbiter, -ENOENT);
   struct vg_memory_slice *memory = memory_of(arbiter, slice);
-  memory->parted_bytes -= bytes < memory->parted_bytes ? bytes : memory->parted_bytes;
+  memory->disconnected_bytes -= bytes < memory->disconnected_bytes ? bytes : memory->disconnected_bytes;
   arbiter->memory_stale = true;
   return leave(arbiter, 0);
 }
@@ -398,7 +398,7 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
     uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
     ret_stats->mem_unattributed_bytes = unattributed_bytes;
     ret_stats->mem_held_bytes = ret_stats->mem_used_bytes =
-        unattributed_bytes + memory_of(arbiter, slice)->parted_bytes;
+        unattributed_bytes + memory_of(arbiter, slice)->disconnected_bytes;
     for (const struct vg_process *process = vg_lane_of(arbiter, slice)->first; process; process = process->next) {
       ret_stats->mem_held_bytes += held_bytes(process);
       ret_stats->mem_used_bytes += process->memory.used_bytes;

@@ -10,7 +10,7 @@
 
 #include "vg_abi.h"
 
-#define VG_SLICES_MAX 128      /* on a device */
+#define VG_SLICES_MAX 128     /* on a device */
 #define VG_PROCESSES_MAX 1024 /* on a device */
 
 struct vg_arbiter_params {
@@ -132,8 +132,8 @@ int vg_arbiter_process_add(struct vg_arbiter *arbiter, uint64_t slice_id, uint64
 int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
 /* As process_remove, for a process that closed its connection and lives on: its place and its pages are free, and the
  * credit that it holds stays charged to its slice until vg_arbiter_slice_release(). ret_stats: its last counters. */
-int vg_arbiter_process_part(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
-/* Takes back what process_part() has left charged. */
+int vg_arbiter_process_disconnect(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
+/* Takes back what process_disconnect() has left charged. */
 int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 /* Charges the slice with memory that its programs have past the ledger (core/watch.py compares with the driver). */
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);

@@ -39,7 +39,7 @@ static struct vg_memory_slice *slice_of(const struct vg_memory_table *table, con
 static void sum_up(struct vg_memory_table *table) {
   for (int i = 0; i < table->slice_count; i++) {
     struct vg_memory_slice *slice = &table->slices[i];
-    slice->held_bytes = slice->used_bytes = slice->unattributed_bytes + slice->parted_bytes;
+    slice->held_bytes = slice->used_bytes = slice->unattributed_bytes + slice->disconnected_bytes;
     slice->rows = 0;
   }
   for (int i = 0; i < table->row_count; i++) {

@@ -112,7 +112,7 @@ class Arbiters:
         self._slices: dict[int, Slice] = {}
         self._roles: dict[tuple[int, str], Role] = {}
         #: processes that closed their connections: (slice, last counters) by (process_id, device)
-        self._parted: dict[tuple[int, str], tuple[int, Any]] = {}
+        self._disconnected: dict[tuple[int, str], tuple[int, Any]] = {}
         for uuid in self._memory_bytes:
             native = lib.vg_arbiter_new(self._params(uuid))
             if native == ffi.NULL:
@@ -189,22 +189,22 @@ class Arbiters:
 
     def detach(self, process_id: int, uuid: str) -> None:
         """Frees what a process held; its pages are not touched any more when this returns. Unknown: no effect."""
-        serial, stats = self._parted.pop((process_id, uuid), (0, None))
+        serial, stats = self._disconnected.pop((process_id, uuid), (0, None))
         if stats is None:
             lib.vg_arbiter_process_remove(self._native[uuid], process_id)
         else:
             lib.vg_arbiter_slice_release(self._native[uuid], serial, stats.mem_held_bytes)
 
-    def part(self, serial: int, process_id: int, uuid: str) -> None:
+    def disconnect(self, serial: int, process_id: int, uuid: str) -> None:
         """Frees a process's place and pages as detach() does, but its memory stays charged until detach()."""
         stats = ffi.new("struct vg_process_stats *")
-        if lib.vg_arbiter_process_part(self._native[uuid], process_id, stats) == 0:
-            self._parted[process_id, uuid] = serial, stats
+        if lib.vg_arbiter_process_disconnect(self._native[uuid], process_id, stats) == 0:
+            self._disconnected[process_id, uuid] = serial, stats
 
     def _process(self, process_id: int, uuid: str, raw: Any) -> Any:
-        """The counters of a process, in `raw` unless it has parted; None when it is not there."""
-        if parted := self._parted.get((process_id, uuid)):
-            return parted[1]
+        """The counters of a process, in `raw` unless it has disconnected; None when it is not there."""
+        if stats := self._disconnected.get((process_id, uuid)):
+            return stats[1]
         native = self._native.get(uuid)
         return None if native is None or lib.vg_arbiter_process_stats(native, process_id, raw) < 0 else raw
 

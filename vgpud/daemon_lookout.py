@@ -102,7 +102,7 @@ class Lookout:
         dead = [process for process_id in self._host.dead() if (process := known.get(process_id))]
         lost = {process.process_id for process in dead if peers.runs(process.pid)}
         since_ns = time.monotonic_ns() - int(RETURN_S * 1e9)
-        lost |= {p.process_id for p in list(known.values()) if 0 < p.parted_ns < since_ns}
+        lost |= {p.process_id for p in list(known.values()) if 0 < p.disconnected_ns < since_ns}
         return attached_by_pid(list(known.values()), lost)
 
     # ---- the ledger (watch.Ledger) ----

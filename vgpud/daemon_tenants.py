@@ -125,9 +125,9 @@ class TenantDesk:
         """A process is no tenant any more, at once."""
         self._host.run(ev.ProcessGone(process_id))
 
-    def parted(self, process_id: int) -> None:
+    def disconnected(self, process_id: int) -> None:
         """A process has closed its connection and lives on."""
-        self._host.run(ev.ProcessParted(process_id))
+        self._host.run(ev.ProcessDisconnected(process_id))
 
     def ended(self, process_id: int) -> None:
         """A process has ended. A real driver may take a moment to give its memory back: it is asked first (D7)."""
@@ -162,5 +162,5 @@ class TenantDesk:
     def leave(self, process_id: int, device: str) -> None:
         self._arbiters.detach(process_id, device)
 
-    def part(self, serial: int, process_id: int, device: str) -> None:
-        self._arbiters.part(serial, process_id, device)
+    def disconnect(self, serial: int, process_id: int, device: str) -> None:
+        self._arbiters.disconnect(serial, process_id, device)

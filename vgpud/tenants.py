@@ -93,14 +93,14 @@ class Backend(Protocol):
     def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied: ...
     def usage(self, found: Admission) -> Usage: ...
     def gone(self, process_id: int) -> None: ...
-    def parted(self, process_id: int) -> None: ...
+    def disconnected(self, process_id: int) -> None: ...
     def ended(self, process_id: int) -> None: ...
     def refused(self, slice_name: str, pid: int, why: str) -> None: ...
     def join(
         self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
     ) -> None: ...
     def leave(self, process_id: int, device: str) -> None: ...
-    def part(self, serial: int, process_id: int, device: str) -> None: ...
+    def disconnect(self, serial: int, process_id: int, device: str) -> None: ...
 
 
 @dataclass(eq=False, slots=True)
@@ -410,16 +410,16 @@ class Tenants:
         self._loop.remove_reader(peer.sock)
         peer.at_end = True
         if not peer.dead and not peer.holder and not peers.has_ended(peer.pidfd):
-            self._part(peer)
+            self._disconnect(peer)
         self._check_gone(peer)
 
-    def _part(self, peer: Peer) -> None:
+    def _disconnect(self, peer: Peer) -> None:
         """The process lives on without us: it keeps no place, no pages and no descriptors here but its pidfd."""
         for device in peer.devices:
-            self._backend.part(peer.serial, peer.process_id, device)
+            self._backend.disconnect(peer.serial, peer.process_id, device)
         peer.sock.close()
         self._free_pages(peer)
-        self._backend.parted(peer.process_id)
+        self._backend.disconnected(peer.process_id)
 
     def _died(self, peer: Peer) -> None:
         self._loop.remove_reader(peer.pidfd)

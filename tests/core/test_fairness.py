@@ -54,8 +54,8 @@ def test_many_users_share_what_all_may_have() -> None:
     accounts, spent = Accounts(), 0
     for now_ns in range(0, 10 * S, MS):
         for uid in range(20):
+            accounts.seen(uid, now_ns)
             if not accounts.wait_ns(uid, now_ns):
-                accounts.seen(uid, now_ns)
                 accounts.charge(uid, MS, now_ns)
                 spent += 1
     assert spent <= 10 * SHARES.users_milli + SHARES.saved_ns // MS + 5

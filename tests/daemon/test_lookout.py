@@ -61,8 +61,8 @@ def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
 def test_a_program_that_closed_its_connection_is_a_stranger_unless_it_soon_comes_back() -> None:
     now_ns = time.monotonic_ns()
     after_ns = int(daemon_lookout.RETURN_S * 1e9)
-    assert not is_still(STRANGER, "", [replace(process("a"), parted_ns=now_ns)], {PID: 1})
-    assert is_still(STRANGER, "", [replace(process("a"), parted_ns=max(1, now_ns - after_ns - 1))], {PID: 1})
+    assert not is_still(STRANGER, "", [replace(process("a"), disconnected_ns=now_ns)], {PID: 1})
+    assert is_still(STRANGER, "", [replace(process("a"), disconnected_ns=max(1, now_ns - after_ns - 1))], {PID: 1})
 
 
 def test_who_has_a_strangers_pid_is_another_one() -> None:

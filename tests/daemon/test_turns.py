@@ -29,7 +29,7 @@ class Clock:
 
     def overdraw(self, *uids: int) -> None:
         for uid in uids:
-            self.turns.charge(uid, 100_000_000)
+            self.turns.charge(uid, Shares().saved_ns + 50_000_000)
 
     def turn(self) -> None:
         """To when everybody may go on again."""

@@ -79,7 +79,7 @@ def _held(processes: Iterable[Process]) -> Counter[str]:
 
 def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | None:
     limit = state.policy.processes_per_slice_max
-    held = _held(p for p in state.processes_of(found.name, holders=True) if not p.parted_ns)
+    held = _held(p for p in state.processes_of(found.name, holders=True) if not p.disconnected_ns)
     shared = found.owner_uid == ANYONE or len(state.containers_of(found.name)) > 1
     bound = which(limit, limit - limit // RESERVED_PART if shared else limit, held, process.account)
     if bound == ALL:
@@ -96,9 +96,9 @@ def _idle_refusal(state: State, process: Process, known: list[Process]) -> Denie
     """Those without a place on a device are bounded as well: what only holds a slice, and what closed its socket."""
     limit = state.policy.processes_per_user_max
     whose = process.account
-    parted = sum(p.parted_ns > 0 and p.account == whose for p in known)
-    if parted >= limit:
-        text = f"{shown(whose)} has {parted} programs that closed their connection to vgpud and still run, the limit is"
+    closed = sum(p.disconnected_ns > 0 and p.account == whose for p in known)
+    if closed >= limit:
+        text = f"{shown(whose)} has {closed} programs that closed their connection to vgpud and still run, the limit is"
         return _full(f"{text} {limit}: end some or raise processes_per_user_max")
     holders = sum(p.holder and p.account == whose for p in known) if process.holder else 0
     if holders >= limit:
@@ -114,7 +114,7 @@ def _device_refusal(state: State, found: Slice, process: Process, known: list[Pr
     whose = process.account
     for share in found.shares:
         there = {name for name, made in state.slices.items() if made.share(share.device_uuid)}
-        held = _held(p for p in known if p.slice_name in there and not p.holder and not p.parted_ns)
+        held = _held(p for p in known if p.slice_name in there and not p.holder and not p.disconnected_ns)
         bound = which(capacity, min(own_max, capacity), held, whose)
         if not bound:
             continue
@@ -146,7 +146,7 @@ def _descriptor_refusal(state: State, found: Slice, process: Process, known: lis
 
 
 def _descriptors(process: Process, devices: int) -> int:
-    if process.parted_ns:
+    if process.disconnected_ns:
         return 1  # its pidfd
     return DESCRIPTORS_EACH + (0 if process.holder else devices)
 

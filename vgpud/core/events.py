@@ -111,7 +111,7 @@ class ProcessGone:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessParted:
+class ProcessDisconnected:
     """A program closed its connection and lives on: its place is free, its memory stays charged."""
 
     process_id: int
@@ -184,7 +184,7 @@ Event = (
     | SuspendSlice
     | ProcessAttached
     | ProcessGone
-    | ProcessParted
+    | ProcessDisconnected
     | ContainerCreated
     | ContainerStarted
     | ContainerEnded

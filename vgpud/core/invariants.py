@@ -60,7 +60,7 @@ def _check_processes(state: State) -> None:
     for process_id, process in state.processes.items():
         _require(process.process_id == process_id, f"process {process_id} is filed under its id")
         _require(process.slice_name in state.slices, f"process {process_id} has a slice")
-        counts[process.slice_name] = counts.get(process.slice_name, 0) + (not process.parted_ns)
+        counts[process.slice_name] = counts.get(process.slice_name, 0) + (not process.disconnected_ns)
     limit = state.policy.processes_per_slice_max
     _require(all(count <= limit for count in counts.values()), "processes per slice are bounded")
 

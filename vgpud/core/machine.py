@@ -32,8 +32,8 @@ from vgpud.core.events import (
     OpenSocket,
     PolicyChanged,
     ProcessAttached,
+    ProcessDisconnected,
     ProcessGone,
-    ProcessParted,
     QuotasChanged,
     SaveRequest,
     SaveSlice,
@@ -308,11 +308,11 @@ def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -
     return bounds.attach_refusal(state, found, process)
 
 
-def _process_parted(state: State, event: ProcessParted, now_ns: int) -> list[Command]:
+def _process_disconnected(state: State, event: ProcessDisconnected, now_ns: int) -> list[Command]:
     process = state.processes.get(event.process_id)
     if process is None:
         return []
-    state.processes[process.process_id] = replace(process, parted_ns=max(1, now_ns))
+    state.processes[process.process_id] = replace(process, disconnected_ns=max(1, now_ns))
     return []  # nothing to tell: whoever ends closes its connection a moment before
 
 
@@ -340,7 +340,7 @@ _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
     SuspendSlice: suspend.suspended,
     ProcessAttached: _process_attached,
     ProcessGone: _process_gone,
-    ProcessParted: _process_parted,
+    ProcessDisconnected: _process_disconnected,
     ContainerCreated: containers.created,
     ContainerStarted: containers.started,
     ContainerEnded: containers.ended,

@@ -139,7 +139,7 @@ class Process:
     container_id: str = ""  # of the container whose cgroup it is in
     account: str = "uid 0"  # whose places it takes, see bounds.account()
     #: when it closed its connection, monotonic; it lives on and its memory stays charged. 0: it is attached
-    parted_ns: int = 0
+    disconnected_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -949,7 +949,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RequeueJob(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Of a job that has not ended: the environment of an ended one is deleted.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

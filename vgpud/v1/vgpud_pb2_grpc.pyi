@@ -249,6 +249,7 @@ class JobServiceStub:
     HoldJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.HoldJobRequest, _vgpud_pb2.HoldJobResponse]
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
+    """Of a job that has not ended: the environment of an ended one is deleted."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]
     """Why this size, this device, this neighbour, this resize."""
@@ -267,6 +268,7 @@ class JobServiceAsyncStub(JobServiceStub):
     HoldJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.HoldJobRequest, _vgpud_pb2.HoldJobResponse]  # type: ignore[assignment]
     ReleaseJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]  # type: ignore[assignment]
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
+    """Of a job that has not ended: the environment of an ended one is deleted."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]  # type: ignore[assignment]
     ExplainJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Why this size, this device, this neighbour, this resize."""
@@ -323,7 +325,8 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         self,
         request: _vgpud_pb2.RequeueJobRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_vgpud_pb2.RequeueJobResponse, _abc.Awaitable[_vgpud_pb2.RequeueJobResponse]]: ...
+    ) -> _typing.Union[_vgpud_pb2.RequeueJobResponse, _abc.Awaitable[_vgpud_pb2.RequeueJobResponse]]:
+        """Of a job that has not ended: the environment of an ended one is deleted."""
 
     @_abc_1.abstractmethod
     def WatchJobs(
