@@ -29,6 +29,7 @@ class Phase:
     attacking: bool
     begin_ns: int
     end_ns: int
+    stolen: float = 0.0  # of the processors' time, that a virtual machine's host had
 
     @property
     def seconds(self) -> float:

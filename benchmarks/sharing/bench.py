@@ -306,7 +306,7 @@ class Bench:
         costs_ns = {tenant.name: self._cost_ns(tenant) for tenant in tenants} if self._by_work else {}
         before = psutil.cpu_times()
         started, begin_ns, end_ns, noted = self._run(tenants, hooked, seed, meanwhile, plain)
-        machine = _quietness(before, psutil.cpu_times())
+        machine = quietness(before, psutil.cpu_times())
         if self._by_work:
             spans = {
                 name: [s for process in several for s in spans_of_work(process.points, costs_ns[name], process.pid)]
@@ -430,7 +430,7 @@ class Bench:
             self._own.tenants.remove(process.part)
 
 
-def _quietness(before: Any, after: Any) -> dict[str, float]:
+def quietness(before: Any, after: Any) -> dict[str, float]:
     """Which parts of its processors' time the machine was idle, and did not have at all, between psutil.cpu_times()."""
     passed = {name: getattr(after, name) - getattr(before, name) for name in after._fields if "guest" not in name}
     total = sum(passed.values()) or 1.0
