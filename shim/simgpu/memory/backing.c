@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #define STEP_BYTES (16ull << 20) /* grants are asked for in steps */
 #define PAGE_BYTES 4096ull
@@ -25,7 +24,7 @@ static uint64_t pending_bytes;               /* of these: not touched yet, for a
 static uint64_t file_bytes(void) {
   struct stat state;
   int fd = sim_arena_fd();
-  return fd >= 0 && fstat(fd, &state) == 0 ? (uint64_t)state.st_blocks * 512 : 0;
+  return fd >= 0 && vg_prim_fstat(fd, &state) == 0 ? (uint64_t)state.st_blocks * 512 : 0;
 }
 
 /* Looks at the file; what was touched before is in it. Returns what is backed or may be soon. Under the lock. */
