@@ -20,6 +20,7 @@ from vgpud.core.events import SaveContainer, SaveDrain, SaveRequest, SaveSlice
 from vgpud.core.model import Container, Drain, Remembered
 from vgpud.core.queue.model import JobState, QueueSpec
 from vgpud.errors import StoreError
+from vgpud.jobfacts import Launch, Predicted
 from vgpud.state import backups
 from vgpud.state.checksums import seal, unseal
 from vgpud.state.sqlite_errors import Fault, fault_of
@@ -123,6 +124,27 @@ def test_one_bad_row_is_set_aside(tmp_path: Path, case: str) -> None:
         ((source, content),) = db.execute("SELECT source, content FROM quarantine").fetchall()
     assert source == "slices" and json.loads(content)["uid"] == "uid-b"
     assert contents(tmp_path)[1] == [], "once"
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["of this version", "of an older one"])
+def test_a_waiting_job_with_a_prediction_is_believed(tmp_path: Path, sealed: bool) -> None:
+    """Features of a model are whatever numbers its submitter has computed."""
+    features = (("bytes", 1e300), ("log_steps", -1.5))
+    plain = secret_job(1)
+    assert isinstance(plain.spec.run, Launch)
+    predicted = Predicted("m", "d", (0.5, 0.1, 1.0), (0.5, 0.1, 1.0), (5e9, 0.0, 1e10), features=features)
+    run = replace(plain.spec.run, prediction=predicted)
+    plain.spec = replace(plain.spec, run=run)
+    store = Store(tmp_path)
+    JobStore(store).save([plain])
+    store.close()
+    if not sealed:
+        with contextlib.closing(database(tmp_path)) as db:
+            (text,) = db.execute("SELECT launch FROM jobs").fetchone()
+            db.execute("UPDATE jobs SET launch = ?", (json.dumps(unseal(text)),))
+    found, told = contents(tmp_path)
+    assert told == []
+    assert repr(features) in found["jobs"][0]
 
 
 BAD_ROWS = {
