@@ -10,6 +10,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from vgpud.state import environments, private_files
@@ -88,7 +89,7 @@ def forget_environments(path: Path, db: sqlite3.Connection) -> bool:
         with contextlib.closing(connect(name)) as copy:
             copy.execute("PRAGMA secure_delete = ON")
             if _has_jobs(copy):
-                kept |= _at_once(copy, lambda copy=copy: environments.forget_in_copy(copy, db))
+                kept |= _at_once(copy, partial(environments.forget_in_copy, copy, db))
     return kept
 
 
