@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import random
 import shutil
@@ -327,6 +328,37 @@ def test_a_flipped_bit_in_the_log_is_said(tmp_path: Path) -> None:
     log = torn / f"{stores.FILE_NAME}-wal"
     log.write_bytes(log.read_bytes()[:-3000])
     assert contents(torn)[1] == [], "a daemon that was killed while it wrote"
+
+
+def test_a_damaged_log_that_cannot_be_copied_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No room for it: what is tried every second must not fill the rest of the disk."""
+    source, state = tmp_path / "source", tmp_path / "state"
+    source.mkdir()
+    store = Store(source)
+    store.apply([SaveSlice(made("a"))])
+    shutil.copytree(source, state)
+    store.close()
+    log = state / f"{stores.FILE_NAME}-wal"
+    log.write_bytes(b"x" + log.read_bytes()[1:])
+    really = shutil.copyfile
+
+    def full(log: Path, copy: Path) -> None:
+        if ".damaged-" in copy.name:
+            copy.write_bytes(b"a part")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(log, copy)
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    store = Store(state)
+    assert store.unwritable
+    assert not store.recover()
+    assert backups.existing(log, "damaged") == []
+    monkeypatch.setattr(shutil, "copyfile", really)
+    assert store.recover()
+    assert len(backups.existing(log, "damaged")) == 1
+    store.close()
 
 
 @pytest.mark.parametrize("damage", ["no database", "truncated", "empty", "no table", "version"])
