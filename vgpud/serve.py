@@ -31,6 +31,9 @@ from vgpud.in_container import check as in_container_check
 
 log = logging.getLogger("vgpud")
 
+#: what the service manager gives us for the state database: its first start after an upgrade brings it to this version
+OPENING_S = 900
+
 _LEVELS = {logging.DEBUG: 7, logging.INFO: 6, logging.WARNING: 4, logging.ERROR: 3, logging.CRITICAL: 2}
 
 
@@ -163,7 +166,9 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
         if not state.samefile(runtime):
             locks.append(DirectoryLock(state, "--state-dir"))
         descriptors.raise_limit()
+        notify(f"EXTEND_TIMEOUT_USEC={OPENING_S * 1_000_000}\nSTATUS=Checking the state database")
         store = Store(state)
+        notify("STATUS=")
         store.told[:0] = changed
         asyncio.run(run(config, config_path, overrides, (devices, inventory), store, owned, locks[0]))
     except OSError as error:

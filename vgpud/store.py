@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,6 +46,9 @@ FILE_NAME = "vgpud.sqlite3"
 BUSY_S = 2.0
 #: sizes in the log: of its head, and of a page with its own
 _LOG_HEAD_BYTES, _LOG_PAGE_BYTES = 32, 24 + 4096
+#: the daemon waits for an attempt to recover; one that took longer is not repeated for so many times as long: there is
+#: room for the attempt itself and then not for the backup of a large database
+SLOW_S, SLOW_PAUSE = 0.1, 30
 #: a log of this length is brought into the database's file
 LOG_BYTES = 4 << 20
 
@@ -127,6 +131,7 @@ class Store:
         self.unflushed = False
         self._erase = False  # something secret was taken out, which files still hold
         self._copies = True  # backups may hold environments
+        self._recover_s = 0.0  # recover() is not worth trying before
         self._keep(self._guard("open", lambda: open_state(self._path, MIGRATIONS, BUSY_S)))
 
     def _keep(self, opened: Opened) -> None:
@@ -139,6 +144,9 @@ class Store:
 
     def recover(self) -> bool:
         """Whether it can be written again, after a start without; asked now and then. Raises nothing."""
+        begin_s = time.monotonic()
+        if begin_s < self._recover_s:
+            return False
         probe = self._path.with_name(".writable")
         try:
             private_files.write(probe, "x" * 65536)  # as much as SQLite needs to begin
@@ -149,6 +157,9 @@ class Store:
         except (StoreError, OSError):
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
+            took_s = time.monotonic() - begin_s
+            if took_s > SLOW_S:
+                self._recover_s = begin_s + SLOW_PAUSE * took_s
             return False
         in_memory.close()
         return True

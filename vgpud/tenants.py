@@ -169,7 +169,10 @@ class Tenants:
         """Listens for the programs of a slice (SHARED: of any); a stale socket is replaced. Raises OSError."""
         path = (self._directory / slice_name if slice_name else self._shared) / "attach.sock"
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except IsADirectoryError:
+            path.rmdir()  # docker makes one where a file that it shall mount is missing
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
             sock.bind(str(path))
@@ -195,7 +198,7 @@ class Tenants:
     def left_over(self, known: Container[str]) -> list[str]:
         """Slices that a former daemon had and that are not among these, nor open: their sockets are there."""
         try:
-            names = sorted(path.parent.name for path in self._directory.glob("*/attach.sock"))
+            names = sorted(path.parent.name for path in self._directory.glob("*/attach.sock") if path.is_socket())
         except OSError:
             return []
         return [name for name in names if name not in known and name not in self._listeners]

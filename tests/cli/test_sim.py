@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from vgpud import paths
+from vgpud.host.simulator import Simulator
 
 #: prints how many devices an unmodified program sees
 COUNT = """
@@ -49,6 +50,15 @@ def test_start_status_run_stop(vgpu: Any, folder: Path) -> None:
     assert "already" in again.stderr
     assert vgpu("sim", "stop", *where).code == 0
     assert vgpu("sim", "status", *where).code == 4
+
+
+@needs_server
+def test_a_simulator_in_the_background_is_seen_to_live(vgpu: Any, folder: Path) -> None:
+    vgpu("sim", "start", "--dir", str(folder))
+    simulator = Simulator(folder)
+    assert simulator.look() == (True, True)  # else a daemon offers none of its devices
+    vgpu("sim", "stop", "--dir", str(folder))
+    assert simulator.look() == (False, False)
 
 
 @pytest.mark.parametrize(("command", "code"), [(("status",), 4), (("stop",), 4), (("run", "--", "true"), 125)])

@@ -398,6 +398,7 @@ def test_service_manager_is_told(node: Node) -> None:
         node.env = {"NOTIFY_SOCKET": str(address)}
         node.start()
         messages = [heard.recv(200)]
+        assert messages[0].startswith(b"EXTEND_TIMEOUT_USEC=900000000\n"), "checking a large database takes a while"
         while b"READY=1" not in messages[-1]:
             messages.append(heard.recv(200))
         while messages[-1] != b"WATCHDOG=1":

@@ -470,6 +470,20 @@ def test_socket_that_was_removed_comes_back(node: Node) -> None:
     assert node.names() == ["a"]
 
 
+def test_directories_in_the_place_of_sockets_do_not_keep_the_daemon_from_starting(node: Node) -> None:
+    """docker makes them while no daemon runs, for containers that mount a socket and start by themselves."""
+    node.start()
+    node.create()
+    assert node.stop() == 0
+    for name in ("a", "unknown"):
+        path = Path(node.socket(name))
+        path.unlink(missing_ok=True)
+        path.mkdir(parents=True)
+    node.start()
+    assert client.attach(node.socket()).status == client.OK
+    assert "slice.lost" not in node.kinds()
+
+
 def test_chatter_after_the_greeting_is_not_heard(node: Node) -> None:
     node.start()
     node.create()

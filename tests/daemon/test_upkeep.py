@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
@@ -88,6 +89,17 @@ def test_a_lock_whose_file_was_removed_is_taken_again(tmp_path: Path) -> None:
         DirectoryLock(tmp_path, "--runtime-dir")
     lock.close()
     DirectoryLock(tmp_path, "--runtime-dir").close()
+
+
+def test_users_who_can_open_the_directory_cannot_keep_the_daemon_out(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    users = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(users, fcntl.LOCK_SH)
+    DirectoryLock(tmp_path, "--runtime-dir").close()
+    tmp_path.chmod(0o700)  # now it is ours alone: a daemon that could make no file there holds it so
+    with pytest.raises(ConflictError):
+        DirectoryLock(tmp_path, "--runtime-dir")
+    os.close(users)
 
 
 def _answers(node: Node) -> bool:

@@ -9,6 +9,7 @@ from enum import Enum
 from vgpud.core.units import MILLI_PER_DEVICE
 
 ANYONE = -1  # Slice.owner_uid: every user may attach
+UID_MAX = (1 << 32) - 1
 BATCH = "batch"
 LATENCY = "latency"  # its guarantee is served at once, before others'
 CLASSES = (BATCH, LATENCY)

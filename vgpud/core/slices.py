@@ -21,7 +21,7 @@ from vgpud.core.events import (
     RemoveSlice,
     SaveSlice,
 )
-from vgpud.core.model import ANYONE, Denied, Policy, Reason, Slice, Spec, State
+from vgpud.core.model import ANYONE, UID_MAX, Denied, Policy, Reason, Slice, Spec, State
 from vgpud.core.units import format_bytes, format_gpus
 
 _NAME_ENDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
@@ -57,7 +57,7 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     wrong = name_error(name, state.policy.name_bytes_max)
     if wrong:
         return wrong
-    if owner_uid < ANYONE:
+    if not ANYONE <= owner_uid <= UID_MAX:
         text = f"owner_uid {owner_uid} is no user: write a uid or -1 for anyone"
         return Denied(Reason.INVALID, text, field="owner_uid")
     if wanted.cdi_device and _SIZE_SIGNS.issuperset(name):

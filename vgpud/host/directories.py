@@ -70,7 +70,8 @@ class DirectoryLock:
             text = f"cannot open {path}: {error.strerror}; run as its owner or choose another {self._remedy}"
             raise DeniedError(text) from error
         try:
-            fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of a daemon that could make no file
+            if fd == folder_fd or not os.fstat(folder_fd).st_mode & 0o077:  # any user can lock what they can open
+                fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of a daemon that could make no file
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             pid = "unknown" if fd == folder_fd else os.read(fd, 32).decode(errors="replace").strip() or "unknown"

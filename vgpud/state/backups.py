@@ -9,6 +9,8 @@ import contextlib
 import os
 import sqlite3
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from vgpud.state import environments, private_files
@@ -49,7 +51,7 @@ def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
             db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
             if _has_jobs(copy):
-                environments.forget_all_ended(copy)
+                _at_once(copy, lambda: environments.forget_all_ended(copy))
                 copy.execute("VACUUM")  # leftovers of overwritten environments do not come along
         _sync(copy_path)
     except BaseException:
@@ -61,6 +63,14 @@ def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
 
 def _has_jobs(db: sqlite3.Connection) -> bool:
     return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name = 'jobs'").fetchone())
+
+
+def _at_once(copy: sqlite3.Connection, work: Callable[[], bool]) -> bool:
+    """In one transaction: there may be a hundred thousand jobs, and each one by itself would wait for the disk."""
+    copy.execute("BEGIN")
+    result = work()
+    copy.execute("COMMIT")
+    return result
 
 
 def _sync(path: Path) -> None:
@@ -79,7 +89,7 @@ def forget_environments(path: Path, db: sqlite3.Connection) -> bool:
         with contextlib.closing(connect(name)) as copy:
             copy.execute("PRAGMA secure_delete = ON")
             if _has_jobs(copy):
-                kept |= environments.forget_in_copy(copy, db)
+                kept |= _at_once(copy, partial(environments.forget_in_copy, copy, db))
     return kept
 
 

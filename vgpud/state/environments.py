@@ -7,7 +7,6 @@ written back and cut, so that no file holds it.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -23,7 +22,7 @@ _LIVE_FOLLOWER = (
 )
 _ENDED = f"SELECT launch FROM jobs WHERE id = ? AND ended AND {_HOLDS}"  # noqa: S608  our own text
 _ALL_ENDED = f"SELECT id FROM jobs WHERE ended AND {_HOLDS} AND {_FILLED}"  # noqa: S608  the same
-_ALL = f"SELECT id, launch FROM jobs WHERE {_HOLDS} AND {_FILLED}"  # noqa: S608  the same
+_ALL = f"SELECT id FROM jobs WHERE {_HOLDS} AND {_FILLED}"  # noqa: S608  the same
 
 
 def without_environment(launch: str) -> str | None:
@@ -69,15 +68,8 @@ def forget_all_ended(db: Any) -> bool:
 def forget_in_copy(copy: Any, db: Any) -> bool:
     """Takes out of a copy of the database what the database itself has no more. Returns whether the copy still holds
     an environment."""
-    kept = False
-    for job_id, launch in copy.execute(_ALL).fetchall():
-        now = db.execute("SELECT launch FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        body = {}
-        if now and now[0]:
-            with contextlib.suppress(ValueError):
-                body = unseal(now[0])
-        if body.get("environment"):
-            kept = True
-            continue
+    held, needed = ({job_id for (job_id,) in one.execute(_ALL).fetchall()} for one in (copy, db))
+    for job_id in held - needed:
+        (launch,) = copy.execute("SELECT launch FROM jobs WHERE id = ?", (job_id,)).fetchone()
         copy.execute("UPDATE jobs SET launch = ? WHERE id = ?", (without_environment(launch), job_id))
-    return kept
+    return not held.isdisjoint(needed)

@@ -87,7 +87,11 @@ def _check_log(path: Path, told: list[str]) -> None:
     if lost:
         aside = backups.stamped(log, "damaged")
         private_files.create(aside)
-        shutil.copyfile(log, aside)
+        try:
+            shutil.copyfile(log, aside)
+        except OSError:  # no room: this is tried again every second
+            aside.unlink(missing_ok=True)
+            raise
         backups.prune(log, "damaged")
         told.append(
             f"the newest changes of the state database are lost ({lost}): its log as it was is kept as {aside};"

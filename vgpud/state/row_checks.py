@@ -10,7 +10,18 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vgpud.core.model import BATCH, CLASSES, EVICTED, EVICTING, LATENCY, PAUSED, RESTORING, Container, Slice
+from vgpud.core.model import (
+    BATCH,
+    CLASSES,
+    EVICTED,
+    EVICTING,
+    LATENCY,
+    PAUSED,
+    RESTORING,
+    UID_MAX,
+    Container,
+    Slice,
+)
 from vgpud.core.queue.model import DEFAULT_QUEUE, QueueSpec
 from vgpud.core.queue.record import decode
 from vgpud.core.slices import name_error
@@ -23,6 +34,7 @@ INTEGER_MAX = (1 << 63) - 1
 #: milli-GPU x ns of months on many devices are more than that
 _SERVICE_MAX = 1 << 100
 _SERVICES = {"attained", "promoted_attained", "history"}
+_ANY = {"features"}  # of a model: any number
 #: numbers that may be below 0: -1 is "none", "not known" or "everybody"
 _LOWEST = {
     "priority": -1000,
@@ -32,7 +44,6 @@ _LOWEST = {
     **dict.fromkeys(("resized_ns", "limits", "stands_for"), -1),
 }
 _SLICE_NAME_MAX = 107  # of a socket's path
-_UID_MAX = (1 << 32) - 1
 
 
 def checksum(*values: object) -> int:
@@ -42,7 +53,7 @@ def checksum(*values: object) -> int:
 
 def _numbers(value: Any, name: str = "") -> str:
     """Why a number in there cannot be."""
-    if isinstance(value, bool) or value is None or isinstance(value, str):
+    if isinstance(value, bool) or value is None or isinstance(value, str) or name in _ANY:
         return ""
     if isinstance(value, dict):
         return next((why for key, item in value.items() if (why := _numbers(item, key))), "")
@@ -77,7 +88,7 @@ def slice_of(text: str) -> Slice:
     wrong = name_error(made.name, _SLICE_NAME_MAX)
     if wrong:
         raise ValueError("its name is none of a slice")
-    if not made.uid or made.owner_uid > _UID_MAX or made.suspended not in ("", PAUSED, EVICTED, EVICTING, RESTORING):
+    if not made.uid or made.owner_uid > UID_MAX or made.suspended not in ("", PAUSED, EVICTED, EVICTING, RESTORING):
         raise ValueError("its uid, owner or state is none")
     spec = made.spec
     if not 0 <= spec.gpus_milli <= GPUS_MAX * MILLI_PER_DEVICE or spec.service_class not in (*CLASSES, BATCH, LATENCY):

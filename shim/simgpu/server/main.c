@@ -85,13 +85,13 @@ static int directory_open(void) {
 }
 
 /* The path of a socket is short (108 bytes): bind through /proc/self/fd, which is short always. */
-static int listener_open(void) {
+static int listener_bind(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", server.directory, SIM_SOCKET_NAME);
   unlinkat(server.directory, SIM_SOCKET_NAME, 0);
   options.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (options.listener < 0 || bind(options.listener, (struct sockaddr *)&address, sizeof address) < 0 ||
-      fchmodat(server.directory, SIM_SOCKET_NAME, 0666, 0) < 0 || listen(options.listener, 128) < 0)
+      fchmodat(server.directory, SIM_SOCKET_NAME, 0666, 0) < 0)
     return fail("cannot listen in", options.directory);
   return 0;
 }
@@ -202,9 +202,11 @@ int main(int argc, char **argv) {
   if (directory_open() < 0) return 1;
   devices_fill();
   if (report_open(server.directory) < 0) return fail("cannot write in", options.directory), 1;
-  if (listener_open() < 0) return 1;
+  if (listener_bind() < 0) return 1;
   if (!options.foreground && daemon(1, 1) < 0) return fail("cannot go to the background from", options.directory), 1;
   server.page->server_pid = getpid();
+  /* Here, not in the process that has ended: the peer that clients see is the process that called listen(). */
+  if (listen(options.listener, 128) < 0) return fail("cannot listen in", options.directory), 1;
   if (loop_open() < 0) return 1;
   priority_raise();
   printf("vgpu-simd: ready: %u device%s in %s\n", server.config.device_count,

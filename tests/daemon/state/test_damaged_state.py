@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import random
 import shutil
@@ -20,6 +21,7 @@ from vgpud.core.events import SaveContainer, SaveDrain, SaveRequest, SaveSlice
 from vgpud.core.model import Container, Drain, Remembered
 from vgpud.core.queue.model import JobState, QueueSpec
 from vgpud.errors import StoreError
+from vgpud.jobfacts import Launch, Predicted
 from vgpud.state import backups
 from vgpud.state.checksums import seal, unseal
 from vgpud.state.sqlite_errors import Fault, fault_of
@@ -123,6 +125,27 @@ def test_one_bad_row_is_set_aside(tmp_path: Path, case: str) -> None:
         ((source, content),) = db.execute("SELECT source, content FROM quarantine").fetchall()
     assert source == "slices" and json.loads(content)["uid"] == "uid-b"
     assert contents(tmp_path)[1] == [], "once"
+
+
+@pytest.mark.parametrize("sealed", [True, False], ids=["of this version", "of an older one"])
+def test_a_waiting_job_with_a_prediction_is_believed(tmp_path: Path, sealed: bool) -> None:
+    """Features of a model are whatever numbers its submitter has computed."""
+    features = (("bytes", 1e300), ("log_steps", -1.5))
+    plain = secret_job(1)
+    assert isinstance(plain.spec.run, Launch)
+    predicted = Predicted("m", "d", (0.5, 0.1, 1.0), (0.5, 0.1, 1.0), (5e9, 0.0, 1e10), features=features)
+    run = replace(plain.spec.run, prediction=predicted)
+    plain.spec = replace(plain.spec, run=run)
+    store = Store(tmp_path)
+    JobStore(store).save([plain])
+    store.close()
+    if not sealed:
+        with contextlib.closing(database(tmp_path)) as db:
+            (text,) = db.execute("SELECT launch FROM jobs").fetchone()
+            db.execute("UPDATE jobs SET launch = ?", (json.dumps(unseal(text)),))
+    found, told = contents(tmp_path)
+    assert told == []
+    assert repr(features) in found["jobs"][0]
 
 
 BAD_ROWS = {
@@ -305,6 +328,37 @@ def test_a_flipped_bit_in_the_log_is_said(tmp_path: Path) -> None:
     log = torn / f"{stores.FILE_NAME}-wal"
     log.write_bytes(log.read_bytes()[:-3000])
     assert contents(torn)[1] == [], "a daemon that was killed while it wrote"
+
+
+def test_a_damaged_log_that_cannot_be_copied_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No room for it: what is tried every second must not fill the rest of the disk."""
+    source, state = tmp_path / "source", tmp_path / "state"
+    source.mkdir()
+    store = Store(source)
+    store.apply([SaveSlice(made("a"))])
+    shutil.copytree(source, state)
+    store.close()
+    log = state / f"{stores.FILE_NAME}-wal"
+    log.write_bytes(b"x" + log.read_bytes()[1:])
+    really = shutil.copyfile
+
+    def full(log: Path, copy: Path) -> None:
+        if ".damaged-" in copy.name:
+            copy.write_bytes(b"a part")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(log, copy)
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    store = Store(state)
+    assert store.unwritable
+    assert not store.recover()
+    assert backups.existing(log, "damaged") == []
+    monkeypatch.setattr(shutil, "copyfile", really)
+    assert store.recover()
+    assert len(backups.existing(log, "damaged")) == 1
+    store.close()
 
 
 @pytest.mark.parametrize("damage", ["no database", "truncated", "empty", "no table", "version"])

@@ -24,7 +24,7 @@ from vgpud.errors import DeniedError, ExitCode, StoreError
 from vgpud.jobs import Jobs
 from vgpud.jobs_wire import Attempt, Member, WireError, instructions
 from vgpud.recording import Recorder
-from vgpud.state import backups, private_files
+from vgpud.state import backups, environments, private_files
 from vgpud.store import Store
 from vgpud.store_jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
@@ -185,8 +185,16 @@ def test_an_array_keeps_its_environment_until_its_last_job_has_ended(tmp_path: P
     assert holding(tmp_path) == []
 
 
-def test_environments_of_before_an_upgrade_go_as_well(tmp_path: Path) -> None:
+def test_environments_of_before_an_upgrade_go_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of jobs that had ended, from the tables, from what lies unused in the file, and from the backup."""
+    together = []
+    for name in ("forget_all_ended", "forget_in_copy"):
+
+        def noted(copy: sqlite3.Connection, *more: object, work: object = getattr(environments, name)) -> bool:
+            together.append(copy.in_transaction)
+            return bool(work(copy, *more))  # type: ignore[operator]
+
+        monkeypatch.setattr(environments, name, noted)
     path = tmp_path / stores.FILE_NAME
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA secure_delete = OFF")
@@ -210,6 +218,7 @@ def test_environments_of_before_an_upgrade_go_as_well(tmp_path: Path) -> None:
     JobStore(store).save([secret_job(2, JobState.CANCELLED, ended_ns=9 * S)])
     flushed(store)
     assert holding(tmp_path) == []
+    assert together == [True, True, True], "each job by itself would wait for the disk"
     store.close()
 
 

@@ -18,6 +18,7 @@ import grpc
 import pytest
 
 from vgpud import paths
+from vgpud import store as stores
 from vgpud.core.events import SaveSlice
 from vgpud.errors import ExitCode, StoreUnwritableError
 from vgpud.jobs import Jobs, StartError
@@ -250,3 +251,23 @@ def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatc
     store.close()
     assert [one.name for one in Store(tmp_path).load(1).slices] == ["a", "b"]
     assert not [path for path in os.listdir("/dev/shm") if path.startswith("vgpud-")], "no copy is left"
+
+
+def test_attempts_that_take_long_are_rare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody waits for them: copying a large database before its migration, for which there is no room."""
+    store = Store(tmp_path)
+    store.unwritable = "full"
+    now_s, attempts = 100.0, 0
+
+    def slow(*_given: object) -> None:
+        nonlocal now_s, attempts
+        now_s, attempts = now_s + 2, attempts + 1
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(stores, "reopen", slow)
+    monkeypatch.setattr(stores, "time", SimpleNamespace(monotonic=lambda: now_s))
+    for _ in range(100):
+        assert not store.recover()
+        now_s += 1
+    assert attempts == 2
+    store.close()
