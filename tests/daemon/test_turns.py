@@ -12,7 +12,7 @@ import pytest
 
 from vgpud.api_roles import Roles
 from vgpud.calls import turns as module
-from vgpud.calls.turns import MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Turns, begin, breathe
+from vgpud.calls.turns import LOOK_NS, MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Turns, begin, breathe
 from vgpud.calls.watches import INTERVAL_MIN_S, Snapshots
 from vgpud.core.fairness.accounts import ADMINS, Accounts, Shares
 from vgpud.door import Peer
@@ -100,6 +100,37 @@ async def test_users_take_turns_and_what_has_begun_goes_first(clock: Clock) -> N
     clock.turn()
     await asyncio.gather(*tasks)
     assert order == ["a0", "b1", "a1", "a2", "a3"]
+
+
+@on_a_clock
+async def test_another_users_debt_delays_nobody(clock: Clock) -> None:
+    """The timer was set to when Alice may go on, seconds later; who comes meanwhile need not wait for that."""
+    clock.overdraw(ALICE)
+    clock.turns.charge(BOB, 1)
+    assert clock.turns.is_free(BOB)
+    indebted = asyncio.create_task(clock.turns.wait(ALICE))
+    await asyncio.sleep(0)
+    timer = clock.turns._timer
+    assert timer
+    free = asyncio.create_task(clock.turns.wait_apart(BOB))
+    await asyncio.sleep(0)
+    assert clock.turns._timer and clock.turns._timer.when() < timer.when()
+    await free
+    assert not indebted.done()
+    indebted.cancel()
+
+
+@on_a_clock
+async def test_a_debt_is_looked_at_anew_when_the_others_have_gone(clock: Clock) -> None:
+    """Alone a user's debt is paid ten times sooner than it seemed when they began to wait."""
+    loop = asyncio.get_running_loop()
+    clock.turns.charge(BOB, 1)
+    clock.overdraw(ALICE)
+    waiting = asyncio.create_task(clock.turns.wait(ALICE))
+    await asyncio.sleep(0)
+    timer = clock.turns._timer
+    assert timer and timer.when() - loop.time() <= LOOK_NS / 1e9
+    waiting.cancel()
 
 
 @on_a_clock
