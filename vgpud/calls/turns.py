@@ -87,10 +87,11 @@ class Turns:
 
     async def wait_apart(self, uid: int, *, arriving: bool = False) -> None:
         """The same for what never goes on together with others of the user's, also when the account would allow it:
-        what arrives on a connection, or a stream's next message."""
+        what arrives on a connection, or a stream's next message. Messages and new calls go on in the order of their
+        arrival, for a stream need not end."""
         if uid != ADMINS:
             queue = self._queue(uid)
-            await self._wait(uid, queue.arriving.append if arriving else queue.calls.appendleft)
+            await self._wait(uid, (queue.arriving if arriving else queue.calls).append)
 
     def _queue(self, uid: int) -> _Queue:
         return self._waiting.setdefault(uid, _Queue())
@@ -158,7 +159,7 @@ class Turn:
         await self._turns.wait(self._uid, begun=True)
 
     async def message(self) -> None:
-        """Before each message of a stream."""
+        """Before each message that a stream sends, and after each that it has received."""
         self._turns.charge(self._uid, MESSAGE_NS)
         await self._turns.wait_apart(self._uid)
 
@@ -208,3 +209,10 @@ async def breathe() -> None:
     turn = _turn.get(None)
     if turn:
         await turn.breathe()
+
+
+async def received() -> None:
+    """After each message that a stream's own task has read: charges it, and waits for the turn of the next one."""
+    turn = _turn.get(None)
+    if turn:
+        await turn.message()
