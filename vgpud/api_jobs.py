@@ -34,6 +34,8 @@ log = logging.getLogger("vgpud.api")
 T = TypeVar("T")
 
 PAGE_SIZE_MAX = 1000
+#: the same for users, who have a twentieth of the loop when others use the API: each answer comes before clients give up
+USER_PAGE_SIZE_MAX = 100
 #: of jobs in a message: clients take 4 MiB, but all of it is packed in one go
 PAGE_BYTES_MAX = 512 << 10
 #: of the messages of ended jobs that are kept; and of those that several watches send
@@ -213,7 +215,8 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def ListJobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
         who = caller()
         after = _after_token(request.page_token)
-        count = min(request.page_size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
+        most = PAGE_SIZE_MAX if who.admin else USER_PAGE_SIZE_MAX
+        count = min(request.page_size or most, most)
         uid = None if who.admin else who.uid
         jobs = await self.backend.jobs(after, count + 1, request.all, uid, request.queue)
         answer = pb.ListJobsResponse()
