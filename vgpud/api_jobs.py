@@ -34,7 +34,7 @@ log = logging.getLogger("vgpud.api")
 T = TypeVar("T")
 
 PAGE_SIZE_MAX = 1000
-#: the same for users, who have a twentieth of the loop when others use the API: each answer comes before clients give up
+#: the same for users, who have 5 % of the loop while others use the API: an answer is there before clients give up
 USER_PAGE_SIZE_MAX = 100
 #: of jobs in a message: clients take 4 MiB, but all of it is packed in one go
 PAGE_BYTES_MAX = 512 << 10
@@ -354,7 +354,8 @@ class QueueService(stubs.QueueServiceServicer):
         shown, token = page(keyed, request)
         answer = pb.ListQueuesResponse(next_page_token=token)
         for queue in shown:
-            answer.queues.append(self._view(queue))
+            if any(queue.name == there.name for there in self.backend.queues()):  # else it was removed meanwhile
+                answer.queues.append(self._view(queue))
             await breathe()
         return answer
 

@@ -563,3 +563,20 @@ def test_times_and_numbers_that_the_store_cannot_hold_are_cut_off(world: World) 
     world.call(world.queues.GetUsage, request, ROOT)
     assert world.desk.done == [("usage", 0, NEVER_NS, "user", None)]
     assert not world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_token="9" * 19, all=True), ROOT).jobs
+
+
+def test_a_queue_that_is_removed_while_queues_are_listed_is_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other requests go first between the queues; what is not there has no state to be shown."""
+    for name in ("a", "b", "c"):
+        world.desk.tree[name] = QueueSpec(name)
+
+    def queue_now(name: str) -> QueueNow:
+        world.desk.tree.pop("b", None)
+        assert name in world.desk.tree
+        return QueueNow((), 0, 0, 0, 0)
+
+    monkeypatch.setattr(world.desk, "queue_now", queue_now)
+    listed = world.call(world.queues.ListQueues, pb.ListQueuesRequest(), ROOT).queues
+    assert [queue.name for queue in listed if queue.name in "abc"] == ["a", "c"]
