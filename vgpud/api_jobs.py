@@ -290,7 +290,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def _watched(self, named: Sequence[int]) -> Sequence[Job]:
         who = caller()
         if named:
-            return [await self._own(job_id) for job_id in named]
+            return [await self._own(job_id) async for job_id in _in_pieces(named)]
         return await self.backend.jobs(0, NEVER_NS, False, None if who.admin else who.uid, "")
 
 

@@ -580,3 +580,29 @@ def test_a_queue_that_is_removed_while_queues_are_listed_is_left_out(
     monkeypatch.setattr(world.desk, "queue_now", queue_now)
     listed = world.call(world.queues.ListQueues, pb.ListQueuesRequest(), ROOT).queues
     assert [queue.name for queue in listed if queue.name in "abc"] == ["a", "c"]
+
+
+def test_others_go_first_between_the_jobs_that_a_watch_names(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands, and each that has ended is read from the store."""
+    steps: list[str] = []
+    find = world.desk.job
+
+    async def job(job_id: int) -> Job | None:
+        steps.append("read")
+        return await find(job_id)
+
+    async def breathe() -> None:
+        steps.append("others")
+
+    async def first() -> None:
+        api_roles._caller.set(ALICE)
+        stream: Any = world.jobs.WatchJobs(pb.WatchJobsRequest(job_ids=[1, 2, 3]), Context())
+        await anext(stream)
+        await stream.aclose()
+
+    for _ in range(3):
+        world.submit()
+    monkeypatch.setattr(world.desk, "job", job)
+    monkeypatch.setattr(api_jobs, "breathe", breathe)
+    asyncio.run(first())
+    assert steps[:6] == ["read", "others"] * 3
