@@ -331,7 +331,7 @@ def gpu_seconds(service: int) -> float:
 
 
 def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
-    limits = [pb.ResourceLimit(name=name, soft=soft, hard=hard) for name, soft, hard in launch.limits]
+    limits = launch.limits if whole else ()
     return pb.JobSpec(
         slice=spec_view(spec.ask.spec),
         members=spec.members,
@@ -350,7 +350,7 @@ def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
         directory=launch.directory,
         environment=dict(launch.environment) if whole else None,
         umask=launch.umask,
-        limits=limits if whole else None,
+        limits=[pb.ResourceLimit(name=name, soft=soft, hard=hard) for name, soft, hard in limits],
         log=launch.log,
         skew=max(0, spec.skew_ppm) / PPM,
         not_preemptible=not spec.preemptible,

@@ -34,6 +34,8 @@ log = logging.getLogger("vgpud.api")
 T = TypeVar("T")
 
 PAGE_SIZE_MAX = 1000
+#: the same for users, who have 5 % of the loop while others use the API: an answer is there before clients give up
+USER_PAGE_SIZE_MAX = 100
 #: of jobs in a message: clients take 4 MiB, but all of it is packed in one go
 PAGE_BYTES_MAX = 512 << 10
 #: of the messages of ended jobs that are kept; and of those that several watches send
@@ -213,7 +215,8 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def ListJobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
         who = caller()
         after = _after_token(request.page_token)
-        count = min(request.page_size or PAGE_SIZE_MAX, PAGE_SIZE_MAX)
+        most = PAGE_SIZE_MAX if who.admin else USER_PAGE_SIZE_MAX
+        count = min(request.page_size or most, most)
         uid = None if who.admin else who.uid
         jobs = await self.backend.jobs(after, count + 1, request.all, uid, request.queue)
         answer = pb.ListJobsResponse()
@@ -287,7 +290,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     async def _watched(self, named: Sequence[int]) -> Sequence[Job]:
         who = caller()
         if named:
-            return [await self._own(job_id) for job_id in named]
+            return [await self._own(job_id) async for job_id in _in_pieces(named)]
         return await self.backend.jobs(0, NEVER_NS, False, None if who.admin else who.uid, "")
 
 
@@ -351,7 +354,8 @@ class QueueService(stubs.QueueServiceServicer):
         shown, token = page(keyed, request)
         answer = pb.ListQueuesResponse(next_page_token=token)
         for queue in shown:
-            answer.queues.append(self._view(queue))
+            if any(queue.name == there.name for there in self.backend.queues()):  # else it was removed meanwhile
+                answer.queues.append(self._view(queue))
             await breathe()
         return answer
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from vgpud.api_calls import RefusedError, abort, refuse, unary
 from vgpud.api_roles import caller
+from vgpud.calls.turns import received
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue.model import SECOND_NS
 from vgpud.crews import Mailbox, Membership, Said
@@ -174,6 +175,7 @@ class WorkCalls:
                     raise refuse(Reason.INVALID, text, "worker")
                 self.backend.heard_work(said)
                 await asyncio.sleep(EVERY_S)
+                await received()
         except RefusedError as refused:
             box.put(refused.denied)
         finally:

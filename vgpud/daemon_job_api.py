@@ -5,6 +5,8 @@ Made by Daemon; the desk (daemon_jobs.py) holds the state and has wishes decided
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -71,17 +73,20 @@ class JobRequests:
         return self._find(job_id)
 
     async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
-        found = []
-        for job_id in list(self._desk.machine.jobs):
+        found: dict[int, Job] = {}
+        ids = sorted(self._desk.machine.jobs)  # in order but for a few: each page looks at its own part only
+        for job_id in itertools.islice(ids, bisect.bisect_right(ids, after), None):
             live = self._desk.machine.jobs.get(job_id)
-            if live and job_id > after and not live.state.ended:
-                found += [live] if uid in (None, live.spec.uid) and queue in ("", live.spec.queue) else []
+            wanted = live and (ended or not live.state.ended)
+            if live and wanted and uid in (None, live.spec.uid) and queue in ("", live.spec.queue):
+                found[job_id] = live
+                if len(found) >= count:
+                    break
             await breathe()
-        if ended:
-            found += await self._ended_after(after, count, uid, queue)
-        found.sort(key=lambda job: job.job_id)
+        if ended:  # one that has ended meanwhile takes the place of what it was
+            found |= {job.job_id: job for job in await self._ended_after(after, count, uid, queue)}
         shown = []
-        for job in found[:count]:
+        for _, job in sorted(found.items())[:count]:
             shown.append(self._shown(job))
             await breathe()
         return shown

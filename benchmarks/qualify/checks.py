@@ -22,7 +22,7 @@ TRAINERS = ("torch", "cupy", "tinygrad")
 TRAIN_STEPS = 30
 MEASURE_S = 6.0
 MISSING = 3  # exit code of a program for which something is not there
-COLLECT_S = 25.0  # of its step's budget: the last model that is begun may take the rest
+COLLECT_S = 15.0  # of its step's budget: the last model that is begun may take the rest
 CHECKPOINT_MIB, CHECKPOINT_MIB_SIMULATED = 8192, 512
 
 

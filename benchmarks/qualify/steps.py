@@ -97,7 +97,7 @@ def plan(python: str) -> list[Step]:
     ]
     made += [Step(name, 40, trainer(name, python)) for name in checks.TRAINERS]
     made += [Step(f"client {row.name}", client_budget_s(row.name), client(row, python)) for row in matrix.ROWS]
-    made.append(Step("collect", checks.COLLECT_S + 13, lambda own: checks.collect(own, python)))
+    made.append(Step("collect", checks.COLLECT_S + 23, lambda own: checks.collect(own, python)))
     return made
 
 

@@ -376,6 +376,16 @@ def test_pages_of_jobs_hold_all_and_none_twice(world: World, monkeypatch: pytest
     assert code == "INVALID_ARGUMENT"
 
 
+def test_users_get_small_pages(world: World) -> None:
+    """A page takes its part of the little that a user gets beside others, and each of their clients waits for one."""
+    most = api_jobs.USER_PAGE_SIZE_MAX
+    for _ in range(most + 1):
+        world.submit()
+    answer = world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_size=api_jobs.PAGE_SIZE_MAX))
+    assert (len(answer.jobs), answer.next_page_token) == (most, str(most))
+    assert len(world.call(world.jobs.ListJobs, pb.ListJobsRequest(), ROOT).jobs) == most + 1
+
+
 def test_what_will_not_change_is_made_once(world: World) -> None:
     world.submit()
     world.submit()

@@ -11,8 +11,9 @@ import grpc
 import pytest
 
 from vgpud.api_roles import Roles
+from vgpud.api_work import WorkCalls, said_from
 from vgpud.calls import turns as module
-from vgpud.calls.turns import MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Turns, begin, breathe
+from vgpud.calls.turns import LOOK_NS, MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Turns, begin, breathe
 from vgpud.calls.watches import INTERVAL_MIN_S, Snapshots
 from vgpud.core.fairness.accounts import ADMINS, Accounts, Shares
 from vgpud.door import Peer
@@ -103,6 +104,61 @@ async def test_users_take_turns_and_what_has_begun_goes_first(clock: Clock) -> N
 
 
 @on_a_clock
+async def test_another_users_debt_delays_nobody(clock: Clock) -> None:
+    """The timer was set to when Alice may go on, seconds later; who comes meanwhile need not wait for that."""
+    clock.overdraw(ALICE)
+    clock.turns.charge(BOB, 1)
+    assert clock.turns.is_free(BOB)
+    indebted = asyncio.create_task(clock.turns.wait(ALICE))
+    await asyncio.sleep(0)
+    timer = clock.turns._timer
+    assert timer
+    free = asyncio.create_task(clock.turns.wait_apart(BOB))
+    await asyncio.sleep(0)
+    assert clock.turns._timer and clock.turns._timer.when() < timer.when()
+    await free
+    assert not indebted.done()
+    indebted.cancel()
+
+
+@on_a_clock
+async def test_a_debt_is_looked_at_anew_when_the_others_have_gone(clock: Clock) -> None:
+    """Alone a user's debt is paid ten times sooner than it seemed when they began to wait."""
+    loop = asyncio.get_running_loop()
+    clock.turns.charge(BOB, 1)
+    clock.overdraw(ALICE)
+    waiting = asyncio.create_task(clock.turns.wait(ALICE))
+    await asyncio.sleep(0)
+    timer = clock.turns._timer
+    assert timer and timer.when() - loop.time() <= LOOK_NS / 1e9
+    waiting.cancel()
+
+
+@on_a_clock
+async def test_streams_do_not_keep_calls_or_each_other_waiting(clock: Clock) -> None:
+    """Their messages never end."""
+    sent = [0, 0, 0]
+
+    async def send(number: int) -> None:
+        turn = Turn(clock.turns, ALICE)
+        while True:
+            await turn.message()
+            sent[number] += 1
+
+    clock.overdraw(ALICE)
+    streams = [asyncio.create_task(send(number)) for number in range(len(sent))]
+    call = asyncio.create_task(clock.turns.wait(ALICE))
+    for _ in range(2 * len(streams) + 2):
+        await asyncio.sleep(0)
+        clock.turn()
+    await asyncio.sleep(0)
+    for stream in streams:
+        stream.cancel()
+    assert call.done()
+    assert min(sent) >= 2
+
+
+@on_a_clock
 async def test_calls_do_not_keep_a_connection_from_being_heard(clock: Clock) -> None:
     """One that answers no pings is ended."""
     order: list[str] = []
@@ -185,10 +241,14 @@ async def test_what_a_handler_takes_is_its_users(clock: Clock) -> None:
     assert not clock.turns.is_free(ALICE), "its pieces were charged"
 
 
+def left_for(clock: Clock, messages: int) -> None:
+    """Leaves Alice so much of what she had saved; the clock stands."""
+    clock.turns.charge(ALICE, Shares().saved_ns - messages * MESSAGE_NS)
+
+
 @on_a_clock
 async def test_a_streams_messages_wait_for_their_turn(clock: Clock) -> None:
     turn = Turn(clock.turns, ALICE)
-    begin(turn)
     sent = 0
 
     async def send() -> None:
@@ -197,10 +257,33 @@ async def test_a_streams_messages_wait_for_their_turn(clock: Clock) -> None:
             await turn.message()
             sent += 1
 
+    left_for(clock, 5)
     stream = asyncio.create_task(send())
     await asyncio.sleep(0.3)
     stream.cancel()
-    assert 0 < sent <= Shares().saved_ns // MESSAGE_NS + 1, "the clock stands: what was saved, and no more"
+    assert 0 < sent <= 6
+
+
+@on_a_clock
+async def test_what_a_worker_says_is_its_users(clock: Clock) -> None:
+    """A stream of Work is read by a task of its own."""
+    heard: list[object] = []
+
+    async def says() -> AsyncIterator[pb.WorkRequest]:
+        while True:
+            yield pb.WorkRequest(job_id=1)
+
+    class Calls(WorkCalls):
+        backend = SimpleNamespace(heard_work=heard.append)
+
+    request: Any = pb.WorkRequest(job_id=1)
+    box: Any = SimpleNamespace(put=heard.append, close=lambda: None)
+    begin(Turn(clock.turns, ALICE))
+    left_for(clock, 5)
+    reader = asyncio.create_task(Calls()._read(says(), said_from(request), box))
+    await asyncio.sleep(0.3)
+    reader.cancel()
+    assert 0 < len(heard) <= 7
 
 
 @on_a_clock

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -22,6 +22,10 @@ T = TypeVar("T")
 WAITING_MAX = 128
 #: after so long a handler lets others go first
 PIECE_NS = 100_000
+#: between two turns: the one before has its piece first, and is charged for it
+APART_NS = 1_000_000
+#: how often debts are looked at anew at least, for a user's rate changes with who else uses the API
+LOOK_NS = 50_000_000
 #: what gRPC takes of the loop for a call and for each message of a stream, beside the handler; measured
 CALL_NS, MESSAGE_NS = 400_000, 200_000
 #: what a new connection takes
@@ -58,7 +62,7 @@ class Turns:
         self._accounts = accounts or Accounts()
         self._now_ns = now_ns
         self._waiting: OrderedDict[int, _Queue] = OrderedDict()  # users in the order of their turns
-        self._timer: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def charge(self, uid: int, spent_ns: int) -> None:
         now_ns = self._now_ns()
@@ -83,10 +87,11 @@ class Turns:
 
     async def wait_apart(self, uid: int, *, arriving: bool = False) -> None:
         """The same for what never goes on together with others of the user's, also when the account would allow it:
-        what arrives on a connection, or a stream's next message."""
+        what arrives on a connection, or a stream's next message. Messages and new calls go on in the order of their
+        arrival, for a stream need not end."""
         if uid != ADMINS:
             queue = self._queue(uid)
-            await self._wait(uid, queue.arriving.append if arriving else queue.calls.appendleft)
+            await self._wait(uid, (queue.arriving if arriving else queue.calls).append)
 
     def _queue(self, uid: int) -> _Queue:
         return self._waiting.setdefault(uid, _Queue())
@@ -94,7 +99,7 @@ class Turns:
     async def _wait(self, uid: int, enqueue: Callable[[asyncio.Future[None]], None]) -> None:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         enqueue(future)
-        self._arm()
+        self._arm((uid,))
         try:
             await future
         except asyncio.CancelledError:
@@ -105,14 +110,19 @@ class Turns:
                     del self._waiting[uid]
             raise
 
-    def _arm(self) -> None:
-        """Has _next() called as soon as somebody may go on."""
-        if self._timer or not self._waiting:
-            return
+    def _arm(self, uids: Iterable[int]) -> None:
+        """Has _next() called as soon as one of these users may go on, or earlier for another one."""
         now_ns = self._now_ns()
-        wait_ns = min(self._accounts.wait_ns(uid, now_ns) for uid in self._waiting)
-        # 1 ms at least: the one before has its piece first, and is charged for it
-        self._timer = asyncio.get_running_loop().call_later(max(wait_ns / 1e9, 0.001), self._next)
+        wait_ns = min((self._accounts.wait_ns(uid, now_ns) for uid in uids), default=None)
+        if wait_ns is None:
+            return
+        loop = asyncio.get_running_loop()
+        at_s = loop.time() + min(max(wait_ns, APART_NS), LOOK_NS) / 1e9
+        if self._timer:
+            if self._timer.when() <= at_s:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(at_s, self._next)
 
     def _next(self) -> None:
         """The first user who may, may; then it is the others' turn."""
@@ -130,7 +140,7 @@ class Turns:
             if not future.done():
                 future.set_result(None)
             break
-        self._arm()
+        self._arm(self._waiting)
 
 
 class Turn:
@@ -149,7 +159,7 @@ class Turn:
         await self._turns.wait(self._uid, begun=True)
 
     async def message(self) -> None:
-        """Before each message of a stream."""
+        """Before each message that a stream sends, and after each that it has received."""
         self._turns.charge(self._uid, MESSAGE_NS)
         await self._turns.wait_apart(self._uid)
 
@@ -199,3 +209,10 @@ async def breathe() -> None:
     turn = _turn.get(None)
     if turn:
         await turn.breathe()
+
+
+async def received() -> None:
+    """After each message that a stream's own task has read: charges it, and waits for the turn of the next one."""
+    turn = _turn.get(None)
+    if turn:
+        await turn.message()

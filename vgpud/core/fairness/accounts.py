@@ -21,7 +21,7 @@ class Shares:
     user_milli: int = 50  # each user, while others use the API
     users_milli: int = 150  # all users together, while an admin or several of them use it
     alone_milli: int = 500  # one user who is the only one
-    saved_ns: int = 200_000_000  # a list of a few thousand jobs now and then is answered at once
+    saved_ns: int = 500_000_000  # a list of a thousand jobs now and then is answered at once
     overdrawn_ns: int = 250_000_000  # more is forgiven: one long step must not lock its user out for minutes
     all_overdrawn_ns: int = 10_000_000  # the same of all together: nor keep the others waiting
     recent_ns: int = SECOND_NS  # who has called within this time counts as using the API
