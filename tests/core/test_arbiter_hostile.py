@@ -7,8 +7,9 @@ from functools import lru_cache
 
 import pytest
 
+from .arbiter_pair import Pair
 from .hostile_world import CLAIMS, HostileWorld, attacker, boast
-from .sharing_world import MS, SECOND, US, Load, Tenant, tenant
+from .sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
 
 BEGIN_NS, END_NS = 100 * MS, 400 * MS
 SATURATING = Load(200 * US, 16)
@@ -43,6 +44,31 @@ def test_a_page_that_claims_costs_its_neighbours_no_more_than_its_own_share(clai
         assert t.share(BEGIN_NS, END_NS) >= 0.94 * least
     closes, usual = (sum(w.changes(i, BEGIN_NS, END_NS) for i in (1, 2)) for w in (world, idle))
     assert closes <= 2 * usual + 20, f"{closes} closed gates in 0.3 s, {usual} beside an idle page"
+
+
+def test_a_latency_slice_pays_by_the_clock_for_a_turn_in_which_it_completes_nothing() -> None:
+    """What a turn is charged is put right by what is completed in it, but never to less than half of the time in which
+    the gates of all others were shut for it."""
+    neighbours = victims()
+    world = HostileWorld([*neighbours, attacker(9, 20, 20, latency=True)], {9: CLAIMS["outstanding"]})
+    world.run(2 * END_NS)
+    had = sum(t.share(END_NS, world.now_ns) for t in neighbours)
+    assert had >= 0.95, f"{had:.3f} of the device beside a maximum of .02"
+
+
+@pytest.mark.parametrize(("maximum", "latency"), [(20, True), (5, True), (50, False)])
+def test_turns_of_small_kernels_take_nothing_of_their_owners_maximum(maximum: int, latency: bool) -> None:
+    """An honest slice that launches a small kernel now and then is served as often as it asks for, and what it is said
+    to have used is what it had."""
+    small = Load(kernel_ns=10 * US, burst=1, period_ns=5 * MS)
+    owner = tenant(1, maximum, maximum, small, latency=latency)
+    pair = Pair()
+    world = World([owner, tenant(2, 500, 1000, SATURATING), tenant(3, 250, 1000, SATURATING)], pair)
+    world.run(SECOND)
+    done = len(owner.processes[0].latencies_ns)
+    assert done >= 190, f"{done} of 200 kernels"
+    used, told = owner.share(0, world.now_ns), pair.slices[0].charged_ns / world.now_ns
+    assert told <= 1.5 * used, f"told to have used {told:.4f} of the device, had {used:.4f}"
 
 
 @pytest.mark.parametrize("claim", ["give_up", "toggle", "outstanding"])
