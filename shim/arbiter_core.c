@@ -171,7 +171,7 @@ static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   slice->saturating = false;
   slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
   slice->beside_slot = false;
-  slice->done_seen_ns = slice->done_total_ns;
+  slice->done_seen_ns = slice->done_ns;
   slice->ran_ns = slice->told_ns = 0;
   slice->beyond_ns = 0;
   slice->lease_end_ns = 0;

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 import pytest
 
+from vgpud.core.arbiter_model import Slice
+
 from .arbiter_pair import Pair
 from .hostile_world import CLAIMS, HostileWorld, attacker, boast
 from .sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
@@ -54,6 +56,30 @@ def test_a_latency_slice_pays_by_the_clock_for_a_turn_in_which_it_completes_noth
     world.run(2 * END_NS)
     had = sum(t.share(END_NS, world.now_ns) for t in neighbours)
     assert had >= 0.95, f"{had:.3f} of the device beside a maximum of .02"
+
+
+def test_work_that_was_not_believed_is_not_taken_off_later_work() -> None:
+    """It takes turns and tells of eight times its work; then it pauses now and then, and tells the truth."""
+    seen_ns = 0
+
+    def page(s: Slice, _step: int, now_ns: int) -> None:
+        nonlocal seen_ns
+        passed_ns, seen_ns = now_ns - seen_ns, now_ns
+        boasts = now_ns < END_NS
+        s.running = 8 if boasts else 1
+        worked_ns = s.running * passed_ns if boasts or now_ns // MS % 10 < 7 else 0
+        s.outstanding = s.noticed = True  # always, so that it is never seen to have nothing left
+        s.wants = s.quiet = False
+        s.busy_total_ns += worked_ns
+        s.active_total_ns += worked_ns or 1
+        s.done_total_ns += worked_ns
+
+    world = HostileWorld([tenant(1, 500, 1000, SATURATING), attacker(9, 500)], {9: page})
+    world.run(2 * END_NS)
+    before_ns = world.row(9).charged_ns
+    world.run(3 * END_NS)
+    charged = (world.row(9).charged_ns - before_ns) / END_NS
+    assert charged >= 0.6, f"charged with {charged:.2f} of the time, told .7"
 
 
 @pytest.mark.parametrize(("maximum", "latency"), [(20, True), (5, True), (50, False)])

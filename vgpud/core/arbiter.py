@@ -182,7 +182,7 @@ class Arbiter(Shares):
         s.saturating = False
         s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
         s.beside_slot = False
-        s.done_seen_ns = s.done_total_ns
+        s.done_seen_ns = s.done_ns
         s.ran_ns = s.told_ns = 0
         s.beyond_ns = 0
         s.lease_end_ns = 0
