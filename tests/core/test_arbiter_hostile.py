@@ -58,6 +58,19 @@ def test_a_latency_slice_pays_by_the_clock_for_a_turn_in_which_it_completes_noth
     assert had >= 0.95, f"{had:.3f} of the device beside a maximum of .02"
 
 
+def test_slices_that_are_made_again_and_again_are_not_served_first_with_each() -> None:
+    """Each new slice of the latency class claims for 20 ms, and makes room for the next."""
+    world = HostileWorld(victims(), {})
+    for ident in range(9, 29):
+        made = attacker(ident, latency=True)
+        world.pages[ident] = CLAIMS["claim"]
+        world.add(made)
+        world.run(world.now_ns + 20 * MS)
+        world.remove(made)
+    had = sum(t.share(BEGIN_NS, world.now_ns) for t in world.tenants)
+    assert had >= 0.95, f"{had:.3f} of the device"
+
+
 def test_work_that_was_not_believed_is_not_taken_off_later_work() -> None:
     """It takes turns and tells of eight times its work; then it pauses now and then, and tells the truth."""
     seen_ns = 0
