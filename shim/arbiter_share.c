@@ -147,6 +147,8 @@ void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice) {
   slice->turn_used_ns = 0;
   slice->turn_least_ns = has_credit ? TURN_LEAST_NS : TURN_IDLE_NS;
   charge_share(core, slice, slice->turn_least_ns);
+  if (!has_credit) /* a page that tells of no work: its maximum bounds how often others wait in vain */
+    slice->cap_ns = max_i64(slice->cap_ns - slice->turn_least_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
 bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_slice *but) {

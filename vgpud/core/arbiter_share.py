@@ -119,6 +119,8 @@ class Shares:
         s.turn_used_ns = 0
         s.turn_least_ns = TURN_LEAST_NS if has_credit else TURN_IDLE_NS
         self._charge_share(s, s.turn_least_ns)
+        if not has_credit:  # a page that tells of no work: its maximum bounds how often others wait in vain
+            s.cap_ns = max(s.cap_ns - s.turn_least_ns, -DEBT_MAX_NS)
 
     def _charge_share(self, s: Slice, used_ns: int) -> None:
         """Of what it is due beside others: who is served first, and who waits."""
