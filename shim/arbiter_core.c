@@ -111,6 +111,7 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     slice->guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
     slice->last_active_ns = core->last_ns;
     slice->virtual_ns = core->floor_ns;
+    slice->owed_ns = -LATENCY_DEBT_NS; /* who makes slices again and again is not served first with each */
     slice->turn_credit_ns = VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS;
     slice->demand_ppm = VG_CORE_PPM;
     slice->entitlement_ppm = vg_core_least_ppm(params);
@@ -171,7 +172,7 @@ static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   slice->saturating = false;
   slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
   slice->beside_slot = false;
-  slice->done_seen_ns = slice->done_total_ns;
+  slice->done_seen_ns = slice->done_ns;
   slice->ran_ns = slice->told_ns = 0;
   slice->beyond_ns = 0;
   slice->lease_end_ns = 0;

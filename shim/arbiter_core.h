@@ -98,7 +98,7 @@ struct vg_core_slice {
   uint64_t done_seen_ns, settled_ns;     /* completed work that has been settled, and when */
   int64_t provisional_ns;                /* charged since then */
   int64_t outstanding_ns;                /* as much at the most */
-  int64_t alone_ns;                      /* with work outstanding since then while nobody else had or waited */
+  int64_t alone_ns;                      /* with work outstanding since then while nobody else had or could */
   uint64_t done_told_ns;                 /* completed work up to the last step */
   uint64_t told_at_ns, told_after_ns;    /* when it grew last or nothing ran; how long it had not */
   uint64_t ran_ns, told_ns;              /* lately with work outstanding (if saturating: alone), completed in that */

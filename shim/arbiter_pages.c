@@ -134,14 +134,14 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
  * container) or a false one, whatever it rings and says, and wants nothing until it works: its neighbours would wait
  * for it. At a closed gate nobody can work; there a ring shows that it goes on, now and then. */
 static uint32_t believed_waiting(struct vg_process *process, uint32_t waiting, bool worked, uint64_t now_ns) {
-  bool revived = process->rang && !is_open(process->word) && now_ns >= process->revived_ns + REVIVED_NS;
-  if (worked || (revived && process->still_ns >= VG_STILL_NS)) {
+  bool at_closed = process->rang && !is_open(process->word) && process->still_ns >= VG_STILL_NS;
+  bool revived = at_closed && now_ns >= process->revived_ns + REVIVED_NS;
+  process->rang = at_closed && !revived && !worked; /* it counts when its time has come */
+  if (revived) process->revived_ns = now_ns;
+  if (worked || revived)
     process->still_ns = 0;
-    process->revived_ns = now_ns;
-  } else if (waiting && is_open(process->word)) {
+  else if (waiting && is_open(process->word))
     process->still_ns += now_ns - process->counted_ns;
-  }
-  process->rang = false;
   return process->still_ns < VG_STILL_NS ? waiting : 0;
 }
 

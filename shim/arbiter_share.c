@@ -107,27 +107,15 @@ static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
   return slice->state != VG_CORE_OVERLAP || rescued || slice->noticed || now_ns < slice->close_ns + STOPPED_NS;
 }
 
-static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
-  int64_t before_ns = max_i64(slice->turn_least_ns, slice->turn_used_ns);
-  slice->turn_used_ns += used_ns;
-  used_ns = max_i64(slice->turn_least_ns, slice->turn_used_ns) - before_ns;
-  slice->charged_ns += used_ns;
-  if (slice->charged_ns > (int64_t)slice->stats.charged_ns) slice->stats.charged_ns = (uint64_t)slice->charged_ns;
+/* Of what it is due beside others: who is served first, and who waits. */
+static void charge_share(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
   slice->window_work_ns += used_ns;
-  slice->cap_ns = max_i64(slice->cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
-  slice->guarantee_ns -= used_ns;
-  if (slice->guarantee_ns < 0) {
-    if (slice->params.max_milli > slice->params.min_milli) /* else all that it has is its own */
-      slice->stats.borrowed_ns += (uint64_t)-slice->guarantee_ns;
-    slice->guarantee_ns = 0;
-  }
   if (!slice->saturating) {
     slice->free_lag_ns = max_i64(slice->free_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
     slice->owed_ns = max_i64(slice->owed_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
     return;
   }
   slice->unpaid_ns -= used_ns;
-  slice->over_cap_ns -= used_ns;
   uint64_t most_ns = core->floor_ns + (uint64_t)VG_CORE_DEBT_MAX_NS * VG_CORE_PPM / slice->entitlement_ppm;
   uint64_t next_ns = slice->virtual_ns + (uint64_t)used_ns * VG_CORE_PPM / slice->entitlement_ppm;
   if (next_ns > most_ns) next_ns = most_ns;
@@ -135,13 +123,32 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
   core->slot_lag_ns = max_i64(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
+/* What a turn costs beyond what was used is no use of the device: it counts neither for the maximum nor in what is told
+ * as used. */
+static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
+  int64_t before_ns = max_i64(slice->turn_least_ns, slice->turn_used_ns);
+  slice->turn_used_ns += used_ns;
+  charge_share(core, slice, max_i64(slice->turn_least_ns, slice->turn_used_ns) - before_ns);
+  slice->charged_ns += used_ns;
+  if (slice->charged_ns > (int64_t)slice->stats.charged_ns) slice->stats.charged_ns = (uint64_t)slice->charged_ns;
+  slice->cap_ns = max_i64(slice->cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+  slice->guarantee_ns -= used_ns;
+  if (slice->guarantee_ns < 0) {
+    if (slice->params.max_milli > slice->params.min_milli) /* else all that it has is its own */
+      slice->stats.borrowed_ns += (uint64_t)-slice->guarantee_ns;
+    slice->guarantee_ns = 0;
+  }
+  if (slice->saturating) slice->over_cap_ns -= used_ns;
+}
+
 void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice) {
   bool has_credit = slice->turn_credit_ns >= VG_CORE_TURN_CREDIT_NS;
-  slice->turn_used_ns = slice->turn_least_ns = 0;
   if (has_credit) slice->turn_credit_ns -= VG_CORE_TURN_CREDIT_NS;
-  charge(core, slice, has_credit ? TURN_LEAST_NS : TURN_IDLE_NS);
-  slice->turn_least_ns = slice->turn_used_ns;
   slice->turn_used_ns = 0;
+  slice->turn_least_ns = has_credit ? TURN_LEAST_NS : TURN_IDLE_NS;
+  charge_share(core, slice, slice->turn_least_ns);
+  if (!has_credit) /* a page that tells of no work: its maximum bounds how often others wait in vain */
+    slice->cap_ns = max_i64(slice->cap_ns - slice->turn_least_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
 bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_slice *but) {
@@ -309,7 +316,8 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
     slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
   }
   slice->beside_slot |= core->slot_occupied && slice->busy_ns;
-  if (slice->contexts == contexts && !vg_core_somebody_waits(core, slice)) slice->alone_ns += (int64_t)slice->busy_ns;
+  bool alone = slice->holds || !vg_core_somebody_waits(core, slice);
+  if (slice->contexts == contexts && alone) slice->alone_ns += (int64_t)slice->busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
   int64_t done_ns = max_i64(0, (int64_t)(slice->done_ns - slice->done_seen_ns));
   if (slice->holds && !slice->first && vg_core_somebody_waits(core, slice))
@@ -319,7 +327,7 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
   if (!slice->outstanding || due) {
     int64_t told_ns = done_ns + doubted(core, slice, done_ns);
-    int64_t ahead_ns = max_i64(0, slice->alone_ns / 2 - told_ns); /* nobody else can have had that */
+    int64_t ahead_ns = max_i64(0, slice->alone_ns / 2 - told_ns);
     int64_t more_ns = told_ns + ahead_ns - slice->provisional_ns;
     used_ns += more_ns;
     if (slice->beside_slot)

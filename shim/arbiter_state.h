@@ -65,9 +65,9 @@ struct vg_process {
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
   bool may_run;        /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
-  bool rang;           /* since its page was read */
+  bool rang;           /* since its page was read, or since it was revived */
   uint64_t still_ns;   /* for so long threads have stood at a gate that was open, and nothing was launched */
-  uint64_t revived_ns; /* when that began anew */
+  uint64_t revived_ns; /* when a ring alone ended that */
   bool answers;        /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
 };
 

@@ -22,6 +22,7 @@ GATE = (*(f"shim/gate{part}.c" for part in GATE_PARTS), "shim/helper_bell.c")
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_memory": (("shim/arbiter_memory.c",), (ADDRESS,)),
+    "test_arbiter_pages": (ARBITER, (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
     "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),
     "test_context": (("shim/context.c", "shim/prim.c"), (ADDRESS, THREAD)),

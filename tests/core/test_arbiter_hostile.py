@@ -7,8 +7,11 @@ from functools import lru_cache
 
 import pytest
 
+from vgpud.core.arbiter_model import Slice
+
+from .arbiter_pair import Pair
 from .hostile_world import CLAIMS, HostileWorld, attacker, boast
-from .sharing_world import MS, SECOND, US, Load, Tenant, tenant
+from .sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
 
 BEGIN_NS, END_NS = 100 * MS, 400 * MS
 SATURATING = Load(200 * US, 16)
@@ -43,6 +46,68 @@ def test_a_page_that_claims_costs_its_neighbours_no_more_than_its_own_share(clai
         assert t.share(BEGIN_NS, END_NS) >= 0.94 * least
     closes, usual = (sum(w.changes(i, BEGIN_NS, END_NS) for i in (1, 2)) for w in (world, idle))
     assert closes <= 2 * usual + 20, f"{closes} closed gates in 0.3 s, {usual} beside an idle page"
+
+
+def test_a_latency_slice_pays_by_the_clock_for_a_turn_in_which_it_completes_nothing() -> None:
+    """What a turn is charged is put right by what is completed in it, but never to less than half of the time in which
+    the gates of all others were shut for it."""
+    neighbours = victims()
+    world = HostileWorld([*neighbours, attacker(9, 20, 20, latency=True)], {9: CLAIMS["outstanding"]})
+    world.run(2 * END_NS)
+    had = sum(t.share(END_NS, world.now_ns) for t in neighbours)
+    assert had >= 0.95, f"{had:.3f} of the device beside a maximum of .02"
+
+
+def test_slices_that_are_made_again_and_again_are_not_served_first_with_each() -> None:
+    """Each new slice of the latency class claims for 20 ms, and makes room for the next."""
+    world = HostileWorld(victims(), {})
+    for ident in range(9, 29):
+        made = attacker(ident, latency=True)
+        world.pages[ident] = CLAIMS["claim"]
+        world.add(made)
+        world.run(world.now_ns + 20 * MS)
+        world.remove(made)
+    had = sum(t.share(BEGIN_NS, world.now_ns) for t in world.tenants)
+    assert had >= 0.95, f"{had:.3f} of the device"
+
+
+def test_work_that_was_not_believed_is_not_taken_off_later_work() -> None:
+    """It takes turns and tells of eight times its work; then it pauses now and then, and tells the truth."""
+    seen_ns = 0
+
+    def page(s: Slice, _step: int, now_ns: int) -> None:
+        nonlocal seen_ns
+        passed_ns, seen_ns = now_ns - seen_ns, now_ns
+        boasts = now_ns < END_NS
+        s.running = 8 if boasts else 1
+        worked_ns = s.running * passed_ns if boasts or now_ns // MS % 10 < 7 else 0
+        s.outstanding = s.noticed = True  # always, so that it is never seen to have nothing left
+        s.wants = s.quiet = False
+        s.busy_total_ns += worked_ns
+        s.active_total_ns += worked_ns or 1
+        s.done_total_ns += worked_ns
+
+    world = HostileWorld([tenant(1, 500, 1000, SATURATING), attacker(9, 500)], {9: page})
+    world.run(2 * END_NS)
+    before_ns = world.row(9).charged_ns
+    world.run(3 * END_NS)
+    charged = (world.row(9).charged_ns - before_ns) / END_NS
+    assert charged >= 0.6, f"charged with {charged:.2f} of the time, told .7"
+
+
+@pytest.mark.parametrize(("maximum", "latency"), [(20, True), (5, True), (50, False)])
+def test_turns_of_small_kernels_take_nothing_of_their_owners_maximum(maximum: int, latency: bool) -> None:
+    """An honest slice that launches a small kernel now and then is served as often as it asks for, and what it is said
+    to have used is what it had."""
+    small = Load(kernel_ns=10 * US, burst=1, period_ns=5 * MS)
+    owner = tenant(1, maximum, maximum, small, latency=latency)
+    pair = Pair()
+    world = World([owner, tenant(2, 500, 1000, SATURATING), tenant(3, 250, 1000, SATURATING)], pair)
+    world.run(SECOND)
+    done = len(owner.processes[0].latencies_ns)
+    assert done >= 190, f"{done} of 200 kernels"
+    used, told = owner.share(0, world.now_ns), pair.slices[0].charged_ns / world.now_ns
+    assert told <= 1.5 * used, f"told to have used {told:.4f} of the device, had {used:.4f}"
 
 
 @pytest.mark.parametrize("claim", ["give_up", "toggle", "outstanding"])

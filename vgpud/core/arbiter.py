@@ -86,6 +86,7 @@ class Arbiter(Shares):
         made.guarantee_ns = scaled(self.params.guarantee_depth_ns, params.min_milli)
         made.last_active_ns = self.last_ns
         made.virtual_ns = self.floor_ns
+        made.owed_ns = -LATENCY_DEBT_NS  # who makes slices again and again is not served first with each
         made.entitlement_ppm = max(1000, params.min_milli * MILLI)
         self._open(made, self.last_ns)
         if params.paused:
@@ -182,7 +183,7 @@ class Arbiter(Shares):
         s.saturating = False
         s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
         s.beside_slot = False
-        s.done_seen_ns = s.done_total_ns
+        s.done_seen_ns = s.done_ns
         s.ran_ns = s.told_ns = 0
         s.beyond_ns = 0
         s.lease_end_ns = 0

@@ -173,7 +173,7 @@ class Slice:
     provisional_ns: int = 0  # charged since then
     beside_slot: bool = False  # it has had work outstanding while the slot was occupied since then
     outstanding_ns: int = 0  # as much at the most
-    alone_ns: int = 0  # with work outstanding since then while nobody else had or waited
+    alone_ns: int = 0  # with work outstanding since then while nobody else had or could
     done_told_ns: int = 0  # completed work up to the last step
     told_at_ns: int = 0  # when it grew last, or nothing ran
     told_after_ns: int = 0  # how long it had not

@@ -114,18 +114,33 @@ class Shares:
 
     def _begin_turn(self, s: Slice) -> None:
         """Others wait for it: that costs it the hand-over at least, whether it launches anything or not."""
-        s.turn_used_ns = s.turn_least_ns = 0
         has_credit = s.turn_credit_ns >= TURN_CREDIT_NS
         s.turn_credit_ns -= TURN_CREDIT_NS * has_credit
-        self._charge(s, TURN_LEAST_NS if has_credit else TURN_IDLE_NS)
-        s.turn_least_ns, s.turn_used_ns = s.turn_used_ns, 0
+        s.turn_used_ns = 0
+        s.turn_least_ns = TURN_LEAST_NS if has_credit else TURN_IDLE_NS
+        self._charge_share(s, s.turn_least_ns)
+        if not has_credit:  # a page that tells of no work: its maximum bounds how often others wait in vain
+            s.cap_ns = max(s.cap_ns - s.turn_least_ns, -DEBT_MAX_NS)
+
+    def _charge_share(self, s: Slice, used_ns: int) -> None:
+        """Of what it is due beside others: who is served first, and who waits."""
+        s.window_work_ns += used_ns
+        if s.saturating:
+            most_ns = self.floor_ns + DEBT_MAX_NS * PPM // s.entitlement_ppm
+            s.unpaid_ns -= used_ns
+            s.virtual_ns = max(s.virtual_ns, min(s.virtual_ns + used_ns * PPM // s.entitlement_ppm, most_ns))
+            self.slot_lag_ns = max(self.slot_lag_ns - used_ns, -DEBT_MAX_NS)
+        else:
+            s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
+            s.owed_ns = max(s.owed_ns - used_ns, -DEBT_MAX_NS)
 
     def _charge(self, s: Slice, used_ns: int) -> None:
+        """What a turn costs beyond what was used is no use of the device: it counts neither for the maximum nor in
+        what is told as used."""
         before_ns = max(s.turn_least_ns, s.turn_used_ns)
         s.turn_used_ns += used_ns
-        used_ns = max(s.turn_least_ns, s.turn_used_ns) - before_ns
+        self._charge_share(s, max(s.turn_least_ns, s.turn_used_ns) - before_ns)
         s.charged_ns += used_ns
-        s.window_work_ns += used_ns
         s.cap_ns = max(s.cap_ns - used_ns, -DEBT_MAX_NS)
         s.guarantee_ns -= used_ns
         if s.guarantee_ns < 0:
@@ -133,14 +148,7 @@ class Shares:
                 s.borrowed_ns -= s.guarantee_ns
             s.guarantee_ns = 0
         if s.saturating:
-            most_ns = self.floor_ns + DEBT_MAX_NS * PPM // s.entitlement_ppm
-            s.unpaid_ns -= used_ns
             s.over_cap_ns -= used_ns
-            s.virtual_ns = max(s.virtual_ns, min(s.virtual_ns + used_ns * PPM // s.entitlement_ppm, most_ns))
-            self.slot_lag_ns = max(self.slot_lag_ns - used_ns, -DEBT_MAX_NS)
-        else:
-            s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
-            s.owed_ns = max(s.owed_ns - used_ns, -DEBT_MAX_NS)
 
     def _somebody_waits(self, but: Slice) -> bool:
         """At a closed gate, and not for its own maximum."""
@@ -156,7 +164,7 @@ class Shares:
             s.provisional_ns += used_ns
             s.outstanding_ns += max(used_ns, s.busy_ns)
         s.beside_slot |= self.slot_occupied and s.busy_ns > 0
-        if s.contexts == contexts and not self._somebody_waits(s):
+        if s.contexts == contexts and (s.holds or not self._somebody_waits(s)):  # nobody else can have had that
             s.alone_ns += s.busy_ns
         if self.slot_occupied:
             self.free_used_ns += used_ns
@@ -167,7 +175,7 @@ class Shares:
         s.remitted_ns = 0
         if not s.outstanding or ((self.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
             told_ns = done_ns + self._doubted(s, done_ns)
-            ahead_ns = max(0, s.alone_ns // 2 - told_ns)  # nobody else can have had that
+            ahead_ns = max(0, s.alone_ns // 2 - told_ns)
             more_ns = told_ns + ahead_ns - s.provisional_ns
             used_ns += more_ns
             if s.beside_slot:  # what it has had more or less, the slot has had less or more
