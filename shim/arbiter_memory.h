@@ -19,10 +19,10 @@ struct vg_memory_slice {
   bool away; /* what it holds is not on the device: it takes no room there, and may hold up to its maximum */
   uint64_t
       unattributed_bytes; /* what the driver counts for its programs beyond the rows: as held, and used, as theirs */
-  uint64_t disconnected_bytes;  /* credit of processes that closed their connections and live on: as held, and used */
-  uint64_t held_bytes;    /* computed */
-  uint64_t used_bytes;    /* computed */
-  uint32_t rows;          /* computed */
+  uint64_t disconnected_bytes; /* credit of processes that closed their connections and live on: as held, and used */
+  uint64_t held_bytes;         /* computed */
+  uint64_t used_bytes;         /* computed */
+  uint32_t rows;               /* computed */
 };
 
 struct vg_memory_row { /* one process on one device */
