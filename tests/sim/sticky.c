@@ -7,7 +7,7 @@
 
 static CUcontext faulty, healthy;
 static CUfunction kernel;
-static int called, called_with = -1;
+static _Atomic int called, called_with = -1; /* no synchronization is promised by a call that answers a fault */
 
 static CUfunction function(const char *name) {
   char text[256];
