@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, overhead, results
-from vgpud.cli.own_system import OwnSystem, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, wait_for
 
 GOAL_NS = 300.0
 CALLS = 1000

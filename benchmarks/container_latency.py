@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks import engine, harness, results
 from benchmarks.base_image import ImageError, base_tar
-from vgpud.cli.own_system import PartError
+from vgpud.cli.demo.private_system import PartError
 
 GOAL_MS = 25.0
 #: what is run -> (runtime, options of docker run)

@@ -22,9 +22,9 @@ from typing import Any
 
 from benchmarks import engine, harness, results
 from benchmarks.base_image import ImageError, base_tar
-from vgpud.cli.client import Client
-from vgpud.cli.exits import CliError
-from vgpud.cli.own_system import OwnSystem, PartError, wait_for
+from vgpud.cli.common.client import Client
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 
 GOAL_RELEASE_MS = 1000.0
 GOAL_READOPT_MS = 2000.0

@@ -20,9 +20,9 @@ import psutil
 from benchmarks import engine, harness
 from benchmarks.windows import Worst, shares_by_tenant, worst
 from vgpud import paths
-from vgpud.busylog import SECOND_NS, Span, mean_share, read_busy_log
-from vgpud.cli.demo_measure import Trainer
-from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
+from vgpud.cli.demo.demo_measure import Trainer
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.simdevice.busy_log import SECOND_NS, Span, mean_share, read_busy_log
 
 SETTLE_NS = 2 * SECOND_NS
 START_TIMEOUT_S = 180.0

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import door_cost, harness, results
-from vgpud.cli.own_system import OwnSystem
-from vgpud.tenants_wire import ABI_VERSION
+from vgpud.attach.messages import ABI_VERSION
+from vgpud.cli.demo.private_system import OwnSystem
 
 SLICE = "crowd"
 #: struct vg_attach_request (shim/vg_abi.h): magic, abi_version, bytes, resume, library_copy, device_count, program,

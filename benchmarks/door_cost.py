@@ -26,7 +26,7 @@ METHOD = "/bench.Service/Answer"
 
 async def serve(folder: Path) -> None:
     """Answers METHOD on the socket `inside` and through a door at `public` until its input ends."""
-    from vgpud.door import Door
+    from vgpud.api.peer_proxy import Door
 
     class Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic for type checkers only
         def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from vgpud import paths
-from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 
 BASE = "vgpu-test/base"
 Done = subprocess.CompletedProcess[str]

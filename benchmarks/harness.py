@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import results
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 ROOT = results.ROOT
 BUILD = ROOT / "build" / "bench"

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import harness, results
-from vgpud import paths, simpage
-from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
+from vgpud import paths
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.simdevice import state_page
 
 SLICES = {"one": 1536 << 20, "two": 1024 << 20}
 PROCESSES = 4
@@ -94,7 +95,7 @@ class Stress:
         self.seed = seed
         self.families = families
         self.program = str(build())
-        self.page = own.sim_dir / simpage.PAGE_NAME
+        self.page = own.sim_dir / state_page.PAGE_NAME
         self.lock = threading.Lock()
         self.tenants: list[Tenant] = []
         self.found = Found()
@@ -121,7 +122,7 @@ class Stress:
     def counted(self) -> dict[int, int]:
         """The simulated device's own count: pid -> bytes."""
         while True:
-            before, after = (simpage.read(self.page).devices[0] for _ in range(2))
+            before, after = (state_page.read(self.page).devices[0] for _ in range(2))
             if before.sequence == after.sequence and not before.sequence & 1:
                 return before.process_used_bytes
 

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from benchmarks import harness, results
-from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
 
 GOAL_BACK_MS = 100.0
 LIMIT = 4 << 30

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import harness
 from shim import build_shim
-from vgpud.cli.own_system import OwnSystem, PartError
+from vgpud.cli.demo.private_system import OwnSystem, PartError
 
 #: gate state -> the slice in which a program that is alone finds it
 STATES = {"solo": ("--gpus", "1"), "count": ("--gpus", "0.9", "--max", "0.9")}

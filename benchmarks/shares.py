@@ -19,8 +19,8 @@ import psutil
 
 from benchmarks import harness, results
 from benchmarks.windows import handovers_ns, shares_by_tenant, worst
-from vgpud.busylog import SECOND_NS, mean_share, read_busy_log
-from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.simdevice.busy_log import SECOND_NS, mean_share, read_busy_log
 
 WARM_UP_NS = 2 * SECOND_NS
 GOAL_ERROR_PP = 3.0

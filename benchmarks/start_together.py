@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks import harness, results
-from vgpud.cli.own_system import OwnSystem, PartError, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 
 GOAL_RATIO = 1.1
 PROGRAM = """

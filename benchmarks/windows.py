@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vgpud.busylog import SECOND_NS, STEP_NS, Span, busy_steps, sliding
+from vgpud.simdevice.busy_log import SECOND_NS, STEP_NS, Span, busy_steps, sliding
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 /* arbiter_core.c - see arbiter_core.h. Order of one step: charge the time that has passed, note who has drained, judge
  * demands, then open and close gates: free slices first, then the slot. Nothing is ever opened for a slice whose cap
- * bucket is empty. Mirrors vgpud/core/arbiter.py, which is to be changed with it. */
+ * bucket is empty. Mirrors models/arbiter/policy.py, which is to be changed with it. */
 #include "arbiter_core.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * arbiter_core.h - the decisions of the arbiter, pure: no clock, no pages, no system calls. arbiter.c (the thread)
  * fills the inputs, calls vg_core_step() with the time, and publishes the outputs; tests do the same with a fake clock.
- * vgpud/core/arbiter.py is the same policy as a reference model: equal inputs give equal decisions (tests/core).
+ * models/arbiter/policy.py is the same policy as a reference model: equal inputs give equal decisions (tests/core).
  *
  * Algorithm (DESIGN D6): a slice is free or saturating, by what it does. Free: it leaves gaps, or has just come; its
  * gate is open, the hardware slices time between it and whatever else runs, and it is charged for completed work.

@@ -1,4 +1,4 @@
-/* arbiter_share.c - see arbiter_share.h. Mirrors vgpud/core/arbiter.py. */
+/* arbiter_share.c - see arbiter_share.h. Mirrors models/arbiter/policy.py. */
 #include "arbiter_share.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@ from emit import MARKER, NOTICE, version_script
 from hookdef import BEHAVIOURS, HAND_WRITTEN, Row
 
 SPARES = 256
-SPARE_LENGTH = 80  # room for a name that a newer driver has (vgpud/fit.py)
+SPARE_LENGTH = 80  # room for a name that a newer driver has (vgpud/libraries/fit.py)
 
 
 def spare_names() -> list[str]:
@@ -17,7 +17,7 @@ def spare_names() -> list[str]:
 
 def spare_stubs() -> str:
     """gen/spares.inc: one VG_SPARE(slot, name) line per spare entry, for the assembler files."""
-    lines = [NOTICE.format(what="The spare entries of libvgpu.so; vgpud/fit.py gives them names.")]
+    lines = [NOTICE.format(what="The spare entries of libvgpu.so; vgpud/libraries/fit.py gives them names.")]
     lines += [f"VG_SPARE({number}, {name})" for number, name in enumerate(spare_names())]
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
 /*
  * lazy_x86_64.S - the slots of the real driver's functions, the thunks that fill them at the first call, and the spare
- * entries that vgpud/fit.py names after functions which only the driver at hand has. A thunk knows no prototype, so it
+ * entries that vgpud/libraries/fit.py names after functions which only the driver at hand has. A thunk knows no prototype, so it
  * saves every register that can hold an argument, asks vg_resolve_slot() and jumps there.
  */
 #ifndef VG_LAZY_COUNTS /* shim/ml/lazy_*.S names other files for libvgpu-ml.so */

@@ -121,7 +121,7 @@ void *vg_resolve_symbol(const char *name) {
   return dlsym(handle, name);
 }
 
-/* A spare entry's name stands in our own symbol table, where vgpud/fit.py wrote it; NULL when it has none. */
+/* A spare entry's name stands in our own symbol table, where vgpud/libraries/fit.py wrote it; NULL when it has none. */
 static const char *spare_name(uint32_t spare) {
   Dl_info info;
   size_t bytes = (size_t)(vg_spares_end - vg_spares_begin) / VG_SPARES;

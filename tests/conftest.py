@@ -16,9 +16,9 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-import vgpud.quiet_grpc  # noqa: F401  before any test imports grpc: it tells grpc how to behave around forks
+import vgpud.client.grpc_import  # noqa: F401  before any test imports grpc: it tells grpc how to behave around forks
 from tests.turns import turn
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from vgpud import busylog
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.simdevice import busy_log
 
 #: looked at before a test gives up: about a minute of them
 WINDOWS = 20
@@ -22,8 +22,8 @@ def shares(system: OwnSystem, pids: Sequence[int], seconds: float, device: int =
     time.sleep(seconds)
     end_ns = time.monotonic_ns()
     time.sleep(0.3)  # the log is written behind the device's time
-    spans = busylog.read_busy_log(system.busy_log(device))
-    return [busylog.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]
+    spans = busy_log.read_busy_log(system.busy_log(device))
+    return [busy_log.mean_share(spans, pid, begin_ns, end_ns) for pid in pids]
 
 
 def shares_come_to(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from vgpud.core.jobs.model import Ask, Elastic, JobSpec
+from vgpud.core.jobs.similarity import WORDS, kinds, sharing, word_of
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import Ask, Elastic, JobSpec
-from vgpud.jobkinds import WORDS, kinds, sharing, word_of
 
 
 def spec(milli: int = 500, members: int = 1, elastic: Elastic | None = None) -> JobSpec:

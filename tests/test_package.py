@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import elf
+from vgpud.libraries import elf
 
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"

@@ -25,9 +25,9 @@ from vgpud.core.events import Log
 from vgpud.core.model import Device
 from vgpud.errors import ConfigError, ExitCode, VgpudError
 from vgpud.host import descriptors
+from vgpud.host.container_checks import check as in_container_check
 from vgpud.host.device_lock import DeviceLocks
 from vgpud.host.directories import DirectoryLock
-from vgpud.in_container import check as in_container_check
 
 log = logging.getLogger("vgpud")
 
@@ -79,8 +79,8 @@ def group_id(key: str, name: str) -> int:
 
 def open_devices(config: Config) -> tuple[Any, tuple[Device, ...]]:
     """The device shell and the devices to share. Raises DriverError, DeviceRefusedError, ConfigError."""
-    from vgpud.devices import Devices, driver_version
-    from vgpud.driver import DRIVER_SONAME, NVML_SONAME, find_driver, find_nvml
+    from vgpud.devices.nvml import Devices, driver_version
+    from vgpud.libraries.driver import DRIVER_SONAME, NVML_SONAME, find_driver, find_nvml
 
     sim_dir = ""
     # not ours: a shell that was set up for the simulated device must not lead the daemon to it
@@ -107,7 +107,7 @@ async def run(
     lock: DirectoryLock,
 ) -> None:
     """Serves until SIGTERM or SIGINT; SIGHUP reads the configuration again."""
-    from vgpud.daemon import Daemon
+    from vgpud.daemon.daemon import Daemon
 
     devices, inventory = opened
     daemon = Daemon(config, devices, inventory, store)
@@ -154,9 +154,9 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
     owned = DeviceLocks(str(paths.grpc_socket(config.runtime)))
     inventory = owned.take(inventory, devices.sim_dir)
     devices.keep(inventory)
-    from vgpud.daemon import prepare_runtime
-    from vgpud.state.private_files import make_state_dir
-    from vgpud.store import Store
+    from vgpud.daemon.daemon import prepare_runtime
+    from vgpud.host.private_files import make_state_dir
+    from vgpud.store.database import Store
 
     runtime = prepare_runtime(config)
     locks = [DirectoryLock(runtime, "--runtime-dir")]

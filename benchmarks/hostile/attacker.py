@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from benchmarks.hostile.phases import Figure, Judge, highest
-from vgpud.cli.own_system import Part, wait_for
+from vgpud.cli.demo.private_system import Part, wait_for
 
 BEGIN, END = signal.SIGUSR1, signal.SIGUSR2
 #: for all attaches there are, on a busy host

@@ -11,7 +11,7 @@ from benchmarks.hostile.frame import Attack, Case
 from benchmarks.hostile.page import page_attack
 from benchmarks.hostile.service import hoard, read
 from benchmarks.sharing.bench import Tenant
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 Start = Callable[[OwnSystem], AbstractContextManager[Attack]]
 

@@ -17,8 +17,8 @@ from benchmarks import harness
 from benchmarks.hostile.phases import Figure, Judge, Phase
 from benchmarks.sharing.bench import SETTLE_S, WARM_UP_S, Process, Tenant, quietness
 from benchmarks.sharing.measure import spans_by_tenant
-from vgpud.busylog import SECOND_NS, Span, read_busy_log
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.simdevice.busy_log import SECOND_NS, Span, read_busy_log
 
 #: after a switch: the attack has begun, or what it had taken is given back
 SWITCH_S = 0.5

@@ -20,9 +20,9 @@ import grpc_status.rpc_status  # noqa: F401
 
 from benchmarks.hostile import users
 from tests.daemon import client as wire
-from vgpud.cli.exits import CliError
-from vgpud.cli.job_client import JobClient
-from vgpud.cli.options import Settings
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.options import Settings
 from vgpud.v1 import vgpud_pb2 as pb
 
 PAUSE_S = 0.01

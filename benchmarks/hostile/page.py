@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.hostile.attacker import Attacker
 from benchmarks.sharing.bench import built
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 RATES = {"gate_changes": "changes of its own gate", "rings": "doorbells of one process"}
 

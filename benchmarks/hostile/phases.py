@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.sharing.measure import share, window_shares
-from vgpud.busylog import SECOND_NS, Span
+from vgpud.simdevice.busy_log import SECOND_NS, Span
 
 #: a break in a tenant's device time that is shorter is the time between two launches, not another tenant's turn
 PAUSE_MIN_NS = 50_000

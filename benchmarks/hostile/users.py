@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from vgpud.cli.own_system import OwnSystem, Part
+from vgpud.cli.demo.private_system import OwnSystem, Part
 
 ATTACKER_UID, NEIGHBOUR_UID = 64101, 64102
 

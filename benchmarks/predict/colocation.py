@@ -25,8 +25,8 @@ from benchmarks.predict.colocation_draw import DATA, DEVICE_GIB, FOLDER, MEANS
 from benchmarks.scheduling.table import Figure
 from benchmarks.sharing.table import Goal
 from vgpud.core.colocate.usage import FIRST_LOOK_NS
+from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate import clusters, reactive, scenario
 from vgpud.simulate.engine import Costs

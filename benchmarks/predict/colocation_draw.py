@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from benchmarks import results
-from vgpud.core.queue.model import SECOND_NS
+from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate import readers
 from vgpud.simulate.trace import TraceJob
 

@@ -41,7 +41,7 @@ from benchmarks.scheduling.policies import FIFO, TIRESIAS
 from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import CLUSTER400, HOUR_S, load
 from benchmarks.sharing.table import Goal
-from vgpud.core.queue.model import DEFAULT_QUEUE, SECOND_NS, Elastic, QueueSpec
+from vgpud.core.jobs.model import DEFAULT_QUEUE, SECOND_NS, Elastic, QueueSpec
 from vgpud.simulate import clusters, scenario
 from vgpud.simulate.engine import Costs
 from vgpud.simulate.interference import FULL

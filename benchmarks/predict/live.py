@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.predict.live_system import BOUND_S, Live, Training, live
 from benchmarks.scheduling.table import Figure, Near
 from benchmarks.sharing.table import Goal
-from vgpud.cli.own_system import ROOT, OwnSystem, wait_for
+from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
 
 STEPS = 400
 BATCH = 60  # divides by 1, 2, 4 without a rest, by none of them into powers of two

@@ -13,9 +13,9 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from vgpud.cli.job_client import JobClient
-from vgpud.cli.options import Settings
-from vgpud.cli.own_system import ROOT, OwnSystem, wait_for
+from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.options import Settings
+from vgpud.cli.demo.private_system import ROOT, OwnSystem, wait_for
 from vgpud.v1 import vgpud_pb2 as pb
 
 #: how long somebody waits before elastic jobs make room, and how long nothing happens before they grow

@@ -10,7 +10,7 @@ from vgpud.core.elastic.autoscaler import Autoscaler
 from vgpud.core.elastic.heuristics import Outlook, Rule
 from vgpud.core.elastic.measures import Point
 from vgpud.core.elastic.search import SPAWN
-from vgpud.core.queue.model import SECOND_NS, Elastic
+from vgpud.core.jobs.model import SECOND_NS, Elastic
 from vgpud.simulate import scaling as straight
 
 MICRO = 10**6

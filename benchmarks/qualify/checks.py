@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks import harness
 from vgpud import paths
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 FRACTION = 0.3
 SHARE_TOLERANCE_PP = 5.0
@@ -39,7 +39,7 @@ def driver_path(simulated: bool) -> Path:
     """The driver under test. Raises VgpudError when there is none."""
     if simulated:
         return paths.sim_lib_dir() / "libcuda.so.1"
-    from vgpud import driver
+    from vgpud.libraries import driver
 
     found = driver.find_driver()
     if found is None:

@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from vgpud.elf import Elf
+from vgpud.libraries.elf import Elf
 
 SUFFIX = re.compile(r"(_v\d+)?(_ptds|_ptsz)?$")
 LEGACY_STREAM, PER_THREAD_STREAM = 1, 2

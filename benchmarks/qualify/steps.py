@@ -23,7 +23,7 @@ from benchmarks.qualify import checks
 from benchmarks.qualify.checks import Found
 from tests.clients.gpu import matrix
 from tests.conformance import suite
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 TOTAL_S = 530.0  # with start and end under nine minutes
 LEAST_S = 5.0

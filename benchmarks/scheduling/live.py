@@ -28,9 +28,9 @@ from benchmarks import harness
 from benchmarks.scheduling.live_jobs import Wish, wishes
 from benchmarks.scheduling.table import Figure, Near
 from benchmarks.sharing.table import Goal
-from vgpud.cli.job_client import JobClient
-from vgpud.cli.options import Settings
-from vgpud.cli.own_system import ROOT, OwnSystem, PartError, wait_for
+from vgpud.cli.common.job_client import JobClient
+from vgpud.cli.common.options import Settings
+from vgpud.cli.demo.private_system import ROOT, OwnSystem, PartError, wait_for
 from vgpud.v1 import vgpud_pb2 as pb
 
 JOBS = 200
@@ -177,7 +177,7 @@ class Sampler(threading.Thread):
         self.looks = 0
 
     def run(self) -> None:
-        from vgpud.cli.exits import CliError
+        from vgpud.cli.common.exits import CliError
 
         while not self.ended.wait(0.01):
             with contextlib.suppress(CliError), self._system.client() as client:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Placement
 from vgpud.core.model import Policy
 from vgpud.core.placement import registry
 from vgpud.core.placement.base import Rank
@@ -17,7 +18,6 @@ from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.fgd import Fgd, Mix, mix_of
 from vgpud.core.placement.ranking import Changes, Entry, Ranking
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Ask, Job, JobSpec, Node, Placement
 from vgpud.simulate import clusters, readers
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "openb"

@@ -7,10 +7,10 @@ from fractions import Fraction
 from typing import Any
 
 from benchmarks.scheduling.table import Figure, Near, exactly
+from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
 from vgpud.core.policy.base import Policy
 from vgpud.core.policy.gittins import Gittins
-from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
 from vgpud.simulate import clusters, scenario
 from vgpud.simulate.engine import Outcome
 from vgpud.simulate.trace import TraceJob

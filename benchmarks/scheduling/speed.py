@@ -19,10 +19,10 @@ from benchmarks.scheduling.policies import TIRESIAS
 from benchmarks.scheduling.table import Figure
 from benchmarks.scheduling.traces import PHILLY, play
 from benchmarks.sharing.table import Goal
+from vgpud.core.jobs.events import Event, JobEnded, JobSuspended, StartJob, StopJob, Submitted
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec
 from vgpud.core.model import Spec
-from vgpud.core.queue.events import Event, JobEnded, JobSuspended, StartJob, StopJob, Submitted
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec
 from vgpud.simulate import clusters, scenario
 
 GPUS = (10, 100, 1_000, 10_000)

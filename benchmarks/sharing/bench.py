@@ -34,9 +34,9 @@ from benchmarks.sharing.measure import (
     window_shares,
 )
 from benchmarks.sharing.plain import Plain, Portion, options
-from vgpud.busylog import SECOND_NS, WINDOW_NS, Span, read_busy_log
-from vgpud.cli.own_system import OwnSystem, Part, PartError, wait_for
-from vgpud.sim import environment
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError, wait_for
+from vgpud.simdevice.busy_log import SECOND_NS, WINDOW_NS, Span, read_busy_log
+from vgpud.simdevice.process import environment
 
 WARM_UP_S = 2.0
 #: the simulated device writes its log at most some 10 ms late, and a report after the end closes the last interval

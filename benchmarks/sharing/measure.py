@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vgpud.busylog import WINDOW_NS, Span, busy_steps, sliding
+from vgpud.simdevice.busy_log import WINDOW_NS, Span, busy_steps, sliding
 
 MS = 1_000_000
 

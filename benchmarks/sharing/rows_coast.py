@@ -22,7 +22,7 @@ from benchmarks.sharing.measure import MS, first_ms_within, share, window_shares
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
 from benchmarks.sharing.table import Figure, Goal
-from vgpud.busylog import SECOND_NS, WINDOW_NS
+from vgpud.simdevice.busy_log import SECOND_NS, WINDOW_NS
 
 TENANTS = (saturating("a", 0.25), saturating("b", 0.75))
 #: three phases with room for one-second windows and for the changes between them

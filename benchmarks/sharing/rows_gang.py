@@ -27,9 +27,9 @@ from benchmarks.sharing.bench import (
 from benchmarks.sharing.measure import completed_between
 from benchmarks.sharing.plan import Plan, way_of
 from benchmarks.sharing.table import Figure, Goal, compared
-from vgpud.busylog import SECOND_NS
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
-from vgpud.sim import environment
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.simdevice.busy_log import SECOND_NS
+from vgpud.simdevice.process import environment
 
 OWN_US = 200
 #: half of each of two devices

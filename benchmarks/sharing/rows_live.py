@@ -22,7 +22,7 @@ from benchmarks.sharing.measure import MS, first_ms_within, share
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import saturating
 from benchmarks.sharing.table import Figure, Goal
-from vgpud.busylog import SECOND_NS
+from vgpud.simdevice.busy_log import SECOND_NS
 from vgpud.v1 import vgpud_pb2 as pb
 
 PARTS = (0.2, 0.8)

@@ -15,7 +15,7 @@ from benchmarks.sharing.bench import Bench, Tenant
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_shares import LONG_KERNEL_US, saturating, worst_error_pp
 from benchmarks.sharing.table import Figure, Goal, compared
-from vgpud.busylog import SECOND_NS
+from vgpud.simdevice.busy_log import SECOND_NS
 
 WINDOW_NS = 5 * SECOND_NS
 MINUTE_S = 60.0

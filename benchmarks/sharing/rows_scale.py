@@ -27,8 +27,8 @@ from benchmarks.sharing.bench import START_TIMEOUT_S, Bench, Tenant, built
 from benchmarks.sharing.measure import MS
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.table import Figure, Goal
-from vgpud.busylog import Span
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.simdevice.busy_log import Span
 
 ACTIVE, IDLE = 4, 60
 ATTACHED_BESIDE, ATTACHED_IDLE = 9, 16

@@ -9,7 +9,7 @@ from benchmarks.sharing.bench import Bench, Observed, Program, Tenant
 from benchmarks.sharing.measure import jain
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.table import Figure, Goal, compared
-from vgpud.busylog import WINDOW_NS
+from vgpud.simdevice.busy_log import WINDOW_NS
 
 LONG_KERNEL_US = 40_000
 #: W1's sum has a goal of its own at this switch cost

@@ -1,4 +1,4 @@
-/* main.c - vgpu-job, the supervisor of one attempt of a job (job.h). vgpud/jobs.py starts it and speaks with it.
+/* main.c - vgpu-job, the supervisor of one attempt of a job (job.h). vgpud/jobs/runner.py starts it and speaks with it.
  *
  * Answer on the socket: "ok PID START\n" with perhaps "note TEXT\n", or "no TEXT\n" ("later TEXT\n" where it may go
  * well then), or "begun\n" when another one has the attempt; then the socket is closed, and only files and signals are

@@ -99,7 +99,7 @@ static bool changes_device(const char *name) {
   return false;
 }
 
-/* An entry's name stands in our own symbol table, where vgpud/fit.py may have written it; NULL when it has none. */
+/* An entry's name stands in our own symbol table, where vgpud/libraries/fit.py may have written it; NULL when it has none. */
 static const char *entry_name(uint32_t entry) {
   Dl_info info;
   size_t bytes = (size_t)(vg_spares_end - vg_spares_begin) / VG_SPARES;

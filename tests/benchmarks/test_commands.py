@@ -9,7 +9,7 @@ import pytest
 from benchmarks import __main__ as all_benchmarks
 from benchmarks.daemon_restart import longest_gap_ms
 from benchmarks.qualify import checks, identity
-from vgpud.busylog import Span
+from vgpud.simdevice.busy_log import Span
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = 1_000_000

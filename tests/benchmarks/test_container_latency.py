@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import container_latency
-from vgpud.cli.own_system import PartError
+from vgpud.cli.demo.private_system import PartError
 
 
 class FakeDocker:

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import containers, containers_view, images
 from benchmarks.container_runs import Container, Measured, Running, Stage, _pid_inside
-from vgpud.busylog import Span
+from vgpud.simdevice.busy_log import Span
 
 SECOND = 10**9
 

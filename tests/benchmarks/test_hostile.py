@@ -16,7 +16,7 @@ from benchmarks.hostile import __main__ as command
 from benchmarks.hostile import frame, host
 from benchmarks.hostile.cases import CASES
 from benchmarks.hostile.phases import Figure, Judge, Phase, markdown, pauses_ms, per_second, quantile
-from vgpud.busylog import SECOND_NS, Span
+from vgpud.simdevice.busy_log import SECOND_NS, Span
 
 MS = 1_000_000
 #: four phases of two seconds: honest, attacking, honest, attacking

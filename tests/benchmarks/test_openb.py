@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.scheduling import openb
 from benchmarks.scheduling.openb_runs import CASES, LOADS, NODES, PODS, Run, arrivals, run
-from vgpud.core.queue.model import Ask, Node
+from vgpud.core.jobs.model import Ask, Node
 from vgpud.simulate import clusters, readers
 
 

@@ -27,8 +27,8 @@ from benchmarks.sharing.measure import (
 )
 from benchmarks.sharing.plan import Plan, at_switch
 from benchmarks.sharing.table import Figure, Goal, by_row, compared, markdown
-from vgpud.busylog import SECOND_NS, Span
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice.busy_log import SECOND_NS, Span
+from vgpud.simdevice.process import SimulatedDevice
 
 MS = 1_000_000
 ROOT = Path(__file__).resolve().parents[2]

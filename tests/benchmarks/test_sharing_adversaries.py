@@ -12,8 +12,8 @@ import pytest
 from benchmarks import harness
 from benchmarks.sharing import rows_adversaries
 from benchmarks.sharing.bench import Observed
-from vgpud.busylog import SECOND_NS, Span
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice.busy_log import SECOND_NS, Span
+from vgpud.simdevice.process import SimulatedDevice
 
 
 def run(honest_share: float, misdeeds: float) -> Observed:

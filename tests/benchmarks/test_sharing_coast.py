@@ -13,8 +13,8 @@ from benchmarks.sharing.bench import Bench, Observed, Running
 from benchmarks.sharing.plan import Plan
 from benchmarks.sharing.rows_coast import coasted
 from benchmarks.sharing.rows_lookahead import LOOKAHEADS_NS, l1
-from vgpud.busylog import SECOND_NS, Span
-from vgpud.cli.own_system import PartError
+from vgpud.cli.demo.private_system import PartError
+from vgpud.simdevice.busy_log import SECOND_NS, Span
 
 MS = 1_000_000
 KILLED_NS, STARTED_NS, END_NS = 3 * SECOND_NS, 6 * SECOND_NS, 9 * SECOND_NS

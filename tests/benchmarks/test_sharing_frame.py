@@ -15,8 +15,8 @@ from benchmarks.sharing.measure import spans_of_work
 from benchmarks.sharing.plain import WAYS, Plain, options
 from benchmarks.sharing.rows import ROWS
 from benchmarks.sharing.table import Figure, Goal
-from vgpud.busylog import Span, mean_share, read_busy_log
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice.busy_log import Span, mean_share, read_busy_log
+from vgpud.simdevice.process import SimulatedDevice
 
 TENANTS = [Tenant("a", 0.25, 0.25), Tenant("b", 0.5, 1, processes=2)]
 

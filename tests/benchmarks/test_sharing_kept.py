@@ -25,7 +25,7 @@ from benchmarks.sharing.kept import Kept, KeptError
 from benchmarks.sharing.measure import Histogram
 from benchmarks.sharing.plan import Plan, undisturbed
 from benchmarks.sharing.rows import ROWS
-from vgpud.busylog import SECOND_NS, Span
+from vgpud.simdevice.busy_log import SECOND_NS, Span
 
 ROOT = Path(__file__).resolve().parents[2]
 MS = 1_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.sharing.bench import Observed
 from benchmarks.sharing.rows_live import Change, in_force_ms, rest_errors_pp
-from vgpud.busylog import SECOND_NS, Span
+from vgpud.simdevice.busy_log import SECOND_NS, Span
 
 MS = 1_000_000
 CYCLE_NS = 10 * MS

@@ -10,8 +10,8 @@ from benchmarks import harness
 from benchmarks.sharing import rows_long
 from benchmarks.sharing.bench import Observed, Tenant
 from benchmarks.sharing.rows_shares import worst_error_pp
-from vgpud.busylog import SECOND_NS, Span
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice.busy_log import SECOND_NS, Span
+from vgpud.simdevice.process import SimulatedDevice
 
 CASES = {**rows_long.DEFAULT, **rows_long.MORE}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.sharing.rows_scale import handovers_us
-from vgpud.busylog import Span
+from vgpud.simdevice.busy_log import Span
 
 MS = 1_000_000
 

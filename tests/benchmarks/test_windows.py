@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.windows import handovers_ns, shares_by_tenant, worst
-from vgpud.busylog import RECORD, SECOND_NS, Span, busy_steps, mean_share, parse_busy_log, sliding
+from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span, busy_steps, mean_share, parse_busy_log, sliding
 
 MS = 1_000_000
 

@@ -168,7 +168,9 @@ def test_socket_without_permission(daemon: Any, tmp_path: Path, mode: int, named
             folder.chmod(folder.stat().st_mode | 0o111)
     os.chown(daemon.socket, 0, grp.getgrnam("tty").gr_gid)
     daemon.socket.chmod(mode)
-    imports = "import os, grp, pwd; import vgpud.cli.client, vgpud.cli.slice; from vgpud.cli.main import main"
+    imports = (
+        "import os, grp, pwd; import vgpud.cli.common.client, vgpud.cli.slices.slice; from vgpud.cli.main import main"
+    )
     become_nobody = f"{imports}; os.setgroups([]); os.setgid(65534); os.setuid(65534); main()"
     command = [sys.executable, "-c", become_nobody, "--host", daemon.host, "slice", "create", "a", "--gpus", "0.5"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)

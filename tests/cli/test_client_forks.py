@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import os, subprocess, sys
 if sys.argv[1] == "client":
-    import vgpud.cli.client
+    import vgpud.cli.common.client
 import grpc
 from concurrent import futures
 assert "GRPC_ENABLE_FORK_SUPPORT" not in os.environ

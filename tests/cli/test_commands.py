@@ -197,7 +197,7 @@ def test_events_follow_prints_each_as_it_comes(slices: Any) -> None:
 
 def test_version_asks_client_and_daemon(vgpu: Any, daemon: Any) -> None:
     import vgpud
-    from vgpud.cli.hold import ABI_VERSION
+    from vgpud.cli.common.hold_slice import ABI_VERSION
 
     data = vgpu("version", "-o", "json", host=daemon.host).json
     assert data["client_version"] == vgpud.__version__

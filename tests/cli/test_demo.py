@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.busylog import RECORD, SECOND_NS, Span
-from vgpud.cli import demo_measure, demo_view
-from vgpud.cli.demo_measure import BusyTail, Row, Trainer, Wanted
+from vgpud.cli.demo import demo_measure, demo_view
+from vgpud.cli.demo.demo_measure import BusyTail, Row, Trainer, Wanted
 from vgpud.core import units
+from vgpud.simdevice.busy_log import RECORD, SECOND_NS, Span
 
 EXACT = Wanted(0.25, 0.25, 0.25, 0.25)
 

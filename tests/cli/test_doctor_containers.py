@@ -17,9 +17,9 @@ import pytest
 
 import vgpud
 from vgpud import paths
-from vgpud.cli import checks_containers, checks_engines
-from vgpud.cli.findings import Finding, Look
-from vgpud.cli.options import Settings
+from vgpud.cli.common.findings import Finding, Look
+from vgpud.cli.common.options import Settings
+from vgpud.cli.system import checks_containers, checks_engines
 from vgpud.setup import dockerd, podman
 from vgpud.setup.install import conf_text
 from vgpud.setup.site import Site

@@ -11,9 +11,10 @@ from typing import Any, cast
 import pytest
 
 from vgpud import paths
-from vgpud.cli import checks, environment
-from vgpud.cli.exits import CliError
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.system import checks
 from vgpud.errors import DeniedError, DriverError
+from vgpud.libraries import environment
 
 
 def test_preload_stands_in_front_and_replaces_an_outer_shim() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import click
 import pytest
 
-from vgpud.cli.exits import EXIT_CODES
+from vgpud.cli.common.exits import EXIT_CODES
+from vgpud.cli.common.options import LazyGroup, VgpuCommand
 from vgpud.cli.main import COMMANDS, cli
-from vgpud.cli.options import LazyGroup, VgpuCommand
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = ("grpc", "google", "rich", "yaml", "asyncio", "pynvml", "vgpud._shim", "vgpud.cli.client")
+HEAVY = ("grpc", "google", "rich", "yaml", "asyncio", "pynvml", "vgpud._shim", "vgpud.cli.common.client")
 
 
 def modules_after(code: str) -> set[str]:
@@ -192,7 +192,7 @@ def test_a_fault_of_ours_is_one_line_and_can_be_looked_at(vgpu: Any, monkeypatch
     def broken(settings: object) -> None:
         raise ZeroDivisionError("of ours")
 
-    monkeypatch.setattr("vgpud.cli.checks.all_findings", broken)
+    monkeypatch.setattr("vgpud.cli.system.checks.all_findings", broken)
     result = vgpu("doctor")
     assert (result.code, result.stdout) == (1, "")
     assert result.stderr == (

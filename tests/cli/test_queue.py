@@ -15,12 +15,15 @@ from fake_queue import NODE, SUBMITTED_S, eventually
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.cli import grids, job_grids, job_top, job_views, job_wait
+from vgpud.cli.common import tables
+from vgpud.cli.jobs import tables as job_tables
+from vgpud.cli.jobs import top, wait
+from vgpud.cli.jobs import views as job_views
 from vgpud.v1 import vgpud_pb2 as pb
 
 OTHER, USAGE, NOT_FOUND, CONFLICT = 1, 2, 4, 8
 NOW = datetime.datetime.fromtimestamp(SUBMITTED_S + 600, datetime.timezone.utc)
-ME = grids.user_name(os.getuid())
+ME = tables.user_name(os.getuid())
 
 
 def at(seconds: int) -> Timestamp:
@@ -54,11 +57,11 @@ def table(fake: Any, states: tuple[str, ...] = ()) -> str:
     from rich.console import Console
 
     jobs = [job_views.job_view(job, frozenset({0})) for job in fake.jobs.values() if job.state not in states]
-    from vgpud.cli.output import to_rich
+    from vgpud.cli.common.output import to_rich
 
     console = Console(width=1000, no_color=True)
     with console.capture() as capture:
-        console.print(to_rich(job_grids.jobs_grid(jobs, NOW), True))
+        console.print(to_rich(job_tables.jobs_grid(jobs, NOW), True))
     return "\n".join(line.rstrip() for line in capture.get().splitlines())
 
 
@@ -74,7 +77,7 @@ JOB  NAME            USER  QUEUE    STATE       GPUS  TIME  WHERE-OR-WHY
 
 
 def test_the_table_says_where_or_why(queue: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_grids, "user_name", lambda uid: "ann")
+    monkeypatch.setattr(job_tables, "user_name", lambda uid: "ann")
     assert table(queue) == GOLDEN
 
 
@@ -111,7 +114,7 @@ def test_show_has_everything(vgpu: Any, daemon: Any, queue: Any) -> None:
     job.spec.environment["SECRET"] = "x"  # noqa: S105
     job.gpu_seconds_granted, job.gpu_seconds_used, job.cpu_seconds, job.ram_peak_bytes = 120.5, 60.25, 9.5, 1 << 30
     job.log = "/home/a/vgpu-4.log"
-    text = "\n".join(job_grids.job_lines(job_views.job_view(job, frozenset()), NOW))
+    text = "\n".join(job_tables.job_lines(job_views.job_view(job, frozenset()), NOW))
     for words in (
         f"job 4 (train) of {ME} in queue default",
         "state         pending, place 1 in its queue",
@@ -317,7 +320,7 @@ def test_the_screen_of_top_says_how_many_more_there_are() -> None:
     views = [{**job_views.job_view(job, frozenset()), "job_id": i} for i in range(100)]
     out = Console(width=100, height=20, no_color=True, force_terminal=True)
     with out.capture() as capture:
-        out.print(job_top.frame(out, {"queues": [job_views.queue_view(pb.Queue(name="q"))], "jobs": views}, "08:00:00"))
+        out.print(top.frame(out, {"queues": [job_views.queue_view(pb.Queue(name="q"))], "jobs": views}, "08:00:00"))
     lines = capture.get().splitlines()
     assert len(lines) < 20
     assert "08:00:00  100 pending" in lines[0]
@@ -327,8 +330,8 @@ def test_the_screen_of_top_says_how_many_more_there_are() -> None:
 def test_completion_of_jobs_and_queues(daemon: Any, queue: Any) -> None:
     import click
 
-    from vgpud.cli.completing import complete_job, complete_queue
-    from vgpud.cli.options import Settings
+    from vgpud.cli.common.completions import complete_job, complete_queue
+    from vgpud.cli.common.options import Settings
 
     queue.add(12, "running")
     context = click.Context(click.Command("x"), obj=Settings(host=daemon.host))
@@ -342,7 +345,7 @@ def test_completion_of_jobs_and_queues(daemon: Any, queue: Any) -> None:
 
 def test_a_log_that_another_process_writes_is_read_as_it_grows(tmp_path: Path) -> None:
     path = tmp_path / "log"
-    log = job_wait.Log(path, None)
+    log = wait.Log(path, None)
     assert list(log.read()) == [] and not log.there
     path.write_bytes(b"a\n")
     assert b"".join(log.read()) == b"a\n"

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from vgpud import paths
-from vgpud.cli.job_wait import changes
-from vgpud.cli.options import Settings
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.common.options import Settings
+from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.cli.jobs.wait import changes
 
 GIB = 1 << 30
 NOBODY = 65534
@@ -30,9 +30,9 @@ pytestmark = [
 ]
 #: the command line as another user, who may not read where it is installed
 AS_USER = (
-    "import os, grpc_status.rpc_status, vgpud.cli.job_client, vgpud.cli.job_grids, vgpud.cli.job_wait\n"
-    "import vgpud.cli.submit, vgpud.cli.queue, vgpud.cli.quota, vgpud.cli.usage, google.rpc.error_details_pb2\n"
-    "import vgpud.cli.explain, textwrap\n"
+    "import os, grpc_status.rpc_status, vgpud.cli.common.job_client, vgpud.cli.jobs.tables, vgpud.cli.jobs.wait\n"
+    "import vgpud.cli.jobs.submit, vgpud.cli.jobs.queue, vgpud.cli.jobs.quota, vgpud.cli.jobs.usage\n"
+    "import vgpud.cli.jobs.explain, textwrap, google.rpc.error_details_pb2\n"
     "from vgpud.cli.main import main\n"
     "os.setgroups([4]); os.setgid(65534); os.setuid(65534); main()"
 )

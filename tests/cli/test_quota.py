@@ -13,7 +13,7 @@ from fake_queue import SUBMITTED_S
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from vgpud.cli import job_grids, job_views
+from vgpud.cli.jobs import tables, views
 from vgpud.v1 import vgpud_pb2 as pb
 
 USAGE, NOT_FOUND = 2, 4
@@ -177,7 +177,7 @@ def test_csv_is_a_trace(vgpu: Any, daemon: Any, rows: list[pb.Usage]) -> None:
 
 
 def test_tables_are_for_people(vgpu: Any, daemon: Any, rows: list[pb.Usage], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_grids, "user_name", lambda uid: "ann")
+    monkeypatch.setattr(tables, "user_name", lambda uid: "ann")
     lines = vgpu("usage", "--by", "job", host=daemon.host).stdout.splitlines()
     assert lines[0].split() == ["JOB", "USER", "QUEUE", "STATE", "GPUS", "ASKED", "GRANTED", "USED"]
     assert lines[1].split() == ["7", "ann", "team", "completed", "4x0.5", "2.0h", "1.0h", "30.0m"]
@@ -225,7 +225,7 @@ def test_bad_usage(vgpu: Any, daemon: Any, words: tuple[str, ...], named: str) -
 
 
 def test_what_is_not_known_is_null() -> None:
-    view = job_views.usage_view(pb.Usage(uid=-1, queue=""))
+    view = views.usage_view(pb.Usage(uid=-1, queue=""))
     assert (view["uid"], view["queue"]) == (None, None)
     assert "job_id" not in view
 

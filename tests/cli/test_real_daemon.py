@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from vgpud import paths
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 GIB = 1 << 30
 BUILT = all((paths.sim_lib_dir() / name).exists() for name in ("vgpu-simd", "libcuda.so.1", "libnvidia-ml.so.1"))

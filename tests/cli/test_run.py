@@ -34,10 +34,11 @@ def wait_until(condition: Callable[[], bool]) -> None:
 @pytest.fixture
 def run(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`vgpu run --gpus 0.5 ARGS` in this process."""
-    from vgpud.cli import environment, hold
+    from vgpud.cli.common import hold_slice
+    from vgpud.libraries import environment
 
     monkeypatch.setattr(environment, "for_slice", lambda before, node, item, simulated: dict(before))
-    monkeypatch.setattr(hold, "Holder", lambda path: contextlib.nullcontext())
+    monkeypatch.setattr(hold_slice, "Holder", lambda path: contextlib.nullcontext())
     return lambda *args: vgpu("run", "--gpus", "0.5", *args, host=daemon.host)
 
 
@@ -143,40 +144,40 @@ def test_a_slice_that_is_left_in_use_stays(run: Any, daemon: Any) -> None:
 
 def test_the_end_is_seen_when_another_thread_has_taken_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread that was there before the mask may get SIGCHLD, between our look and our wait."""
-    from vgpud.cli import child
+    from vgpud.cli.common import child_process
 
-    mask = child.block_signals()
+    mask = child_process.block_signals()
     try:
-        pid = child.start_child(["true"], dict(os.environ), mask)
+        pid = child_process.start_child(["true"], dict(os.environ), mask)
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         signal.sigtimedwait({signal.SIGCHLD}, 0)  # taken, as by the other thread
         looks = iter([(0, 0)])  # before it ended
         real = os.waitpid
         monkeypatch.setattr(os, "waitpid", lambda pid, options: next(looks, None) or real(pid, options))
-        monkeypatch.setattr(child, "LOOK_S", 0.01)
-        assert child.wait_child(pid) == 0
+        monkeypatch.setattr(child_process, "LOOK_S", 0.01)
+        assert child_process.wait_child(pid) == 0
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def test_being_stopped_for_long_is_no_signal(monkeypatch: pytest.MonkeyPatch) -> None:
     """sigtimedwait() of Python tells rubbish when its time was over while the process was stopped."""
-    from vgpud.cli import child
+    from vgpud.cli.common import child_process
 
-    mask = child.block_signals()
+    mask = child_process.block_signals()
     try:
-        pid = child.start_child(["sleep", "0.1"], dict(os.environ), mask)
+        pid = child_process.start_child(["sleep", "0.1"], dict(os.environ), mask)
         rubbish = iter([signal.struct_siginfo((437918234, -1, 0, 0, 0, 0, 0))])
         real = signal.sigtimedwait
         monkeypatch.setattr(signal, "sigtimedwait", lambda waited, time_s: next(rubbish, None) or real(waited, time_s))
-        assert child.wait_child(pid) == 0
+        assert child_process.wait_child(pid) == 0
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def test_a_failure_before_the_start_leaves_no_slice(vgpu: Any, daemon: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vgpud.cli import environment
     from vgpud.errors import DriverError
+    from vgpud.libraries import environment
 
     def no_driver(*_: Any) -> dict[str, str]:
         raise DriverError("no libcuda.so.1: install the driver")

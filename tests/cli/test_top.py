@@ -16,10 +16,10 @@ import pytest
 from fake_server import FakeDaemon
 from rich.console import Console
 
-from vgpud.cli import figures, views
-from vgpud.cli.history import History, Recent
-from vgpud.cli.output import blocks_unknown
-from vgpud.cli.top_frame import Line, _got_style, _rooms, frame
+from vgpud.cli.common import figures, views
+from vgpud.cli.common.history import History, Recent
+from vgpud.cli.common.output import blocks_unknown
+from vgpud.cli.slices.top_frame import Line, _got_style, _rooms, frame
 from vgpud.v1 import vgpud_pb2 as pb
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"

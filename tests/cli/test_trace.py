@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.cli.tracefile import chrome_trace
+from vgpud.cli.slices.perfetto import chrome_trace
 from vgpud.v1 import vgpud_pb2 as pb
 
 MS = 1_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import MODEL, NEEDS, PROGRAMS, client_environment, run_python, skip_without
-from vgpud.busylog import read_busy_log
+from vgpud.simdevice.busy_log import read_busy_log
 
 
 @pytest.mark.parametrize("program", NEEDS)

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from vgpud.sim import SimulatedDevice
-from vgpud.sim_coverage import coverage
+from vgpud.simdevice.coverage import coverage
+from vgpud.simdevice.process import SimulatedDevice
 
 NOT_SUPPORTED = 801
 #: what the clients of this folder cannot do without

@@ -15,7 +15,7 @@ import pytest
 
 from tests.clients import tracer
 from tests.clients.conftest import NEEDS, PROGRAMS, SIM, client_environment, run_python, skip_without
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 RUN = (sys.executable, "-m", "vgpud.cli.main", "run")
 #: puts the recorder in front of the hook that `vgpu run` would have preloaded

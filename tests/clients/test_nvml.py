@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from tests.clients.conftest import LIB, PROGRAMS, ROOT, SIM, client_environment, run_python
-from vgpud import elf, fit
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.libraries import elf, fit
 
 pytest.importorskip("pynvml", reason="needs the package nvidia-ml-py")
 RUN = (sys.executable, "-m", "vgpud.cli.main", "run")

@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import harness
 from benchmarks.qualify.checks import unhooked
 from vgpud import paths
-from vgpud.cli.own_system import OwnSystem, PartError, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.qualify.checks import unhooked
 from tests.conformance import suite
-from vgpud.cli.own_system import OwnSystem, Part, PartError
+from vgpud.cli.demo.private_system import OwnSystem, Part, PartError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks import engine
 from benchmarks.base_image import ImageError, base_tar
-from vgpud.cli.own_system import OwnSystem, PartError
+from vgpud.cli.demo.private_system import OwnSystem, PartError
 
 #: two devices: small enough that a test can fill them, large enough for 1 GiB in half of one
 SIM_CONFIG = {"devices": "2", "memory_bytes": "4G"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import engine
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 from .conftest import NVIDIA_HOOK_SAYS
 from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until_free, view

@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks import engine
 from vgpud import paths
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 from .helpers import GIB, HALF, Engine, at, events, half_a_gpu_is_seen, own_name, until, until_attached, view
 

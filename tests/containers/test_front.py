@@ -13,7 +13,7 @@ import time
 import pytest
 
 from benchmarks import engine
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 from .helpers import HALF, Engine, slices, until_free
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import engine
 from tests.shares import shares_come_to
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 from .helpers import HALF, Engine, at, events, half_a_gpu_is_seen, own_name, slices, until, until_attached, view
 

@@ -19,11 +19,11 @@ import yaml
 from benchmarks import engine, images
 from benchmarks.base_image import ImageError
 from tests.containers.conftest import unavailable
-from vgpud.cli.client import Client
-from vgpud.cli.options import Settings
-from vgpud.cli.own_system import OwnSystem, wait_for
+from vgpud.cli.common.client import Client
+from vgpud.cli.common.options import Settings
+from vgpud.cli.demo.private_system import OwnSystem, wait_for
 from vgpud.core.units import parse_gpus
-from vgpud.in_container import LOOKING
+from vgpud.host.container_checks import LOOKING
 from vgpud.oci.request import Limits, parse_request
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"

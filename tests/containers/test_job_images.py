@@ -13,10 +13,10 @@ import pytest
 from benchmarks import engine
 from tests.daemon.test_jobs import Place, daemon, on_a_loop, until
 from tests.runtime.supervisors import USER
-from vgpud.cli.own_system import OwnSystem
-from vgpud.jobs import StartError
-from vgpud.jobs_image import Engine, image_error
-from vgpud.jobs_wire import Attempt, Member
+from vgpud.cli.demo.private_system import OwnSystem
+from vgpud.jobs.image import Engine, image_error
+from vgpud.jobs.messages import Attempt, Member
+from vgpud.jobs.runner import StartError
 
 from .helpers import events, slices, vgpu
 

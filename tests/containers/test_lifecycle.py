@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks import engine
 from tests.shares import shares_come_to
-from vgpud.cli.own_system import OwnSystem, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, wait_for
 
 from .helpers import (
     HALF,

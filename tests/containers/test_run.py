@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import engine
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 from .helpers import (
     GIB,

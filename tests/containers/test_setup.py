@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import engine
-from vgpud.cli.own_system import OwnSystem, PartError
+from vgpud.cli.demo.private_system import OwnSystem, PartError
 from vgpud.setup import containerd as containerd_file
 
 from .conftest import need, unavailable

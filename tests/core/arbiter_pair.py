@@ -12,8 +12,8 @@ from typing import Any
 
 import cffi
 
-from vgpud.core.arbiter import Arbiter
-from vgpud.core.arbiter_model import Params, Slice, SliceParams, State
+from models.arbiter.model import Params, Slice, SliceParams, State
+from models.arbiter.policy import Arbiter
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ("vg_abi.h", "arbiter.h", "arbiter_core.h", "arbiter_memory.h")

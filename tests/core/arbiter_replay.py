@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from vgpud.core.arbiter_model import Params, Slice, SliceParams
+from models.arbiter.model import Params, Slice, SliceParams
 
 from .arbiter_pair import Pair, fill
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vgpud.core.elastic.autoscaler import Autoscaler, Wish
-from vgpud.core.queue.model import SECOND_NS, Elastic
+from vgpud.core.jobs.model import SECOND_NS, Elastic
 
 
 class Program:

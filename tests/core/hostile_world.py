@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from vgpud.core.arbiter_model import CLOSED, Slice
+from models.arbiter.model import CLOSED, Slice
 
 from .arbiter_pair import Pair
 from .sharing_world import MS, NEVER, US, Load, Tenant, World, tenant

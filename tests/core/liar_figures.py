@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from vgpud.core.arbiter import Arbiter
+from models.arbiter.policy import Arbiter
 
 from .hostile_world import HostileWorld, attacker, boast
 from .sharing_world import MS, SECOND, US, Load, World, tenant

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, Node, Placement
 from vgpud.core.model import Device, Spec
-from vgpud.core.queue.model import NEVER_NS, Ask, Job, JobSpec, Node, Placement
 
 GIB = 1 << 30
 GRANULE_BYTES = 2 << 20

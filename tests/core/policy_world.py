@@ -9,9 +9,9 @@ import bisect
 import heapq
 from dataclasses import dataclass, field
 
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Job, JobSpec, JobState
 from vgpud.core.model import Spec
 from vgpud.core.policy.base import Key, Policy
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Ask, Job, JobSpec, JobState
 
 
 def make_job(job_id: int, gpus: float, seconds: float, at: float = 0, **spec: object) -> Job:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from vgpud.core.model import Share, Spec
-from vgpud.core.policy.base import Plain, Policy
-from vgpud.core.queue.events import (
+from vgpud.core.jobs.events import (
     Command,
     Event,
     JobEnded,
@@ -20,8 +18,10 @@ from vgpud.core.queue.events import (
     Wake,
     Woken,
 )
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, JobState, Place, Placement, QueueSpec
+from vgpud.core.model import Share, Spec
+from vgpud.core.policy.base import Plain, Policy
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, How, Job, JobSpec, JobState, Place, Placement, QueueSpec
 from vgpud.core.units import format_gpus
 
 

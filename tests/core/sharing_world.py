@@ -3,7 +3,7 @@
 The device runs one context at a time, round robin, in slices; a change of context costs. Tenants are like
 benchmarks/tenants/load.c: bursts of equal kernels, some in flight, or each waited for and followed by a pause or due in
 a period. The shim: bounds what is outstanding, sees edges, reports drains and forecasts, each some microseconds late.
-The arbiter is the reference model (vgpud.core.arbiter) or anything with its interface.
+The arbiter is the reference model (models.arbiter.policy) or anything with its interface.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from vgpud.core.arbiter import Arbiter
-from vgpud.core.arbiter_model import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Slice, SliceParams, State
+from models.arbiter.model import MS, NEVER, WATCH_EDGES, WATCH_USAGE, Slice, SliceParams, State
+from models.arbiter.policy import Arbiter
 
 US = 1000
 SECOND = 1000 * MS

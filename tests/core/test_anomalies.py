@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud.core.anomalies import ENOUGH_PARTS, PART_NS, Anomalies, Sample
-from vgpud.core.queue.model import SECOND_NS
+from vgpud.core.jobs.model import SECOND_NS
+from vgpud.core.queue.anomalies import ENOUGH_PARTS, PART_NS, Anomalies, Sample
 
 PART_S = PART_NS // SECOND_NS
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.core.arbiter_model import CLOSED, COUNT, SOLO, Params, Regime, Slice, SliceParams
+from models.arbiter.model import CLOSED, COUNT, SOLO, Params, Regime, Slice, SliceParams
 
 from .arbiter_pair import Pair
 from .sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from vgpud.core.arbiter_model import MILLI, Params
+from models.arbiter.model import MILLI, Params
 
 from .arbiter_pair import Pair
 from .sharing_world import MS, US, Load, Tenant, World, tenant

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.core.arbiter_model import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
+from models.arbiter.model import GANG_FOLLOWER, GANG_LEADER, Params, Slice, SliceParams, State
 
 from .arbiter_pair import Pair
 from .sharing_world import MS, NEVER, SECOND, US, Load, Tenant, World, tenant

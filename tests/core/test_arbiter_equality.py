@@ -8,7 +8,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpud.core.arbiter_model import MILLI, MS, NEVER, Slice, SliceParams, State
+from models.arbiter.model import MILLI, MS, NEVER, Slice, SliceParams, State
 
 from .arbiter_pair import Pair
 

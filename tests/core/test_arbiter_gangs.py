@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vgpud.core.arbiter_model import GANG_FOLLOWER, GANG_LEADER, GANG_NONE, MS, Slice, SliceParams, State
+from models.arbiter.model import GANG_FOLLOWER, GANG_LEADER, GANG_NONE, MS, Slice, SliceParams, State
 
 from .arbiter_pair import Pair
 

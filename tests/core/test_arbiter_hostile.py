@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import pytest
 
-from vgpud.core.arbiter_model import Slice
+from models.arbiter.model import Slice
 
 from .arbiter_pair import Pair
 from .hostile_world import CLAIMS, HostileWorld, attacker, boast

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from vgpud.arbiter import Arbiters, ffi
+from models.arbiter.model import Regime
 from vgpud.config import ArbiterConfig, arbiter_items
-from vgpud.core.arbiter_model import Regime
 from vgpud.core.model import Device, Share, Slice, Spec
+from vgpud.devices.arbiters import Arbiters, ffi
 
 from .arbiter_replay import HEADER, RECORD, read, replay
 

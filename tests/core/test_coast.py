@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpud.core.arbiter_model import GANG_LEADER, GANG_NONE, MS, SliceParams
+from models.arbiter.model import GANG_LEADER, GANG_NONE, MS, SliceParams
 
 from .arbiter_pair import Pair
 

@@ -8,11 +8,11 @@ import pytest
 
 from tests.core.placement_world import GIB, at, job, node, on
 from vgpud.core.colocate.pairs import PAIRS_MAX, Pairs
+from vgpud.core.jobs.model import Ask, Elastic, Job, JobSpec, Placement
 from vgpud.core.model import Spec
 from vgpud.core.placement import registry
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.colocate import shared
-from vgpud.core.queue.model import Ask, Elastic, Job, JobSpec, Placement
 
 
 def uses(percent: int, kind: str = "", gib: int = 8, **spec: object) -> Job:

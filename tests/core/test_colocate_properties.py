@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.core.placement_world import GIB, node
 from tests.core.queue_world import Shell, make_policy, queue
+from vgpud.core.jobs.events import Measured, PairLoses, StartJob
+from vgpud.core.jobs.model import Ask, How, Job, JobSpec, JobState, Resident
 from vgpud.core.model import Spec
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import resident
-from vgpud.core.queue.events import Measured, PairLoses, StartJob
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import Ask, How, Job, JobSpec, JobState, Resident
 
 KINDS = st.sampled_from(["", "a", "b", "c"])
 JOBS = st.builds(

@@ -8,11 +8,11 @@ import pytest
 
 from tests.core.placement_world import GIB, node
 from tests.core.queue_world import Shell, make_policy, queue
+from vgpud.core.jobs.events import Measured, Note, PairLoses, PairsKnown, Resized, StopJob
+from vgpud.core.jobs.model import Ask, Elastic, How, JobSpec, QueueSpec
 from vgpud.core.model import Spec
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.events import Measured, Note, PairLoses, PairsKnown, Resized, StopJob
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import Ask, Elastic, How, JobSpec, QueueSpec
 
 RULE = "colocate(120,2)"
 

@@ -8,8 +8,8 @@ import pytest
 
 from vgpud.core.colocate.usage import utilisation_milli
 from vgpud.core.colocate.watch import Patience, Seen, Watch
-from vgpud.core.queue.events import PairLoses
-from vgpud.core.queue.model import SECOND_NS
+from vgpud.core.jobs.events import PairLoses
+from vgpud.core.jobs.model import SECOND_NS
 
 
 @dataclass

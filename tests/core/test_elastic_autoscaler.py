@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.elastic_world import Program
 from vgpud.core.elastic import autoscaler
 from vgpud.core.elastic.autoscaler import REST_NS, SILENT_NS, TIME_MAX_NS, Autoscaler, nanoseconds
-from vgpud.core.queue.model import SECOND_NS, Elastic
+from vgpud.core.jobs.model import SECOND_NS, Elastic
 
 #: flat from 4 workers: it settles there
 PLATEAU = [0, 1_000_000, 2_000_000, 3_000_000, *[4_000_000] * 20]

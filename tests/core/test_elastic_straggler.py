@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from vgpud.core.elastic.autoscaler import Autoscaler
 from vgpud.core.elastic.straggler import AGAIN_NS, HOUR_NS, PER_HOUR, REPORTS_MIN, Stragglers
-from vgpud.core.queue.model import SECOND_NS, Elastic
+from vgpud.core.jobs.model import SECOND_NS, Elastic
 
 
 def _told(rates: dict[int, int], reports: int = 3 * REPORTS_MIN) -> Stragglers:

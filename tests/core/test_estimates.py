@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.core.queue_world import Shell, gpus, queue, shell
 from vgpud.core import estimates
 from vgpud.core.estimates import HIGH_PPM, JOBS_MAX, LOW_PPM, MEDIAN_PPM, Estimates, quantiles
-from vgpud.core.queue.events import Cancelled, DurationsKnown, Ran
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, JobSpec
+from vgpud.core.jobs.events import Cancelled, DurationsKnown, Ran
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, JobSpec
 from vgpud.core.queue.record import from_plain, to_plain
 
 WANTED = (LOW_PPM, MEDIAN_PPM, HIGH_PPM)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from vgpud.core.arbiter_model import MS, Slice, SliceParams
+from models.arbiter.model import MS, Slice, SliceParams
 from vgpud.core.gangs import Role, roles
 from vgpud.core.model import Share, Spec
 from vgpud.core.model import Slice as Whole

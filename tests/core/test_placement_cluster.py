@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.core.placement_world import GIB, ask, at, fresh, job, node, on, state
 from vgpud.core import admit
+from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Denied, Policy, Slice, Spec, State
 from vgpud.core.placement import registry
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.shape import Shape
-from vgpud.core.queue.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
 
 # ---- properties ----
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.core.placement_world import GIB, ask, fresh, job, node
+from vgpud.core.jobs.model import Job
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.model import Job
 
 
 def room() -> Cluster:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.placement_world import GIB, ask, at, job, node, on
+from vgpud.core.jobs.model import Node
 from vgpud.core.model import Policy
 from vgpud.core.placement import registry
 from vgpud.core.placement.best_fit import BestFit
@@ -16,7 +17,6 @@ from vgpud.core.placement.cluster import Cluster
 from vgpud.core.placement.fgd import PLAIN_MIX, Fgd, Mix, mix_of
 from vgpud.core.placement.shape import Shape
 from vgpud.core.placement.topology import group_order
-from vgpud.core.queue.model import Node
 
 
 def put(cluster: Cluster, name: str, gpus_milli: int) -> None:

@@ -8,10 +8,10 @@ import pytest
 
 from tests.core.placement_world import GIB, ask, job, node
 from tests.core.queue_world import make_policy, queue
+from vgpud.core.jobs.events import Note, Submitted
+from vgpud.core.jobs.model import Ask, JobSpec
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.events import Note, Submitted
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import Ask, JobSpec
 
 
 def placed(cluster: Cluster, wanted: Ask | int, members: int = 1, **spec: object) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.core.policy_world import World, make_job, mean_jct_s
+from vgpud.core.jobs.model import GPU_SECOND, SECOND_NS, Job
 from vgpud.core.policy.gittins import Gittins
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.model import GPU_SECOND, SECOND_NS, Job
 
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
 HOUR_S = 3600

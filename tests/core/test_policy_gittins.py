@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy_world import World, make_job
+from vgpud.core.jobs.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.policy.gittins import ONE, UNKNOWN, Gittins, costs
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
 
 
 def by_definition(needed: list[int], attained: int) -> Fraction:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy_world import World, make_job, mean_jct_s
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState
 
 
 def running(job: Job, since_s: float = 0) -> Job:

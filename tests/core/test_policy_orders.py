@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.core.policy_world import World, make_job
+from vgpud.core.jobs.model import SECOND_NS, Job
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.model import SECOND_NS, Job
 
 
 def order(policy: str, jobs: list[Job]) -> list[int]:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy_world import World, make_job
+from vgpud.core.jobs.model import Job
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.model import Job
 
 POLICIES = [
     "fifo",

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from tests.core.policy_world import World, make_job
 from tests.core.queue_world import CountedRoom, Shell, gpus, queue
+from vgpud.core.jobs.events import Requeued
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobSpec, JobState
 from vgpud.core.model import Spec
 from vgpud.core.policy.fair import GIB, STEP_FACTOR, STEP_ONE_BITS, STEPS, Fair
 from vgpud.core.policy.finish_time import FinishTimeFairness
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.events import Requeued
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, How, Job, JobSpec, JobState
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S

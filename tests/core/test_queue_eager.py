@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from vgpud.core.elastic import stretch
+from vgpud.core.jobs.events import Held, JobEnded, Released, ResizeJob, StopJob, Submitted
+from vgpud.core.jobs.model import SECOND_NS, Node, QueueSpec
 from vgpud.core.model import Device
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.events import Held, JobEnded, Released, ResizeJob, StopJob, Submitted
+from vgpud.core.queue import stretch
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Node, QueueSpec
 
 from .queue_world import CountedRoom, Shell, gpus, make_policy, queue, shell
 from .test_queue_elastic import GIB, notes, size, stretchy, workers

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vgpud.core.model import Device, Reason
-from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.events import (
+from vgpud.core.jobs.events import (
     Cancelled,
     Note,
     QueuesChanged,
@@ -21,8 +19,10 @@ from vgpud.core.queue.events import (
     Submitted,
     Wished,
 )
+from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, How, JobSpec, Node
+from vgpud.core.model import Device, Reason
+from vgpud.core.placement.cluster import Cluster
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, Elastic, How, JobSpec, Node
 from vgpud.core.queue.record import decode, encode, from_plain, to_plain
 
 from .queue_world import CountedRoom, Shell, gpus, make_policy, queue, shell

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vgpud.core.jobs.events import Note, Resized, ResizeJob, Submitted, Wished
+from vgpud.core.jobs.model import SECOND_NS, Elastic, How, Job, JobState
 from vgpud.core.queue import sizes
-from vgpud.core.queue.events import Note, Resized, ResizeJob, Submitted, Wished
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Elastic, How, Job, JobState
 
 from .queue_world import gpus, make_policy
 from .test_queue_invariants import PHASES, QUEUES, ROOMS, Driver, finish, happenings, sound

@@ -9,11 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from vgpud.core.model import Device
-from vgpud.core.placement.base import Room
-from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue import sizes
-from vgpud.core.queue.events import (
+from vgpud.core.jobs.events import (
     Cancelled,
     Event,
     Held,
@@ -24,8 +20,12 @@ from vgpud.core.queue.events import (
     StartFailed,
     Submitted,
 )
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement
+from vgpud.core.model import Device
+from vgpud.core.placement.base import Room
+from vgpud.core.placement.cluster import Cluster
+from vgpud.core.queue import sizes
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, How, Job, JobState, Node, Placement
 
 from .queue_world import CountedRoom, Shell, gpus, make_policy, queue
 

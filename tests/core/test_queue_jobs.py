@@ -6,20 +6,11 @@ from typing import ClassVar
 
 import pytest
 
+from vgpud.core.jobs.events import Cancelled, Held, Note, Released, Requeued, StartFailed, StopJob, Submitted
+from vgpud.core.jobs.model import SECOND_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.model import Policy
 from vgpud.core.queue import estimate
-from vgpud.core.queue.events import (
-    Cancelled,
-    Held,
-    Note,
-    Released,
-    Requeued,
-    StartFailed,
-    StopJob,
-    Submitted,
-)
 from vgpud.core.queue.machine import Machine, members_max
-from vgpud.core.queue.model import SECOND_NS, How, Job, JobSpec, JobState, Placement
 
 from .queue_world import CountedRoom, Shell, gpus, make_policy, queue, shell
 

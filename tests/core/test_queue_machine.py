@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vgpud.core.jobs.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted, Woken
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec, Node
 from vgpud.core.model import Device, Spec
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted, Woken
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec, Node
 
 from .queue_world import POLICIES, Shell, gpus, make_policy, queue, shell
 

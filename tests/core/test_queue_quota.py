@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from vgpud.core.jobs.events import Held, QueuesChanged, RoomChanged
+from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec, Node, QueueSpec
 from vgpud.core.model import Device, Spec
 from vgpud.core.placement.cluster import Cluster
-from vgpud.core.queue.events import Held, QueuesChanged, RoomChanged
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec, Node, QueueSpec
 from vgpud.core.queue.quota import HISTORY_BITS, check_queues, decay
 
 from .queue_world import Shell, gpus, make_policy, queue, shell

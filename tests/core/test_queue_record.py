@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpud.core.queue import events, record
-from vgpud.core.queue.model import Job, Node, QueueSpec
+from vgpud.core.jobs import events
+from vgpud.core.jobs.model import Job, Node, QueueSpec
+from vgpud.core.queue import record
 
 EVENTS = get_args(events.Event)
 COMMANDS = get_args(events.Command)

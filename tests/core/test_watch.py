@@ -7,7 +7,7 @@ from dataclasses import replace
 from vgpud.core.enforce import EXCESS, FREEZE, KILL, STRANGER, Act, freezer_of, why_spared
 from vgpud.core.model import Container, Policy, Process, Share, Slice, Spec, State
 from vgpud.core.observed import Credit, Seen
-from vgpud.core.watch import (
+from vgpud.core.strangers import (
     EXCESS_PATIENCE,
     GONE,
     PATIENCE,
@@ -21,7 +21,7 @@ from vgpud.core.watch import (
     Watch,
     attached_by_pid,
 )
-from vgpud.daemon_lookout import LOOK_EVERY, READ_S
+from vgpud.daemon.monitor import LOOK_EVERY, READ_S
 
 GIB = 1 << 30
 

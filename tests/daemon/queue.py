@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vgpud import paths, peers
-from vgpud.sim import SimulatedDevice
+from vgpud import paths
+from vgpud.host import processes
+from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 
@@ -105,9 +106,9 @@ def end_jobs(directory: Path) -> None:
     for begun in directory.glob("*/begun"):
         fields = dict(line.partition(" ")[::2] for line in begun.read_text().splitlines())
         supervisor = int(fields["pid"])
-        if peers.start_time(supervisor) != int(fields["start"]):
+        if processes.start_time(supervisor) != int(fields["start"]):
             continue
         (begun.parent / "stop").write_text("grace_ms 0\n")
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGTERM)
-        eventually(lambda pid=supervisor: not peers.runs(pid), "the end of a job")
+        eventually(lambda pid=supervisor: not processes.runs(pid), "the end of a job")

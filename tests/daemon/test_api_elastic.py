@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from vgpud import api_job_views as views
-from vgpud.api_calls import RefusedError
-from vgpud.core.queue.model import Elastic, Job, JobSpec
-from vgpud.jobfacts import Facts, Launch
-from vgpud.jobkinds import WORDS, word_of
+from vgpud.api import job_messages as views
+from vgpud.api.rpc import RefusedError
+from vgpud.core.jobs.facts import Facts, Launch
+from vgpud.core.jobs.model import Elastic, Job, JobSpec
+from vgpud.core.jobs.similarity import WORDS, word_of
 from vgpud.v1 import vgpud_pb2 as pb
 
 GIB = 1 << 30

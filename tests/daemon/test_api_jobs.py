@@ -12,17 +12,19 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from vgpud import api_job_views, api_jobs, api_roles, peers
-from vgpud.api_roles import Caller
+from vgpud.api import job_messages, permissions
+from vgpud.api import jobs as api_jobs
+from vgpud.api.permissions import Caller
 from vgpud.core import quotas
+from vgpud.core.jobs.facts import Facts, Launch, QueueNow, Submission, UsageRow
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Quota, Reason
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState, QueueSpec
-from vgpud.jobfacts import Facts, Launch, QueueNow, Submission, UsageRow
+from vgpud.host import processes
 from vgpud.v1 import vgpud_pb2 as pb
 
-ALICE = Caller(1000, 1000, (44,), os.getpid(), admin=False, started=peers.start_time(os.getpid()))
-BOB = Caller(1001, 1001, (), os.getpid(), admin=False, started=peers.start_time(os.getpid()))
-ROOT = Caller(0, 0, (), os.getpid(), admin=True, started=peers.start_time(os.getpid()))
+ALICE = Caller(1000, 1000, (44,), os.getpid(), admin=False, started=processes.start_time(os.getpid()))
+BOB = Caller(1001, 1001, (), os.getpid(), admin=False, started=processes.start_time(os.getpid()))
+ROOT = Caller(0, 0, (), os.getpid(), admin=True, started=processes.start_time(os.getpid()))
 
 
 class Desk:
@@ -140,7 +142,7 @@ class World:
 
     def call(self, method: Any, request: Any, who: Caller = ALICE) -> Any:
         async def run() -> Any:
-            api_roles._caller.set(who)
+            permissions._caller.set(who)
             return await method(request, Context())
 
         return asyncio.run(run())
@@ -216,13 +218,13 @@ def test_defaults_are_none(world: World) -> None:
 
 def test_a_limit_is_never_above_the_callers_own() -> None:
     asked = spec(limits=[pb.ResourceLimit(name="nofile", soft=4096, hard=-1)])
-    launch = api_job_views.launch_from(asked, 1, 1, (), {"nofile": (1024, 2048), "core": (0, -1)})
+    launch = job_messages.launch_from(asked, 1, 1, (), {"nofile": (1024, 2048), "core": (0, -1)})
     assert launch.limits == (("core", 0, -1), ("nofile", 2048, 2048))
 
 
 def test_percent_signs_in_a_log_path() -> None:
     asked = spec(directory="/home/100%j", log="%%a-%a-%%%j.log")
-    launch = api_job_views.launch_from(asked, 1, 1, (), {})
+    launch = job_messages.launch_from(asked, 1, 1, (), {})
     assert launch.log_path(5, 2) == "/home/100%j/%a-2-%5.log"
 
 
@@ -430,7 +432,7 @@ def test_a_watch_tells_all_at_first_and_then_what_changes(world: World) -> None:
     world.submit()
 
     async def watch(request: pb.WatchJobsRequest, steps: Sequence[Any]) -> list[list[tuple[int, str]]]:
-        api_roles._caller.set(ALICE)
+        permissions._caller.set(ALICE)
         seen = []
         stream: Any = world.jobs.WatchJobs(request, Context())
         for step in (None, *steps):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from vgpud.api_calls import RefusedError
-from vgpud.api_suspend import DEADLINE_S, _deadline_s
+from vgpud.api.rpc import RefusedError
+from vgpud.api.suspend import DEADLINE_S, _deadline_s
 from vgpud.core.model import Reason
 
 

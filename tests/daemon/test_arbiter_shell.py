@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from vgpud.arbiter import Arbiters, _Usage, ffi, lib
 from vgpud.config import ArbiterConfig, arbiter_items
 from vgpud.core.gangs import Role
 from vgpud.core.model import LATENCY, Device, Share, Slice, Spec
+from vgpud.devices.arbiters import Arbiters, _Usage, ffi, lib
 
 UUID = "GPU-0"
 SERIAL, PROCESS = 7, 70

@@ -19,16 +19,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud import cdi, cgroups, containers, containers_work, daemon_cdi, peers
-from vgpud import containers_wire as wire
-from vgpud.containers import Containers, Site, slice_name
+from vgpud.containers import cdi, disk_work, server
+from vgpud.containers import messages as wire
+from vgpud.containers.server import Containers, Site, slice_name
 from vgpud.core.events import ContainerCreated, ContainerStarted, ForgetContainer, SaveContainer, SaveSlice
 from vgpud.core.model import Container, Denied, Share, Slice, Spec
 from vgpud.core.observed import Snapshot
+from vgpud.daemon import cdi as daemon_cdi
 from vgpud.errors import DriverError
+from vgpud.host import cgroups, processes
 from vgpud.metrics import Metrics
 from vgpud.oci.request import Limits, RequestError
-from vgpud.store import MIGRATIONS, Store
+from vgpud.store.database import MIGRATIONS, Store
 
 from . import engine
 
@@ -131,23 +133,23 @@ def test_members_of_a_cgroup(tmp_path: Path) -> None:
 @pytest.mark.parametrize("comm", ["sh", "a) Z 1 (b", ")", "x y", "("])
 def test_start_time_whatever_the_program_is_called(tmp_path: Path, comm: str) -> None:
     _proc(tmp_path, 7, "/", comm=comm)
-    assert peers.start_time(7, tmp_path) == 777
-    assert peers.runs(7, tmp_path)
-    assert peers.start_time(8, tmp_path) == 0
-    assert not peers.runs(8, tmp_path)
+    assert processes.start_time(7, tmp_path) == 777
+    assert processes.runs(7, tmp_path)
+    assert processes.start_time(8, tmp_path) == 0
+    assert not processes.runs(8, tmp_path)
 
 
 def test_a_process_is_its_pid_and_its_start() -> None:
     process = subprocess.Popen(["sleep", "600"])
-    started = peers.start_time(process.pid)
-    assert peers.open_process(process.pid, started + 1) == -1
-    pidfd = peers.open_process(process.pid, started)
-    assert pidfd >= 0 and not peers.has_ended(pidfd)
+    started = processes.start_time(process.pid)
+    assert processes.open_process(process.pid, started + 1) == -1
+    pidfd = processes.open_process(process.pid, started)
+    assert pidfd >= 0 and not processes.has_ended(pidfd)
     process.kill()
     os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOWAIT)
-    assert peers.has_ended(pidfd)
-    assert peers.open_process(process.pid, started) == -1, "a zombie has ended"
-    assert not peers.runs(process.pid)
+    assert processes.has_ended(pidfd)
+    assert processes.open_process(process.pid, started) == -1, "a zombie has ended"
+    assert not processes.runs(process.pid)
     process.wait()
     os.close(pidfd)
 
@@ -338,8 +340,8 @@ class Desk:
 def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Preparing hangs until the event is set."""
     go_on = threading.Event()
-    monkeypatch.setattr(containers, "prepare", lambda *_: go_on.wait(60) or 1 / 0)
-    monkeypatch.setattr(containers, "library_tree", lambda *_: Path("/tree"))
+    monkeypatch.setattr(server, "prepare", lambda *_: go_on.wait(60) or 1 / 0)
+    monkeypatch.setattr(server, "library_tree", lambda *_: Path("/tree"))
     yield go_on
     go_on.set()
 
@@ -371,7 +373,7 @@ def test_whatever_fails_is_answered_and_leaves_nothing(
     def fail(*_: object) -> Path:
         raise fault
 
-    monkeypatch.setattr(containers, "library_tree", fail)
+    monkeypatch.setattr(server, "library_tree", fail)
     config = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=0.5"]}}).encode()
 
     async def scenario() -> None:
@@ -393,7 +395,7 @@ def test_files_of_former_containers_go_and_those_of_new_ones_stay(
     scratch = tmp_path / "containers"
     for name in ("former", "lives"):
         (scratch / name).mkdir(parents=True)
-    monkeypatch.setattr(containers, "scratch_of", lambda _site, container: scratch / container.container_id)
+    monkeypatch.setattr(server, "scratch_of", lambda _site, container: scratch / container.container_id)
     in_thread = asyncio.to_thread
 
     async def late(work: Any, *arguments: Any) -> Any:
@@ -403,7 +405,7 @@ def test_files_of_former_containers_go_and_those_of_new_ones_stay(
     async def scenario() -> None:
         made = Containers(Desk(tmp_path))
         me = os.getpid()
-        made.adopt([replace(KNOWN, container_id="lives", pid=me, pid_start=peers.start_time(me), cgroup="")])
+        made.adopt([replace(KNOWN, container_id="lives", pid=me, pid_start=processes.start_time(me), cgroup="")])
         monkeypatch.setattr(asyncio, "to_thread", late)
         made.start(tmp_path / "runtime.sock", tmp_path / "private.sock", 0o660, -1)
         while (scratch / "former").exists():
@@ -438,10 +440,10 @@ def test_one_process_takes_few_of_the_requests_in_hand(tmp_path: Path) -> None:
         made = Containers(Desk(tmp_path))
         path = tmp_path / "runtime.sock"
         made.start(path, tmp_path / "private.sock", 0o660, -1)
-        silent = [await asyncio.open_unix_connection(str(path)) for _ in range(containers.PER_PROCESS_MAX)]
+        silent = [await asyncio.open_unix_connection(str(path)) for _ in range(server.PER_PROCESS_MAX)]
         state = json.dumps({"id": "c0", "bundle": "/b", "pid": 0}).encode()
         status, body = await talk(path, engine.message("stopped", state))
-        said = f"pid {os.getpid()} has {containers.PER_PROCESS_MAX} requests in hand"
+        said = f"pid {os.getpid()} has {server.PER_PROCESS_MAX} requests in hand"
         assert (status, said.encode() in body) == ("refused", True)
         for _reader, writer in silent:
             writer.close()
@@ -455,8 +457,8 @@ def test_one_process_takes_few_of_the_requests_in_hand(tmp_path: Path) -> None:
 def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
     tmp_path: Path, hanging: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(containers, "WORK_S", 3.0)
-    monkeypatch.setattr(containers, "PER_PROCESS_MAX", containers.REQUESTS_MAX)
+    monkeypatch.setattr(server, "WORK_S", 3.0)
+    monkeypatch.setattr(server, "PER_PROCESS_MAX", server.REQUESTS_MAX)
     config = json.dumps({"ociVersion": "1.0.2", "process": {"env": ["VGPU=0.5"]}}).encode()
 
     async def scenario() -> None:
@@ -467,9 +469,9 @@ def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
         assert path.stat().st_mode & 0o777 == 0o660
         stuck = [
             asyncio.create_task(talk(path, engine.message("create", config, id=f"c{number}", bundle="/b")))
-            for number in range(containers_work.ACTIVE_MAX)
+            for number in range(disk_work.ACTIVE_MAX)
         ]
-        while len(desk.known) < containers_work.ACTIVE_MAX:
+        while len(desk.known) < disk_work.ACTIVE_MAX:
             await asyncio.sleep(0.01)
         state = json.dumps({"id": "c0", "bundle": "/b", "pid": 0}).encode()
         assert await talk(path, engine.message("stopped", state)) == ("ok", b""), "answered while all workers hang"
@@ -481,7 +483,7 @@ def test_a_hanging_disk_stops_neither_the_loop_nor_other_requests(
         assert (await talk(path, engine.message("create", plain, id="d", bundle="/b")))[0] == "pass", (
             "what hangs is left"
         )
-        monkeypatch.setattr(containers_work, "THREADS_MAX", containers_work.ACTIVE_MAX)
+        monkeypatch.setattr(disk_work, "THREADS_MAX", disk_work.ACTIVE_MAX)
         status, body = await talk(path, engine.message("create", plain, id="d", bundle="/b"))
         assert status == "refused" and b"still wait for a disk" in body, body
         await made.stop()

@@ -17,8 +17,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from vgpud import containers_work
-from vgpud.state.checksums import unseal
+from vgpud.containers import disk_work
+from vgpud.core.checksums import unseal
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client, engine
@@ -483,7 +483,7 @@ def test_a_bundle_of_a_hook_is_not_waited_for(with_device: Engine, site: Node, c
     config = with_device.bundle(HALF) / "config.json"
     config.unlink()
     os.mkfifo(config)
-    for _ in range(2 * containers_work.ACTIVE_MAX):
+    for _ in range(2 * disk_work.ACTIVE_MAX):
         status, body = with_device.hook("started", pid=init.pid)
         assert status == "refused" and b"no regular file" in body, body
     assert with_device.create(HALF, container_id=OTHER)[0] == "config"

@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from vgpud.core.model import Device
-from vgpud.devices import Devices
+from vgpud.devices.nvml import Devices
 
 LINKED, APART = pynvml.NVML_P2P_STATUS_OK, pynvml.NVML_P2P_STATUS_NOT_SUPPORTED
 

@@ -18,7 +18,7 @@ from vgpud import paths
 from vgpud.core.model import Device
 from vgpud.errors import ConflictError, ExitCode
 from vgpud.host.device_lock import DeviceLocks, Owner, lock_name, owner
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice.process import SimulatedDevice
 
 from .conftest import Node, eventually, own_node
 

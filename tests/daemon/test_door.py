@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import door, peers
-from vgpud.door import Door
+from vgpud.api import peer_proxy
+from vgpud.api.peer_proxy import Door
+from vgpud.host import processes
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: only root can")
 #: connects as UID:GID with the groups, sends one line and prints what comes back
@@ -171,15 +172,15 @@ def test_nothing_is_lost_where_python_reads_although_reading_is_paused(
             assert await asyncio.wait_for(reader.readexactly(14), 30) == b"PRI * HTTP/2.0"
             writer.close()
             reader, writer = await asyncio.open_unix_connection(str(public))
-            writer.write(bytes(door.BUFFER_BYTES + 1))
+            writer.write(bytes(peer_proxy.BUFFER_BYTES + 1))
             assert await _answer(reader) == b"", "and nobody fills the memory so"
 
     asyncio.run(run())
 
 
 def test_limits_and_who_is_let_in_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "PER_UID_MAX", 3)
-    monkeypatch.setattr(door.Peer, "trusted", False)
+    monkeypatch.setattr(peer_proxy, "PER_UID_MAX", 3)
+    monkeypatch.setattr(peer_proxy.Peer, "trusted", False)
 
     async def main() -> None:
         async with opened(directory) as (_inner, public):
@@ -213,8 +214,8 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
 
 
 def test_who_says_nothing_or_never_reads_is_hung_up_on(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(door, "SILENT_S", 0.2)
-    monkeypatch.setattr(door, "STALLED_S", 0.3)
+    monkeypatch.setattr(peer_proxy, "SILENT_S", 0.2)
+    monkeypatch.setattr(peer_proxy, "STALLED_S", 0.3)
 
     async def main() -> None:
         async with opened(directory) as (_inner, public):
@@ -257,9 +258,9 @@ def test_users_that_our_namespace_does_not_know_are_nobody(tmp_path: Path) -> No
     (tmp_path / "sys/kernel").mkdir(parents=True)
     (tmp_path / "sys/kernel/overflowuid").write_text("65534\n")
     (tmp_path / "self/uid_map").write_text("         0          0 4294967295\n")
-    assert peers.stand_in_uid(tmp_path) == -1
+    assert processes.stand_in_uid(tmp_path) == -1
     (tmp_path / "self/uid_map").write_text("         0     100000      65536\n")
-    assert peers.stand_in_uid(tmp_path) == 65534
+    assert processes.stand_in_uid(tmp_path) == 65534
 
     async def main() -> None:
         async with opened(tmp_path) as (inner, public):
@@ -298,7 +299,7 @@ def test_nothing_is_left_of_who_has_gone(directory: Path) -> None:
 
 
 def test_limits_of_a_process_are_setrlimits() -> None:
-    found = peers.resource_limits(os.getpid())
+    found = processes.resource_limits(os.getpid())
     assert {"nofile", "memlock", "cpu", "as", "nproc"} <= found.keys()
     for name, both in found.items():
         assert both == resource.getrlimit(getattr(resource, f"RLIMIT_{name.upper()}")), name

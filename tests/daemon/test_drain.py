@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.cli.own_system import OwnSystem, PartError, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 from vgpud.errors import ExitCode
 
 SIM = {"devices": "3", "memory_bytes": "8G", "context_bytes": str(64 << 20)}
@@ -139,9 +139,9 @@ def test_a_daemon_starts_beside_a_device_that_is_taken_and_not_when_all_are() ->
 
 
 def test_memory_of_programs_outside_slices_is_not_offered(system: OwnSystem) -> None:
-    from vgpud import sim
+    from vgpud.simdevice import process
 
-    env = sim.environment(system.sim_dir, os.environ)
+    env = process.environment(system.sim_dir, os.environ)
     command = [sys.executable, "-c", STRANGER]
     with subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stranger:
         assert stranger.stdout and stranger.stdin

@@ -12,13 +12,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from vgpud import crews
+from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.queue import sizes
-from vgpud.core.queue.model import Job, JobState
-from vgpud.crews import Crew
-from vgpud.store import Store
-from vgpud.store_elastic import ElasticStore
-from vgpud.store_jobs import JobStore
+from vgpud.jobs import worker_group
+from vgpud.jobs.worker_group import Crew
+from vgpud.store.database import Store
+from vgpud.store.elastic import ElasticStore
+from vgpud.store.jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .conftest import Node, eventually
@@ -43,10 +43,10 @@ def change(queue: QueueNode, job_id: int, changed: Callable[[Job, Crew], None]) 
     """Has the database say something else, as it would if the daemon had been killed at another point."""
     store = Store(queue.node.state)
     jobs = JobStore(store)
-    job, crew = jobs.find(job_id), crews.parse(ElasticStore(store).crews()[job_id])
+    job, crew = jobs.find(job_id), worker_group.parse(ElasticStore(store).crews()[job_id])
     assert job
     changed(job, crew)
-    jobs.save([job], crews={job_id: crews.dump(crew)})
+    jobs.save([job], crews={job_id: worker_group.dump(crew)})
     store.close()
 
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from vgpud import measured_rows
 from vgpud.core.colocate.usage import FIRST_LOOK_NS
 from vgpud.core.elastic.autoscaler import Autoscaler
+from vgpud.core.jobs import events as qe
+from vgpud.core.jobs.facts import Launch, Predicted
+from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, Job, JobSpec, JobState, Place
 from vgpud.core.model import Device, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.queue import events as qe
-from vgpud.core.queue.model import SECOND_NS, Ask, Elastic, Job, JobSpec, JobState, Place
-from vgpud.crews import Crew, Said, begin
-from vgpud.daemon_progress import LOOK_NS, ProgressDesk, Watched
-from vgpud.jobfacts import Launch, Predicted
+from vgpud.daemon.jobs import measured_rows
+from vgpud.daemon.jobs.progress import LOOK_NS, ProgressDesk, Watched
+from vgpud.jobs.worker_group import Crew, Said, begin
 from vgpud.predict import dataset
 from vgpud.predict.features import FEATURES, Features
-from vgpud.store import Store
-from vgpud.store_elastic import ElasticStore
-from vgpud.store_jobs import JobStore
+from vgpud.store.database import Store
+from vgpud.store.elastic import ElasticStore
+from vgpud.store.jobs import JobStore
 
 DEVICE = Device("GPU-0", 0, "H200", "0", 8 << 30, 132, True, 1 << 28, 1 << 21)
 

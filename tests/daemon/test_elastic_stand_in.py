@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from vgpud import daemon_elastic
-from vgpud.core.queue.model import Job, JobState
-from vgpud.crews import Crew, Worker
-from vgpud.daemon_elastic import ElasticDesk
-from vgpud.jobs_wire import Result
+from vgpud.core.jobs.model import Job, JobState
+from vgpud.daemon.jobs import elastic as daemon_elastic
+from vgpud.daemon.jobs.elastic import ElasticDesk
+from vgpud.jobs.messages import Result
+from vgpud.jobs.worker_group import Crew, Worker
 
 from .test_elastic_work import Desk, alone
 

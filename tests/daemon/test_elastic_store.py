@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from vgpud.core.jobs.facts import Launch, Predicted
+from vgpud.core.jobs.model import Ask, Elastic, Job, JobSpec, JobState, Place
 from vgpud.core.model import Share, Spec
-from vgpud.core.queue.model import Ask, Elastic, Job, JobSpec, JobState, Place
-from vgpud.jobfacts import Launch, Predicted
-from vgpud.store import Store
-from vgpud.store_elastic import NOTES_KEPT, NOTES_MAX, ElasticStore, Noted
-from vgpud.store_jobs import JobStore
+from vgpud.store.database import Store
+from vgpud.store.elastic import NOTES_KEPT, NOTES_MAX, ElasticStore, Noted
+from vgpud.store.jobs import JobStore
 
 PLACE = Place("n1", (Share("a", 250, 250, 1, 1),))
 

@@ -13,14 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vgpud import api_work, crews, daemon_work
-from vgpud.api_calls import RefusedError
-from vgpud.api_work import WorkCalls
+from vgpud.api import workers as api_workers
+from vgpud.api.rpc import RefusedError
+from vgpud.api.workers import WorkCalls
+from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.model import Ask, Elastic, Job, JobSpec, JobState, Place
 from vgpud.core.model import Denied, Share, Spec
-from vgpud.core.queue.model import Ask, Elastic, Job, JobSpec, JobState, Place
-from vgpud.crews import Crew, Mailbox, Membership, Said
-from vgpud.daemon_work import WorkDesk
-from vgpud.jobfacts import Launch
+from vgpud.daemon.jobs import membership
+from vgpud.daemon.jobs.membership import WorkDesk
+from vgpud.jobs import worker_group
+from vgpud.jobs.worker_group import Crew, Mailbox, Membership, Said
 from vgpud.v1 import vgpud_pb2 as pb
 
 
@@ -35,7 +37,7 @@ class Desk:
         launch = Launch(0, 0, (), ("train",), "", "/", (), 0, (), "/log", batch=batch, batch_max=batch_max)
         spec = JobSpec(Ask(Spec(500)), members=workers, elastic=Elastic(0, 0, 1, 8), run=launch)
         self.job = Job(1, spec, 0, state=JobState.RUNNING, attempt=1, placement=(place("a"),) * workers)
-        self.crewed = crews.begin(self.job)
+        self.crewed = worker_group.begin(self.job)
         self.crews = {1: self.crewed}
         self.machine = SimpleNamespace(jobs={1: self.job})
         self.kept: list[int] = []
@@ -121,7 +123,7 @@ def alone(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_work, "LOST_S", 0.02)
+    monkeypatch.setattr(membership, "LOST_S", 0.02)
 
 
 @alone
@@ -141,7 +143,7 @@ async def test_the_first_membership_is_of_all_and_told_twice() -> None:
 
 @alone
 async def test_who_is_not_there_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_work, "READY_S", 0.05)
+    monkeypatch.setattr(membership, "READY_S", 0.05)
     desk = Desk(2)
     desk.hello(1)
     await desk.meet(1)
@@ -218,7 +220,7 @@ async def test_after_a_restart_nothing_is_told_to_those_who_work() -> None:
     before = Desk(2)
     await before.begin(0, 1)
     desk = Desk(2)
-    desk.crewed = desk.crews[1] = crews.parse(crews.dump(before.crewed))
+    desk.crewed = desk.crews[1] = worker_group.parse(worker_group.dump(before.crewed))
     desk.work.adopt(desk.crewed)
     desk.hello(0, 1)
     desk.hello(1, 1)
@@ -233,7 +235,7 @@ async def test_who_has_not_heard_of_the_newest_membership_is_told_again() -> Non
     await before.begin(0, 1)
     before.crewed.renew((0, 1))
     desk = Desk(2)
-    desk.crewed = desk.crews[1] = crews.parse(crews.dump(before.crewed))
+    desk.crewed = desk.crews[1] = worker_group.parse(worker_group.dump(before.crewed))
     desk.work.adopt(desk.crewed)
     desk.hello(0, 1)
     assert (await desk.told(0)).generation == 2
@@ -290,7 +292,7 @@ async def test_streams_end_with_their_attempt() -> None:
 
 @alone
 async def test_one_that_never_comes_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_work, "JOIN_MAX_S", 0.02)
+    monkeypatch.setattr(membership, "JOIN_MAX_S", 0.02)
     desk = Desk(2)
     for worker in (0, 1):
         desk.hello(worker)
@@ -330,14 +332,14 @@ async def test_a_stream_that_cannot_be_read_any_more_ends() -> None:
 
 @alone
 async def test_streams_that_say_nothing_are_not_without_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api_work, "caller", lambda: SimpleNamespace(uid=7))
+    monkeypatch.setattr(api_workers, "caller", lambda: SimpleNamespace(uid=7))
     calls = WorkCalls()
 
     async def silence() -> AsyncIterator[pb.WorkRequest]:
         await asyncio.sleep(60)
         yield pb.WorkRequest()
 
-    most = api_work.SILENT_PER_USER_MAX
+    most = api_workers.SILENT_PER_USER_MAX
     waiting = [asyncio.create_task(calls._hello(silence())) for _ in range(most)]
     await asyncio.sleep(0.05)
     with pytest.raises(RefusedError, match=f"uid 7 has {most} streams open"):
@@ -356,7 +358,7 @@ def test_who_stays_stays_and_places_add_up(before: list[str], after: list[str]) 
     crew = Crew(1, 1)
     for device in before:
         crew.add(place(device))
-    leaving, places = crews.difference(crew.staying, tuple(map(place, after)))
+    leaving, places = worker_group.difference(crew.staying, tuple(map(place, after)))
     staying = [worker.place for worker in crew.workers if worker not in leaving]
     devices = [where.shares[0].device_uuid for where in [*staying, *places]]
     assert sorted(devices) == sorted(after)
@@ -384,7 +386,7 @@ def test_numbers_are_never_given_twice_and_survivors_keep_their_order(steps: lis
                 generations.append(crew.generation)
                 kept = [number for number in before if number in crew.members]
                 assert list(crew.members[: len(kept)]) == kept
-            assert crews.parse(crews.dump(crew)) == crew
+            assert worker_group.parse(worker_group.dump(crew)) == crew
             continue
         assert made.number not in given_
         given_.add(made.number)

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import enforcing, paths, peers
+from vgpud import paths
 from vgpud.core.enforce import FREEZE, KILL, STRANGER, Act
-from vgpud.sim import SimulatedDevice
+from vgpud.devices import enforcement
+from vgpud.host import processes
+from vgpud.simdevice.process import SimulatedDevice
 
 from . import client
 from .conftest import PATIENCE_S, Node, eventually
@@ -114,7 +116,7 @@ def test_a_stranger_is_only_reported_by_default(
     serve(node, device)
     pid = past(device, started, GIB)
     eventually(lambda: node.messages("device.stranger"), "the notice")
-    assert not peers.is_stopped(pid) and started[-1].poll() is None
+    assert not processes.is_stopped(pid) and started[-1].poll() is None
 
 
 @pytest.mark.parametrize("stands_still", [False, True])
@@ -142,9 +144,9 @@ def test_a_stranger_is_frozen(node: Node, device: SimulatedDevice, started: list
     """And again when somebody lets it go on; said once."""
     serve(node, device, on_stranger="freeze")
     pid = past(device, started, GIB)
-    eventually(lambda: peers.is_stopped(pid), "the stop")
+    eventually(lambda: processes.is_stopped(pid), "the stop")
     os.kill(pid, signal.SIGCONT)
-    eventually(lambda: peers.is_stopped(pid), "the next stop")
+    eventually(lambda: processes.is_stopped(pid), "the next stop")
     assert "was stopped: `kill -CONT" in node.messages("stranger.freeze")[0]
     assert len(node.messages("stranger.freeze")) == 1
 
@@ -180,8 +182,8 @@ def test_a_programs_name_says_nothing_of_it() -> None:
         command = [sys.executable, "-c", rename, name]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
             assert program.stdout and program.stdout.read(1)
-            assert peers.real_uid(program.pid) == os.getuid(), name
-            assert peers._status(program.pid, "NSpid", Path("/proc"))[0].isdigit(), name
+            assert processes.real_uid(program.pid) == os.getuid(), name
+            assert processes._status(program.pid, "NSpid", Path("/proc"))[0].isdigit(), name
             program.communicate(b"\n")
 
 
@@ -192,7 +194,7 @@ def test_one_thread_that_stands_still_is_no_stopped_program(tmp_path: Path) -> N
         for thread, state in enumerate(states):
             (tmp_path / f"7/task/{7 + thread}").mkdir(parents=True, exist_ok=True)
             (tmp_path / f"7/task/{7 + thread}/stat").write_text(f"{7 + thread} (p) {state} 1 1")
-        return peers.is_stopped(7, tmp_path)
+        return processes.is_stopped(7, tmp_path)
 
     assert not told("")
     assert told("T") and told("tT") and told("ZT")
@@ -203,11 +205,11 @@ def test_nobody_else_is_hit(node: Node, device: SimulatedDevice, started: list[s
     """A pid that the driver does not list any more may be another program's by now."""
     pid = past(device, started, GIB)
     act = Act(KILL, STRANGER, pid, "", "GPU-0", first=True)
-    assert enforcing.carry_out(act, lambda: False, ()) == ""
+    assert enforcement.carry_out(act, lambda: False, ()) == ""
     assert started[-1].poll() is None
-    assert "killed" in enforcing.carry_out(act, lambda: True, ())
+    assert "killed" in enforcement.carry_out(act, lambda: True, ())
     assert started[-1].wait(PATIENCE_S) == -signal.SIGKILL
-    assert enforcing.carry_out(act, lambda: True, ()) == "", "it has ended"
+    assert enforcement.carry_out(act, lambda: True, ()) == "", "it has ended"
 
 
 def test_a_containers_program_is_frozen_by_its_cgroup(
@@ -218,18 +220,18 @@ def test_a_containers_program_is_frozen_by_its_cgroup(
     cgroup = "/docker/" + "0123456789abcdef" * 4
     folder = tmp_path / cgroup.lstrip("/")
     folder.mkdir(parents=True)
-    monkeypatch.setattr(enforcing, "CGROUPS", tmp_path)
-    real = enforcing.cgroups.paths_of
-    monkeypatch.setattr(enforcing.cgroups, "paths_of", lambda who: (cgroup,) if who == pid else real(who))
+    monkeypatch.setattr(enforcement, "CGROUPS", tmp_path)
+    real = enforcement.cgroups.paths_of
+    monkeypatch.setattr(enforcement.cgroups, "paths_of", lambda who: (cgroup,) if who == pid else real(who))
     (folder / "cgroup.procs").write_text("1\n")
     (folder / "cgroup.freeze").write_text("0")
     act = Act(FREEZE, STRANGER, pid, "", "GPU-0", first=True)
-    assert "was stopped" in enforcing.carry_out(act, lambda: True, ())
+    assert "was stopped" in enforcement.carry_out(act, lambda: True, ())
     os.kill(pid, signal.SIGCONT)
-    eventually(lambda: not peers.is_stopped(pid))
+    eventually(lambda: not processes.is_stopped(pid))
     (folder / "cgroup.procs").write_text(f"1\n{pid}\n")
-    assert "with its container" in enforcing.carry_out(act, lambda: True, ())
-    assert (folder / "cgroup.freeze").read_text() == "1" and not peers.is_stopped(pid)
+    assert "with its container" in enforcement.carry_out(act, lambda: True, ())
+    assert (folder / "cgroup.freeze").read_text() == "1" and not processes.is_stopped(pid)
 
 
 def test_a_program_of_a_paused_container_needs_no_freezing(
@@ -240,10 +242,10 @@ def test_a_program_of_a_paused_container_needs_no_freezing(
     folder.mkdir(parents=True)
     for name, text in {"procs": f"{pid}\n", "freeze": "1", "events": "populated 1\nfrozen 1\n"}.items():
         (folder / f"cgroup.{name}").write_text(text)
-    monkeypatch.setattr(enforcing, "CGROUPS", tmp_path)
-    real, cgroup = enforcing.cgroups.paths_of, f"/{folder.relative_to(tmp_path)}"
-    monkeypatch.setattr(enforcing.cgroups, "paths_of", lambda who: (cgroup,) if who == pid else real(who))
+    monkeypatch.setattr(enforcement, "CGROUPS", tmp_path)
+    real, cgroup = enforcement.cgroups.paths_of, f"/{folder.relative_to(tmp_path)}"
+    monkeypatch.setattr(enforcement.cgroups, "paths_of", lambda who: (cgroup,) if who == pid else real(who))
     act = Act(FREEZE, STRANGER, pid, "", "GPU-0", first=True)
-    assert "is stopped: left alone" in enforcing.carry_out(act, lambda: True, ())
+    assert "is stopped: left alone" in enforcement.carry_out(act, lambda: True, ())
     (folder / "cgroup.events").write_text("populated 1\nfrozen 0\n")
-    assert "was frozen" in enforcing.carry_out(act, lambda: True, ())
+    assert "was frozen" in enforcement.carry_out(act, lambda: True, ())

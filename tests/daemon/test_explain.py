@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from tests.core.placement_world import GIB, ask, node
 from tests.core.queue_world import Shell, queue
+from vgpud.core.jobs.events import Measured, Note
+from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
+from vgpud.core.jobs.similarity import kinds
 from vgpud.core.model import Share, Slice, Spec, State
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
-from vgpud.core.queue.events import Measured, Note
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
-from vgpud.daemon_explain import NEIGHBOURS_MAX, Known, explain
-from vgpud.jobfacts import Fact, Facts, Launch, Predicted
-from vgpud.jobkinds import kinds
+from vgpud.daemon.jobs.explain import NEIGHBOURS_MAX, Known, explain
 
 ANN, BEN = 1000, 1001
 MINUTE_NS = 60 * SECOND_NS

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import in_container, paths
+from vgpud import paths
 from vgpud.errors import ConfigError
+from vgpud.host import container_checks
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .conftest import Node
@@ -44,7 +45,7 @@ class Proc:
     def missing(self, *folders: Path) -> str:
         """The flags that the refusal names; "" when there is none."""
         try:
-            in_container.check(folders or (RUN,), self.path)
+            container_checks.check(folders or (RUN,), self.path)
         except ConfigError as error:
             return str(error).partition("add ")[2]
         return ""
@@ -78,7 +79,7 @@ def test_a_host_that_is_a_container_itself_is_known_by_its_first_process(proc: P
 
 def test_processes_that_cannot_be_looked_at(proc: Proc) -> None:
     (proc.path / str(os.getppid()) / "root").unlink()
-    assert proc.missing() == in_container.LOOKING
+    assert proc.missing() == container_checks.LOOKING
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.daemon.test_api_jobs import ALICE, ROOT, Context, World
-from vgpud import api_jobs, api_roles
+from vgpud.api import jobs, permissions
+from vgpud.core.jobs.facts import QueueNow
+from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import NEVER_NS, Ask, Job, JobSpec, JobState, QueueSpec
-from vgpud.daemon_job_api import JobRequests
-from vgpud.jobfacts import QueueNow
+from vgpud.daemon.jobs.requests import JobRequests
 from vgpud.v1 import vgpud_pb2 as pb
 
 
@@ -101,7 +101,7 @@ def test_others_go_first_between_the_jobs_that_a_watch_names(monkeypatch: pytest
         steps.append("others")
 
     async def first() -> None:
-        api_roles._caller.set(ALICE)
+        permissions._caller.set(ALICE)
         stream: Any = world.jobs.WatchJobs(pb.WatchJobsRequest(job_ids=[1, 2, 3]), Context())
         await anext(stream)
         await stream.aclose()
@@ -109,6 +109,6 @@ def test_others_go_first_between_the_jobs_that_a_watch_names(monkeypatch: pytest
     for _ in range(3):
         world.submit()
     monkeypatch.setattr(world.desk, "job", job)
-    monkeypatch.setattr(api_jobs, "breathe", breathe)
+    monkeypatch.setattr(jobs, "breathe", breathe)
     asyncio.run(first())
     assert steps[:6] == ["read", "others"] * 3

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+from vgpud.core.jobs.counts import JobCounts
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import Ask, Job, JobSpec, JobState
-from vgpud.jobcounts import JobCounts
 
 
 def test_counts_are_those_of_a_walk_over_all_jobs() -> None:

@@ -23,10 +23,11 @@ from typing import Any
 import pytest
 
 from tests.runtime.supervisors import ENVIRONMENT, USER, cgroups_left, end_all, eventually, is_alive
-from vgpud import jobs as shell
-from vgpud import paths, peers
-from vgpud.jobs import Found, Jobs, StartError
-from vgpud.jobs_wire import Attempt, Member, Result, Started
+from vgpud import paths
+from vgpud.host import processes
+from vgpud.jobs import runner as shell
+from vgpud.jobs.messages import Attempt, Member, Result, Started
+from vgpud.jobs.runner import Found, Jobs, StartError
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 60.0
@@ -267,8 +268,8 @@ async def test_a_supervisor_that_is_killed_while_no_daemon_runs(place: Place) ->
 
 @on_a_loop
 async def test_without_cgroups_strays_are_known_by_their_environment(place: Place) -> None:
-    from vgpud.jobs_remains import end_remains
-    from vgpud.jobs_wire import Begun
+    from vgpud.jobs.leftovers import end_remains
+    from vgpud.jobs.messages import Begun
 
     words = ["setsid", "sleep", "1000"]
     ours, others = (subprocess.Popen(words, env={"PATH": os.defpath, "VGPU_JOB": name}) for name in ("7.1", "7.11"))
@@ -390,7 +391,7 @@ async def test_who_refuses_is_not_left_as_a_zombie(place: Place) -> None:
         for _ in range(3):
             with pytest.raises(StartError):
                 await jobs.start(place.attempt("true", umask=-1))
-        await until("their ends", lambda: all(not peers.runs(pid) for pid in jobs._children))
+        await until("their ends", lambda: all(not processes.runs(pid) for pid in jobs._children))
         before = set(jobs._children)
         with pytest.raises(StartError):
             await jobs.start(place.attempt("true", umask=-1))
@@ -493,7 +494,7 @@ async def test_no_job_runs_in_the_daemons_sandbox(place: Place, monkeypatch: pyt
 
 
 def test_a_sandboxed_service_is_known() -> None:
-    code = "from vgpud.jobs import _is_sandboxed_service as s; print(s())"
+    code = "from vgpud.jobs.runner import _is_sandboxed_service as s; print(s())"
     for words, service, found in (
         ((), "1", "False"),
         (("setpriv", "--no-new-privs"), "1", "True"),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.model import Ask, Job, JobSpec
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import Ask, Job, JobSpec
-from vgpud.daemon_launch import attempt_of
-from vgpud.jobfacts import Launch
-from vgpud.jobs_image import Engine, containers
+from vgpud.daemon.jobs.launch import attempt_of
+from vgpud.jobs.image import Engine, containers
 from vgpud.v1 import vgpud_pb2 as pb
 
 OWN = {

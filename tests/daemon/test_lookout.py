@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-from vgpud import daemon_lookout, peers
+from vgpud.attach.server import Tenants
 from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
-from vgpud.core.watch import Findings
-from vgpud.daemon_lookout import Lookout
-from vgpud.daemon_tenants import TenantDesk
-from vgpud.tenants import Tenants
+from vgpud.core.strangers import Findings
+from vgpud.daemon import monitor
+from vgpud.daemon.monitor import Lookout
+from vgpud.daemon.tenants import TenantDesk
+from vgpud.host import processes as host_processes
 
 UUID, PID = "GPU-0", os.getpid()
-STARTED = peers.start_time(PID)
+STARTED = host_processes.start_time(PID)
 
 
 def process(slice_name: str, *, holder: bool = False) -> Process:
@@ -60,7 +61,7 @@ def test_a_stranger_that_has_attached_meanwhile_is_none() -> None:
 
 def test_a_program_that_closed_its_connection_is_a_stranger_unless_it_soon_comes_back() -> None:
     now_ns = time.monotonic_ns()
-    after_ns = int(daemon_lookout.RETURN_S * 1e9)
+    after_ns = int(monitor.RETURN_S * 1e9)
     assert not is_still(STRANGER, "", [replace(process("a"), disconnected_ns=now_ns)], {PID: 1})
     assert is_still(STRANGER, "", [replace(process("a"), disconnected_ns=max(1, now_ns - after_ns - 1))], {PID: 1})
 
@@ -87,7 +88,7 @@ def test_who_has_the_pid_of_a_program_in_excess_is_of_another_slice() -> None:
 
 
 def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_lookout, "READ_S", 0.01)
+    monkeypatch.setattr(monitor, "READ_S", 0.01)
 
     async def read() -> None:
         made, asked = await lookout([], {}), threading.Semaphore(0)

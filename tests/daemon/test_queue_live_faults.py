@@ -18,15 +18,15 @@ from unittest.mock import AsyncMock, MagicMock
 import grpc
 import pytest
 
-from vgpud import daemon_jobs
 from vgpud.core import events as ev
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState
 from vgpud.core.model import EVICTED, PAUSED, Denied, Reason, Slice, Spec, State
-from vgpud.core.queue.model import Ask, Job, JobSpec, JobState
-from vgpud.daemon_job_slices import JobSlices
-from vgpud.daemon_jobs import JobDesk
-from vgpud.jobs_wire import Result
-from vgpud.store import FILE_NAME, Store
-from vgpud.store_jobs import JobStore
+from vgpud.daemon.jobs import controller
+from vgpud.daemon.jobs.controller import JobDesk
+from vgpud.daemon.jobs.slices import JobSlices
+from vgpud.jobs.messages import Result
+from vgpud.store.database import FILE_NAME, Store
+from vgpud.store.jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .asker import Asker
@@ -206,7 +206,7 @@ class Suspending:
 
 
 def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_jobs, "GO_ON_S", 0.01)
+    monkeypatch.setattr(controller, "GO_ON_S", 0.01)
     desk = JobDesk.__new__(JobDesk)
     desk._turns = {}
     host = desk.host = Suspending(2)  # type: ignore[assignment]
@@ -223,7 +223,7 @@ def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Monke
 
 def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """systemd would end it: a job that goes on from the host's memory takes as long as it takes."""
-    monkeypatch.setattr(daemon_jobs, "SETTLE_S", 0.05)
+    monkeypatch.setattr(controller, "SETTLE_S", 0.05)
     desk = JobDesk.__new__(JobDesk)
     decided: list[str] = []
     for name in ("_drop_orphans", "_carry_out", "_look_at_room"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.core.queue.model import JobState
+from vgpud.core.jobs.model import JobState
 from vgpud.simulate import replay
 from vgpud.v1 import vgpud_pb2 as pb
 

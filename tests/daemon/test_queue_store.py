@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import store as store_module
-from vgpud.accounting import ROW_NS, Ledger, Row, sums, waited
 from vgpud.core.events import Command
+from vgpud.core.jobs.events import Woken
+from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
-from vgpud.core.queue.events import Woken
-from vgpud.core.queue.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, QueueSpec
-from vgpud.daemon_queues import QueueDesk
-from vgpud.jobfacts import Launch
-from vgpud.recording import Recorder
-from vgpud.store import Store
-from vgpud.store_jobs import INTEGER_MAX, JobStore, Request
+from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, sums, waited
+from vgpud.daemon.jobs.queues import QueueDesk
+from vgpud.daemon.jobs.recorder import Recorder
+from vgpud.store import database as store_module
+from vgpud.store.database import Store
+from vgpud.store.jobs import INTEGER_MAX, JobStore, Request
 
 S = 1_000_000_000
 SHARE = Share("GPU-0", 500, 1000, 1, 1 << 30)

@@ -19,9 +19,9 @@ from google.protobuf import descriptor, message_factory
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
-from vgpud.api_calls import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
-from vgpud.api_roles import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Caller, Roles, Row, Who, why_not
-from vgpud.door import Peer
+from vgpud.api.peer_proxy import Peer
+from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Caller, Roles, Row, Who, why_not
+from vgpud.api.rpc import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
 from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb
 

@@ -11,14 +11,16 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from vgpud import config, paths, peers, simpage
+from vgpud import config, paths
 from vgpud.core.events import ForgetSlice, SaveRequest, SaveSlice
 from vgpud.core.model import Remembered, Share, Slice, Spec
 from vgpud.core.observed import Entry
-from vgpud.devices import Devices, mps_pid, sim_context_bytes
+from vgpud.daemon.event_log import NOISY_PER_S, EventLog
+from vgpud.devices.nvml import Devices, mps_pid, sim_context_bytes
 from vgpud.errors import ConfigError, DeniedError, DriverError
-from vgpud.eventlog import NOISY_PER_S, EventLog
-from vgpud.store import Store
+from vgpud.host import processes
+from vgpud.simdevice import state_page
+from vgpud.store.database import Store
 
 SHARE = Share("GPU-0", 250, 1000, 1 << 30, 2 << 30)
 
@@ -99,11 +101,11 @@ def test_pids_of_another_namespace_say_nothing(fake_driver: Path, monkeypatch: p
     """In a pid namespace of our own the driver's pids are others' here; a simulated device's are ours."""
     monkeypatch.setenv("FAKE_LISTED", str(listed := fake_driver.with_name("pids")))
     listed.write_text(str(os.getpid()))
-    monkeypatch.setattr(peers, "sees_all_pids", lambda: False)
+    monkeypatch.setattr(processes, "sees_all_pids", lambda: False)
     made = Devices(str(fake_driver), str(fake_driver))
     (device,) = made.inventory()
     assert not made.knows_pids and made.running(device.uuid) is None and not made.lists(os.getpid())
-    monkeypatch.setattr(peers, "sees_all_pids", lambda: True)
+    monkeypatch.setattr(processes, "sees_all_pids", lambda: True)
     made = Devices(str(fake_driver), str(fake_driver))
     made.inventory()
     assert made.lists(os.getpid())
@@ -211,9 +213,9 @@ def test_mps_is_found_by_its_process(tmp_path: Path) -> None:
 
 def test_context_cost_comes_from_the_simulated_page(tmp_path: Path) -> None:
     page = tmp_path / "state"
-    head, stride = simpage.HEADER.size, simpage.DEVICE.size + simpage.PROCESSES_MAX * simpage.PROCESS.size
-    raw = bytearray(head + simpage.DEVICES_MAX * stride)
-    struct.pack_into("<IIiI", raw, 0, simpage.MAGIC, simpage.VERSION, 1, 2)
+    head, stride = state_page.HEADER.size, state_page.DEVICE.size + state_page.PROCESSES_MAX * state_page.PROCESS.size
+    raw = bytearray(head + state_page.DEVICES_MAX * stride)
+    struct.pack_into("<IIiI", raw, 0, state_page.MAGIC, state_page.VERSION, 1, 2)
     for index, context_bytes in ((0, 111), (1, 222)):
         struct.pack_into("<II64s16sIIQQ", raw, head + index * stride, 0, 1, b"", b"", 0, 0, 1 << 30, context_bytes)
     page.write_bytes(raw)

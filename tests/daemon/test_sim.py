@@ -13,7 +13,7 @@ import pytest
 
 from vgpud import paths
 from vgpud.errors import ExitCode
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client

@@ -18,16 +18,16 @@ from typing import Any
 import grpc
 import pytest
 
-from vgpud import store as stores
 from vgpud._shim import ffi
 from vgpud.core import events as ev
 from vgpud.core.events import SaveSlice
 from vgpud.core.model import Process, Share, Slice, Spec, State
 from vgpud.core.observed import Entry
-from vgpud.daemon import Daemon
+from vgpud.daemon.daemon import Daemon
 from vgpud.errors import StoreBusyError, StoreError
-from vgpud.flushing import Flushing
-from vgpud.store import Store
+from vgpud.store import database as stores
+from vgpud.store.database import Store
+from vgpud.store.flush import Flushing
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client

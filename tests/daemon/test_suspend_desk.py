@@ -12,13 +12,14 @@ import pytest
 
 from tests.core.test_machine import create
 from tests.core.test_suspend import half, to
-from vgpud import daemon_suspend, suspending
 from vgpud.core import events as ev
 from vgpud.core import invariants
 from vgpud.core.machine import step
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
-from vgpud.daemon_suspend import SuspendDesk
-from vgpud.suspending import AWAY, RUNS, Moved
+from vgpud.daemon import suspend
+from vgpud.daemon.suspend import SuspendDesk
+from vgpud.devices import checkpoint_runner
+from vgpud.devices.checkpoint_runner import AWAY, RUNS, Moved
 
 
 class Host:
@@ -56,7 +57,7 @@ class Driver:
         self.asked: list[str] = []
         self.state = state
         self.go = asyncio.Event()
-        monkeypatch.setattr(suspending, "move", self._move)
+        monkeypatch.setattr(checkpoint_runner, "move", self._move)
 
     async def _move(self, action: str, *_: Any) -> Moved:
         self.asked.append(action)
@@ -150,7 +151,7 @@ async def test_whose_time_was_given_away_meanwhile_is_paused(monkeypatch: pytest
 
 @on_a_loop
 async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon_suspend, "AGAIN_S", 0.0)
+    monkeypatch.setattr(suspend, "AGAIN_S", 0.0)
     host, driver = Host(), Driver(monkeypatch)
     asked = asyncio.create_task(SuspendDesk(host).suspend("a", True))
     await begun(driver)

@@ -10,11 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
-from vgpud import api_roles, tracing
-from vgpud.api import SliceService
+from vgpud.api import permissions, trace_streams
+from vgpud.api.server import SliceService
+from vgpud.api.trace_streams import Tracing
 from vgpud.core.model import Device, Share, Slice, Spec, State
 from vgpud.core.observed import TraceEvent
-from vgpud.tracing import Tracing
 from vgpud.v1 import vgpud_pb2 as pb
 
 from . import client
@@ -96,8 +96,8 @@ def test_a_watch_that_cannot_begin_leaves_nothing_on_and_nobody_behind() -> None
 
 
 def test_slow_watchers_lose_the_newest_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "WATCHER_EVENTS_MAX", 5)
-    monkeypatch.setattr(tracing, "BATCH_EVENTS", 3)
+    monkeypatch.setattr(trace_streams, "WATCHER_EVENTS_MAX", 5)
+    monkeypatch.setattr(trace_streams, "BATCH_EVENTS", 3)
     source = Source()
     told = Tracing(source)
 
@@ -147,14 +147,14 @@ def test_the_stream_ends_with_its_slice(watched: Any, node: Node) -> None:
 
 
 def test_how_a_slice_ended_is_told_to_slow_readers_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing, "BATCH_EVENTS", 3)
+    monkeypatch.setattr(trace_streams, "BATCH_EVENTS", 3)
     source = Source()
     made = Slice("a", "uid", 1, Spec(250), (Share("a", 250, 250, 1, 1),), False, 0, 0)
     state = State(devices={"a": Device("a", 0, "a device", "", 1 << 30, 1, True, 0, 1)}, slices={"a": made})
     service = SliceService(SimpleNamespace(node="n1", state=state, tracing=Tracing(source)))  # type: ignore[arg-type]
 
     async def story() -> list[str]:
-        api_roles._caller.set(api_roles.Caller(0, 0, (), 0, admin=True))
+        permissions._caller.set(permissions.Caller(0, 0, (), 0, admin=True))
         answers = service.WatchTrace(pb.WatchTraceRequest(name="a"), None)
         heard = [e.kind for e in (await anext(answers)).events]
         for _ in range(9):

@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import pytest
 
-from vgpud.api_roles import Roles
-from vgpud.api_work import WorkCalls, said_from
-from vgpud.calls import turns as module
-from vgpud.calls.turns import LOOK_NS, MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Turns, begin, breathe
-from vgpud.calls.watches import INTERVAL_MIN_S, Snapshots
+from vgpud.api import turns as module
+from vgpud.api.peer_proxy import Peer
+from vgpud.api.permissions import Roles
+from vgpud.api.turns import LOOK_NS, MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Turns, begin, breathe
+from vgpud.api.watches import INTERVAL_MIN_S, Snapshots
+from vgpud.api.workers import WorkCalls, said_from
 from vgpud.core.fairness.accounts import ADMINS, Accounts, Shares
-from vgpud.door import Peer
 from vgpud.v1 import vgpud_pb2 as pb
 
 ALICE, BOB = 1000, 1001

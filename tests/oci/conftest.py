@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.oci.image import DRIVER, HOME, LOADER, UUIDS, Image, docker_config
-from vgpud import libtree
+from vgpud.libraries import tree as library_tree
 from vgpud.oci.prepare import Plan
 
 
@@ -17,9 +17,9 @@ def plan(tmp_path: Path) -> Plan:
     """A simulated slice on one device; the tree holds empty files of the right names."""
     tree = tmp_path / "cache/containers/0123456789abcdef"
     (tree / "real").mkdir(parents=True)
-    for name in (libtree.SHIM, libtree.ML_SHIM):
+    for name in (library_tree.SHIM, library_tree.ML_SHIM):
         (tree / name).touch()
-    (tree / libtree.PRELOAD).write_text(libtree.preload_text(True))
+    (tree / library_tree.PRELOAD).write_text(library_tree.preload_text(True))
     return Plan(
         attach_dir=tmp_path / "slices/c-1",
         tree=tree,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vgpud import libtree
+from vgpud.libraries import tree as library_tree
 from vgpud.oci import prepare
 
 MACHINE = platform.machine()
@@ -70,7 +70,7 @@ class Result:
     @property
     def drivers(self) -> set[str]:
         """The places that libvgpu.so covers."""
-        return {place for place, library in self.shims.items() if library == libtree.SHIM}
+        return {place for place, library in self.shims.items() if library == library_tree.SHIM}
 
     def mount(self, destination: str) -> dict[str, Any] | None:
         """The mount that is seen at a destination: the last one."""

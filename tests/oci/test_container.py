@@ -20,7 +20,8 @@ import yaml
 
 from benchmarks import engine
 from tests.oci.image import LOADER, bound
-from vgpud import libtree, paths
+from vgpud import paths
+from vgpud.libraries import tree as library_tree
 from vgpud.oci.prepare import Plan, Prepared, prepare
 
 RUNC = engine.find("runc") or "runc"
@@ -42,7 +43,7 @@ class Box:
             (folder / name).mkdir(parents=True)
         self._fill()
         lib = paths.sim_lib_dir()
-        tree = libtree.library_tree(folder / "cache", lib / "libcuda.so.1", lib / "libnvidia-ml.so.1", True)
+        tree = library_tree.library_tree(folder / "cache", lib / "libcuda.so.1", lib / "libnvidia-ml.so.1", True)
         self.plan = Plan(
             folder / "attach", tree, folder / "scratch", (UUID,), (0,), str(folder / "sim"), (), "/bin/true", "coast"
         )

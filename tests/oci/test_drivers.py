@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.oci.image import DRIVER, DRIVER_32, HOME, LOADER, OTHER_MACHINE, Image, bound
-from vgpud import libtree
+from vgpud.libraries import tree
 from vgpud.oci import search
 from vgpud.oci.request import RequestError
 from vgpud.oci.rootfs import Root
@@ -21,14 +21,14 @@ ADDED = {f"{HOME}/libcuda.so.1", f"{HOME}/libcuda.so"}
 def test_an_image_without_a_driver_gets_one(image: Image) -> None:
     done = image.prepare()
     assert done.drivers == ADDED
-    assert done.shims[f"{HOME}/libnvidia-ml.so.1"] == libtree.ML_SHIM
+    assert done.shims[f"{HOME}/libnvidia-ml.so.1"] == tree.ML_SHIM
     assert done.warnings == ()
 
 
 def test_no_nvml_in_the_tree_no_nvml_in_the_container(image: Image) -> None:
-    (image.plan.tree / libtree.ML_SHIM).unlink()
+    (image.plan.tree / tree.ML_SHIM).unlink()
     image.put(f"{HOME}/libnvidia-ml.so.535")
-    assert set(image.prepare().shims.values()) == {libtree.SHIM}
+    assert set(image.prepare().shims.values()) == {tree.SHIM}
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_ld_so_cache(image: Image) -> None:
     cache = b"glibc-ld.so.cache1.1" + bytes(60)
     image.put("/etc/ld.so.cache", cache + b"libcuda.so.1\0/opt/x/libcuda.so.1\0/opt/y/libnvidia-ml.so.1\0")
     done = image.prepare()
-    assert done.shims["/opt/x/libcuda.so.1"] == libtree.SHIM
-    assert done.shims["/opt/y/libnvidia-ml.so.1"] == libtree.ML_SHIM
+    assert done.shims["/opt/x/libcuda.so.1"] == tree.SHIM
+    assert done.shims["/opt/y/libnvidia-ml.so.1"] == tree.ML_SHIM
 
 
 def test_variants_for_newer_processors(image: Image) -> None:
@@ -276,7 +276,7 @@ def test_a_users_own_bind_of_a_driver_is_covered(image: Image, tmp_path: Path) -
     assert {"/usr/lib/libcuda.so.77", "/opt/elsewhere/libcuda.so.1"} <= done.drivers
     last = [m["destination"] for m in done.config["mounts"]].index
     assert last("/opt/elsewhere/libcuda.so.1") < len(done.config["mounts"]) - 1
-    assert (done.mount("/opt/elsewhere/libcuda.so.1") or {})["source"].endswith(libtree.SHIM)
+    assert (done.mount("/opt/elsewhere/libcuda.so.1") or {})["source"].endswith(tree.SHIM)
 
 
 def test_a_users_own_bind_under_another_name_is_covered(image: Image, tmp_path: Path) -> None:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import fit, libtree, paths
+from vgpud import paths
 from vgpud.errors import DeniedError, DriverError
+from vgpud.libraries import fit
+from vgpud.libraries import tree as library_tree
 
-DAY_S = libtree.UNUSED_SECONDS
+DAY_S = library_tree.UNUSED_SECONDS
 
 
 @pytest.fixture
@@ -28,7 +30,7 @@ def driver(tmp_path: Path) -> Path:
 
 
 def make(tmp_path: Path, driver: Path, nvml: bool = True, simulated: bool = True) -> Path:
-    return libtree.library_tree(
+    return library_tree.library_tree(
         tmp_path / "cache", driver, driver.with_name("libnvidia-ml.so.1") if nvml else None, simulated
     )
 
@@ -108,7 +110,7 @@ def test_pruning_beside_somebody_who_makes_one(tmp_path: Path) -> None:
     other.start()
     try:
         for _ in range(2000):
-            assert libtree.prune(tmp_path, keep) == []
+            assert library_tree.prune(tmp_path, keep) == []
     finally:
         ended.set()
         other.join()
@@ -213,6 +215,6 @@ def test_a_cache_that_nothing_may_be_executed_in(tmp_path: Path, driver: Path, m
     def noexec(path: Path) -> os.statvfs_result:
         return os.statvfs_result([0] * 8 + [os.ST_NOEXEC, 255])
 
-    monkeypatch.setattr(libtree.os, "statvfs", noexec)
+    monkeypatch.setattr(library_tree.os, "statvfs", noexec)
     with pytest.raises(DeniedError, match="noexec"):
         make(tmp_path, driver)

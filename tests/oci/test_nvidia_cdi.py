@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.oci.image import DRIVER, DRIVER_32, HOME, UUIDS, Image, Result, allow, bound, node
-from vgpud import libtree
+from vgpud.libraries import tree
 from vgpud.oci.request import RequestError
 
 
@@ -134,7 +134,7 @@ def test_nothing_for_the_device(real: Image, cdi_dir: Path) -> None:
 def test_driver_files_are_covered_and_the_rest_comes_as_it_is(real: Image, host_driver: Path) -> None:
     done = real.prepare()
     assert done.drivers == {f"{HOME}/libcuda.so.999.1", f"{HOME}/libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.998"}
-    assert done.shims[f"{HOME}/libnvidia-ml.so.999.1"] == libtree.ML_SHIM
+    assert done.shims[f"{HOME}/libnvidia-ml.so.999.1"] == tree.ML_SHIM
     other = done.mount(f"{HOME}/libnvidia-ptxjitcompiler.so.999.1")
     assert other == bound(
         host_driver / "libnvidia-ptxjitcompiler.so.999.1", f"{HOME}/libnvidia-ptxjitcompiler.so.999.1"

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.oci.image import HOME, UUIDS, Image, allow, bound, docker_config, node
-from vgpud import libtree
+from vgpud.libraries import tree as library_tree
 from vgpud.oci import prepare as preparing
 from vgpud.oci.request import RequestError
 
@@ -135,7 +135,7 @@ def preload(image: Image) -> tuple[str, str]:
 
 
 def ours(image: Image) -> str:
-    return (image.plan.tree / libtree.PRELOAD).read_text()
+    return (image.plan.tree / library_tree.PRELOAD).read_text()
 
 
 @pytest.mark.parametrize("contents", [None, b"", b"\n \n"])

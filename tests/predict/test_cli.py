@@ -10,11 +10,12 @@ import click
 import pytest
 
 from tests.predict.test_onnx import convolutional, file, helper, perceptron, weight
-from vgpud import api_elastic_views
-from vgpud.cli import predict_fill, predict_look
-from vgpud.cli.exits import CliError
+from vgpud.api import elastic_messages
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.options import Settings
+from vgpud.cli.jobs import predicted_options
 from vgpud.cli.main import invoke
-from vgpud.cli.options import Settings
+from vgpud.cli.predict import run
 from vgpud.predict import dataset, hardware, memory, train_file
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -37,7 +38,7 @@ def cnn(tmp_path: Path) -> Path:
 @pytest.fixture
 def on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     """The daemon's device is one."""
-    monkeypatch.setattr(predict_look, "_device", lambda settings, wanted: "NVIDIA H100 80GB HBM3")
+    monkeypatch.setattr(run, "_device", lambda settings, wanted: "NVIDIA H100 80GB HBM3")
 
 
 def said(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
@@ -48,8 +49,8 @@ def said(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, s
 
 def test_choices_are_those_that_are_known() -> None:
     """They are written twice, so that `vgpu submit --help` imports nothing of prediction."""
-    assert tuple(memory.STATES) == predict_look.OPTIMIZERS
-    assert hardware.PRECISIONS == predict_look.PRECISIONS
+    assert tuple(memory.STATES) == run.OPTIMIZERS
+    assert hardware.PRECISIONS == run.PRECISIONS
 
 
 def test_a_model_of_a_family_that_is_known(capsys: pytest.CaptureFixture[str], mlp: Path) -> None:
@@ -166,8 +167,8 @@ class Node:
 
 def test_which_device_it_is_predicted_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    monkeypatch.setattr("vgpud.cli.client.Client", Node)
-    assert predict_look._device(Settings(), ("1", "GPU-2")) == "H200"
+    monkeypatch.setattr("vgpud.cli.common.client.Client", Node)
+    assert run._device(Settings(), ("1", "GPU-2")) == "H200"
     for wanted, words in (
         (None, "A100, H200: name one with --gpu"),
         ((), "A100, H200: choose with --device"),
@@ -175,22 +176,22 @@ def test_which_device_it_is_predicted_for(monkeypatch: pytest.MonkeyPatch) -> No
         (("7",), "no such device: choose with --device"),
     ):
         with pytest.raises(CliError, match=words):
-            predict_look._device(Settings(), wanted)
+            run._device(Settings(), wanted)
 
 
 def test_nothing_is_filled_in_without_a_model() -> None:
     given = {**GIVEN, "gpus": 250}
-    assert predict_fill.fill(Settings(), given) == ""
+    assert predicted_options.fill(Settings(), given) == ""
     assert (given["gpus"], given["mem"], given["prediction"]) == (250, None, None)
     assert "predict" not in given and "precision" not in given
     with pytest.raises(click.UsageError, match="--dim is about a model: give --predict MODEL"):
-        predict_fill.fill(Settings(), {**GIVEN, "dims": (("a", 1),)})
+        predicted_options.fill(Settings(), {**GIVEN, "dims": (("a", 1),)})
 
 
 @pytest.mark.usefixtures("on_h100")
 def test_gpus_and_memory_are_filled_in_and_said(mlp: Path) -> None:
     given = {**GIVEN, "predict": str(mlp), "batch": 512}
-    line = predict_fill.fill(Settings(), given)
+    line = predicted_options.fill(Settings(), given)
     found = given["prediction"]
     assert isinstance(found, pb.Prediction) and not found.out_of_range
     assert (
@@ -211,15 +212,15 @@ def test_the_daemon_takes_the_name_of_any_model(mlp: Path, name: str) -> None:
     path.parent.mkdir(exist_ok=True)
     mlp.rename(path)
     given = {**GIVEN, "predict": str(path)}
-    predict_fill.fill(Settings(), given)
-    kept = api_elastic_views.prediction_from(pb.JobSpec(prediction=given["prediction"]))
+    predicted_options.fill(Settings(), given)
+    kept = elastic_messages.prediction_from(pb.JobSpec(prediction=given["prediction"]))
     assert kept and kept.model.endswith(".onnx")
 
 
 @pytest.mark.usefixtures("on_h100")
 def test_what_the_user_gives_stays(mlp: Path) -> None:
     given = {**GIVEN, "predict": str(mlp), "gpus": (250, 1000), "mem": 1 << 30}
-    line = predict_fill.fill(Settings(), given)
+    line = predicted_options.fill(Settings(), given)
     assert given["gpus"] == (250, 1000) and given["mem"] == 1 << 30
     assert "--gpus stays as given" in line and "--mem stays as given" in line
     assert given["prediction"].utilisation.value > 0
@@ -228,7 +229,7 @@ def test_what_the_user_gives_stays(mlp: Path) -> None:
 @pytest.mark.usefixtures("on_h100")
 def test_out_of_range_fills_in_memory_only_and_says_so(cnn: Path) -> None:
     given = {**GIVEN, "predict": str(cnn)}
-    line = predict_fill.fill(Settings(), given)
+    line = predicted_options.fill(Settings(), given)
     assert given["gpus"] is None and given["mem"] > 256 << 20
     assert given["prediction"].out_of_range
     assert "out of range" in line and "give --gpus" in line and "from its graph" in line
@@ -237,7 +238,7 @@ def test_out_of_range_fills_in_memory_only_and_says_so(cnn: Path) -> None:
 @pytest.mark.usefixtures("on_h100")
 def test_workers_divide_the_batch(mlp: Path) -> None:
     given = {**GIVEN, "predict": str(mlp), "batch": 512, "workers": (4, 8)}
-    predict_fill.fill(Settings(), given)
+    predicted_options.fill(Settings(), given)
     assert given["prediction"].features["batch"] == 128
 
 
@@ -250,5 +251,5 @@ def test_a_model_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     big.dims.extend([1 << 17, 1 << 18])
     path = file(tmp_path / "big.onnx", nodes, {"x": (1, 1 << 17)}, [big])
     with pytest.raises(CliError, match=r"one h100 has 80 GB, too little for .*lower --batch") as told:
-        predict_fill.fill(Settings(), {**GIVEN, "predict": str(path)})
+        predicted_options.fill(Settings(), {**GIVEN, "predict": str(path)})
     assert told.value.exit_code == 6

@@ -23,7 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.predict import gpumemnet_data
 from tests.predict import models
-from vgpud.cli.own_system import wait_for
+from vgpud.cli.demo.private_system import wait_for
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.predict import entry, graph, graph_counts, hardware, memory, torch_pt2, torch_trace
 from vgpud.predict.entry import Asked

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgpud import jobs_wire as wire
-from vgpud.jobs_remains import end_remains
+from vgpud.jobs import messages as wire
+from vgpud.jobs.leftovers import end_remains
 
 #: nobody's on any machine
 USER = 12345

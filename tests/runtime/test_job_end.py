@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.supervisors import USER, World, eventually, is_alive
-from vgpud import jobs_wire as wire
+from vgpud.jobs import messages as wire
 
 pytestmark = [pytest.mark.root, pytest.mark.skipif(os.geteuid() != 0, reason="only root can run others' jobs")]
 

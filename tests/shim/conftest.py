@@ -18,7 +18,7 @@ import cudaspec  # noqa: E402
 import hookdef  # noqa: E402
 
 from tests.shim import tiny_driver  # noqa: E402
-from vgpud import fit  # noqa: E402
+from vgpud.libraries import fit  # noqa: E402
 
 EXTRA = (*(f"cuFuture{number:02d}_v2" for number in range(18)), "cudbgFuture", "cuFuture00_v2_ptsz")
 #: left out of the older driver: of every behaviour, and what newer programs ask for first

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import vgpud._shim as _shim
-from vgpud.tenants_wire import Pages
+from vgpud.attach.messages import Pages
 
 ffi, lib = _shim.ffi, _shim.lib
 MIB = 1 << 20

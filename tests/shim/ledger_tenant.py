@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vgpud import simpage
+from vgpud.simdevice import state_page
 
 MIB = 1 << 20
 GRANULE = 2 * MIB
@@ -36,7 +36,7 @@ def taken(device: int = 0) -> int:
         driver.ledger_used.restype = u64
         return int(driver.ledger_used(device))
     # Asked by any name, the simulated driver may be met through the hook: its server's page is nobody's opinion.
-    return simpage.read(Path(os.environ["SIM_PAGE"])).devices[device].used_bytes
+    return state_page.read(Path(os.environ["SIM_PAGE"])).devices[device].used_bytes
 
 
 class Location(ctypes.Structure):

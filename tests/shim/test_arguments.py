@@ -14,7 +14,7 @@ import pytest
 from tests.shim import tiny_driver
 from tests.shim.conftest import ROOT, Run
 from tests.shim.tiny_driver import TinyDriver
-from vgpud import elf, fit
+from vgpud.libraries import elf, fit
 
 CROSS = "aarch64-linux-gnu-gcc"
 

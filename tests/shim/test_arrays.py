@@ -14,7 +14,7 @@ import pytest
 
 from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice
 from tests.shim.test_memory import ASK_UUID
-from vgpud import sim, simpage
+from vgpud.simdevice import process, state_page
 
 TENANT = Path(__file__).with_name("array_tenant.py")
 LIMIT = 8192 * MIB
@@ -26,12 +26,12 @@ Scenario = Callable[..., Any]
 @pytest.fixture
 def scenario(shim: Path, tmp_path: Path) -> Iterator[Scenario]:
     """Runs a scenario of array_tenant.py in a slice of 8 GiB of a simulated device."""
-    with sim.SimulatedDevice(tmp_path / "sim", {"devices": 1}) as device:
+    with process.SimulatedDevice(tmp_path / "sim", {"devices": 1}) as device:
         # By another name: the hook would answer for libcuda.so.1, and the tenant wants to ask the driver itself.
         other_name = tmp_path / "libsimulated.so"
         other_name.symlink_to(device.lib_dir / "libcuda.so.1")
         base = {**os.environ, **device.environment(), "VGPU_DRIVER": str(other_name)}
-        base["SIM_PAGE"] = str(device.directory / simpage.PAGE_NAME)
+        base["SIM_PAGE"] = str(device.directory / state_page.PAGE_NAME)
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=base, capture_output=True, check=True)
         with FakeDaemon(tmp_path / "attach.sock", [FakeDevice(asked.stdout, LIMIT, CONTEXT)]) as daemon:
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from vgpud import paths, sim, simpage
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud import paths
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
+from vgpud.simdevice import process, state_page
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
@@ -45,13 +46,13 @@ class Bench:
     def start(self, name: str, *command: str) -> Part:
         return self.system.run(name, (), [str(self.programs / command[0]), *command[1:]], talk=True)
 
-    def page(self) -> simpage.PageDevice:
-        return simpage.read(self.system.sim_dir / simpage.PAGE_NAME).devices[0]
+    def page(self) -> state_page.PageDevice:
+        return state_page.read(self.system.sim_dir / state_page.PAGE_NAME).devices[0]
 
     def control(self, pid: int, *words: str) -> list[int]:
         """The codes that the words are answered."""
         command = [str(self.programs / "checkpoint"), str(pid), *words]
-        env = sim.environment(self.system.sim_dir)
+        env = process.environment(self.system.sim_dir)
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
         return [json.loads(line)[0] for line in done.stdout.splitlines()]
 

@@ -1,4 +1,4 @@
-"""The real driver's file: Python (vgpud/driver.py) and C (shim/resolve_search.c) look where the loader looks."""
+"""The real driver's file: vgpud/libraries/driver.py and shim/resolve_search.c look where the loader looks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.shim import tiny_driver
 from tests.shim.conftest import ROOT, Run
 from tests.shim.tiny_driver import TinyDriver
-from vgpud import driver
+from vgpud.libraries import driver
 
 
 @pytest.fixture(scope="module")

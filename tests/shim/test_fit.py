@@ -13,8 +13,8 @@ import pytest
 from tests.shim import tiny_driver
 from tests.shim.conftest import EXTRA, MISSING, Run
 from tests.shim.tiny_driver import TinyDriver
-from vgpud import elf, fit
-from vgpud.cli import checks
+from vgpud.cli.system import checks
+from vgpud.libraries import elf, fit
 
 
 def test_the_copy_exports_what_the_driver_does(shim: Path, other_driver: TinyDriver, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from cudaspec import EntryPoint, SpecError
 
 from tests.shim.conftest import ROOT
-from vgpud import elf
+from vgpud.libraries import elf
 
 ENTRIES = tuple(EntryPoint(name, "CUresult", ()) for name in ("cuA", "cuA_v2", "cuA_v2_ptsz", "cuAb", "cuB"))
 

@@ -16,7 +16,8 @@ import pytest
 
 from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice, wait_until
 from tests.shim.test_memory import ASK_UUID
-from vgpud import sim, simpage
+from vgpud.simdevice import process as sim_process
+from vgpud.simdevice import state_page
 
 TENANT = Path(__file__).with_name("ipc_tenant.py")
 CONTEXT = 64 * MIB
@@ -26,9 +27,9 @@ LIMIT = 256 * MIB
 class Process:
     """A tenant, and what the device counts for it."""
 
-    def __init__(self, device: sim.SimulatedDevice, environment: dict[str, str]) -> None:
+    def __init__(self, device: sim_process.SimulatedDevice, environment: dict[str, str]) -> None:
         pipe = subprocess.PIPE
-        self.page = device.directory / simpage.PAGE_NAME
+        self.page = device.directory / state_page.PAGE_NAME
         self.popen = subprocess.Popen(
             [sys.executable, str(TENANT)], env=environment, stdin=pipe, stdout=pipe, text=True
         )
@@ -45,7 +46,9 @@ class Process:
         return self._answer()
 
     def counted(self, wanted: int) -> bool:
-        return wait_until(lambda: simpage.read(self.page).devices[0].process_used_bytes.get(self.pid, 0) == wanted, 5)
+        return wait_until(
+            lambda: state_page.read(self.page).devices[0].process_used_bytes.get(self.pid, 0) == wanted, 5
+        )
 
     def kill(self) -> None:
         self.popen.kill()
@@ -57,7 +60,7 @@ def pair(
     shim: Path, short_dir: Path, request: pytest.FixtureRequest
 ) -> Iterator[tuple[Process, Process, list[FakeDaemon]]]:
     """A maker and an opener, in as many slices."""
-    with sim.SimulatedDevice(short_dir / "sim", {"devices": 1, "context_bytes": str(CONTEXT)}) as device:
+    with sim_process.SimulatedDevice(short_dir / "sim", {"devices": 1, "context_bytes": str(CONTEXT)}) as device:
         environment = {**os.environ, **device.environment(), "VGPU_DRIVER": str(device.lib_dir / "libcuda.so.1")}
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=environment, capture_output=True, check=True)
         slices = [

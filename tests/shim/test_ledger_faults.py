@@ -20,7 +20,8 @@ import pytest
 
 from benchmarks import ledger
 from tests.shim.fake_daemon import FakeDaemon, FakeDevice, wait_until
-from vgpud import sim, simpage
+from vgpud.simdevice import process as sim_process
+from vgpud.simdevice import state_page
 
 CONTEXT = 64 << 20
 LIMIT = 8 << 30
@@ -37,7 +38,7 @@ sys.stdout.buffer.write(bytes(uuid))
 class Bench:
     """One simulated device, and for each run a slice of its own."""
 
-    def __init__(self, folder: Path, shim: Path, device: sim.SimulatedDevice) -> None:
+    def __init__(self, folder: Path, shim: Path, device: sim_process.SimulatedDevice) -> None:
         self.folder, self.preloaded, self.device = folder, str(shim), device
         self.program = ledger.build()
         command = [sys.executable, "-c", ASK_UUID]
@@ -45,7 +46,7 @@ class Bench:
 
     def counted(self, pid: int) -> int:
         """What the device counts for a process."""
-        page = simpage.read(self.device.directory / simpage.PAGE_NAME)
+        page = state_page.read(self.device.directory / state_page.PAGE_NAME)
         return page.devices[0].process_used_bytes.get(pid, 0)
 
     @contextlib.contextmanager
@@ -79,7 +80,7 @@ class Bench:
 def bench(shim: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("f")
     config = {"devices": 1, "memory_bytes": "64G", "context_bytes": CONTEXT}
-    with sim.SimulatedDevice(folder / "sim", config) as device:
+    with sim_process.SimulatedDevice(folder / "sim", config) as device:
         yield Bench(folder, shim, device)
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks import ledger
-from vgpud import simpage
-from vgpud.cli.own_system import OwnSystem, last_line, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, last_line, wait_for
+from vgpud.simdevice import state_page
 
 LOWERED = 256 << 20
 
@@ -29,7 +29,7 @@ def test_a_limit_below_what_is_used_takes_nothing_and_gives_no_more(make_system:
     part = system.run("held", (), [str(ledger.build()), "once"], talk=True)
     tenant = ledger.Tenant("held", part)
     wait_for("the tenant", tenant.is_quiet)
-    counted = simpage.read(system.sim_dir / simpage.PAGE_NAME).devices[0].process_used_bytes
+    counted = state_page.read(system.sim_dir / state_page.PAGE_NAME).devices[0].process_used_bytes
     used = counted[tenant.quiet["pid"]] + counted[tenant.quiet["peer"]]
     assert used > LOWERED
     wait_for("the account", lambda: bool(shown(system)["mem_used_bytes"] == used))

@@ -11,21 +11,21 @@ import pytest
 
 from shim import build_shim
 from tests.shim import test_ledger_faults as faults
-from vgpud import sim
+from vgpud.simdevice import process as sim_process
 
 #: the simulated driver is not watched: how its locks order things is not seen
 SUPPRESSED = "called_from_lib:libcuda.so.1\n"
 
 
 @pytest.fixture
-def device(tmp_path: Path) -> Iterator[sim.SimulatedDevice]:
+def device(tmp_path: Path) -> Iterator[sim_process.SimulatedDevice]:
     config = {"devices": 1, "memory_bytes": "64G", "context_bytes": faults.CONTEXT}
-    with sim.SimulatedDevice(tmp_path / "sim", config) as made:
+    with sim_process.SimulatedDevice(tmp_path / "sim", config) as made:
         yield made
 
 
 @pytest.mark.parametrize(("sanitizers", "runtime"), [("address,undefined", "libasan.so"), ("thread", "libtsan.so")])
-def test_stress(tmp_path: Path, device: sim.SimulatedDevice, sanitizers: str, runtime: str) -> None:
+def test_stress(tmp_path: Path, device: sim_process.SimulatedDevice, sanitizers: str, runtime: str) -> None:
     library = subprocess.run(["gcc", f"-print-file-name={runtime}"], capture_output=True, text=True, check=True)
     if not Path(library.stdout.strip()).is_file() or not shutil.which("gcc"):
         pytest.skip("this compiler has no sanitizer libraries")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.shim.fake_daemon import MIB, FakeDaemon, FakeDevice
-from vgpud import sim, simpage
+from vgpud.simdevice import process as sim_process
+from vgpud.simdevice import state_page
 
 from .test_memory import ASK_UUID
 
@@ -30,7 +31,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_maker_is_charged_and_nobody_else(shim: Path, short_dir: Path, program: Path) -> None:
     """What the opener alone holds is the one difference: the device counts it to the opener, and so does the daemon,
     which sees it as memory that the ledger does not know."""
-    with sim.SimulatedDevice(short_dir / "sim", {"devices": 1, "context_bytes": str(CONTEXT)}) as device:
+    with sim_process.SimulatedDevice(short_dir / "sim", {"devices": 1, "context_bytes": str(CONTEXT)}) as device:
         environment = {**device.environment(), "VGPU_DRIVER": str(device.lib_dir / "libcuda.so.1")}
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=environment, capture_output=True, check=True)
         with FakeDaemon(short_dir / "attach.sock", [FakeDevice(asked.stdout, 1024 * MIB, CONTEXT)]) as fake:
@@ -44,7 +45,7 @@ def test_the_maker_is_charged_and_nobody_else(shim: Path, short_dir: Path, progr
                 for line in process.stdout:
                     said = json.loads(line)
                     opener, maker = (int(one.report(0).used_bytes) for one in fake.processes)  # as they attached
-                    counted = simpage.read(device.directory / simpage.PAGE_NAME).devices[0].process_used_bytes
+                    counted = state_page.read(device.directory / state_page.PAGE_NAME).devices[0].process_used_bytes
                     assert (maker, opener + said["left"]) == (counted[said["maker"]], counted[said["opener"]]), said
                     steps.append(maker - CONTEXT)
                     process.stdin.write("\n")

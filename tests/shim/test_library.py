@@ -12,7 +12,7 @@ import cudaspec
 import pytest
 
 from tests.shim.conftest import ROOT, Run
-from vgpud import elf, fit
+from vgpud.libraries import elf, fit
 
 PROGRAMS = {
     "true": ["/bin/true"],
@@ -46,7 +46,7 @@ def test_no_constructors(shim: Path) -> None:
 
 
 def test_linked_as_fitting_and_safety_need(shim: Path) -> None:
-    """sysv hash for vgpud/fit.py, anonymous version so that dlopen is interposed, no writable code, stays loaded."""
+    """sysv hash for fit.py, anonymous version so that dlopen is interposed, no writable code, stays loaded."""
     dynamic = subprocess.run(["readelf", "-dW", shim], capture_output=True, text=True, check=True).stdout
     headers = subprocess.run(["readelf", "-lW", shim], capture_output=True, text=True, check=True).stdout
     assert "(HASH)" in dynamic and "(GNU_HASH)" not in dynamic and "(VERDEF)" not in dynamic

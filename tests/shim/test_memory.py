@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tests.shim.fake_daemon import GRANULE, MIB, FakeDaemon, FakeDevice, driver_uuid, wait_until
-from vgpud import sim, simpage
+from vgpud.simdevice import process as sim_process
+from vgpud.simdevice import state_page
 
 TENANT = Path(__file__).with_name("ledger_tenant.py")
 ASK_UUID = """
@@ -242,9 +243,9 @@ def _on_the_simulated_device(
     shim: Path, directory: Path, *command: str, **more: str
 ) -> list[tuple[str, int, int, int]]:
     """What a tenant there says of each step: its name, the code, what is charged, what is used."""
-    with sim.SimulatedDevice(directory / "sim", {"devices": 1}) as device:
+    with sim_process.SimulatedDevice(directory / "sim", {"devices": 1}) as device:
         environment = {**device.environment(), "VGPU_DRIVER": str(device.lib_dir / "libcuda.so.1")}
-        environment["SIM_PAGE"] = str(device.directory / simpage.PAGE_NAME)
+        environment["SIM_PAGE"] = str(device.directory / state_page.PAGE_NAME)
         asked = subprocess.run([sys.executable, "-c", ASK_UUID], env=environment, capture_output=True, check=True)
         devices = [FakeDevice(asked.stdout, 4 * LIMIT, 512 * MIB)]
         with FakeDaemon(directory / "attach.sock", devices) as fake:

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from tests.shim.fake_daemon import FakeDaemon, FakeDevice, wait_until
-from vgpud import paths, sim, simpage
-from vgpud.cli.own_system import OwnSystem, wait_for
+from vgpud import paths
+from vgpud.cli.demo.private_system import OwnSystem, wait_for
+from vgpud.simdevice import process as sim_process
+from vgpud.simdevice import state_page
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTEXT = 64 << 20
@@ -39,17 +41,17 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sim.SimulatedDevice]:
+def device(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sim_process.SimulatedDevice]:
     config = {"memory_bytes": "8G", "context_bytes": CONTEXT}
-    with sim.SimulatedDevice(tmp_path_factory.mktemp("d"), config) as started:
+    with sim_process.SimulatedDevice(tmp_path_factory.mktemp("d"), config) as started:
         yield started
 
 
 @pytest.mark.parametrize("environment", ALL)
 def test_the_ledger_is_exact_after_a_fault(
-    shim: Path, programs: Path, device: sim.SimulatedDevice, short_dir: Path, environment: dict[str, str]
+    shim: Path, programs: Path, device: sim_process.SimulatedDevice, short_dir: Path, environment: dict[str, str]
 ) -> None:
-    uuid = bytes.fromhex(simpage.read(device.directory / simpage.PAGE_NAME).devices[0].uuid[4:].replace("-", ""))
+    uuid = bytes.fromhex(state_page.read(device.directory / state_page.PAGE_NAME).devices[0].uuid[4:].replace("-", ""))
     with FakeDaemon(short_dir / "sock", [FakeDevice(uuid, 4 << 30, CONTEXT)]) as fake:
         env = {**os.environ, **device.environment(), "LD_PRELOAD": str(shim), "VGPU_SOCKET": str(fake.path)}
         pipe = subprocess.PIPE
@@ -59,7 +61,7 @@ def test_the_ledger_is_exact_after_a_fault(
             assert process.stdout.readline() == b"ok\n", process.stderr.read().decode()
 
             def counted() -> int:
-                page = simpage.read(device.directory / simpage.PAGE_NAME)
+                page = state_page.read(device.directory / state_page.PAGE_NAME)
                 return page.devices[0].process_used_bytes[process.pid]
 
             assert counted() >= 2 * CONTEXT + (32 << 20)

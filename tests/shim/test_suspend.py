@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from vgpud import suspending
-from vgpud.cli.own_system import Part, wait_for
-from vgpud.suspending import AWAY, RUNS, UNKNOWN
+from vgpud.cli.demo.private_system import Part, wait_for
+from vgpud.devices import checkpoint_runner
+from vgpud.devices.checkpoint_runner import AWAY, RUNS, UNKNOWN
 
 from .test_checkpoint import HELD, Bench, bench, go, programs  # noqa: F401  (fixtures)
 
@@ -123,11 +123,13 @@ def test_an_evicted_program_that_is_killed_leaves_nothing_to_restore(bench: Benc
 # ---- the helper ----
 
 
-def moved(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, deadline_s: float = 20.0) -> suspending.Moved:
+def moved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, deadline_s: float = 20.0
+) -> checkpoint_runner.Moved:
     helper = folder / "helper.py"
     helper.write_text(f"import json, sys, time\naction = sys.argv[1]\n{body}\n")
-    monkeypatch.setattr(suspending, "HELPER", helper)
-    return asyncio.run(suspending.move("evict", 1, "libcuda.so.1", "", deadline_s))
+    monkeypatch.setattr(checkpoint_runner, "HELPER", helper)
+    return asyncio.run(checkpoint_runner.move("evict", 1, "libcuda.so.1", "", deadline_s))
 
 
 def say(state: str, refused: str = "") -> str:
@@ -138,7 +140,7 @@ def test_a_helper_that_hangs_is_killed_and_what_it_left_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = f"time.sleep(1000 * (action == 'evict'))\n{say(AWAY)}"
-    assert moved(tmp_path, monkeypatch, body, 1.5) == suspending.Moved(AWAY, "the driver took longer than 1.5 s")
+    assert moved(tmp_path, monkeypatch, body, 1.5) == checkpoint_runner.Moved(AWAY, "the driver took longer than 1.5 s")
 
 
 def test_a_helper_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,11 +149,11 @@ def test_a_helper_that_dies_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_the_helper_says_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert moved(tmp_path, monkeypatch, say(RUNS, "no")) == suspending.Moved(RUNS, "no")
+    assert moved(tmp_path, monkeypatch, say(RUNS, "no")) == checkpoint_runner.Moved(RUNS, "no")
 
 
 def test_a_driver_without_the_calls(tmp_path: Path) -> None:
-    result = asyncio.run(suspending.move("evict", 1, "libc.so.6", "", 20.0))
+    result = asyncio.run(checkpoint_runner.move("evict", 1, "libc.so.6", "", 20.0))
     assert "570" in result.refused
-    result = asyncio.run(suspending.move("evict", 1, str(tmp_path / "none.so"), "", 20.0))
+    result = asyncio.run(checkpoint_runner.move("evict", 1, str(tmp_path / "none.so"), "", 20.0))
     assert "cannot load" in result.refused

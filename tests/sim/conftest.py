@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice.process import SimulatedDevice
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from vgpud import simpage
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice import state_page
+from vgpud.simdevice.process import SimulatedDevice
 
 from .conftest import MakeDevice, MakeProgram, Running
 
@@ -58,7 +58,7 @@ def is_silent(target: Running) -> bool:
 
 
 def used(made: SimulatedDevice) -> tuple[int, dict[int, int]]:
-    device = simpage.read(made.directory / simpage.PAGE_NAME).devices[0]
+    device = state_page.read(made.directory / state_page.PAGE_NAME).devices[0]
     return device.used_bytes, device.process_used_bytes
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vgpud.busylog import Span
+from vgpud.simdevice.busy_log import Span
 
 from .conftest import MakeDevice, Running
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from vgpud.errors import ConfigError, DriverError
-from vgpud.sim_coverage import coverage
+from vgpud.simdevice.coverage import coverage
 
 from .conftest import LIB, ROOT, MakeDevice, MakeProgram, run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud import simpage
+from vgpud.simdevice import state_page
 
 from .conftest import MakeDevice, MakeProgram, Running, run, watched
 
@@ -66,9 +66,9 @@ def test_death_and_garbage(
     for seed in range(20):
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.connect(str(made.directory / "sock"))
-            link.send(struct.pack("=IIIIIIQ32s", simpage.MAGIC, simpage.VERSION, 1, 0, 0, 0, 0, b"garbage"))
+            link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 1, 0, 0, 0, 0, b"garbage"))
             _, fds, _, _ = socket.recv_fds(link, 64, 4)
-            link.send(struct.pack("=IIIIIIQ32s", simpage.MAGIC, simpage.VERSION, 4, seed % 3, 0, 0, 0, b""))
+            link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 4, seed % 3, 0, 0, 0, b""))
             # plausible commands with wild operands: operation below 10, a few streams
             wild = bytearray(os.urandom(64 * 200))
             for at in range(0, len(wild), 64):
@@ -77,7 +77,7 @@ def test_death_and_garbage(
             os.pwrite(fds[0], wild, 4096)
             os.pwrite(fds[0], struct.pack("=Q", 200), 0)
             with contextlib.suppress(BrokenPipeError):  # it may have been looked at already
-                link.send(struct.pack("=IIIIIIQ32s", simpage.MAGIC, simpage.VERSION, 6, 0, 0, 0, 0, b""))
+                link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 6, 0, 0, 0, 0, b""))
             for fd in fds:
                 os.close(fd)
     for one in running:

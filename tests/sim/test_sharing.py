@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from vgpud import simpage
-from vgpud.busylog import Span, mean_share
-from vgpud.sim import SimulatedDevice
+from vgpud.simdevice import state_page
+from vgpud.simdevice.busy_log import Span, mean_share
+from vgpud.simdevice.process import SimulatedDevice
 
 from .conftest import MakeDevice, MakeProgram, Running, run
 
@@ -155,7 +155,7 @@ def test_waiters_are_let_go_when_the_server_ends(device: MakeDevice, start: Star
 def _hello(made: SimulatedDevice) -> tuple[socket.socket, list[int]]:
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link.connect(str(made.directory / "sock"))
-    link.send(struct.pack("=IIIIIIQ32s", simpage.MAGIC, simpage.VERSION, 1, 0, 0, 0, 0, b"garbage"))
+    link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 1, 0, 0, 0, 0, b"garbage"))
     _, fds, _, _ = socket.recv_fds(link, 64, 4)
     return link, list(fds)
 
@@ -167,7 +167,7 @@ def test_a_process_that_writes_garbage_is_thrown_out(device: MakeDevice, program
         ring[4096 : 4096 + 64 * 100] = os.urandom(64 * 100)
         ring[0:8] = struct.pack("=Q", 100)
         with contextlib.suppress(BrokenPipeError):  # it may have been looked at already
-            link.send(struct.pack("=IIIIIIQ32s", simpage.MAGIC, simpage.VERSION, 6, 0, 0, 0, 0, b""))
+            link.send(struct.pack("=IIIIIIQ32s", state_page.MAGIC, state_page.VERSION, 6, 0, 0, 0, 0, b""))
         link.settimeout(20)
         assert link.recv(64) == b""
     other, other_fds = _hello(made)
@@ -190,7 +190,7 @@ REQUEST, REPLY = struct.Struct("=IIIIIIQQQQII"), struct.Struct("=IiQQIIQQQII")
 def _ask(link: socket.socket, kind: int, size: int = 0, key: int = 0, who: int = 0, fds: Sequence[int] = ()) -> Any:
     """(magic, status, free bytes, bytes, device, 0, key, ...) of the answer."""
     socket.send_fds(
-        link, [REQUEST.pack(simpage.MAGIC, simpage.VERSION, kind, 0, who, 0, size, key, 0, 0, 1, 1)], list(fds)
+        link, [REQUEST.pack(state_page.MAGIC, state_page.VERSION, kind, 0, who, 0, size, key, 0, 0, 1, 1)], list(fds)
     )
     said, more, _, _ = socket.recv_fds(link, REPLY.size, 4)
     for fd in more:

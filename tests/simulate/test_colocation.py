@@ -15,8 +15,8 @@ from benchmarks.predict import colocation, colocation_draw
 from benchmarks.scheduling.traces import DATA
 from tests.simulate.worlds import costs, ends_s
 from tests.simulate.worlds import job as traced
+from vgpud.core.jobs.model import SECOND_NS, Ask
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask
 from vgpud.simulate import clusters, reactive, scenario
 from vgpud.simulate.engine import Outcome
 from vgpud.simulate.interference import FULL, Pairs, gavel

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulate.worlds import job, run
-from vgpud.core.queue.model import SECOND_NS, Elastic, JobState, QueueSpec
+from vgpud.core.jobs.model import SECOND_NS, Elastic, JobState, QueueSpec
 from vgpud.simulate import readers, results, scaling, scenario
 from vgpud.simulate.engine import Costs, Outcome
 from vgpud.simulate.interference import Summed

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.simulate.worlds import costs, ends_s, job, run
-from vgpud.core.queue.model import JobState
+from vgpud.core.jobs.model import JobState
 from vgpud.simulate import results
 from vgpud.simulate.interference import FULL, Pairs, Summed
 from vgpud.simulate.trace import TraceJob

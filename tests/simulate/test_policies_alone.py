@@ -10,8 +10,8 @@ import pytest
 from benchmarks.scheduling.traces import CLUSTER400, load
 from tests.core.policy_world import World, make_job
 from tests.core.test_policy_properties import POLICIES
+from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.policy.registry import make
-from vgpud.core.queue.model import SECOND_NS
 from vgpud.simulate import clusters, scenario
 
 JOBS = 150

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.simulate.worlds import ends_s, job, run
-from vgpud.core.queue.model import NEVER_NS, QueueSpec
+from vgpud.core.jobs.model import NEVER_NS, QueueSpec
 from vgpud.simulate import quotas
 from vgpud.simulate.trace import TraceError, TraceJob
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.core.queue.model import SECOND_NS
+from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate import interference, quotas, readers, replay
 from vgpud.simulate.trace import TraceError
 

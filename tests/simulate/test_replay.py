@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from vgpud.core.jobs import events
+from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, How, JobSpec, QueueSpec
 from vgpud.core.model import Spec
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry
-from vgpud.core.queue import events
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import SECOND_NS, Ask, Elastic, How, JobSpec, QueueSpec
 from vgpud.core.queue.record import encode, to_plain
 from vgpud.simulate import clusters, replay
 from vgpud.simulate.trace import TraceError

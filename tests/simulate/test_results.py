@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulate.worlds import job, run
-from vgpud.core.queue.model import SECOND_NS
+from vgpud.core.jobs.model import SECOND_NS
 from vgpud.simulate import report, results
 from vgpud.simulate.engine import Sample
 

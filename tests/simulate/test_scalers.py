@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.simulate.test_elastic import elastic
 from tests.simulate.worlds import job
-from vgpud.core.queue.model import SECOND_NS, QueueSpec
+from vgpud.core.jobs.model import SECOND_NS, QueueSpec
 from vgpud.simulate import clusters, scenario
 from vgpud.simulate.engine import Costs, Outcome
 from vgpud.simulate.scaling import Curve

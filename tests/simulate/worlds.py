@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vgpud.core.jobs.model import SECOND_NS, Ask, JobSpec
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask, JobSpec
 from vgpud.simulate import clusters, scenario
 from vgpud.simulate.engine import Costs, Outcome
 from vgpud.simulate.trace import TraceJob

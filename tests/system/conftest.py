@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("tenant", "wait_value", "seen")

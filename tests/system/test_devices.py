@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.shares import shares_come_to
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 from .conftest import started
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from benchmarks import harness
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 from .conftest import started
 

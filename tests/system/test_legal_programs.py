@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM_SECONDS = 120

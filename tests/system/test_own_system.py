@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 
 def test_modules_of_the_current_folder_are_not_run(

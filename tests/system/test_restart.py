@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.shares import shares_come_to
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 
 from .conftest import started
 

@@ -22,7 +22,7 @@ from google.protobuf import message_factory
 
 from tests.daemon import client
 from tests.daemon.asker import Asker
-from vgpud.cli.own_system import OwnSystem, Part, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .outsider import content, files_below, look

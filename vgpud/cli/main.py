@@ -9,34 +9,34 @@ from collections.abc import Sequence
 import click
 
 import vgpud
-from vgpud.cli.exits import epilog
-from vgpud.cli.options import LazyGroup
+from vgpud.cli.common.exits import epilog
+from vgpud.cli.common.options import LazyGroup
 from vgpud.errors import ExitCode, VgpudError
 
 #: name -> (where it is, its line in `vgpu --help`)
 COMMANDS = {
-    "run": ("vgpud.cli.run:run", "Run a command on a slice of the GPUs."),
-    "submit": ("vgpud.cli.submit:submit", "Queue a job that runs when there is room."),
-    "queue": ("vgpud.cli.queue:queue", "List, show, cancel, hold and follow jobs."),
-    "explain": ("vgpud.cli.explain:explain", "Why a job waits, runs here, and has this size."),
-    "quota": ("vgpud.cli.quota:quota", "Show and set queues: guarantees, limits, policies."),
-    "usage": ("vgpud.cli.usage:usage", "GPU time asked for, granted and used."),
-    "ps": ("vgpud.cli.ps:ps", "List the processes that use a slice."),
-    "status": ("vgpud.cli.status:status", "Show devices, slices and their use on one screen."),
-    "top": ("vgpud.cli.top:top", "Watch shares and memory live."),
-    "trace": ("vgpud.cli.trace:trace", "Record leases, drains and launches for Perfetto."),
-    "alloc": ("vgpud.cli.alloc:alloc", "Make a one-time CDI device of any size for one container."),
-    "gpu": ("vgpud.cli.gpu:gpu", "List devices, take them out of use and back."),
-    "slice": ("vgpud.cli.slice:slice_group", "Create, list, show, change and remove slices."),
-    "events": ("vgpud.cli.events:events", "Show what happened."),
-    "setup": ("vgpud.cli.setup:setup", "Make docker, podman, containerd or systemd know vgpud."),
-    "doctor": ("vgpud.cli.doctor:doctor", "Find what is wrong and say how to mend it."),
-    "predict": ("vgpud.cli.predict:predict", "Predict what a model will use of a GPU before it runs."),
-    "simulate": ("vgpud.cli.simulate:simulate", "Replay a trace of jobs under another policy."),
-    "sim": ("vgpud.cli.sim:sim", "Simulated devices: start, stop, and run programs on them."),
-    "demo": ("vgpud.cli.demo:demo", "Two training programs share one device, each held to its slice."),
-    "version": ("vgpud.cli.version:version", "Show the versions of client, daemon and ABI."),
-    "completion": ("vgpud.cli.completion:completion", "Print the completion script of a shell."),
+    "run": ("vgpud.cli.slices.run:run", "Run a command on a slice of the GPUs."),
+    "submit": ("vgpud.cli.jobs.submit:submit", "Queue a job that runs when there is room."),
+    "queue": ("vgpud.cli.jobs.queue:queue", "List, show, cancel, hold and follow jobs."),
+    "explain": ("vgpud.cli.jobs.explain:explain", "Why a job waits, runs here, and has this size."),
+    "quota": ("vgpud.cli.jobs.quota:quota", "Show and set queues: guarantees, limits, policies."),
+    "usage": ("vgpud.cli.jobs.usage:usage", "GPU time asked for, granted and used."),
+    "ps": ("vgpud.cli.slices.ps:ps", "List the processes that use a slice."),
+    "status": ("vgpud.cli.slices.status:status", "Show devices, slices and their use on one screen."),
+    "top": ("vgpud.cli.slices.top:top", "Watch shares and memory live."),
+    "trace": ("vgpud.cli.slices.trace:trace", "Record leases, drains and launches for Perfetto."),
+    "alloc": ("vgpud.cli.slices.alloc:alloc", "Make a one-time CDI device of any size for one container."),
+    "gpu": ("vgpud.cli.slices.gpu:gpu", "List devices, take them out of use and back."),
+    "slice": ("vgpud.cli.slices.slice:slice_group", "Create, list, show, change and remove slices."),
+    "events": ("vgpud.cli.slices.events:events", "Show what happened."),
+    "setup": ("vgpud.cli.system.setup:setup", "Make docker, podman, containerd or systemd know vgpud."),
+    "doctor": ("vgpud.cli.system.doctor:doctor", "Find what is wrong and say how to mend it."),
+    "predict": ("vgpud.cli.predict.predict:predict", "Predict what a model will use of a GPU before it runs."),
+    "simulate": ("vgpud.cli.jobs.simulate:simulate", "Replay a trace of jobs under another policy."),
+    "sim": ("vgpud.cli.system.sim:sim", "Simulated devices: start, stop, and run programs on them."),
+    "demo": ("vgpud.cli.demo.demo:demo", "Two training programs share one device, each held to its slice."),
+    "version": ("vgpud.cli.system.version:version", "Show the versions of client, daemon and ABI."),
+    "completion": ("vgpud.cli.system.completion:completion", "Print the completion script of a shell."),
 }
 
 
@@ -54,7 +54,7 @@ def cli() -> None:
 
 def complain(message: str) -> None:
     """One line on stderr, whatever the text holds."""
-    from vgpud.cli.text import plain
+    from vgpud.cli.common.text import plain
 
     print(f"vgpu: {plain(' '.join(message.split()))}", file=sys.stderr)
 

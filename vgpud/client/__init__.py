@@ -81,7 +81,7 @@ class _Reporter:
 
     def _run(self) -> None:
         from vgpud.client.channel import GONE
-        from vgpud.quiet_grpc import grpc
+        from vgpud.client.grpc_import import grpc
         from vgpud.v1 import vgpud_pb2 as pb
         from vgpud.v1 import vgpud_pb2_grpc as stubs
 

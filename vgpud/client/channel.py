@@ -1,6 +1,7 @@
 """The connection of a job's program to the daemon, and who the program is, by the environment that it was started with.
 
-Apart from vgpud.cli.client because it lives in other people's programs: it knows no command line and says nothing.
+Apart from vgpud.cli.common.client because it lives in other people's programs: it knows no command line and prints
+nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgpud import paths
-from vgpud.quiet_grpc import grpc
+from vgpud.client.grpc_import import grpc
 
 #: the job, or the daemon's knowledge of such calls, is not there: asking again is of no use
 GONE = (

@@ -1,6 +1,6 @@
 """What is done about a program that uses a device past its ledger, or without one (DESIGN D10): the decisions.
 
-Pure. watch.py finds such programs; enforcing.py looks at one again and carries out what is decided here.
+Pure. strangers.py finds such programs; devices/enforcement.py looks at one again and carries out what is decided here.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vgpud.client.channel import GONE, Worker
-from vgpud.quiet_grpc import grpc
+from vgpud.client.grpc_import import grpc
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs
 

@@ -23,9 +23,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpud import peers
 from vgpud.core.model import Device
 from vgpud.errors import ConflictError
+from vgpud.host import processes
 
 #: how long the name of a daemon that was killed a moment ago may still be taken, and how often it is tried
 FREED_S, FREED_EVERY_S = 1.0, 0.02
@@ -49,7 +49,9 @@ class Owner:
     serves: str = ""
 
     def __str__(self) -> str:
-        pid = f"pid {self.pid} ({peers.program(self.pid)})" if self.pid else "a process that cannot be seen from here"
+        pid = (
+            f"pid {self.pid} ({processes.program(self.pid)})" if self.pid else "a process that cannot be seen from here"
+        )
         what = f"API socket {self.serves}" if self.serves else "which does not say that it is a vgpud"
         return f"{pid}, user {_user(self.uid)}, {what}"
 
@@ -154,7 +156,7 @@ def _ask(name: str) -> Owner | None:
             sock.connect(b"\0" + name.encode())
         except OSError:  # it is not bound, bound without a listener, or its backlog is full
             return None
-        pid, uid = peers.credentials(sock)
+        pid, uid = processes.credentials(sock)
         try:
             raw = sock.recv(ANSWER_BYTES_MAX)
         except OSError:
@@ -179,7 +181,7 @@ def _in_other_namespaces(name: str) -> Owner | None:
             seen.add(inode)
             found = _by_inode(name, table)
             if found:  # at least whose namespace it is
-                return found if found.pid else Owner(pid, peers.real_uid(pid))
+                return found if found.pid else Owner(pid, processes.real_uid(pid))
     return None
 
 
@@ -202,7 +204,7 @@ def _by_inode(name: str, table: Path) -> Owner | None:
         try:
             with os.scandir(f"/proc/{pid}/fd") as descriptors:
                 if any(os.readlink(descriptor.path) == held for descriptor in descriptors):
-                    return Owner(pid, peers.real_uid(pid))
+                    return Owner(pid, processes.real_uid(pid))
         except OSError:
             continue  # it has ended, or is another user's
     return Owner(0, _uid_of(int(inodes[0])))

@@ -6,8 +6,8 @@ import os
 import socket
 from pathlib import Path
 
-from vgpud import peers
-from vgpud.simpage import SOCKET_NAME
+from vgpud.host import processes
+from vgpud.simdevice.state_page import SOCKET_NAME
 
 
 class Simulator:
@@ -19,7 +19,7 @@ class Simulator:
 
     def look(self) -> tuple[bool, bool]:
         """(whether it lives, whether it is another one than at the last look at which one lived)."""
-        if self._pidfd >= 0 and not peers.has_ended(self._pidfd):
+        if self._pidfd >= 0 and not processes.has_ended(self._pidfd):
             return True, False
         pidfd = self._connect()
         if pidfd < 0:
@@ -33,10 +33,10 @@ class Simulator:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as sock:
                 sock.connect(str(self._socket))
-                pidfd = peers.peer_pidfd(sock, peers.credentials(sock)[0])
+                pidfd = processes.peer_pidfd(sock, processes.credentials(sock)[0])
         except OSError:
             return -1
-        if peers.has_ended(pidfd):
+        if processes.has_ended(pidfd):
             os.close(pidfd)
             return -1
         return pidfd

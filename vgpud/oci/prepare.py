@@ -14,8 +14,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpud import libtree
-from vgpud.driver import DRIVER_SONAME, NVML_SONAME
+from vgpud.libraries import tree as library_tree
+from vgpud.libraries.driver import DRIVER_SONAME, NVML_SONAME
 from vgpud.oci import edit, nvidia_cdi, search
 from vgpud.oci.edit import Config
 from vgpud.oci.request import RequestError
@@ -32,7 +32,7 @@ class Plan:
     """What the daemon has decided for a container."""
 
     attach_dir: Path  # host directory for /run/vgpu
-    tree: Path  # host directory for /usr/lib/vgpu (libtree.py)
+    tree: Path  # host directory for /usr/lib/vgpu (libraries/tree.py)
     scratch: Path  # host directory for this container's own files; made when needed
     uuids: tuple[str, ...]  # the slice's devices
     indices: tuple[int, ...]  # their NVML indices
@@ -127,14 +127,14 @@ def _bounded(warnings: list[str]) -> tuple[str, ...]:
 def _undo(config: Config, plan: Plan) -> None:
     """Takes out what an earlier preparation, or our CDI device, has put there."""
     edit.remove_our_hooks(config)
-    fixed = (edit.ATTACH_AT, libtree.MOUNTED_AT, edit.SIM_AT)
+    fixed = (edit.ATTACH_AT, library_tree.MOUNTED_AT, edit.SIM_AT)
     edit.remove_mounts(config, fixed, below=(str(plan.tree.parent), str(plan.scratch)))
 
 
 def _refuse_preload(config: Config) -> None:
     """The real driver is in the container for our library alone; preloaded it would stand before it."""
     for file in search.preloaded(edit.environment(config)):
-        if posixpath.normpath(file).startswith(f"{libtree.MOUNTED_AT}/real/"):
+        if posixpath.normpath(file).startswith(f"{library_tree.MOUNTED_AT}/real/"):
             raise RequestError(f"LD_PRELOAD={file} would load the driver past the slice: take it out")
 
 
@@ -157,7 +157,7 @@ def _root(host: Root, path: str) -> Root:
 def _fixed_mounts(view: View, plan: Plan) -> list[Config]:
     """The slice's directory, the library tree, the simulated device's directory. Raises RequestError."""
     mounts = [edit.bind(str(plan.attach_dir), edit.ATTACH_AT, executable=False)]
-    mounts.append(edit.bind(str(plan.tree), libtree.MOUNTED_AT))
+    mounts.append(edit.bind(str(plan.tree), library_tree.MOUNTED_AT))
     if plan.sim_dir:
         mounts.append(edit.bind(plan.sim_dir, edit.SIM_AT, executable=False))
     for mount in mounts:
@@ -200,7 +200,7 @@ def _preload(view: View, plan: Plan, warnings: list[str]) -> list[Config]:
         warnings.append(f"{spot.path} cannot be mounted over (no regular file, or in a volume): drivers that the image")
         warnings[-1] += " keeps in unusual places are not hooked"
         return []
-    ours = (plan.tree / libtree.PRELOAD).read_text()
+    ours = (plan.tree / library_tree.PRELOAD).read_text()
     theirs = spot.read(PRELOAD_BYTES_MAX + 1) or b""
     if len(theirs) > PRELOAD_BYTES_MAX or b"\0" in theirs:
         warnings.append(
@@ -211,9 +211,9 @@ def _preload(view: View, plan: Plan, warnings: list[str]) -> list[Config]:
         warnings.append(f"{spot.path} is not readable for everybody: replaced by ours")
         theirs = b""  # else who may ask us could have any file of the host copied, by a bind mount of it
     if not theirs.split():
-        return [edit.bind(str(plan.tree / libtree.PRELOAD), spot.path)]
+        return [edit.bind(str(plan.tree / library_tree.PRELOAD), spot.path)]
     plan.scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
-    merged = plan.scratch / libtree.PRELOAD
+    merged = plan.scratch / library_tree.PRELOAD
     merged.write_bytes(ours.encode() + theirs)
     os.chmod(merged, 0o644)
     return [edit.bind(str(merged), spot.path)]

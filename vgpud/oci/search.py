@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from vgpud import elf
+from vgpud.libraries import elf
 from vgpud.oci.request import RequestError
 from vgpud.oci.view import Spot, View
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from vgpud.core.jobs.model import NEVER_NS, Node
 from vgpud.core.model import Device
-from vgpud.core.queue.model import NEVER_NS, Node
 from vgpud.simulate.readers import MIB, table
 from vgpud.simulate.trace import GPUS_MAX, Row, TraceError
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from vgpud.core.jobs.model import Job, JobSpec, Place, Placement
 from vgpud.core.model import Share
-from vgpud.core.queue.model import Job, JobSpec, Place, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 
 

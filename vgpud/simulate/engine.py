@@ -11,9 +11,10 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from vgpud.core.queue import events, sizes
+from vgpud.core.jobs import events
+from vgpud.core.jobs.model import NEVER_NS, How, Job, JobState, Placement
+from vgpud.core.queue import sizes
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import NEVER_NS, How, Job, JobState, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.interference import FULL, Interference
 from vgpud.simulate.lookout import Guest, Lookout

@@ -1,7 +1,7 @@
 """Traces whose users say nothing: how long jobs take is learnt while they run, by what the trace tells of them.
 
-Classes are made of the user, the model and the GPUs, as far as the trace has them, as vgpud.jobkinds makes them of
-what the daemon knows.
+Classes are made of the user, the model and the GPUs, as far as the trace has them, as vgpud.core.jobs.similarity makes
+them of what the daemon knows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgpud.core.queue.model import JobSpec
+from vgpud.core.jobs.model import JobSpec
 from vgpud.simulate.trace import TraceJob
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from vgpud.core.colocate.usage import FIRST_LOOK_NS, utilisation_milli
 from vgpud.core.colocate.watch import Seen, Watch
-from vgpud.core.queue import events
-from vgpud.core.queue.model import Job
+from vgpud.core.jobs import events
+from vgpud.core.jobs.model import Job
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate import interference
 from vgpud.simulate.trace import TraceJob

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from vgpud.core.queue.model import QueueSpec
+from vgpud.core.jobs.model import QueueSpec
 from vgpud.core.queue.record import decode
 from vgpud.simulate.trace import TraceError
 from vgpud.userfiles.bounded import FileError, read_text

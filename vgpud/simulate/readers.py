@@ -16,8 +16,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, JobSpec
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask, Elastic, JobSpec
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.models import skew_ppm
 from vgpud.simulate.scaling import LINEAR

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from vgpud.core.jobs import events
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, Node, Placement, QueueSpec
 from vgpud.core.model import Policy
 from vgpud.core.placement.cluster import Cluster
 from vgpud.core.policy import registry as policies
-from vgpud.core.queue import events
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, Node, Placement, QueueSpec
 from vgpud.core.queue.record import Plain, decode, from_plain, to_plain
 from vgpud.simulate.engine import Simulation
 from vgpud.simulate.trace import TraceError, TraceJob

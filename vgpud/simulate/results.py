@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vgpud.core.queue.model import SECOND_NS, Job, JobState
+from vgpud.core.jobs.model import SECOND_NS, Job, JobState
 from vgpud.core.units import finite
 from vgpud.simulate.engine import Outcome, Sample
 from vgpud.simulate.trace import TraceJob

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from vgpud.core.elastic.autoscaler import Autoscaler
 from vgpud.core.elastic.search import PROBE_STEPS
-from vgpud.core.queue.events import Wished
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS
+from vgpud.core.jobs.events import Wished
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS
 from vgpud.simulate.trace import TraceJob
 
 #: samples of a step, whatever the number of workers

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from vgpud.core.jobs.model import DEFAULT_QUEUE, How, Node, QueueSpec
 from vgpud.core.placement import registry as placements
 from vgpud.core.placement.base import Room
 from vgpud.core.placement.cluster import Cluster
@@ -13,7 +14,6 @@ from vgpud.core.placement.fgd import mix_of
 from vgpud.core.policy import registry as policies
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue.machine import Machine
-from vgpud.core.queue.model import DEFAULT_QUEUE, How, Node, QueueSpec
 from vgpud.simulate import readers
 from vgpud.simulate.counted import Counted
 from vgpud.simulate.engine import Costs, Outcome, Simulation

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 
+from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec, Placement
 from vgpud.core.model import Spec
-from vgpud.core.queue.model import SECOND_NS, Ask, How, JobSpec, Placement
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.errors import ExitCode, VgpudError
 from vgpud.simulate.scaling import Curve

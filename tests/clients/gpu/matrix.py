@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.qualify.checks import unhooked
-from vgpud.cli.own_system import OwnSystem, PartError, wait_for
+from vgpud.cli.demo.private_system import OwnSystem, PartError, wait_for
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 SLICE = "clients"

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.qualify import checks
 from tests.clients.gpu import matrix
-from vgpud.cli.own_system import OwnSystem
+from vgpud.cli.demo.private_system import OwnSystem
 
 ROOT = Path(__file__).resolve().parents[3]
 STANDIN = Path(__file__).with_name("standin.py")

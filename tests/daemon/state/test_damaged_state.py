@@ -16,17 +16,17 @@ from typing import Any
 
 import pytest
 
-from vgpud import store as stores
+from vgpud.core.checksums import seal, unseal
 from vgpud.core.events import SaveContainer, SaveDrain, SaveRequest, SaveSlice
+from vgpud.core.jobs.facts import Launch, Predicted
+from vgpud.core.jobs.model import JobState, QueueSpec
 from vgpud.core.model import Container, Drain, Remembered
-from vgpud.core.queue.model import JobState, QueueSpec
 from vgpud.errors import StoreError
-from vgpud.jobfacts import Launch, Predicted
-from vgpud.state import backups
-from vgpud.state.checksums import seal, unseal
-from vgpud.state.sqlite_errors import Fault, fault_of
-from vgpud.store import Store
-from vgpud.store_jobs import JobStore, Request
+from vgpud.store import backups
+from vgpud.store import database as stores
+from vgpud.store.database import Store
+from vgpud.store.jobs import JobStore, Request
+from vgpud.store.sqlite_errors import Fault, fault_of
 
 from .. import client
 from ..conftest import Node

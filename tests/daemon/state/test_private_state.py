@@ -16,17 +16,18 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from vgpud import store as stores
+from vgpud.core.jobs.model import Job, JobState
 from vgpud.core.model import Policy
-from vgpud.core.queue.model import Job, JobState
 from vgpud.core.queue.record import encode
+from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.errors import DeniedError, ExitCode, StoreError
-from vgpud.jobs import Jobs
-from vgpud.jobs_wire import Attempt, Member, WireError, instructions
-from vgpud.recording import Recorder
-from vgpud.state import backups, environments, private_files
-from vgpud.store import Store
-from vgpud.store_jobs import JobStore
+from vgpud.host import private_files
+from vgpud.jobs.messages import Attempt, Member, WireError, instructions
+from vgpud.jobs.runner import Jobs
+from vgpud.store import backups, environments
+from vgpud.store import database as stores
+from vgpud.store.database import Store
+from vgpud.store.jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
 
 from ..conftest import Node, eventually

@@ -18,13 +18,13 @@ import grpc
 import pytest
 
 from vgpud import paths
-from vgpud import store as stores
 from vgpud.core.events import SaveSlice
 from vgpud.errors import ExitCode, StoreUnwritableError
-from vgpud.jobs import Jobs, StartError
-from vgpud.jobs_wire import Attempt, Member
-from vgpud.state import opening
-from vgpud.store import Store
+from vgpud.jobs.messages import Attempt, Member
+from vgpud.jobs.runner import Jobs, StartError
+from vgpud.store import database as stores
+from vgpud.store import opening
+from vgpud.store.database import Store
 from vgpud.v1 import vgpud_pb2 as pb
 
 from .. import client

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from vgpud.core.queue.events import PairLoses
-from vgpud.core.queue.model import SECOND_NS
+from vgpud.core.jobs.events import PairLoses
+from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: who uses less of a device waits for something else: nothing can be said of how the others do beside it

@@ -16,7 +16,7 @@ from vgpud.core.elastic import registry
 from vgpud.core.elastic.heuristics import Outlook, Seen, Target
 from vgpud.core.elastic.measures import Mean
 from vgpud.core.elastic.straggler import Straggler, Stragglers
-from vgpud.core.queue.model import SECOND_NS, Elastic
+from vgpud.core.jobs.model import SECOND_NS, Elastic
 
 MICRO = 10**6
 #: what one report can be about; more than that is nonsense

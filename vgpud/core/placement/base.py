@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from vgpud.core.jobs.model import Job, JobSpec, Node, Placement, Resident
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Job, JobSpec, Node, Placement, Resident
 
 Rank = tuple[int, ...]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vgpud.core.jobs.model import JobSpec, Node
 from vgpud.core.placement.base import Rank
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import JobSpec, Node
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: how many CPUs left on a node weigh as much as one GPU left (128 CPUs and 8 GPUs in FGD's published simulator)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from vgpud.core.jobs.model import Node
 from vgpud.core.placement import topology
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Node
 
 #: members of one job on one node, where they are to be counted or kept together
 PACK = BestFit()

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpud.core.colocate.pairs import Pairs
+from vgpud.core.jobs.model import Ask, Job, JobSpec, Node, Place, Placement, Resident
 from vgpud.core.model import Policy
-from vgpud.core.placement import lack, why
+from vgpud.core.placement import shortage, why
 from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.choose import PACK, choose
@@ -21,7 +22,6 @@ from vgpud.core.placement.fgd import PLAIN_MIX, Mix
 from vgpud.core.placement.ranking import Changes, Ranking
 from vgpud.core.placement.registry import make
 from vgpud.core.placement.shape import Devices, Shape, resident
-from vgpud.core.queue.model import Ask, Job, JobSpec, Node, Place, Placement, Resident
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: shapes that are remembered; the least recently used goes first
@@ -285,11 +285,11 @@ class Cluster:
         """What of exactly this room is not free: a clause for a sentence; "" when it fits."""
         if self.fits(placement):
             return ""
-        return lack.where(placement, {node.name: node for node in self.nodes})
+        return shortage.where(placement, {node.name: node for node in self.nodes})
 
     def could_ever(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""
-        return lack.never(job.spec, self.nodes, self._policy)
+        return shortage.never(job.spec, self.nodes, self._policy)
 
     def why_here(self, job: Job, placement: Placement) -> str:
         """Why this room, which it has, was chosen: a clause; "" = there was no choice."""
@@ -305,7 +305,7 @@ class Cluster:
         rule = self._rule_of(job.spec)
         key = id(rule), job.spec.ask, job.spec.members
         if key not in self._why:
-            self._why[key] = lack.now(job.spec, self.nodes, self._policy, rule)
+            self._why[key] = shortage.now(job.spec, self.nodes, self._policy, rule)
         return self._why[key]
 
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpud.core.colocate.pairs import Pairs
+from vgpud.core.jobs.model import JobSpec, Node, Resident
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.placement.worst_fit import WorstFit
-from vgpud.core.queue.model import JobSpec, Node, Resident
 from vgpud.core.units import MILLI_PER_DEVICE
 
 DEFAULT_PERCENT = 120

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vgpud.core.jobs.model import Node
 from vgpud.core.placement.choose import room
 from vgpud.core.placement.ranking import Changes
 from vgpud.core.placement.shape import Shape
-from vgpud.core.queue.model import Node
 
 
 class Counts:

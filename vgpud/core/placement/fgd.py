@@ -16,10 +16,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import exp
 
+from vgpud.core.jobs.model import Ask, JobSpec, Node
 from vgpud.core.model import Spec
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import Ask, JobSpec, Node
 from vgpud.core.units import MILLI_PER_DEVICE
 
 #: the mix is the most popular asks that make up so much of all jobs

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
+from vgpud.core.jobs.model import Node
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.choose import choose
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.placement.topology import groups_used
-from vgpud.core.queue.model import Node
 
 Entry = tuple[Rank, int, int, Devices]  # rank, node's index, its version, devices
 #: a heap of more entries than so many times its nodes (and some) is mostly stale: it is made anew

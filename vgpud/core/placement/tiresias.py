@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vgpud.core.jobs.model import JobSpec, Node
 from vgpud.core.placement.base import Rank, Rule
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import JobSpec, Node
 
 #: parts of a million. VGG's first dense layer has three quarters of its parameters, ResNet's largest tensor a tenth
 PACK_LIMIT_PPM = 500_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from vgpud.core.jobs.model import Job, Node, Placement
 from vgpud.core.model import Share
 from vgpud.core.placement.base import Rule, Sharing
-from vgpud.core.queue.model import Job, Node, Placement
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 #: rule -> what it looks for among devices with room

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from vgpud.core.jobs.model import JobSpec, Node
 from vgpud.core.placement.base import Rank
 from vgpud.core.placement.best_fit import fullness, left
 from vgpud.core.placement.shape import Devices, Shape
-from vgpud.core.queue.model import JobSpec, Node
 
 
 class WorstFit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from vgpud.core.queue.model import NEVER_NS, Job
+from vgpud.core.jobs.model import NEVER_NS, Job
 
 Key = tuple[int, ...]
 

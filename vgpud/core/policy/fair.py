@@ -16,8 +16,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 
+from vgpud.core.jobs.model import SECOND_NS, Job, JobState
 from vgpud.core.policy.base import Key, Plain
-from vgpud.core.queue.model import SECOND_NS, Job, JobState
 
 #: shares are counted in millionths of a device
 PPM = 1_000_000

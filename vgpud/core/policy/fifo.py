@@ -5,8 +5,8 @@ The baseline of every paper, and what people expect who have not chosen anything
 
 from __future__ import annotations
 
+from vgpud.core.jobs.model import Job
 from vgpud.core.policy.base import Key, Plain
-from vgpud.core.queue.model import Job
 
 
 class Fifo(Plain):

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.policy.base import Key, Plain
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState
 
 PPM = 1_000_000
 LEAST_NS = 60 * SECOND_NS

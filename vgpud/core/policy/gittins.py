@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from vgpud.core.jobs.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.policy.base import Key, Plain
-from vgpud.core.queue.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
 
 #: fixed point of probabilities
 ONE = 1 << 40

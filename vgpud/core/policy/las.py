@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from vgpud.core.jobs.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.policy.base import Key, Plain
-from vgpud.core.queue.model import GPU_SECOND, NEVER_NS, SECOND_NS, Job, JobState
 
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
 

@@ -5,8 +5,8 @@ What batch systems do when they are told to do nothing more: with aging and fair
 
 from __future__ import annotations
 
+from vgpud.core.jobs.model import Job
 from vgpud.core.policy.base import Key, Plain
-from vgpud.core.queue.model import Job
 
 
 class Priority(Plain):

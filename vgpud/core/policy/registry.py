@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.named import Arguments, Kind, NotMeant, make_of
 from vgpud.core.policy.base import Policy
 from vgpud.core.policy.fair import Fair
@@ -14,7 +15,6 @@ from vgpud.core.policy.gittins import Gittins
 from vgpud.core.policy.las import ContinuousLas, Las
 from vgpud.core.policy.priority import Priority
 from vgpud.core.policy.remaining import ShortestRemaining
-from vgpud.core.queue.model import SECOND_NS
 
 PolicyError = NotMeant
 

@@ -7,8 +7,8 @@ comes last, and so does who has run for longer than it said.
 
 from __future__ import annotations
 
+from vgpud.core.jobs.model import NEVER_NS, Job
 from vgpud.core.policy.base import Key, Plain
-from vgpud.core.queue.model import NEVER_NS, Job
 
 
 class ShortestRemaining(Plain):

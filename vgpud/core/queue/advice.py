@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from vgpud.core.elastic import stretch
+from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState
 from vgpud.core.model import Spec
+from vgpud.core.queue import stretch
 from vgpud.core.queue.estimate import ends_ns, expected_start_ns
-from vgpud.core.queue.line import Line
-from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState
 from vgpud.core.queue.reasons import duration
-from vgpud.core.queue.world import World
+from vgpud.core.queue.state import World
+from vgpud.core.queue.waiting import Line
 from vgpud.core.units import format_gpus
 
 #: steps in which smaller asks are tried

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from vgpud.core.jobs.events import Cancelled, Event, Held, Released, Requeued
+from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import elastic_bounds, quota
-from vgpud.core.queue.events import Cancelled, Event, Held, Released, Requeued
-from vgpud.core.queue.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.queue.reasons import holders
-from vgpud.core.queue.world import World
+from vgpud.core.queue.state import World
 from vgpud.core.units import format_bytes, format_gpus
 
 ARRAY_JOBS_MAX = 10_000

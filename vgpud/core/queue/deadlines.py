@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import IntEnum
 from heapq import heappop, heappush
 
-from vgpud.core.queue.model import NEVER_NS
+from vgpud.core.jobs.model import NEVER_NS
 
 
 class Due(IntEnum):

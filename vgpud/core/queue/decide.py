@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop
 
-from vgpud.core.elastic import stretch
-from vgpud.core.queue import sizes
+from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
+from vgpud.core.queue import sizes, stretch
 from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
-from vgpud.core.queue.line import Line
-from vgpud.core.queue.model import NEVER_NS, How, Job, JobSpec, JobState, Placement
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.sizes import Cut, Trim
-from vgpud.core.queue.world import WAITING, World
+from vgpud.core.queue.state import WAITING, World
+from vgpud.core.queue.waiting import Line
 
 #: so many jobs are looked at for backfill
 BACKFILL_JOBS_MAX = 1000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from vgpud.core.elastic import registry
+from vgpud.core.jobs.model import Elastic, Job, JobSpec
 from vgpud.core.model import Denied, Reason
-from vgpud.core.queue.model import Elastic, Job, JobSpec
-from vgpud.core.queue.world import World
+from vgpud.core.queue.state import World
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 
 MEMBERS_MAX = 1024

@@ -8,9 +8,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
-from vgpud.core.queue.line import Line
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobState
-from vgpud.core.queue.world import World
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
+from vgpud.core.queue.state import World
+from vgpud.core.queue.waiting import Line
 
 #: so many jobs before one are looked at
 _AHEAD_JOBS_MAX = 1000

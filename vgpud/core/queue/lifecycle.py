@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core.queue import estimate, reasons, sizes
-from vgpud.core.queue.deadlines import Due
-from vgpud.core.queue.events import (
+from vgpud.core.jobs.events import (
     Command,
     JobEnded,
     JobSuspended,
@@ -20,9 +18,11 @@ from vgpud.core.queue.events import (
     StopJob,
     Submitted,
 )
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState
+from vgpud.core.queue import estimate, reasons, sizes
+from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.resizing import Resizing
-from vgpud.core.queue.world import WAITING, World
+from vgpud.core.queue.state import WAITING, World
 
 #: a job that failed waits so long before its next try, twice as long each time
 BACKOFF_FIRST_NS = 10 * SECOND_NS

@@ -13,16 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from vgpud.core.elastic import stretch
 from vgpud.core.estimates import Estimate
-from vgpud.core.model import Denied
-from vgpud.core.model import Policy as Site
-from vgpud.core.placement.base import Room
-from vgpud.core.policy.base import Policy
-from vgpud.core.queue import advice, check, estimate, reasons, sharing, sizes
-from vgpud.core.queue.deadlines import Due
-from vgpud.core.queue.decide import Decision
-from vgpud.core.queue.events import (
+from vgpud.core.jobs.events import (
     Cancelled,
     Command,
     DurationsKnown,
@@ -44,9 +36,16 @@ from vgpud.core.queue.events import (
     Wished,
     Woken,
 )
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Place, QueueSpec
+from vgpud.core.model import Denied
+from vgpud.core.model import Policy as Site
+from vgpud.core.placement.base import Room
+from vgpud.core.policy.base import Policy
+from vgpud.core.queue import advice, check, estimate, reasons, sharing, sizes, stretch
+from vgpud.core.queue.deadlines import Due
+from vgpud.core.queue.decide import Decision
 from vgpud.core.queue.lifecycle import Lifecycle
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, How, Job, JobSpec, JobState, Place, QueueSpec
-from vgpud.core.queue.world import World
+from vgpud.core.queue.state import World
 
 HALF_LIFE_NS = 7 * 24 * 3600 * SECOND_NS
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import isqrt
 
+from vgpud.core.jobs.model import NEVER_NS, JobSpec, QueueSpec
 from vgpud.core.model import Denied, Reason
-from vgpud.core.queue.model import NEVER_NS, JobSpec, QueueSpec
 from vgpud.core.units import format_bytes, format_gpus
 
 #: shares are compared in millionths of a milli-GPU

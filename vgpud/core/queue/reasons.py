@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState
 from vgpud.core.queue import sizes
 from vgpud.core.queue.estimate import expected_start_ns
-from vgpud.core.queue.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState
 from vgpud.core.queue.quota import Account
-from vgpud.core.queue.world import World
+from vgpud.core.queue.state import World
 from vgpud.core.units import format_gpus
 
 #: so many jobs are named

@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from vgpud.core.queue import events
+from vgpud.core.jobs import events
 
 Plain = dict[str, Any]
 Decoder = Callable[[Any], Any]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from vgpud.core.jobs.events import Command, Note, Resized, ResizeJob, SaveJob, Wished
+from vgpud.core.jobs.model import Job, JobSpec, JobState
 from vgpud.core.queue import reasons, sizes
-from vgpud.core.queue.events import Command, Note, Resized, ResizeJob, SaveJob, Wished
-from vgpud.core.queue.model import Job, JobSpec, JobState
-from vgpud.core.queue.world import World
+from vgpud.core.queue.state import World
 
 
 class Resizing:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vgpud.core.queue.events import Measured, PairLoses, SaveJob
+from vgpud.core.jobs.events import Measured, PairLoses, SaveJob
+from vgpud.core.jobs.model import How, Job, JobState, Placement
 from vgpud.core.queue.lifecycle import Lifecycle
-from vgpud.core.queue.model import How, Job, JobState, Placement
-from vgpud.core.queue.world import World
+from vgpud.core.queue.state import World
 
 
 def measured(world: World, lives: Lifecycle, event: Measured) -> None:

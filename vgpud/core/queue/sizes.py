@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from vgpud.core.queue.model import Elastic, Job, JobSpec, Place, Placement
+from vgpud.core.jobs.model import Elastic, Job, JobSpec, Place, Placement
 from vgpud.core.units import format_gpus
 
 #: a slice grows and shrinks by so much at a time, and by no less but for the last step to a bound

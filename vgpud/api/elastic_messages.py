@@ -1,0 +1,165 @@
+"""How far a job may be stretched, and what was predicted of it: the API's messages as the core's values, and back."""
+
+from __future__ import annotations
+
+import math
+
+from vgpud.api.rpc import RefusedError, refuse
+from vgpud.core.elastic import registry
+from vgpud.core.jobs.facts import Launch, Predicted
+from vgpud.core.jobs.model import Elastic
+from vgpud.core.model import Reason
+from vgpud.core.queue.check import MEMBERS_MAX
+from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
+from vgpud.v1 import vgpud_pb2 as pb
+
+#: of a prediction's features, so that nobody fills the store with them
+FEATURES_MAX = 64
+TEXT_BYTES_MAX = 200
+#: of a heuristic with its parameters
+HEURISTIC_BYTES_MAX = 1000
+BATCH_MAX = 1 << 40
+#: of a device, with room for those to come
+MEMORY_BYTES_MAX = float(1 << 50)
+_RANGES = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": MEMORY_BYTES_MAX}
+
+
+def _invalid(message: str, field: str) -> RefusedError:
+    return refuse(Reason.INVALID, message, field)
+
+
+# ---- how far it may be stretched ----
+
+
+def elastic_from(asked: pb.JobSpec) -> Elastic | None:
+    """Checked; None of a job that stays as large as it is. Raises RefusedError."""
+    if not asked.HasField("elastic"):
+        return None
+    given = asked.elastic
+    gpus, workers = (given.gpus_milli_min, given.gpus_milli_max), (given.workers_min, given.workers_max)
+    if any(gpus) and any(workers):
+        raise _invalid("a job stretches its GPUs or its workers, not both: leave one of the two out", "elastic")
+    if any(workers):
+        _check_workers(asked, *workers)
+    elif any(gpus):
+        _check_gpus(asked, *gpus)
+    else:
+        raise _invalid("elastic says neither GPUs nor workers: give the least and the most of one", "elastic")
+    return Elastic(*gpus, *workers, heuristic=given.heuristic)
+
+
+def _check_gpus(asked: pb.JobSpec, least: int, most: int) -> None:
+    """One member on one device, whose numbers alone change."""
+    text = f"GPUs {format_gpus(least)}..{format_gpus(most)} cannot be"
+    if not 0 < least <= most:
+        raise _invalid(f"{text}: write the least first, above 0, as 0.25..1", "elastic.gpus_milli_min")
+    if most > MILLI_PER_DEVICE:
+        raise _invalid(f"{text}: they stretch on one device, to 1 at most; --workers stretches further", "elastic")
+    for name in ("min_milli", "max_milli", "spread"):
+        if asked.slice.HasField(name) if name != "spread" else asked.slice.spread > 1:
+            word = name.removesuffix("_milli")
+            raise _invalid(f"{word} beside GPUs {format_gpus(least)}..{format_gpus(most)}: leave one of them out", name)
+    if asked.slice.gpus_milli not in (0, least):
+        own = format_gpus(asked.slice.gpus_milli)
+        raise _invalid(f"{text} beside {own} GPUs: it begins with the least, so leave that out", "slice.gpus_milli")
+    if asked.members > 1:
+        raise _invalid(f"a gang of {asked.members} with elastic GPUs: its members stay as large as they are", "members")
+    if asked.elastic.heuristic or asked.elastic.batch or asked.elastic.batch_max:
+        raise _invalid("a heuristic and a batch go with workers: leave them out", "elastic.heuristic")
+
+
+def _check_workers(asked: pb.JobSpec, least: int, most: int) -> None:
+    given = asked.elastic
+    if not 1 <= least <= most <= MEMBERS_MAX:
+        text = f"workers {least}-{most} cannot be: the least first, from 1 to {MEMBERS_MAX}"
+        raise _invalid(text, "elastic.workers_min")
+    if asked.members not in (0, least):
+        raise _invalid(f"a gang of {asked.members} with {least}-{most} workers: leave one of them out", "members")
+    _text(given.heuristic, "elastic.heuristic", HEURISTIC_BYTES_MAX)
+    if why := registry.check(given.heuristic):
+        raise _invalid(why, "elastic.heuristic")
+    if asked.image:
+        text = f"image {asked.image!r} with workers: they need the daemon's socket, which no container has"
+        raise _invalid(f"{text}; run them without an image", "image")
+    if given.batch > BATCH_MAX or given.batch_max > BATCH_MAX:
+        raise _invalid(f"batch {max(given.batch, given.batch_max)} is above {BATCH_MAX}", "elastic.batch")
+    if given.batch_max and not 0 < given.batch <= given.batch_max:
+        text = f"batch {given.batch} cannot grow to {given.batch_max}: give the batch that it begins with, not above it"
+        raise _invalid(text, "elastic.batch_max")
+
+
+def elastic_view(elastic: Elastic | None, launch: Launch) -> pb.ElasticSpec | None:
+    if elastic is None:
+        return None
+    return pb.ElasticSpec(
+        gpus_milli_min=elastic.least_milli,
+        gpus_milli_max=elastic.most_milli,
+        workers_min=elastic.least_members,
+        workers_max=elastic.most_members,
+        heuristic=elastic.heuristic,
+        batch=launch.batch,
+        batch_max=launch.batch_max,
+    )
+
+
+# ---- what was predicted ----
+
+
+def prediction_from(asked: pb.JobSpec) -> Predicted | None:
+    """Bounded numbers; None where nothing was predicted. Raises RefusedError."""
+    if not asked.HasField("prediction"):
+        return None
+    given = asked.prediction
+    for field in ("model", "device"):
+        _text(getattr(given, field), f"prediction.{field}")
+    if len(given.features) > FEATURES_MAX:
+        raise _invalid(f"prediction has {len(given.features)} features: {FEATURES_MAX} is the most", "prediction")
+    for name, value in given.features.items():
+        _text(name, "prediction.features")
+        if not math.isfinite(value):
+            raise _invalid(f"prediction has {value} as its {name}: leave it out", "prediction.features")
+    ranges = {field: _range(getattr(given, field), field, high) for field, high in _RANGES.items()}
+    return Predicted(
+        model=given.model,
+        device=given.device,
+        utilisation=ranges["utilisation"],
+        sm_activity=ranges["sm_activity"],
+        memory_bytes=ranges["memory_bytes"],
+        out_of_range=given.out_of_range,
+        features=tuple(sorted(given.features.items())),
+    )
+
+
+def _text(text: str, field: str, most: int = TEXT_BYTES_MAX) -> None:
+    if len(text.encode()) > most or not text.isprintable():
+        raise _invalid(f"{field} {text[:40]!r} is too long or cannot be printed: {most} bytes at most", field)
+
+
+def _range(given: pb.Range, field: str, high: float) -> tuple[float, float, float]:
+    """Value, low, high."""
+    if not 0 <= given.low <= given.value <= given.high <= high:  # false of what is no number, too
+        text = f"prediction of {field} {given.low:g} <= {given.value:g} <= {given.high:g} cannot be: 0 to {high:g}"
+        raise _invalid(text, f"prediction.{field}")
+    return given.value, given.low, given.high
+
+
+def utilisation_milli(predicted: Predicted | None) -> int:
+    """What the queue goes by; -1 = not known."""
+    if predicted is None or predicted.out_of_range or not predicted.utilisation[0]:
+        return -1
+    return max(1, round(predicted.utilisation[0] * MILLI_PER_DEVICE))
+
+
+def prediction_view(predicted: Predicted | None) -> pb.Prediction | None:
+    if predicted is None:
+        return None
+    (value, low, high), activity, memory = predicted.utilisation, predicted.sm_activity, predicted.memory_bytes
+    return pb.Prediction(
+        model=predicted.model,
+        device=predicted.device,
+        utilisation=pb.Range(value=value, low=low, high=high),
+        sm_activity=pb.Range(value=activity[0], low=activity[1], high=activity[2]),
+        memory_bytes=pb.Range(value=memory[0], low=memory[1], high=memory[2]),
+        out_of_range=predicted.out_of_range,
+        features=dict(predicted.features),
+    )

@@ -1,0 +1,384 @@
+"""Jobs and queues of the API as the core's values, and back. What cannot be meant is refused here, by its field.
+
+What only the queue's machine can know (whether the cluster could ever have the room) is refused there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from vgpud.api.elastic_messages import elastic_from, elastic_view, prediction_from, prediction_view, utilisation_milli
+from vgpud.api.rpc import RefusedError, refuse
+from vgpud.api.slice_messages import spec_from, spec_view, timestamp
+from vgpud.core.admit import parts_of
+from vgpud.core.jobs import similarity
+from vgpud.core.jobs.facts import Fact, Facts, Launch, Submission, UsageRow
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Ask, Elastic, Job, JobSpec
+from vgpud.core.machine import REQUEST_ID_BYTES_MAX
+from vgpud.core.model import Denied, Policy, Reason
+from vgpud.core.queue.check import AFTER_MAX, ARRAY_JOBS_MAX, MEMBERS_MAX, PRIORITY_MAX, RETRIES_MAX
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.jobs.image import image_error
+from vgpud.v1 import vgpud_pb2 as pb
+
+CPU_MILLI_MAX = 1_000_000
+RAM_BYTES_MAX = 1 << 50
+NAME_BYTES_MAX = 100
+PATH_BYTES_MAX = 4_000  # below PATH_MAX with what %j and %a become
+#: of the environment and the command together: the message has room for that, and so has execve(2)
+WORDS_BYTES_MAX = 192 * 1024
+TIME_MAX_NS = 10 * 366 * 86_400 * SECOND_NS
+PPM = 1_000_000
+#: name as in `ulimit`'s manual, below RLIMIT_ -> the number of setrlimit(2)
+LIMITS: Mapping[str, int] = {
+    name.removeprefix("RLIMIT_").lower(): number
+    for name, number in vars(resource).items()
+    if name.startswith("RLIMIT_") and name != "RLIMIT_OFILE"
+}
+
+
+def _invalid(message: str, field: str) -> RefusedError:
+    return refuse(Reason.INVALID, message, field)
+
+
+def _number(value: int, low: int, high: int, field: str, what: str = "") -> int:
+    if not low <= value <= high:
+        raise _invalid(f"{what or field} {value} cannot be: write {low} to {high}", field)
+    return value
+
+
+def _text(value: str, limit_bytes: int, field: str) -> str:
+    """One line without control characters."""
+    if len(value.encode()) > limit_bytes:
+        raise _invalid(f"{field} has {len(value.encode())} bytes: {limit_bytes} is the most", field)
+    if not value.isprintable():
+        raise _invalid(f"{field} {value!r} has characters that cannot be printed: leave them out", field)
+    return value
+
+
+def duration_ns(given: Duration, field: str) -> int:
+    """A time as ns; more than zero and at most ten years. Raises RefusedError."""
+    total_ns = given.seconds * SECOND_NS + given.nanos
+    if total_ns <= 0:
+        raise _invalid(f"{field} {total_ns / SECOND_NS:g} s is no time: write more than 0, or leave it out", field)
+    if total_ns > TIME_MAX_NS:
+        raise _invalid(f"{field} {total_ns // SECOND_NS} s is more than ten years: leave it out for none", field)
+    return total_ns
+
+
+def duration(span_ns: int) -> Duration:
+    return Duration(seconds=span_ns // SECOND_NS, nanos=span_ns % SECOND_NS)
+
+
+# ---- a job as it is submitted ----
+
+
+def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *, colocates: bool = False) -> Submission:
+    """A checked request; `launch` and `queue` are what launch_from() and the desk made of it. Raises RefusedError.
+
+    `colocates`: the queue places jobs by what they use of devices.
+    """
+    asked = request.spec
+    count = _array(asked)
+    elastic = elastic_from(asked)
+    spec = JobSpec(
+        ask=_ask(asked, elastic),
+        members=_number(_members(asked, elastic), 1, MEMBERS_MAX, "members", "a gang of"),
+        name=_text(asked.name, NAME_BYTES_MAX, "name") or _default_name(launch),
+        queue=queue,
+        uid=launch.uid,
+        priority=_number(asked.priority, -PRIORITY_MAX, PRIORITY_MAX, "priority"),
+        time_limit_ns=duration_ns(asked.time_limit, "time_limit") if asked.HasField("time_limit") else NEVER_NS,
+        duration_ns=_expected(asked),
+        retries=_number(asked.retries, 0, RETRIES_MAX, "retries"),
+        after=_after(asked),
+        after_any=asked.after_any,
+        index=asked.array_first,
+        skew_ppm=_skew(asked.skew),
+        preemptible=not asked.not_preemptible,
+        elastic=elastic,
+        run=launch,
+    )
+    spec = _classed(spec, launch, colocates=colocates)
+    fingerprint = hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()
+    return Submission(
+        spec, count, asked.hold, _text(request.request_id, REQUEST_ID_BYTES_MAX, "request_id"), fingerprint
+    )
+
+
+def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
+    """At first; an elastic job begins with the least."""
+    return elastic.least_members if elastic and elastic.least_members else asked.members or 1
+
+
+def _classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
+    """With the classes of similar jobs. What it uses of a device is said only where placement goes by that: jobs with
+    equal asks are looked at once."""
+    kinds = similarity.kinds(spec.name, launch.image, launch.command, launch.uid, spec)
+    ask = spec.ask
+    if colocates:
+        used_milli = utilisation_milli(launch.prediction)
+        ask = replace(ask, utilisation_milli=used_milli, kind=similarity.sharing(kinds))
+    return replace(spec, kinds=kinds, ask=ask)
+
+
+def _ask(asked: pb.JobSpec, elastic: Elastic | None) -> Ask:
+    spec = spec_from(asked.slice)
+    if elastic and elastic.least_milli:
+        spec = replace(spec, gpus_milli=elastic.least_milli)
+    parts = parts_of(spec, Policy())
+    if isinstance(parts, Denied):
+        raise RefusedError(parts)
+    return Ask(
+        spec=spec,
+        cpu_milli=_number(asked.cpu_milli, 0, CPU_MILLI_MAX, "cpu_milli"),
+        ram_bytes=_number(asked.ram_bytes, 0, RAM_BYTES_MAX, "ram_bytes"),
+    )
+
+
+def _default_name(launch: Launch) -> str:
+    """The program's or the image's, as far as it can be printed."""
+    word = os.path.basename(launch.command[0]) if launch.command else launch.image.rpartition("/")[2]
+    return "".join(c if c.isprintable() else "?" for c in word)[: NAME_BYTES_MAX // 4] or "job"
+
+
+def _array(asked: pb.JobSpec) -> int:
+    """How many jobs it is."""
+    first, last = asked.array_first, asked.array_last
+    if not first and not last:
+        return 1
+    if not 1 <= first <= last:
+        raise _invalid(f"array {first}-{last} has no job: write for example 1-8", "array_first")
+    if last - first >= ARRAY_JOBS_MAX:
+        raise _invalid(f"array {first}-{last} has {last - first + 1} jobs: {ARRAY_JOBS_MAX} is the most", "array_last")
+    return last - first + 1
+
+
+def _expected(asked: pb.JobSpec) -> int:
+    return duration_ns(asked.expected_duration, "expected_duration") if asked.HasField("expected_duration") else 0
+
+
+def _after(asked: pb.JobSpec) -> tuple[int, ...]:
+    if len(asked.after) > AFTER_MAX:
+        raise _invalid(f"after names {len(asked.after)} jobs: {AFTER_MAX} is the most", "after")
+    wrong = [job_id for job_id in asked.after if job_id <= 0]
+    if wrong:
+        raise _invalid(f"after {wrong[0]} is no job: `vgpu queue ls` lists them", "after")
+    return tuple(sorted(set(asked.after)))
+
+
+def _skew(skew: float) -> int:
+    if not (math.isfinite(skew) and 0 <= skew <= 1):
+        raise _invalid(f"skew {skew:g} cannot be: write 0 (not known) to 1", "skew")
+    return round(skew * PPM) if skew else -1
+
+
+# ---- what is started ----
+
+
+def launch_from(
+    asked: pb.JobSpec, uid: int, gid: int, gids: Sequence[int], own: Mapping[str, tuple[int, int]]
+) -> Launch:
+    """The program. `own`: the caller's own limits, which those asked for are held below. Raises RefusedError."""
+    if not asked.command and not asked.image:
+        raise _invalid("nothing to run: give a command, or an image", "command")
+    _check_words(asked)
+    directory = asked.directory
+    if not directory.startswith("/"):
+        raise _invalid(f"directory {directory!r} is not absolute: write it from / on", "directory")
+    return Launch(
+        uid=uid,
+        gid=gid,
+        gids=tuple(gids),
+        command=tuple(asked.command),
+        image=_image(asked.image),
+        directory=_path(directory, "directory"),
+        environment=tuple(sorted(asked.environment.items())),
+        umask=_number(asked.umask, 0, 0o777, "umask"),
+        limits=_limits(asked.limits, own),
+        log=_log(asked.log or "vgpu-%j.log", directory),
+        batch=asked.elastic.batch,
+        batch_max=asked.elastic.batch_max,
+        prediction=prediction_from(asked),
+    )
+
+
+def _check_words(asked: pb.JobSpec) -> None:
+    """What execve(2) would not take."""
+    total = sum(len(word.encode()) + 1 for word in asked.command)
+    for name, value in asked.environment.items():
+        if not name or "=" in name or "\0" in name:
+            raise _invalid(f"environment has a variable called {name!r}: no name is empty or has a =", "environment")
+        if "\0" in value:
+            raise _invalid(f"environment variable {name} has a zero byte: leave it out", "environment")
+        total += len(name.encode()) + len(value.encode()) + 2
+    if any("\0" in word for word in asked.command):
+        raise _invalid("command has a word with a zero byte: leave it out", "command")
+    if asked.command and not asked.command[0]:
+        raise _invalid("command begins with an empty word: name the program", "command")
+    if total > WORDS_BYTES_MAX:
+        text = f"command and environment have {total} bytes: {WORDS_BYTES_MAX} is the most, so leave variables out"
+        raise _invalid(text, "environment")
+
+
+def _path(path: str, field: str) -> str:
+    if "\0" in path or len(path.encode()) > PATH_BYTES_MAX:
+        raise _invalid(f"{field} is no path: at most {PATH_BYTES_MAX} bytes, none of them zero", field)
+    return path
+
+
+def _image(image: str) -> str:
+    why = image_error(image) if image else ""
+    if why:
+        raise _invalid(why, "image")
+    return image
+
+
+def _log(pattern: str, directory: str) -> str:
+    rest = pattern.replace("%%", "").replace("%j", "").replace("%a", "")
+    if "%" in rest:
+        text = f"log {pattern!r} has a % that means nothing: %j is the job's id, %a its index, %% a percent sign"
+        raise _invalid(text, "log")
+    if pattern.endswith("/") or pattern in (".", ".."):
+        raise _invalid(f"log {pattern!r} is a folder: name a file", "log")
+    path = pattern if pattern.startswith("/") else f"{directory.replace('%', '%%').rstrip('/')}/{pattern}"
+    return _path(path, "log")
+
+
+def _limits(asked: Sequence[pb.ResourceLimit], own: Mapping[str, tuple[int, int]]) -> tuple[tuple[str, int, int], ...]:
+    """All of the caller's own limits, with those that were asked for instead, held below his own hard ones."""
+    wanted: dict[str, tuple[int, int]] = {}
+    for limit in asked:
+        if limit.name not in LIMITS:
+            raise _invalid(f"no limit is called {limit.name!r}: there are {', '.join(sorted(LIMITS))}", "limits")
+        if limit.soft < -1 or limit.hard < -1 or _ordered(limit.soft) > _ordered(limit.hard):
+            text = f"limit {limit.name} of {limit.soft}:{limit.hard} cannot be: the soft one is at most the hard one"
+            raise _invalid(f"{text}, -1 is none", "limits")
+        wanted[limit.name] = (limit.soft, limit.hard)
+    held = []
+    for name, (soft, hard) in sorted({**own, **wanted}.items()):
+        top = own[name][1] if name in own else hard
+        held.append((name, min(soft, top, key=_ordered), min(hard, top, key=_ordered)))
+    return tuple(held)
+
+
+def _ordered(limit: int) -> float:
+    return math.inf if limit < 0 else limit
+
+
+# ---- views ----
+
+
+def job_view(job: Job, facts: Facts, node: str, *, whole: bool) -> pb.Job:
+    """A job as its owner sees it; `whole`: with environment and limits, which lists have no room for."""
+    spec = job.spec
+    launch = spec.run
+    assert isinstance(launch, Launch)
+    return pb.Job(
+        node=node,
+        job_id=job.job_id,
+        spec=_spec_view(spec, launch, whole=whole),
+        uid=spec.uid,
+        state=job.state.value,
+        reason=job.reason,
+        submitted_at=timestamp(job.submitted_ns),
+        started_at=_known(job.started_ns),
+        ended_at=_known(job.ended_ns),
+        estimated_start=_known(facts.estimated_start_ns if facts.estimated_start_ns < NEVER_NS else -1),
+        exit_code=job.exit_code,
+        attempt=job.attempt,
+        preemptions=job.preemptions,
+        array_id=spec.array,
+        array_index=spec.index,
+        slices=facts.slices,
+        device_indices=facts.device_indices,
+        log=launch.log_path(job.job_id, spec.index),
+        gpu_seconds_granted=gpu_seconds(facts.granted),
+        gpu_seconds_used=facts.used_ns / SECOND_NS,
+        position=facts.position,
+        cpu_seconds=facts.cpu_ns / SECOND_NS,
+        ram_peak_bytes=facts.ram_peak_bytes,
+        workers=spec.members,
+        gpus_milli=spec.ask.spec.gpus_milli,
+        samples_per_second=facts.samples_per_second,
+        estimated_duration=duration(facts.estimated_ns) if facts.estimated_ns else None,
+        utilisation=_utilisation(spec, launch, facts),
+        utilisation_measured=facts.measured_milli >= 0,
+    )
+
+
+def _utilisation(spec: JobSpec, launch: Launch, facts: Facts) -> float:
+    """Of each of its devices: what was measured, else what it is placed by or was predicted; 0 = none of these."""
+    known = (facts.measured_milli, spec.ask.utilisation_milli, utilisation_milli(launch.prediction))
+    return next((milli for milli in known if milli > 0), 0) / MILLI_PER_DEVICE
+
+
+def _known(wall_ns: int) -> Timestamp | None:
+    return timestamp(wall_ns) if wall_ns >= 0 else None
+
+
+def gpu_seconds(service: int) -> float:
+    """Of milli-GPU x ns."""
+    return service / (1000 * SECOND_NS)
+
+
+def _spec_view(spec: JobSpec, launch: Launch, *, whole: bool) -> pb.JobSpec:
+    limits = launch.limits if whole else ()
+    return pb.JobSpec(
+        slice=spec_view(spec.ask.spec),
+        members=spec.members,
+        name=spec.name,
+        queue=spec.queue,
+        priority=spec.priority,
+        time_limit=duration(spec.time_limit_ns) if spec.time_limit_ns < NEVER_NS else None,
+        expected_duration=duration(spec.duration_ns) if spec.duration_ns else None,
+        retries=spec.retries,
+        after=spec.after,
+        after_any=spec.after_any,
+        cpu_milli=spec.ask.cpu_milli,
+        ram_bytes=spec.ask.ram_bytes,
+        command=launch.command,
+        image=launch.image,
+        directory=launch.directory,
+        environment=dict(launch.environment) if whole else None,
+        umask=launch.umask,
+        limits=[pb.ResourceLimit(name=name, soft=soft, hard=hard) for name, soft, hard in limits],
+        log=launch.log,
+        skew=max(0, spec.skew_ppm) / PPM,
+        not_preemptible=not spec.preemptible,
+        elastic=elastic_view(spec.elastic, launch),
+        prediction=prediction_view(launch.prediction) if whole else None,
+    )
+
+
+def fact_view(fact: Fact) -> pb.Fact:
+    return pb.Fact(at=_known(fact.at_ns), kind=fact.kind, text=fact.text)
+
+
+def usage_view(row: UsageRow, node: str) -> pb.Usage:
+    return pb.Usage(
+        node=node,
+        queue=row.queue,
+        uid=row.uid,
+        job_id=row.job_id,
+        slice=row.slice,
+        gpu_seconds_asked=gpu_seconds(row.asked),
+        gpu_seconds_granted=gpu_seconds(row.granted),
+        gpu_seconds_used=gpu_seconds(row.used),
+        jobs=row.jobs,
+        submitted_at=_known(row.submitted_ns),
+        started_at=_known(row.started_ns),
+        ended_at=_known(row.ended_ns),
+        gpus_milli=row.gpus_milli,
+        members=row.members,
+        ran=duration(row.ran_ns) if row.job_id else None,
+        state=row.state,
+    )

@@ -1,0 +1,403 @@
+"""The queue's two services: jobs (their owner's and admins') and queues. api_job_views checks what they are asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from vgpud.api import job_messages as views
+from vgpud.api import queue_messages as queue_views
+from vgpud.api import watches
+from vgpud.api.message_cache import MessageCache
+from vgpud.api.permissions import Caller, caller
+from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
+from vgpud.api.slice_messages import page_token
+from vgpud.api.turns import breathe
+from vgpud.api.workers import Desk as WorkDesk
+from vgpud.api.workers import WorkCalls
+from vgpud.core.jobs.facts import Fact, Facts, QueueNow, Submission, UsageRow
+from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.model import Asker, Denied, Reason
+from vgpud.core.placement import registry as placements
+from vgpud.host import processes
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+log = logging.getLogger("vgpud.api")
+
+T = TypeVar("T")
+
+PAGE_SIZE_MAX = 1000
+#: the same for users, who have 5 % of the loop while others use the API: an answer is there before clients give up
+USER_PAGE_SIZE_MAX = 100
+#: of jobs in a message: clients take 4 MiB, but all of it is packed in one go
+PAGE_BYTES_MAX = 512 << 10
+#: of the messages of ended jobs that are kept; and of those that several watches send
+ENDED_BYTES_MAX, TOLD_BYTES_MAX = 32 << 20, 4 << 20
+WAIT_S = 60.0
+#: answers of GetUsage whose further pages are kept
+SUMMED_MAX = 4
+USAGE_BY = ("job", "user", "queue")
+
+
+class Desk(WorkDesk, Protocol):
+    """What the daemon does for these services. Called on the loop; what is not `async` must not wait.
+
+    What changes something answers when it is on the disk.
+    """
+
+    node: str
+
+    def queue_for(self, name: str, asker: Asker) -> str | Denied:
+        """The queue of that name if it is for him, or his default queue for "" (core/quotas.py)."""
+        ...
+
+    async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
+        """All of the array or nothing; machine.check() is made here."""
+        ...
+
+    async def job(self, job_id: int) -> Job | None: ...
+    async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
+        """In the order of job_id, at most `count` with a greater one; `ended`: also those; uid None, queue "": any."""
+        ...
+
+    def facts(self, job: Job) -> Facts: ...
+    def settled(self, job: Job) -> bool:
+        """Whether it has ended so long ago that nothing which is shown of it changes any more."""
+        ...
+
+    async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
+        """In the order in which a reader wants them. `uid`: who asks, None: an admin."""
+        ...
+
+    async def array_of(self, job_id: int) -> Sequence[int]:
+        """The jobs of the array that begins with this one which have not ended; none when it begins none."""
+        ...
+
+    async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:
+        """Those that have ended meanwhile are left out; one that had ended before is a refusal."""
+        ...
+
+    async def hold_job(self, job_id: int) -> Denied | None: ...
+    async def release_job(self, job_id: int) -> Denied | None: ...
+    async def requeue_job(self, job_id: int) -> Denied | None: ...
+
+    def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
+        """The number of the last change of any job, and the jobs that have changed since number `after`."""
+        ...
+
+    async def wait_job_change(self, after: int, timeout_s: float) -> None:
+        """Until there is a change with a number above `after`."""
+        ...
+
+    def queues(self) -> Sequence[QueueSpec]: ...
+    def queue_now(self, name: str) -> QueueNow: ...
+    async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:
+        """Makes or changes it. Its numbers, policy and placement have been checked; the tree as a whole has not."""
+        ...
+
+    async def delete_queue(self, name: str) -> Denied | None:
+        """Refused while jobs, slices or queues are in it, and for the default queue."""
+        ...
+
+    async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
+        """`by` job, user or queue; since 0, until NEVER_NS: everything kept; uid None: everybody's."""
+        ...
+
+
+def own_limits(who: Caller) -> dict[str, tuple[int, int]]:
+    """The caller's resource limits by name: no job of theirs gets more. Raises RefusedError."""
+    pidfd = processes.open_process(who.pid, who.started) if who.pid else -1
+    if pidfd >= 0:
+        try:
+            limits = {name: both for name, both in processes.resource_limits(who.pid).items() if name in views.LIMITS}
+            if not processes.has_ended(pidfd):  # else they may be another process's
+                return limits
+        except OSError as error:
+            log.warning("limits of process %d: %s", who.pid, error)
+        finally:
+            os.close(pidfd)
+    text = "the resource limits of the process that asks cannot be read: it has ended, or vgpud does not see it"
+    raise refuse(Reason.PRECONDITION, text, "limits")
+
+
+def _check(denied: object) -> None:
+    if isinstance(denied, Denied):
+        raise RefusedError(denied)
+
+
+class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
+    """Jobs: each its owner's and the admins' to see and to change."""
+
+    backend: Desk
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        WorkCalls.__init__(self)
+        self.backend = desk  # as unary() calls it
+        self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
+        self._told: MessageCache[pb.Job] = MessageCache(TOLD_BYTES_MAX)
+
+    async def _own(self, job_id: int) -> Job:
+        job = await self.backend.job(job_id)
+        if job is None:
+            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
+        self._allow(job)
+        return job
+
+    def _allow(self, job: Job) -> None:
+        if not caller().owns(job.spec.uid):
+            raise refuse(
+                Reason.DENIED, f"job {job.job_id} is another user's: only they and admins may see it", "job_id"
+            )
+
+    def _view(self, job: Job, *, whole: bool = False) -> pb.Job:
+        return views.job_view(job, self.backend.facts(job), self.backend.node, whole=whole)
+
+    def _listed(self, job: Job) -> pb.Job:
+        """As lists and watches show it; made once of a job that ended a while ago."""
+        if not self.backend.settled(job):
+            return self._view(job)
+        key = job.job_id, job.ended_ns  # it may be queued again, and end again
+        return self._ended.get(key) or self._ended.put(key, self._view(job))
+
+    async def _changed(self, job_id: int, change: int) -> pb.Job | None:
+        """A job of the caller's as it was at this change, the same message for every watch."""
+        key = job_id, change
+        known = self._told.get(key)
+        if known is None:
+            job = await self.backend.job(job_id)
+            known = self._told.put(key, self._listed(job)) if job else None
+        return known if known is not None and caller().owns(known.uid) else None
+
+    @unary
+    async def SubmitJob(self, request: pb.SubmitJobRequest) -> pb.SubmitJobResponse:
+        who = caller()
+        launch = views.launch_from(request.spec, who.uid, who.gid, who.gids, own_limits(who))
+        queue = self.backend.queue_for(request.spec.queue, who.asker)
+        if isinstance(queue, Denied):
+            raise RefusedError(queue)
+        submission = views.submission_from(request, launch, queue, colocates=self._colocates(queue))
+        await self._check_after(submission.spec)
+        made = await self.backend.submit_job(submission)
+        if isinstance(made, Denied):
+            raise RefusedError(made)
+        return pb.SubmitJobResponse(job_ids=made)
+
+    def _colocates(self, queue: str) -> bool:
+        """Whether what jobs use of a device decides where they go."""
+        found = next((spec for spec in self.backend.queues() if spec.name == queue), None)
+        return found is not None and placements.make(found.placement).sharing is not None
+
+    async def _check_after(self, spec: JobSpec) -> None:
+        """Jobs that are there, the caller's, and may still complete. There is no circle: they all came before."""
+        for job_id in spec.after:
+            job = await self._own(job_id)
+            if job.state.ended and job.state is not JobState.COMPLETED and not spec.after_any:
+                text = f"after job {job_id}, which has {_ENDED[job.state]}: it will not complete; --after-any waits for"
+                raise refuse(Reason.PRECONDITION, f"{text} its end only", "after")
+
+    @unary
+    async def GetJob(self, request: pb.GetJobRequest) -> pb.GetJobResponse:
+        job = await self._own(request.job_id)
+        found = self._view(job, whole=True)
+        if caller().uid != job.spec.uid:  # admins see the job, and not its owner's passwords
+            found.spec.ClearField("environment")
+        return pb.GetJobResponse(job=found)
+
+    @unary
+    async def ListJobs(self, request: pb.ListJobsRequest) -> pb.ListJobsResponse:
+        who = caller()
+        after = _after_token(request.page_token)
+        most = PAGE_SIZE_MAX if who.admin else USER_PAGE_SIZE_MAX
+        count = min(request.page_size or most, most)
+        uid = None if who.admin else who.uid
+        jobs = await self.backend.jobs(after, count + 1, request.all, uid, request.queue)
+        answer = pb.ListJobsResponse()
+        size = 0
+        for job in jobs[:count]:
+            view = self._listed(job)
+            size += view.ByteSize()
+            if answer.jobs and size > PAGE_BYTES_MAX:
+                break
+            answer.jobs.append(view)
+            await breathe()
+        if len(jobs) > len(answer.jobs):
+            answer.next_page_token = str(answer.jobs[-1].job_id)
+        return answer
+
+    @unary
+    async def ExplainJob(self, request: pb.ExplainJobRequest) -> pb.ExplainJobResponse:
+        who = caller()
+        job = await self._own(request.job_id)
+        facts = await self.backend.explain(job, None if who.admin else who.uid)
+        return pb.ExplainJobResponse(job=self._view(job, whole=True), facts=[views.fact_view(fact) for fact in facts])
+
+    @unary
+    async def CancelJob(self, request: pb.CancelJobRequest) -> pb.CancelJobResponse:
+        job = await self._own(request.job_id)
+        ids: Sequence[int] = (job.job_id,)
+        if request.array:
+            ids = await self.backend.array_of(job.job_id)
+            if job.spec.array != job.job_id:
+                text = f"job {job.job_id} does not begin an array: cancel it without --array, or name the first job"
+                raise refuse(Reason.INVALID, text, "array")
+        _check(await self.backend.cancel_jobs(ids, f"cancelled by {_name(caller(), job)}"))
+        return pb.CancelJobResponse()
+
+    @unary
+    async def HoldJob(self, request: pb.HoldJobRequest) -> pb.HoldJobResponse:
+        _check(await self.backend.hold_job((await self._own(request.job_id)).job_id))
+        return pb.HoldJobResponse()
+
+    @unary
+    async def ReleaseJob(self, request: pb.ReleaseJobRequest) -> pb.ReleaseJobResponse:
+        _check(await self.backend.release_job((await self._own(request.job_id)).job_id))
+        return pb.ReleaseJobResponse()
+
+    @unary
+    async def RequeueJob(self, request: pb.RequeueJobRequest) -> pb.RequeueJobResponse:
+        _check(await self.backend.requeue_job((await self._own(request.job_id)).job_id))
+        return pb.RequeueJobResponse()
+
+    async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
+        """At first the jobs named, or all of the caller's that have not ended; then those that have changed."""
+        named = set(request.job_ids)
+
+        async def changes() -> AsyncGenerator[pb.WatchJobsResponse, None]:
+            seen, _ = self.backend.jobs_changed(NEVER_NS)
+            first = [self._listed(job) async for job in _in_pieces(await self._watched(sorted(named)))]
+            for part in _parts(first):
+                yield part
+            while True:
+                await asyncio.sleep(watches.INTERVAL_MIN_S)
+                await self.backend.wait_job_change(seen, WAIT_S)
+                seen, changed = self.backend.jobs_changed(seen)
+                ids = [job_id for job_id in changed if not named or job_id in named]
+                views = [await self._changed(job_id, seen) async for job_id in _in_pieces(ids)]
+                for part in _parts([view for view in views if view is not None], first=False):
+                    yield part
+
+        async for message in self._watching(context, changes()):
+            yield message
+
+    async def _watched(self, named: Sequence[int]) -> Sequence[Job]:
+        who = caller()
+        if named:
+            return [await self._own(job_id) async for job_id in _in_pieces(named)]
+        return await self.backend.jobs(0, NEVER_NS, False, None if who.admin else who.uid, "")
+
+
+async def _in_pieces(items: Iterable[T]) -> AsyncIterator[T]:
+    """The same; others go first in between."""
+    for item in items:
+        yield item
+        await breathe()
+
+
+def _parts(jobs: Sequence[pb.Job], *, first: bool = True) -> Iterator[pb.WatchJobsResponse]:
+    """As many messages as the jobs need; at the beginning one even if there are none."""
+    part, size = pb.WatchJobsResponse(), 0
+    for job in jobs:
+        size += job.ByteSize()
+        if part.jobs and size > PAGE_BYTES_MAX:
+            yield part
+            part, size = pb.WatchJobsResponse(), job.ByteSize()
+        part.jobs.append(job)
+    if part.jobs or first:
+        yield part
+
+
+_ENDED = {JobState.FAILED: "failed", JobState.CANCELLED: "been cancelled", JobState.TIMED_OUT: "timed out"}
+
+
+def _name(who: Caller, job: Job) -> str:
+    """Who did it, as the job's reason tells its owner."""
+    return "its owner" if who.uid == job.spec.uid else f"uid {who.uid}"
+
+
+def _time_ns(at: Timestamp) -> int:
+    """Whatever a message can hold, within what the store can."""
+    return min(max(0, at.seconds * SECOND_NS + at.nanos), NEVER_NS)
+
+
+def _after_token(token: str) -> int:
+    if token and not (token.isascii() and token.isdigit() and len(token) < 20):
+        raise refuse(Reason.INVALID, f"page_token {token!r} is not one of ours: begin again without it", "page_token")
+    return min(int(token or 0), NEVER_NS)
+
+
+class QueueService(stubs.QueueServiceServicer):
+    """Queues, their quotas, and what has been used. Who is no admin sees those he may use, and his own usage."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.backend = desk  # as unary() calls it
+        # usage of which somebody has not seen the last page, by what was asked: rows are added at the end only
+        self._summed: OrderedDict[tuple[object, ...], Sequence[UsageRow]] = OrderedDict()
+
+    def _view(self, spec: QueueSpec) -> pb.Queue:
+        return queue_views.queue_view(spec, self.backend.queue_now(spec.name))
+
+    @unary
+    async def ListQueues(self, request: pb.ListQueuesRequest) -> pb.ListQueuesResponse:
+        asker = caller().asker
+        queues = self.backend.queues()
+        own = {q.name: q for q in queues if isinstance(self.backend.queue_for(q.name, asker), str)}
+        above = {q.parent for q in own.values()}
+        keyed = [(q.name, q) for q in queues if q.name in own or q.name in above]
+        shown, token = page(keyed, request)
+        answer = pb.ListQueuesResponse(next_page_token=token)
+        for queue in shown:
+            if any(queue.name == there.name for there in self.backend.queues()):  # else it was removed meanwhile
+                answer.queues.append(self._view(queue))
+            await breathe()
+        return answer
+
+    @unary
+    async def SetQueue(self, request: pb.SetQueueRequest) -> pb.SetQueueResponse:
+        queues = {q.name: q for q in self.backend.queues()}
+        name = request.queue.name
+        members = self.backend.queue_now(name).members if name in queues else ()
+        spec, members = queue_views.queue_from(request, queues, members)
+        _check(await self.backend.set_queue(spec, members))
+        return pb.SetQueueResponse(queue=self._view(spec))
+
+    @unary
+    async def DeleteQueue(self, request: pb.DeleteQueueRequest) -> pb.DeleteQueueResponse:
+        names = sorted(q.name for q in self.backend.queues())
+        if request.name not in names:
+            text = f"no queue {request.name!r}: there are {', '.join(names)}"
+            raise refuse(Reason.NOT_FOUND, text, "name")
+        _check(await self.backend.delete_queue(request.name))
+        return pb.DeleteQueueResponse()
+
+    @unary
+    async def GetUsage(self, request: pb.GetUsageRequest) -> pb.GetUsageResponse:
+        who = caller()
+        by = request.by or "user"
+        if by not in USAGE_BY:
+            raise refuse(Reason.INVALID, f"usage by {by!r} is not kept: choose one of {', '.join(USAGE_BY)}", "by")
+        since_ns = _time_ns(request.since) if request.HasField("since") else 0
+        until_ns = _time_ns(request.until) if request.HasField("until") else NEVER_NS
+        if until_ns <= since_ns:
+            raise refuse(Reason.INVALID, "the time of until is not after that of since: exchange them", "until")
+        count, token = page_of(request)
+        begin = int(token) if token.isascii() and token.isdigit() and len(token) < 10 else 0
+        asked = since_ns, until_ns, by, None if who.admin else who.uid
+        rows = (self._summed.pop(asked, None) if begin else None) or await self.backend.usage(*asked)
+        answer = pb.GetUsageResponse()
+        for row in rows[begin : begin + count]:
+            answer.usage.append(views.usage_view(row, self.backend.node))
+            await breathe()
+        if begin + count < len(rows):
+            answer.next_page_token = page_token(str(begin + count))
+            self._summed[asked] = rows
+            while len(self._summed) > SUMMED_MAX:
+                self._summed.popitem(last=False)
+        return answer

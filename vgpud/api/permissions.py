@@ -1,0 +1,328 @@
+"""Who may call what: one table, applied in one place, before any service is asked.
+
+Who calls is known from the door (by the kernel's word). A method without a row is nobody's, and so is one that is
+called on a connection that has not come through the door. What others than admins are shown of answers that hold
+everybody's things, the services decide with caller().
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+import grpc
+
+from vgpud.api.decoding import DecodeError, decode, decoded
+from vgpud.api.peer_proxy import Peer
+from vgpud.api.rpc import RefusedError, abort
+from vgpud.api.turns import WAITING_MAX, Turn, Turns, begin
+from vgpud.core.fairness.accounts import ADMINS
+from vgpud.core.model import ANYONE, LATENCY, Asker, Denied, Reason
+from vgpud.oci.request import Limits
+
+
+class Who(Enum):
+    """Who may call a method; the value says it in SECURITY.md."""
+
+    EVERYBODY = "everybody who may connect"
+    SLICE_USER = "the slice's owner; of one that is open to every user, everybody"
+    SLICE_OWNER = "the slice's owner"
+    JOB_OWNER = "the job's owner"
+    WORKER = "the job's owner, for the job that the stream begins with"
+    ADMIN = "admins"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`field`: of the request, where it names the slice or the job (or several). `spec`: where what is asked for is,
+    which for others than admins is bounded; `job`: where the job is, whose priority is. `shows`: what others than
+    admins are shown of an answer about all."""
+
+    who: Who
+    field: str = ""
+    spec: str = ""
+    job: str = ""
+    shows: str = ""
+
+
+_MINE = "their own"
+_NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
+_HEALTH = "/grpc.health.v1.Health/"
+#: of one request: each is looked up before anything else is done
+JOBS_NAMED_MAX = 10_000
+#: of all services together, health and reflection too: each costs memory for as long as its user likes
+STREAMS_PER_USER_MAX = 128
+
+METHODS: dict[str, Row] = {
+    _NODE + "GetNode": Row(Who.EVERYBODY),
+    _NODE + "ListDevices": Row(Who.EVERYBODY, shows="all; what others have there as sums"),
+    _NODE + "SetArbiterParams": Row(Who.ADMIN),
+    _NODE + "DrainDevice": Row(Who.ADMIN),
+    _NODE + "UndrainDevice": Row(Who.ADMIN),
+    _SLICE + "CreateSlice": Row(Who.EVERYBODY, spec="spec", shows="a slice that is theirs"),
+    _SLICE + "GetSlice": Row(Who.SLICE_USER, "name"),
+    _SLICE + "ListSlices": Row(Who.EVERYBODY, shows="their own, and those open to every user"),
+    _SLICE + "UpdateSlice": Row(Who.SLICE_OWNER, "name", spec="spec"),
+    _SLICE + "DeleteSlice": Row(Who.SLICE_OWNER, "name"),
+    _SLICE + "WatchSlices": Row(Who.EVERYBODY, shows="as ListSlices and ListDevices"),
+    _SLICE + "ListProcesses": Row(Who.SLICE_USER, "slice", shows="those in their own slices, and their own"),
+    _SLICE + "WatchTrace": Row(Who.SLICE_OWNER, "name", shows="nothing of the slice's neighbours"),
+    _SLICE + "SuspendSlice": Row(Who.SLICE_OWNER, "name"),
+    _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
+    _EVENT + "ListEvents": Row(Who.EVERYBODY, shows="those of their own slices and jobs, and what is offered"),
+    _EVENT + "WatchEvents": Row(Who.EVERYBODY, shows="as ListEvents"),
+    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", job="spec", shows="a job that is theirs"),
+    _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "ListJobs": Row(Who.EVERYBODY, shows=_MINE),
+    _JOB + "CancelJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "HoldJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "RequeueJob": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "WatchJobs": Row(Who.JOB_OWNER, "job_ids", shows=_MINE),
+    _JOB + "ExplainJob": Row(
+        Who.JOB_OWNER,
+        "job_id",
+        shows="what neighbours have and use of its devices, with their jobs' numbers; not whose they are",
+    ),
+    _JOB + "ReportProgress": Row(Who.JOB_OWNER, "job_id"),
+    _JOB + "Work": Row(Who.WORKER),
+    _QUEUE + "ListQueues": Row(Who.EVERYBODY, shows="all; what others have there as sums"),
+    _QUEUE + "SetQueue": Row(Who.ADMIN),
+    _QUEUE + "DeleteQueue": Row(Who.ADMIN),
+    _QUEUE + "GetUsage": Row(Who.EVERYBODY, shows=_MINE),
+    _HEALTH + "Check": Row(Who.EVERYBODY),
+    _HEALTH + "List": Row(Who.EVERYBODY),
+    _HEALTH + "Watch": Row(Who.EVERYBODY),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERYBODY),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who has called the method that runs."""
+
+    uid: int
+    gid: int
+    gids: tuple[int, ...]  # further groups
+    pid: int  # 0 = it has ended, or lives where we cannot see it
+    admin: bool
+    started: int = 0  # of that process: peers.open_process(pid, started) never is another one
+
+    def owns(self, owner_uid: int) -> bool:
+        """Whether they may change what belongs to this user."""
+        return self.admin or owner_uid == self.uid
+
+    def sees(self, owner_uid: int) -> bool:
+        """Whether they are shown it: their own, and what is everybody's."""
+        return self.owns(owner_uid) or owner_uid == ANYONE
+
+    @property
+    def asker(self) -> Asker:
+        return Asker(self.uid, (self.gid, *self.gids), self.admin)
+
+
+_caller: ContextVar[Caller] = ContextVar("caller")
+
+
+def caller() -> Caller:
+    """Of the method that runs. Raises LookupError elsewhere."""
+    return _caller.get()
+
+
+class Site(Protocol):
+    """What is asked of the daemon before a call is let through. None: there is no such slice or job."""
+
+    def slice_owner(self, name: str) -> int | None: ...
+    def job_owner(self, job_id: int) -> int | None: ...
+    def user_limits(self) -> Limits: ...
+    def job_priority_max(self) -> int: ...
+
+
+def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
+    """Why this caller may not have this request's answer. What does not exist is left to the method to say."""
+    if row is None:
+        return _denied("nobody may call this method: it is in no table of rights")
+    if who.admin:
+        return None
+    if row.who is Who.ADMIN:
+        return _denied(f"only admins may do this, and uid {who.uid} is none: see admin_group in the configuration")
+    if row.who is Who.JOB_OWNER:
+        return _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
+    if row.who in (Who.SLICE_OWNER, Who.SLICE_USER):
+        name = getattr(request, row.field)
+        owner = site.slice_owner(name) if name else None
+        may = owner is None or who.owns(owner) or (row.who is Who.SLICE_USER and who.sees(owner))
+        if not may:
+            return _denied(f"slice {name!r} is not of uid {who.uid}: ask its owner or an admin", row.field)
+    if row.job:
+        ahead = _ahead(_at(request, row.job).priority, site.job_priority_max())
+        if ahead:
+            return ahead
+    return _beyond(_at(request, row.spec), site.user_limits()) if row.spec else None
+
+
+def _ahead(priority: int, most: int) -> Denied | None:
+    """Whoever may say how important he is, is the most important; less than others everybody may be."""
+    if priority <= most:
+        return None
+    text = f"priority {priority} is more than users' jobs may have: at most {most} (job_priority_max), or ask an admin"
+    return _denied(text, "priority")
+
+
+def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:
+    if len(job_ids) > JOBS_NAMED_MAX:
+        return Denied(Reason.INVALID, f"{len(job_ids)} jobs are named: {JOBS_NAMED_MAX} are the most", field)
+    for job_id in job_ids:
+        owner = site.job_owner(job_id)
+        if owner is not None and not who.owns(owner):
+            return _denied(f"job {job_id} is not of uid {who.uid}: ask its owner or an admin", field)
+    return None
+
+
+def _beyond(spec: Any, limits: Limits) -> Denied | None:
+    """What would take other users' time is bounded as it is for containers."""
+    if spec.priority > limits.priority:
+        text = f"priority {spec.priority} is more than users may ask for: at most {limits.priority}"
+        return _denied(f"{text} (container_priority_max), or ask an admin", "priority")
+    if spec.service_class == LATENCY and not limits.latency:
+        return _denied("class latency is not for users here (container_latency): ask an admin", "service_class")
+    return None
+
+
+def _denied(text: str, field: str = "") -> Denied:
+    return Denied(Reason.DENIED, text, field)
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    return (value,) if isinstance(value, int) else tuple(value)
+
+
+def _at(request: Any, path: str) -> Any:
+    for name in path.split("."):
+        request = getattr(request, name)
+    return request
+
+
+class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
+    """Stands before every method of the server: who may call it, when it is their turn, and what their request says."""
+
+    def __init__(self, site: Site, peer: Callable[[str], Peer | None], turns: Turns | None = None) -> None:
+        self._site = site
+        self._peer = peer
+        self._turns = turns or Turns()
+        self._guarded: dict[str, Any] = {}  # by method
+        self._streams: Counter[int] = Counter()  # by uid, of those who are no admins
+        self.admin_gid = -1  # whose members are admins, -1 = nobody's
+
+    async def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
+        guarded = self._guarded.get(details.method)
+        if guarded is None:
+            handler = await continuation(details)
+            if handler is None:
+                return None  # the server says that there is no such method
+            guarded = self._guarded[details.method] = self._guard(handler, METHODS.get(details.method))
+        return guarded
+
+    def is_admin(self, peer: Peer) -> bool:
+        return peer.trusted or (self.admin_gid >= 0 and self.admin_gid in (peer.gid, *peer.gids))
+
+    def _who(self, context: Any) -> Caller | None:
+        peer = self._peer(context.peer())
+        if peer is None:
+            return None
+        return Caller(peer.uid, peer.gid, peer.gids, peer.pid, self.is_admin(peer), peer.started)
+
+    async def _queue(self, context: Any) -> tuple[Caller, Turn]:
+        """Waits for the caller's turn, or ends the call."""
+        who = self._who(context)
+        if who is None:
+            text = "who calls is not known: connect to the daemon's public socket, as a user that its namespace has"
+            await abort(context, _denied(text))
+            raise LookupError(text)  # abort() has raised
+        key = ADMINS if who.admin else who.uid
+        if self._turns.waiting(key) >= WAITING_MAX:
+            text = f"{WAITING_MAX} calls of uid {who.uid} wait for their turn, which is the limit: make fewer at a time"
+            await abort(context, Denied(Reason.NO_CAPACITY, text, subject=f"uid {who.uid}"))
+        await self._turns.wait(key)
+        _caller.set(who)
+        turn = Turn(self._turns, key)
+        begin(turn)
+        return who, turn
+
+    def _guard(self, handler: Any, row: Row | None) -> Any:
+        """The same method behind the table. Requests that are streams name nothing, so their rows have no field."""
+        behaviour = next(
+            b for b in (handler.unary_unary, handler.unary_stream, handler.stream_unary, handler.stream_stream) if b
+        )
+        parse = handler.request_deserializer
+
+        def pack(message: Any) -> bytes:
+            """What is packed already, in its user's turn, stays so."""
+            return message if isinstance(message, bytes) else handler.response_serializer(message)
+
+        def checked(given: Any, who: Caller) -> Any:
+            """The request. Raises DecodeError, RefusedError."""
+            request = decoded(parse, given) if handler.request_streaming else decode(parse, given)
+            denied = why_not(row, who, request, self._site)
+            if denied:
+                raise RefusedError(denied)
+            return request
+
+        async def answer(given: Any, context: Any, who: Caller) -> Any:
+            return pack(await behaviour(checked(given, who), context))
+
+        async def single(given: Any, context: Any) -> Any:
+            who, turn = await self._queue(context)
+            try:
+                return await turn.run(answer(given, context, who))
+            except (DecodeError, RefusedError) as error:
+                await abort(context, _refusal(error))
+
+        async def stream(given: Any, context: Any) -> None:
+            who, turn = await self._queue(context)
+            if not who.admin and self._streams[who.uid] >= STREAMS_PER_USER_MAX:
+                text = f"{STREAMS_PER_USER_MAX} streams of uid {who.uid} are open, which is the limit: close some"
+                await abort(context, Denied(Reason.NO_CAPACITY, text))
+            self._streams[who.uid] += not who.admin
+            try:
+                messages = behaviour(checked(given, who), context)
+                if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
+                    await messages
+                    return
+                await _send(messages, turn, context)
+            except (DecodeError, RefusedError) as error:
+                await abort(context, _refusal(error))
+            finally:
+                self._streams[who.uid] -= not who.admin
+                self._streams += Counter()  # without those who have none
+
+        kinds = {
+            (False, False): grpc.unary_unary_rpc_method_handler,
+            (False, True): grpc.unary_stream_rpc_method_handler,
+            (True, False): grpc.stream_unary_rpc_method_handler,
+            (True, True): grpc.stream_stream_rpc_method_handler,
+        }
+        make = kinds[handler.request_streaming, handler.response_streaming]
+        # requests come as bytes: gRPC would answer UNKNOWN to those that it cannot read
+        return make(stream if handler.response_streaming else single, None, pack)
+
+
+async def _send(messages: Any, turn: Turn, context: Any) -> None:
+    """A stream's messages, each in its turn; however that ends, the stream knows."""
+    async with contextlib.aclosing(messages):
+        while True:
+            try:
+                message = await turn.run(anext(messages))
+            except StopAsyncIteration:
+                return
+            await turn.message()
+            await context.write(message)
+
+
+def _refusal(error: DecodeError | RefusedError) -> Denied:
+    return error.denied if isinstance(error, RefusedError) else Denied(Reason.INVALID, str(error))

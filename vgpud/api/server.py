@@ -1,0 +1,437 @@
+"""Shell of gRPC: turns requests into events for the core and values into messages. Bad requests never reach the core.
+
+Every refusal carries a one-line message and rich details (google.rpc). The server listens on a private socket that is
+linked to its public name when all is ready, so that the public one never has wrong rights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from vgpud.api import slice_messages as views
+from vgpud.api import watches
+from vgpud.api.jobs import Desk, JobService, QueueService
+from vgpud.api.peer_proxy import Door
+from vgpud.api.permissions import Roles, caller
+from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
+from vgpud.api.suspend import SuspendCalls
+from vgpud.api.trace_streams import Tracing
+from vgpud.api.turns import Turns, breathe
+from vgpud.core.events import CreateSlice, DeleteSlice, DrainDevice, Event, UndrainDevice, UpdateSlice
+from vgpud.core.model import Denied, Device, Process, Reason, Slice, State
+from vgpud.core.observed import Entry, ProcessStats, SliceStats, TraceEvent
+from vgpud.core.offered import find
+from vgpud.oci.request import Limits
+from vgpud.v1 import vgpud_pb2 as pb
+from vgpud.v1 import vgpud_pb2_grpc as stubs
+
+#: requests are small; more than this is no request of ours
+MESSAGE_BYTES_MAX = 256 * 1024
+#: a connection without a call is ended after this; clients connect again by themselves
+IDLE_MS = 600_000
+#: calls of a server whose socket was removed may take so long to end
+RETIRE_S = 30.0
+
+
+class Backend(Protocol):
+    """What the daemon does for the API. Called on the loop; what is not `async` must not wait."""
+
+    node: str
+    state: State  # read only
+    changes: int  # how many there have been that wait_change() tells of
+    tracing: Tracing
+
+    async def submit(self, event: Event) -> Slice | Denied | None: ...
+    async def saved(self) -> Denied | None: ...
+    async def suspend(self, name: str, evict: bool, deadline_s: float) -> Slice | Denied: ...
+    async def resume(self, name: str, deadline_s: float) -> Slice | Denied: ...
+    def node_view(self) -> pb.Node: ...
+    def why_no_cdi(self) -> str: ...
+    def reading(self, device: str) -> tuple[int | None, float | None]: ...
+    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
+    def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
+    def attach_path(self, slice_name: str) -> str: ...
+    def events_after(self, sequence: int) -> Sequence[Entry]: ...
+    def set_arbiter(self, changes: dict[str, int]) -> dict[str, int] | Denied: ...
+    def observe(self, method: str, code: str, seconds: float) -> None: ...
+    def slice_owner(self, name: str) -> int | None: ...
+    def job_owner(self, job_id: int) -> int | None: ...
+    def user_limits(self) -> Limits: ...
+    def job_priority_max(self) -> int: ...
+    async def wait_change(self, timeout_s: float) -> None: ...
+
+
+def _owner(asked_uid: int) -> int:
+    """Whose a slice is that the caller makes. Users have slices for themselves only; 0 is a field that was left out."""
+    who = caller()
+    if who.admin:
+        return asked_uid
+    if asked_uid not in (0, who.uid):
+        text = f"owner_uid {asked_uid}: what uid {who.uid} makes is theirs alone: leave it out, or ask an admin"
+        raise refuse(Reason.DENIED, text, "owner_uid")
+    return who.uid
+
+
+class Service(Watching):
+    """What the three services share: the backend and the views of slices and devices."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__()
+        self.backend = backend
+
+    def _indexes(self) -> dict[str, int]:
+        return {d.uuid: d.index for d in self.backend.state.devices.values()}
+
+    def _here(self, node: str) -> None:
+        if node and node != self.backend.node:
+            raise refuse(Reason.NOT_FOUND, f"this daemon is node {self.backend.node!r}, not {node!r}", "node")
+
+    def _slice(self, made: Slice) -> pb.Slice:
+        b = self.backend
+        running = len(b.state.processes_of(made.name))
+        containers = b.state.containers_of(made.name)
+        return views.slice_view(
+            made, b.node, self._indexes(), b.slice_counters(made), b.attach_path(made.name), running, containers
+        )
+
+    def _seen(self) -> list[Slice]:
+        """The slices that the caller is shown."""
+        who = caller()
+        return [made for made in self.backend.state.slices.values() if who.sees(made.owner_uid)]
+
+    def _named(self, node: str, name: str) -> Slice:
+        self._here(node)
+        made = self.backend.state.slices.get(name)
+        if made is None:
+            raise refuse(Reason.NOT_FOUND, f"no slice {name!r} on this node: `vgpu slice ls` lists them", "name")
+        return made
+
+    def _device(self, device: Device) -> pb.Device:
+        used, busy = self.backend.reading(device.uuid)
+        return views.device_view(device, self.backend.node, self.backend.state, used, busy)
+
+    async def _submit(self, event: Event) -> Slice | None:
+        """Answered when it is on the disk, so that a crash of the machine takes nothing back that a user was told."""
+        answer = await self.backend.submit(event)
+        denied = answer if isinstance(answer, Denied) else await self.backend.saved()
+        if denied:
+            raise RefusedError(denied)
+        return answer if isinstance(answer, Slice) else None
+
+
+class NodeService(Service, stubs.NodeServiceServicer):
+    """The node and its devices."""
+
+    @unary
+    def GetNode(self, request: pb.GetNodeRequest) -> pb.GetNodeResponse:
+        return pb.GetNodeResponse(node=self.backend.node_view())
+
+    @unary
+    def ListDevices(self, request: pb.ListDevicesRequest) -> pb.ListDevicesResponse:
+        keyed = [(f"{d.index:05d}", d) for d in self.backend.state.devices.values()]
+        shown, token = page(keyed, request)
+        return pb.ListDevicesResponse(devices=[self._device(d) for d in shown], next_page_token=token)
+
+    @unary
+    def SetArbiterParams(self, request: pb.SetArbiterParamsRequest) -> pb.SetArbiterParamsResponse:
+        changes = {field.name: int(value) for field, value in request.params.ListFields()}
+        answer = self.backend.set_arbiter(changes)
+        if isinstance(answer, Denied):
+            raise RefusedError(answer)
+        return pb.SetArbiterParamsResponse(params=pb.ArbiterParams(**answer))
+
+    @unary
+    async def DrainDevice(self, request: pb.DrainDeviceRequest) -> pb.DrainDeviceResponse:
+        self._here(request.node)
+        await self._submit(DrainDevice(request.device_uuid, request.reason))
+        return pb.DrainDeviceResponse(device=self._device_named(request.device_uuid))
+
+    @unary
+    async def UndrainDevice(self, request: pb.UndrainDeviceRequest) -> pb.UndrainDeviceResponse:
+        self._here(request.node)
+        await self._submit(UndrainDevice(request.device_uuid))
+        return pb.UndrainDeviceResponse(device=self._device_named(request.device_uuid))
+
+    def _device_named(self, name: str) -> pb.Device | None:
+        found = find(name, self.backend.state)
+        return self._device(found) if isinstance(found, Device) else None
+
+
+class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
+    """Slices and the processes in them."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self._snapshots = watches.Snapshots()
+
+    @unary
+    async def CreateSlice(self, request: pb.CreateSliceRequest) -> pb.CreateSliceResponse:
+        self._here(request.node)
+        if request.cdi_device and (why := self.backend.why_no_cdi()):
+            raise refuse(Reason.PRECONDITION, why, "cdi_device")
+        fresh = uuid.uuid4()
+        event = CreateSlice(
+            request_id=request.request_id,
+            name=request.name,
+            spec=views.spec_from(request.spec),
+            ephemeral=request.ephemeral,
+            owner_uid=_owner(request.owner_uid),
+            spare_name=f"slice-{fresh.hex[:6]}",
+            uid=str(fresh),
+            wall_ns=time.time_ns(),
+            cdi_device=request.cdi_device,
+            queue=request.queue,
+            asker=caller().asker,
+        )
+        made = await self._submit(event)
+        return pb.CreateSliceResponse(slice=self._slice(made) if made else None)
+
+    @unary
+    def GetSlice(self, request: pb.GetSliceRequest) -> pb.GetSliceResponse:
+        return pb.GetSliceResponse(slice=self._slice(self._named(request.node, request.name)))
+
+    @unary
+    async def ListSlices(self, request: pb.ListSlicesRequest) -> pb.ListSlicesResponse:
+        shown, token = page([(made.name, made) for made in self._seen()], request)
+        answer = pb.ListSlicesResponse(next_page_token=token)
+        for made in shown:
+            answer.slices.append(self._slice(made))
+            await breathe()
+        return answer
+
+    @unary
+    async def UpdateSlice(self, request: pb.UpdateSliceRequest) -> pb.UpdateSliceResponse:
+        self._here(request.node)
+        given = request.update_mask.paths or [field.name for field, _ in request.spec.ListFields()]
+        patch, fields = views.spec_from(request.spec), tuple(sorted(set(given)))
+        made = await self._submit(UpdateSlice(request.request_id, request.name, patch, fields, asker_uid=caller().uid))
+        return pb.UpdateSliceResponse(slice=self._slice(made) if made else None)
+
+    @unary
+    async def DeleteSlice(self, request: pb.DeleteSliceRequest) -> pb.DeleteSliceResponse:
+        self._here(request.node)
+        event = DeleteSlice(request.request_id, request.name, request.force, asker_uid=caller().uid)
+        await self._submit(event)
+        return pb.DeleteSliceResponse()
+
+    @unary
+    async def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
+        self._here(request.node)
+        state = self.backend.state
+        if request.slice and request.slice not in state.slices:
+            text = f"no slice {request.slice!r} on this node: `vgpu slice ls` lists them"
+            raise refuse(Reason.NOT_FOUND, text, "slice")
+        who = caller()
+        found = [
+            p
+            for p in state.processes.values()
+            if not p.holder
+            and request.slice in ("", p.slice_name)
+            and (who.owns(p.uid) or who.owns(state.slices[p.slice_name].owner_uid))
+        ]
+        shown, token = page([(f"{p.process_id:020d}", p) for p in found], request)
+        indexes = self._indexes()
+        answer = pb.ListProcessesResponse(next_page_token=token)
+        for process in shown:
+            if process.slice_name in self.backend.state.slices:  # else both have gone meanwhile
+                counters = self.backend.process_counters(process)
+                answer.processes.append(views.process_view(process, self.backend.node, indexes, counters))
+            await breathe()
+        return answer
+
+    async def WatchSlices(self, request: pb.WatchSlicesRequest, context: Any) -> AsyncIterator[Any]:
+        """All slices and devices at every change, and every interval_ms."""
+        asked_s = (request.interval_ms or 1000) / 1000
+        interval_s = min(max(asked_s, watches.INTERVAL_MIN_S), watches.INTERVAL_MAX_S)
+        who = caller()
+        rights = "admin" if who.admin else who.uid
+
+        async def states() -> AsyncGenerator[bytes, None]:
+            while True:
+                shot = await self._snapshots.get(rights, lambda: self.backend.changes, self._everything)
+                yield shot.data
+                await asyncio.sleep(watches.INTERVAL_MIN_S)
+                if shot.change == self.backend.changes:
+                    await self.backend.wait_change(interval_s - watches.INTERVAL_MIN_S)
+
+        async for message in self._watching(context, states()):
+            yield message
+
+    async def _everything(self) -> bytes:
+        """A WatchSlicesResponse for the caller."""
+        answer = pb.WatchSlicesResponse()
+        for made in sorted(self._seen(), key=lambda made: made.name):
+            answer.slices.append(self._slice(made))
+            await breathe()
+        answer.devices.extend(self._device(device) for device in self.backend.state.devices.values())
+        return answer.SerializeToString()
+
+    async def WatchTrace(self, request: pb.WatchTraceRequest, context: Any) -> AsyncIterator[pb.WatchTraceResponse]:
+        """What the arbiters of a slice's devices do, with its neighbours there, as it comes; ends with the slice."""
+
+        made = self.backend.state.slices.get(request.name)
+        names: dict[int, str] = {}
+
+        def devices() -> set[str]:
+            """Those of the slice, none when it is gone; one that nobody uses may move."""
+            now = self.backend.state.slices.get(request.name)
+            return {share.device_uuid for share in now.shares} if now and made and now.uid == made.uid else set()
+
+        def batch(events: list[TraceEvent]) -> pb.WatchTraceResponse:
+            names.update((s.serial, s.name) for s in self._seen())
+            indexes = self._indexes()
+            known = (e for e in events if not e.serial or e.serial in names)
+            shown = [views.trace_event_view(e, indexes, names) for e in known]
+            return pb.WatchTraceResponse(events=shown, now_ns=time.monotonic_ns(), node=self.backend.node)
+
+        async def batches() -> AsyncGenerator[pb.WatchTraceResponse, None]:
+            self._named(request.node, request.name)
+            while here := devices():
+                with self.backend.tracing.watch(here) as watcher:
+                    while devices() == here:
+                        yield batch(await watcher.take())
+                    self.backend.tracing.hand_out()  # how it ended
+                    while events := watcher.rest():
+                        yield batch(events)
+
+        async for message in self._watching(context, batches()):
+            yield message
+
+
+class EventService(Service, stubs.EventServiceServicer):
+    """The event log."""
+
+    @unary
+    async def ListEvents(self, request: pb.ListEventsRequest) -> pb.ListEventsResponse:
+        who = caller()
+        size, key = page_of(request)
+        seen = int(key) if key.isascii() and key.isdigit() and len(key) <= 20 else 0
+        answer = pb.ListEventsResponse()
+        while True:
+            entries = self.backend.events_after(seen)
+            if not entries:
+                return answer
+            for entry in entries:
+                if who.sees(entry.owner_uid):
+                    if len(answer.events) == size:
+                        answer.next_page_token = views.page_token(f"{seen:020d}")
+                        return answer
+                    answer.events.append(views.event_view(entry, self.backend.node))
+                seen = entry.sequence
+                await breathe()
+
+    async def WatchEvents(self, request: pb.WatchEventsRequest, context: Any) -> AsyncIterator[pb.WatchEventsResponse]:
+        """Events after a sequence number, as they come; what the log has dropped meanwhile is not sent."""
+
+        who = caller()
+
+        async def entries() -> AsyncGenerator[pb.WatchEventsResponse, None]:
+            seen = max(0, request.after_sequence)
+            while True:
+                change = self.backend.changes
+                while new := self.backend.events_after(seen):
+                    for entry in new:
+                        seen = entry.sequence
+                        if who.sees(entry.owner_uid):
+                            yield pb.WatchEventsResponse(event=views.event_view(entry, self.backend.node))
+                        await breathe()
+                await asyncio.sleep(watches.INTERVAL_MIN_S)
+                if change == self.backend.changes:
+                    await self.backend.wait_change(1.0)
+
+        async for message in self._watching(context, entries()):
+            yield message
+
+
+class Server:
+    """The gRPC server on a private unix socket, and the door that leads there."""
+
+    def __init__(self, backend: Backend, desk: Desk, private: Path) -> None:
+        self._private = private
+        self._generation = 0
+        turns = Turns()
+        self._door = Door(private, turns)
+        self._roles = Roles(backend, self._door.peer, turns)
+        self._door.is_admin = self._roles.is_admin
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
+        jobs, queues = JobService(desk), QueueService(desk)
+        self._services: list[Callable[[grpc.aio.Server], None]] = [
+            lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
+            lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),
+            lambda server: stubs.add_EventServiceServicer_to_server(events, server),
+            lambda server: stubs.add_JobServiceServicer_to_server(jobs, server),
+            lambda server: stubs.add_QueueServiceServicer_to_server(queues, server),
+            lambda server: health_pb2_grpc.add_HealthServicer_to_server(self._health, server),
+        ]
+        self._names = [service.full_name for service in pb.DESCRIPTOR.services_by_name.values()]
+        self._server = self._make()
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def _make(self) -> grpc.aio.Server:
+        options = [
+            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_connection_idle_ms", IDLE_MS),
+        ]
+        server = grpc.aio.server(interceptors=[self._roles], options=options)
+        for add in self._services:
+            add(server)
+        known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(known, server)
+        return server
+
+    async def _listen(self, server: grpc.aio.Server, private: Path) -> None:
+        private.unlink(missing_ok=True)
+        if not server.add_insecure_port(f"unix:{private}"):
+            raise OSError(f"cannot bind {private}")
+        await server.start()
+        private.chmod(0o600)
+
+    async def start(self, public: Path, mode: int, gid: int, admin_gid: int = -1) -> None:
+        """Serves, then opens the door at its public name with these rights; members of admin_gid are admins.
+
+        Raises OSError.
+        """
+        self._roles.admin_gid = admin_gid
+        await self._listen(self._server, self._private)
+        await self._door.open(public, mode, gid)
+        for name in ("", *self._names):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def repair(self) -> bool:
+        """Makes the sockets anew that somebody has removed; whether any was. Raises OSError.
+
+        gRPC's server cannot listen anew: another one takes its place, and it ends when its calls have had some time.
+        """
+        inside = self._private.exists()
+        if not inside:
+            self._generation += 1  # the old server removes the name that it had
+            private = self._private.with_name(f"{self._generation}.sock")
+            server = self._make()
+            await self._listen(server, private)
+            old, self._server, self._private = self._server, server, private
+            self._door.lead_to(private)
+            task = asyncio.create_task(old.stop(RETIRE_S))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+        return await self._door.repair() or not inside
+
+    async def stop(self, grace_s: float) -> None:
+        """Refuses new calls, ends the rest after grace_s, removes the socket."""
+        await self._health.enter_graceful_shutdown()
+        self._door.shut()
+        for task in list(self._retiring):
+            task.cancel()
+        await self._server.stop(grace_s)
+        await self._door.clear()
+        self._private.unlink(missing_ok=True)

@@ -1,0 +1,183 @@
+"""What running programs of jobs say: their progress, and the streams of elastic jobs' workers.
+
+A stream belongs to one worker: its first message names the worker, and the answers say in which membership it works
+(daemon/jobs/membership.py). Each message is checked here; an invalid one ends the stream with a sentence, and the program
+goes on without a stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from vgpud.api.permissions import caller
+from vgpud.api.rpc import RefusedError, abort, refuse, unary
+from vgpud.api.turns import received
+from vgpud.core.jobs.model import SECOND_NS
+from vgpud.core.model import Denied, Reason
+from vgpud.jobs.worker_group import Mailbox, Membership, Said
+from vgpud.v1 import vgpud_pb2 as pb
+
+#: who opens a stream says at once who he is
+HELLO_S = 10.0
+#: streams of a user that may be open without a word: a worker says who it is with its first
+SILENT_PER_USER_MAX = 128
+#: a program says what it has done once a second; who says more is read as slowly as this
+EVERY_S = 0.005
+COUNT_MAX = 1 << 53
+SECONDS_MAX = 366 * 86_400.0
+STORE_BYTES_MAX = 300
+
+
+class Desk(Protocol):
+    """What the daemon does for these. Called on the loop; must not wait."""
+
+    def observe(self, method: str, code: str, seconds: float) -> None: ...
+
+    def owner(self, job_id: int) -> int | None:
+        """Whose a job is; None: there is none."""
+        ...
+
+    def open_work(self, said: Said) -> Mailbox | Denied: ...
+    def close_work(self, box: Mailbox) -> None: ...
+    def heard_work(self, said: Said) -> None: ...
+    def progress(self, said: Said) -> Denied | None: ...
+
+
+def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> Said:
+    """A checked message. Raises RefusedError."""
+    for name in ("samples", "steps"):
+        _count(getattr(request, name), name)
+    work = request if isinstance(request, pb.WorkRequest) else pb.WorkRequest()
+    _count(work.generation, "generation")
+    seconds_ns, waited_ns = _ns(request.seconds, "seconds"), _ns(work.waited_seconds, "waited_seconds")
+    if waited_ns > seconds_ns:
+        text = f"waited_seconds {work.waited_seconds:g} are more than the seconds {request.seconds:g} they are part of"
+        raise refuse(Reason.INVALID, f"{text}: say both of the same time", "waited_seconds")
+    if request.samples and not seconds_ns:
+        raise refuse(Reason.INVALID, f"samples {request.samples} in no time: say the seconds as well", "seconds")
+    return Said(
+        job_id=request.job_id,
+        attempt=request.attempt,
+        worker=request.worker,
+        generation=work.generation,
+        store=_store(work.store),
+        samples=request.samples,
+        seconds_ns=seconds_ns,
+        steps=request.steps,
+        waited_ns=waited_ns,
+        lost=work.lost,
+        joined=work.joined,
+        idle_ns=_ns(work.idle_seconds, "idle_seconds"),
+    )
+
+
+def _count(value: int, field: str) -> None:
+    if value > COUNT_MAX:
+        raise refuse(Reason.INVALID, f"{field} {value} cannot be: at most {COUNT_MAX}", field)
+
+
+def _ns(seconds: float, field: str) -> int:
+    if not (math.isfinite(seconds) and 0 <= seconds <= SECONDS_MAX):
+        raise refuse(Reason.INVALID, f"{field} {seconds:g} cannot be: write 0 to {SECONDS_MAX:.0f}", field)
+    return round(seconds * SECOND_NS)
+
+
+def _store(store: str) -> str:
+    host, _, port = store.rpartition(":")
+    known = len(store) <= STORE_BYTES_MAX and store.isascii() and store.isprintable() and " " not in store
+    if store and not (known and host and port.isdigit() and 0 < int(port) < 65536):
+        raise refuse(Reason.INVALID, f"store {store[:80]!r} is no address: write HOST:PORT", "store")
+    return store
+
+
+def _view(told: Membership) -> pb.WorkResponse:
+    return pb.WorkResponse(
+        generation=told.generation, workers=told.workers, store=told.store, batch=told.batch, reason=told.reason
+    )
+
+
+class WorkCalls:
+    """Part of JobService."""
+
+    backend: Any  # a Desk
+
+    def __init__(self) -> None:
+        self._silent: Counter[int] = Counter()  # by uid
+
+    def _may_speak(self, job_id: int) -> None:
+        """For a job speak its owner's processes. Raises RefusedError."""
+        owner = self.backend.owner(job_id)
+        if owner is None:
+            raise refuse(Reason.NOT_FOUND, f"no job {job_id}: `vgpu queue ls --all` lists yours", "job_id")
+        if not caller().owns(owner):
+            text = f"job {job_id} is not of uid {caller().uid}: only its own programs speak for it"
+            raise refuse(Reason.DENIED, text, "job_id")
+
+    @unary
+    def ReportProgress(self, request: pb.ReportProgressRequest) -> pb.ReportProgressResponse:
+        self._may_speak(request.job_id)
+        denied = self.backend.progress(said_from(request))
+        if denied:
+            raise RefusedError(denied)
+        return pb.ReportProgressResponse()
+
+    async def Work(self, requests: AsyncIterator[pb.WorkRequest], context: Any) -> AsyncIterator[pb.WorkResponse]:
+        """One worker's stream, from its start to its end or the daemon's."""
+        box: Mailbox | None = None
+        reader: asyncio.Task[None] | None = None
+        try:
+            hello = await self._hello(requests)
+            box = self.backend.open_work(hello)
+            if isinstance(box, Denied):
+                denied, box = box, None
+                raise RefusedError(denied)
+            reader = asyncio.create_task(self._read(requests, hello, box))
+            while (told := await box.take()) is not None:
+                if isinstance(told, Denied):
+                    raise RefusedError(told)
+                yield _view(told)
+        except RefusedError as refused:
+            await abort(context, refused.denied)
+        finally:
+            if reader:
+                reader.cancel()
+            if box:
+                self.backend.close_work(box)
+
+    async def _hello(self, requests: AsyncIterator[pb.WorkRequest]) -> Said:
+        uid = caller().uid
+        if self._silent[uid] >= SILENT_PER_USER_MAX:
+            text = f"uid {uid} has {SILENT_PER_USER_MAX} streams open that have not said who works there"
+            raise refuse(Reason.NO_CAPACITY, f"{text}: say so at once")
+        self._silent[uid] += 1
+        try:
+            first = await asyncio.wait_for(anext(requests), HELLO_S)
+        except (asyncio.TimeoutError, StopAsyncIteration):
+            text = f"nobody has said within {HELLO_S:.0f} s who works here: say job_id, attempt and worker"
+            raise refuse(Reason.INVALID, text, "job_id") from None
+        finally:
+            self._silent[uid] -= 1
+            self._silent += Counter()  # without those who have none
+        self._may_speak(first.job_id)
+        return said_from(first)
+
+    async def _read(self, requests: AsyncIterator[pb.WorkRequest], hello: Said, box: Mailbox) -> None:
+        """Until the worker closes its side. Whatever becomes of this, no stream stays open that nobody reads."""
+        who = hello.job_id, hello.attempt, hello.worker
+        try:
+            async for request in requests:
+                said = said_from(request)
+                if (said.job_id, said.attempt, said.worker) != who:
+                    text = f"this stream is worker {hello.worker}'s of job {hello.job_id}: open another one"
+                    raise refuse(Reason.INVALID, text, "worker")
+                self.backend.heard_work(said)
+                await asyncio.sleep(EVERY_S)
+                await received()
+        except RefusedError as refused:
+            box.put(refused.denied)
+        finally:
+            box.close()

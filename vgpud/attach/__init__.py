@@ -1,0 +1,1 @@
+"""The attach sockets: where the programs of slices connect and get their pages."""

@@ -1,0 +1,466 @@
+"""Shell of the attach sockets: one SEQPACKET socket per slice, through which its programs get their pages (DESIGN D4).
+
+A further one is shared by containers that cannot be given a slice's own directory; there the cgroup says which slice.
+Who somebody is comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message. Nothing here waits
+for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has a maximum. A
+process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as it keeps the
+driver's. A socket that ends while the process lives frees everything but the charge for its memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections import Counter
+from collections.abc import Container
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from vgpud.attach.messages import (
+    MODES,
+    REQUEST_BYTES,
+    Pages,
+    Refusal,
+    clean_text,
+    ffi,
+    held_of,
+    lib,
+    parse_request,
+    reply_bytes,
+    slice_reply_bytes,
+    usage_bytes,
+)
+from vgpud.core.bounds import shown, which
+from vgpud.core.model import Denied, Device, Process, Slice
+from vgpud.host import cgroups
+from vgpud.host import processes as host_processes
+from vgpud.host.user_namespaces import account_uid
+
+#: a peer that has connected must have said what it wants by then
+GREETING_S = 2.0
+#: peers of one slice that have connected and said nothing yet; of all slices, and of one user
+PENDING_MAX = 256
+PENDING_ALL_MAX, PENDING_PER_USER_MAX = 2048, 256
+#: the same for peers who will be refused: a stranger cannot keep the owner out with silent connections
+STRANGERS_PENDING_MAX = 16
+BACKLOG = 1024
+#: the listener that finds the slice by the peer's cgroup
+SHARED = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """A validated attach message and who sent it."""
+
+    slice_name: str
+    pid: int
+    uid: int
+    account_uid: int
+    cgroups: tuple[str, ...]
+    program: str
+    resumed: bool
+    holder: bool
+    held: tuple[tuple[str, int], ...]  # bytes by device UUID that a resuming process claims
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The core's yes: what to tell the process, and what the arbiters shall believe it holds."""
+
+    process: Process
+    slice: Slice
+    held: dict[str, int]
+    devices: dict[str, Device]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a slice uses now, by its devices in their order."""
+
+    used_bytes: list[int]
+    busy_milli: list[int]  # device time in the last second, of all there was
+    processes: list[tuple[int, int, int]]  # (process_id, which device, bytes), where it has a context
+
+
+class Backend(Protocol):
+    """What the daemon does for the sockets. Called on the loop, must not wait."""
+
+    def attach(self, greeting: Greeting) -> Admission | Denied: ...
+    def slice_in(self, cgroups: tuple[str, ...]) -> str: ...
+    def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str: ...
+    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied: ...
+    def usage(self, found: Admission) -> Usage: ...
+    def gone(self, process_id: int) -> None: ...
+    def disconnected(self, process_id: int) -> None: ...
+    def ended(self, process_id: int) -> None: ...
+    def refused(self, slice_name: str, pid: int, why: str) -> None: ...
+    def join(
+        self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
+    ) -> None: ...
+    def leave(self, process_id: int, device: str) -> None: ...
+    def disconnect(self, serial: int, process_id: int, device: str) -> None: ...
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """One connection: silent at first, then attached (process_id set) until it is gone."""
+
+    slice_name: str
+    sock: socket.socket
+    pid: int
+    uid: int
+    cgroups: tuple[str, ...]
+    pidfd: int
+    pid_namespace: str = ""  # "": the one that we see all pids of
+    own_pid: int = 0  # what it is called in there
+    stranger: bool = False  # may not attach to this slice: will be told so
+    account_uid: int = 0  # see host.user_namespaces
+    account: str = ""  # whose connection it is, as the core counts
+    deadline: asyncio.TimerHandle | None = None
+    process_id: int = 0
+    serial: int = 0  # of its slice
+    library_copy: int = 0
+    holder: bool = False
+    pages: Pages | None = None
+    devices: tuple[str, ...] = ()
+    at_end: bool = False
+    dead: bool = False
+
+    def pid_for(self, asker: Peer) -> int:
+        """What the asker's pid namespace calls it; 0: that does not know it, or we do not know what it says."""
+        if not asker.pid_namespace:
+            return self.pid
+        return self.own_pid if self.pid_namespace == asker.pid_namespace else 0
+
+
+@dataclass(slots=True)
+class Listener:
+    sock: socket.socket
+    path: Path
+    pending: set[Peer] = field(default_factory=set)
+
+
+class Tenants:
+    """All attach sockets of the node. `directory`: where each slice has its own directory with attach.sock; `shared`:
+    the directory of the one for containers that are known by their cgroup."""
+
+    def __init__(self, directory: Path, shared: Path, node: str, mode: str, backend: Backend) -> None:
+        self._directory = directory
+        self._shared = shared
+        self._node = node
+        self.mode = mode
+        self._backend = backend
+        self._loop = asyncio.get_running_loop()
+        self._listeners: dict[str, Listener] = {}
+        self._peers: dict[int, Peer] = {}
+
+    def set_mode(self, mode: str) -> None:
+        """What tenants shall do without the daemon, also those that are attached."""
+        self.mode = mode
+        for peer in self._peers.values():
+            if peer.pages:
+                peer.pages.header.mode = MODES[mode]
+
+    # ---- sockets ----
+
+    def open(self, slice_name: str) -> None:
+        """Listens for the programs of a slice (SHARED: of any); a stale socket is replaced. Raises OSError."""
+        path = (self._directory / slice_name if slice_name else self._shared) / "attach.sock"
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except IsADirectoryError:
+            path.rmdir()  # docker makes one where a file that it shall mount is missing
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
+        try:
+            sock.bind(str(path))
+            path.chmod(0o666)  # who may attach is decided by uid, and containers' users have any
+            sock.listen(BACKLOG)
+        except OSError:
+            sock.close()
+            raise
+        self._listeners[slice_name] = listener = Listener(sock, path)
+        self._loop.add_reader(sock, self._accept, slice_name, listener)
+
+    def close(self, slice_name: str, *, keep_file: bool = False) -> None:
+        """Stops listening; the file stays when the daemon only stops, so that containers' mounts stay good."""
+        listener = self._listeners.pop(slice_name, None)
+        if listener is None:
+            return
+        self._retire(listener)
+        if not keep_file:
+            listener.path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # something else lies there, or it is mounted: not ours to remove
+                listener.path.parent.rmdir()
+
+    def left_over(self, known: Container[str]) -> list[str]:
+        """Slices that a former daemon had and that are not among these, nor open: their sockets are there."""
+        try:
+            names = sorted(path.parent.name for path in self._directory.glob("*/attach.sock") if path.is_socket())
+        except OSError:
+            return []
+        return [name for name in names if name not in known and name not in self._listeners]
+
+    def _retire(self, listener: Listener) -> None:
+        self._loop.remove_reader(listener.sock)
+        listener.sock.close()
+        for peer in list(listener.pending):
+            self._drop_silent(listener, peer)
+
+    def lost(self) -> list[str]:
+        """The slices whose socket's file somebody has removed."""
+        return [name for name, listener in self._listeners.items() if not listener.path.exists()]
+
+    def reopen(self, slice_name: str) -> bool:
+        """Listens at a new file; programs that are attached go on. False: the slice has ended meanwhile.
+
+        Raises OSError: the old listener is kept then.
+        """
+        old = self._listeners.get(slice_name)
+        if old is None:
+            return False
+        self.open(slice_name)
+        self._retire(old)
+        return True
+
+    def close_all(self) -> None:
+        """The daemon stops: every connection ends (the tenants then coast), every socket file stays."""
+        for name in list(self._listeners):
+            self.close(name, keep_file=True)
+        for process_id in list(self._peers):
+            self.drop(process_id)
+
+    # ---- greeting ----
+
+    def _accept(self, slice_name: str, listener: Listener) -> None:
+        try:
+            sock, _ = listener.sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError as error:  # out of descriptors: leave the rest in the backlog for a moment
+            self._backend.refused(slice_name, 0, f"cannot accept: {error.strerror}; raise LimitNOFILE")
+            self._pause(listener, slice_name)
+            return
+        sock.setblocking(False)
+        peer = self._peer(sock, slice_name)
+        if peer is None:
+            sock.close()
+            return
+        kind = (peer.slice_name, peer.stranger)  # on the shared socket nobody keeps another slice's programs out
+        waiting = sum((other.slice_name, other.stranger) == kind for other in listener.pending)
+        if waiting >= (STRANGERS_PENDING_MAX if peer.stranger else PENDING_MAX) or self._is_crowd(peer):
+            self._close_peer(peer)
+            return
+        listener.pending.add(peer)
+        peer.deadline = self._loop.call_later(GREETING_S, self._drop_silent, listener, peer)
+        self._loop.add_reader(sock, self._greet, listener, peer)
+
+    def _is_crowd(self, peer: Peer) -> bool:
+        """Whether a user has too many silent connections; then it is told of, and closed."""
+        pending = Counter(p.account for listener in self._listeners.values() for p in listener.pending)
+        if not which(PENDING_ALL_MAX, PENDING_PER_USER_MAX, pending, peer.account):
+            return False
+        text = f"{shown(peer.account)} has {pending[peer.account]} of {pending.total()} connections that have sent"
+        text += f" nothing (limits: {PENDING_PER_USER_MAX} of a user, {PENDING_ALL_MAX} of all): one was closed"
+        self._backend.refused(peer.slice_name, peer.pid, text)
+        return True
+
+    def _peer(self, sock: socket.socket, slice_name: str) -> Peer | None:
+        """Who has connected, None when it cannot be known: what is read by its pid was read while it lived."""
+        pid, uid = host_processes.credentials(sock)
+        try:
+            pidfd = host_processes.peer_pidfd(sock, pid)
+        except OSError:  # died meanwhile, or lives where we cannot see it
+            self._backend.refused(
+                slice_name, pid, f"no such process as pid {pid} here: run vgpud in the host's pid namespace"
+            )
+            return None
+        inside, (namespace, own_pid) = cgroups.paths_of(pid), host_processes.own_pid(pid)
+        payer = account_uid(pid, uid)
+        if host_processes.has_ended(pidfd):
+            os.close(pidfd)
+            return None
+        name = slice_name or self._backend.slice_in(inside)
+        stranger = isinstance(self._backend.look(name, uid, inside), Denied)
+        account = self._backend.account(payer, inside)
+        return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger, payer, account)
+
+    def _pause(self, listener: Listener, slice_name: str) -> None:
+        self._loop.remove_reader(listener.sock)
+
+        def resume() -> None:
+            if self._listeners.get(slice_name) is listener:
+                self._loop.add_reader(listener.sock, self._accept, slice_name, listener)
+
+        self._loop.call_later(0.1, resume)
+
+    def _drop_silent(self, listener: Listener, peer: Peer) -> None:
+        listener.pending.discard(peer)
+        self._close_peer(peer)
+
+    def _greet(self, listener: Listener, peer: Peer) -> None:
+        try:
+            raw = peer.sock.recv(REQUEST_BYTES + 1)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            raw = b""
+        listener.pending.discard(peer)
+        self._loop.remove_reader(peer.sock)
+        if peer.deadline:
+            peer.deadline.cancel()
+        if not raw:
+            self._close_peer(peer)
+            return
+        try:
+            request = parse_request(raw)
+            if request.resume == lib.VG_ATTACH_QUERY:
+                self._answer_query(peer)
+            else:
+                self._admit(peer, request)
+        except Refusal as refusal:
+            self._backend.refused(peer.slice_name, peer.pid, str(refusal))
+            self._send(peer, reply_bytes(self._node, self.mode, refusal.status, str(refusal)), [])
+            self._close_peer(peer)
+
+    def _answer_query(self, peer: Peer) -> None:
+        found = self._backend.look(peer.slice_name, peer.uid, peer.cgroups)
+        if isinstance(found, Denied):
+            raise Refusal.of(found)
+        self._send(peer, self._yes(found), [])
+        self._send(peer, self._usage(peer, found), [])
+        self._close_peer(peer)
+
+    def _usage(self, asker: Peer, found: Admission) -> bytes:
+        """What the slice uses now and its attached processes: the second message to somebody who only asks."""
+        now = self._backend.usage(found)
+        rows: dict[tuple[int, int, int], int] = {}  # a pid may have several lives here: one row for all
+        for process_id, device, used_bytes in now.processes:
+            other = self._peers.get(process_id)
+            pid = other.pid_for(asker) if other else 0
+            if other and pid:
+                key = other.pid, pid, device
+                rows[key] = rows.get(key, 0) + used_bytes
+        return usage_bytes(now.used_bytes, now.busy_milli, rows)
+
+    def _admit(self, peer: Peer, request: Any) -> None:
+        held = held_of(request)
+        resumed, holder = request.resume == lib.VG_ATTACH_RESUME, request.resume == lib.VG_ATTACH_HOLD
+        peer.library_copy = request.library_copy
+        self._replace_old(peer, resumed)
+        program = clean_text(bytes(ffi.buffer(request.program)))
+        greeting = Greeting(
+            peer.slice_name, peer.pid, peer.uid, peer.account_uid, peer.cgroups, program, resumed, holder, held
+        )
+        answer = self._backend.attach(greeting)
+        if isinstance(answer, Denied):
+            raise Refusal.of(answer)
+        peer.process_id, peer.serial, peer.holder = answer.process.process_id, answer.slice.serial, holder
+        self._peers[peer.process_id] = peer
+        try:
+            fds = [] if holder else self._give_pages(peer, answer)
+        except OSError as error:
+            text = f"attach: the daemon is out of resources ({error.strerror}): see its log and LimitNOFILE"
+            self._backend.refused(peer.slice_name, peer.pid, text)
+            self._send(peer, reply_bytes(self._node, self.mode, lib.VG_ATTACH_FULL, text), [])
+            self._backend.gone(peer.process_id)
+            return
+        if not self._send(peer, self._yes(answer), fds):
+            self._backend.gone(peer.process_id)
+            return
+        if peer.pages:
+            peer.pages.close_sent()
+        self._loop.add_reader(peer.sock, self._at_end, peer)
+        self._loop.add_reader(peer.pidfd, self._died, peer)
+
+    def _replace_old(self, peer: Peer, resumed: bool) -> None:
+        """A process has one life here for each copy of the shim in it (dlmopen makes further ones): the one it left, by
+        exec or by losing sight of us, ends when it comes again."""
+        for old in [p for p in self._peers.values() if p.pid == peer.pid and not p.holder]:
+            again = resumed and (old.slice_name, old.library_copy) == (peer.slice_name, peer.library_copy)
+            if old.at_end or again:
+                self._backend.gone(old.process_id)
+
+    def _give_pages(self, peer: Peer, answer: Admission) -> list[int]:
+        shares = answer.slice.shares
+        peer.pages = pages = Pages(len(shares), MODES[self.mode])
+        for index, share in enumerate(shares):
+            device = share.device_uuid
+            held = answer.held.get(device, 0)
+            self._backend.join(answer.slice.serial, peer.process_id, device, pages.of(index), pages.bells[index], held)
+            peer.devices += (device,)
+        return [*pages.fds, *pages.bells]
+
+    def _yes(self, answer: Admission) -> bytes:
+        return slice_reply_bytes(self._node, self.mode, answer.process.process_id, answer.slice, answer.devices)
+
+    def _send(self, peer: Peer, message: bytes, fds: list[int]) -> bool:
+        try:
+            if fds:
+                socket.send_fds(peer.sock, [message], fds)
+            else:
+                peer.sock.send(message)
+        except OSError:  # it has gone, or its buffer is full: either way it gets nothing more
+            return False
+        return True
+
+    # ---- the end ----
+
+    def _at_end(self, peer: Peer) -> None:
+        """The socket is readable after the greeting: at end, or the peer sends what nobody asked for."""
+        self._loop.remove_reader(peer.sock)
+        peer.at_end = True
+        if not peer.dead and not peer.holder and not host_processes.has_ended(peer.pidfd):
+            self._disconnect(peer)
+        self._check_gone(peer)
+
+    def _disconnect(self, peer: Peer) -> None:
+        """The process lives on without us: it keeps no place, no pages and no descriptors here but its pidfd."""
+        for device in peer.devices:
+            self._backend.disconnect(peer.serial, peer.process_id, device)
+        peer.sock.close()
+        self._free_pages(peer)
+        self._backend.disconnected(peer.process_id)
+
+    def _died(self, peer: Peer) -> None:
+        self._loop.remove_reader(peer.pidfd)
+        peer.dead = True
+        self._check_gone(peer)
+
+    def _check_gone(self, peer: Peer) -> None:
+        if peer.at_end and (peer.dead or peer.holder):
+            self._backend.ended(peer.process_id)
+
+    def dead(self) -> list[int]:
+        """The process_ids of those who have ended and are kept, since a child holds their socket. From any thread."""
+        return [peer.process_id for peer in list(self._peers.values()) if peer.dead]
+
+    def drop(self, process_id: int) -> None:
+        """Takes a process from the arbiters and closes its connection; its pages are freed. Unknown: no effect."""
+        peer = self._peers.pop(process_id, None)
+        if peer is None:
+            return
+        for device in peer.devices:
+            self._backend.leave(process_id, device)
+        self._close_peer(peer)
+
+    def _close_peer(self, peer: Peer) -> None:
+        if peer.deadline:
+            peer.deadline.cancel()
+        if peer.sock.fileno() >= 0:
+            self._loop.remove_reader(peer.sock)
+            peer.sock.close()
+        if peer.pidfd >= 0:
+            self._loop.remove_reader(peer.pidfd)
+            os.close(peer.pidfd)
+            peer.pidfd = -1
+        self._free_pages(peer)
+
+    @staticmethod
+    def _free_pages(peer: Peer) -> None:
+        if peer.pages:
+            peer.pages.close()
+            peer.pages = None

@@ -1,0 +1,84 @@
+"""Runs a command as a child: same terminal and process group, signals passed on, exit codes as docker's.
+
+The child stays in our process group, so the terminal's foreground and job control are the shell's business as without
+us: what the terminal sends (Ctrl-C, Ctrl-Z, hang-up) reaches the child from the kernel, and only what somebody sends to
+us alone (kill) is passed on. Call block_signals() before anything starts threads: threads inherit the mask, so that no
+signal ends this process while a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+
+from vgpud.cli.common.exits import CliError
+from vgpud.errors import ExitCode
+
+#: passed on to the child; SIGTSTP, SIGTTIN and SIGTTOU keep their meaning for us, SIGKILL and SIGSTOP cannot be caught
+FORWARDED = frozenset(
+    {
+        signal.SIGHUP,
+        signal.SIGINT,
+        signal.SIGQUIT,
+        signal.SIGTERM,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGVTALRM,
+        signal.SIGPROF,
+        signal.SIGWINCH,
+        signal.SIGIO,
+        signal.SIGPWR,
+    }
+)
+_WAITED = FORWARDED | {signal.SIGCHLD}
+#: a thread that was there before block_signals() takes SIGCHLD from us and drops it: how late the end is seen then
+LOOK_S = 1.0
+#: python ignores these; a program expects the default
+_PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+def block_signals() -> set[int]:
+    """Blocks what run_child() waits for and returns the mask before, which the child gets back."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # an inherited "ignore" would swallow the exit status
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED))
+
+
+def ended_early() -> int:
+    """128+N if a signal that ends us came while we were setting up and there is no child to have got it, else 0."""
+    came = signal.sigpending() & {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT}
+    return 128 + min(came) if came else 0
+
+
+def start_child(command: Sequence[str], environment: Mapping[str, str], mask: set[int]) -> int:
+    """Starts the command and returns its pid. Raises CliError: 127 not found, 126 cannot be executed."""
+    name = command[0]
+    try:
+        # not fork(): the client library has threads
+        return os.posix_spawnp(name, list(command), dict(environment), setsigmask=mask, setsigdef=_PYTHON_IGNORES)
+    except FileNotFoundError as error:
+        if shutil.which(name):
+            raise CliError(f"cannot execute {name!r}: its interpreter was not found", ExitCode.NOT_RUNNABLE) from error
+        hint = "check the path" if "/" in name else "check the name and PATH"
+        raise CliError(f"command {name!r} not found: {hint}", ExitCode.COMMAND_NOT_FOUND) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CliError(f"cannot execute {name!r}: {reason}", ExitCode.NOT_RUNNABLE) from error
+
+
+def wait_child(pid: int) -> int:
+    """Waits for the child and passes signals on meanwhile. Returns its exit code, 128+N for signal N."""
+    while True:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+        info = signal.sigtimedwait(_WAITED, LOOK_S)
+        # Stopped (Ctrl-Z) for longer than LOOK_S, Python tells of a signal that never came: whatever was on its stack.
+        if info is None or info.si_signo not in _WAITED:
+            continue
+        # si_code > 0: the kernel sent it, and to the whole process group, so the child has it already
+        if info.si_signo != signal.SIGCHLD and info.si_code <= 0:
+            os.kill(pid, info.si_signo)

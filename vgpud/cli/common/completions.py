@@ -1,0 +1,66 @@
+"""Completion of slices, jobs and queues in the shell. Asks the daemon, briefly, and is silent when there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpud.cli.common.options import Settings
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+
+def _quiet(ctx: click.Context) -> Settings:
+    settings = ctx.find_object(Settings) or Settings()
+    settings.timeout_s = 1.0
+    return settings
+
+
+def complete_slice(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of slices that begin like this."""
+    from vgpud.cli.common.client import Client
+
+    try:
+        with Client(_quiet(ctx)) as client:
+            return [item.name for item in client.slices() if item.name.startswith(incomplete)]
+    except click.ClickException:
+        return []
+
+
+def complete_device(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The indices of devices that begin like this."""
+    from vgpud.cli.common.client import Client
+
+    try:
+        with Client(_quiet(ctx)) as client:
+            return [str(device.index) for device in client.devices() if str(device.index).startswith(incomplete)]
+    except click.ClickException:
+        return []
+
+
+def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The numbers of jobs that begin like this, with their names and states; of several, the last one's."""
+    from click.shell_completion import CompletionItem
+
+    from vgpud.cli.common.job_client import JobClient
+
+    before, comma, begun = incomplete.rpartition(",")
+    try:
+        with JobClient(_quiet(ctx)) as client:
+            jobs = [job for job in client.jobs(ended=True) if str(job.job_id).startswith(begun)]
+    except click.ClickException:
+        return []
+    return [CompletionItem(f"{before}{comma}{job.job_id}", help=f"{job.spec.name} {job.state}") for job in jobs]
+
+
+def complete_queue(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of queues that begin like this."""
+    from vgpud.cli.common.job_client import JobClient
+
+    try:
+        with JobClient(_quiet(ctx)) as client:
+            return [queue.name for queue in client.queues() if queue.name.startswith(incomplete)]
+    except click.ClickException:
+        return []

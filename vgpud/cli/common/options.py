@@ -1,0 +1,111 @@
+"""The options that every command takes, before or after its name: output format, host, colour, deadline."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from vgpud.cli.common.quantities import Number
+
+FORMATS = ("table", "json", "yaml", "name")
+
+
+@dataclass
+class Settings:
+    """What the global options say; `ctx.obj` of every command."""
+
+    output: str = "table"
+    host: str | None = None  # None: the default of vgpud.paths
+    headers: bool = True
+    color: bool = field(default_factory=lambda: not os.environ.get("NO_COLOR"))
+    timeout_s: float = 10.0
+
+
+def _store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    settings = ctx.ensure_object(Settings)
+    if value is not None and param.name:
+        setattr(settings, param.name, value)
+
+
+def _global_options() -> list[click.Option]:
+    def option(*names: str, **attributes: Any) -> click.Option:
+        return click.Option(list(names), expose_value=False, callback=_store, default=None, **attributes)
+
+    return [
+        option("-o", "--output", type=click.Choice(FORMATS), help="Format of the answer (default: table)."),
+        option(
+            "--host",
+            metavar="TARGET",
+            help="The daemon: unix:///PATH or HOST:PORT (also VGPU_HOST; default: your own, else the system's).",
+        ),
+        option("--no-headers", "headers", is_flag=True, flag_value=False, help="Tables without the line of titles."),
+        option("--no-color", "color", is_flag=True, flag_value=False, help="No colours (also NO_COLOR=1)."),
+        option(
+            "--timeout",
+            "timeout_s",
+            type=Number(0, 31_536_000, min_open=True),
+            metavar="SECONDS",
+            help="How long to wait for the daemon's answer (default: 10).",
+        ),
+    ]
+
+
+class _WithGlobals(click.Command):
+    """Adds the global options that the command has not taken for itself, in a section of their own below its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.context_settings.setdefault("help_option_names", ["-h", "--help"])
+        taken = {name for param in self.params for name in param.opts}
+        self._globals = [option for option in _global_options() if not taken.intersection(option.opts)]
+        self.params.extend(self._globals)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        own = [p for p in self.get_params(ctx) if p not in self._globals]
+        for title, params in (("Options", own), ("Global options", self._globals)):
+            records = [r for r in (p.get_help_record(ctx) for p in params) if r is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class VgpuCommand(_WithGlobals):
+    """A command of `vgpu`."""
+
+
+class LazyGroup(_WithGlobals, click.Group):
+    """A group whose commands are imported when they are called: name -> (module:attribute, one-line help)."""
+
+    def __init__(self, *args: Any, lazy: dict[str, tuple[str, str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy or {}
+        self.command_class = VgpuCommand
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*self.lazy, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.lazy:
+            return super().get_command(ctx, cmd_name)
+        import importlib
+
+        module, _, attribute = self.lazy[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _WithGlobals.format_options(self, ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, text) for name, (_, text) in self.lazy.items()]
+        rows += [(name, command.get_short_help_str(90)) for name, command in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+pass_settings = click.make_pass_decorator(Settings, ensure=True)

@@ -1,0 +1,117 @@
+"""The options that say what a slice is to have, shared by `run`, `alloc`, `slice create` and `slice set`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from vgpud.cli.common.completions import complete_queue
+from vgpud.cli.common.quantities import DEFAULT, Bytes, Gpus, OrDefault, Whole
+from vgpud.core.admit import PRIORITY_MAX, WEIGHT_MAX
+from vgpud.core.model import CLASSES
+from vgpud.core.units import GPUS_MAX
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: for commands that make a slice
+queue_option = click.option(
+    "--queue",
+    default="",
+    metavar="NAME",
+    shell_complete=complete_queue,
+    help="Against whose quota it counts (default: your queue).",
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+Given = Mapping[str, Any]
+
+#: keyword of the command's function: (option, type, metavar, help)
+_OPTIONS: dict[str, tuple[str, Any, str | None, str]] = {
+    "gpus": ("--gpus", Gpus(), "F", "SM time: 0.5 is half a device, 2.5 two and a half."),
+    "min_milli": ("--min", Gpus(zero=True), "F", "Guaranteed SM time (default: GPUs asked for)."),
+    "max_milli": ("--max", Gpus(), "F", "Greatest SM time (default: the site's, as much as is asked for)."),
+    "mem": ("--mem", Bytes(), "SIZE", "Memory, guaranteed and greatest, of all devices."),
+    "mem_min": ("--mem-min", Bytes(), "SIZE", "Guaranteed memory (default: this part of the device's)."),
+    "mem_max": ("--mem-max", Bytes(), "SIZE", "Greatest memory (default: the guaranteed)."),
+    "service_class": (
+        "--class",
+        click.Choice(CLASSES),
+        None,
+        "latency: its guarantee is served at once, before others' (default: batch).",
+    ),
+    "priority": (
+        "--priority",
+        Whole(0, PRIORITY_MAX),
+        f"0..{PRIORITY_MAX}",
+        "Borrowed time goes to the highest first; guarantees are untouched (default: 0).",
+    ),
+    "weight": (
+        "--weight",
+        Whole(0, WEIGHT_MAX),
+        f"0..{WEIGHT_MAX}",
+        "Of borrowed time among equal priorities (default: by the minimum).",
+    ),
+    "spread": (
+        "--spread",
+        Whole(1, GPUS_MAX),
+        "N",
+        "Divide all of it equally over N devices (default: as few as do).",
+    ),
+}
+#: options -> fields of the API's spec
+_FIELDS = {
+    "gpus": ("gpus_milli",),
+    "mem": ("mem_min_bytes", "mem_max_bytes"),
+    "mem_min": ("mem_min_bytes",),
+    "mem_max": ("mem_max_bytes",),
+}
+
+
+def spec_options(function: F, *, without: Collection[str] = ()) -> F:
+    """Adds --gpus, --min, --max, --mem... and how it shares: --class, --priority...; `without`: not these."""
+    return _add(function, {name: row for name, row in _OPTIONS.items() if name not in without})
+
+
+def change_options(function: F) -> F:
+    """The same for a slice that is there: each but --gpus also takes "default"."""
+    rows = {name: row if name == "gpus" else (row[0], OrDefault(row[1]), *row[2:]) for name, row in _OPTIONS.items()}
+    return _add(function, rows)
+
+
+def _add(function: F, rows: dict[str, tuple[str, Any, str | None, str]]) -> F:
+    for name, (option, kind, metavar, text) in reversed(rows.items()):
+        function = click.option(option, name, type=kind, default=None, metavar=metavar, help=text)(function)
+    return function
+
+
+def build_spec(given: Given, **more: Any) -> pb.SliceSpec:
+    """The API's spec of the options given. Raises UsageError where two of them cannot be meant together."""
+    from vgpud.v1 import vgpud_pb2 as pb
+
+    asked = {name: value for name, value in given.items() if value is not None}
+    _check(asked)
+    spec = pb.SliceSpec(**more)
+    for name, value in asked.items():
+        if value != DEFAULT:
+            for field in _FIELDS.get(name, (name,)):
+                setattr(spec, field, value)
+    return spec
+
+
+def changed_fields(given: Given) -> list[str]:
+    """The fields of the API's spec that the options given change."""
+    return [field for name, value in given.items() if value is not None for field in _FIELDS.get(name, (name,))]
+
+
+def _check(asked: Given) -> None:
+    low, high = (asked.get(name, DEFAULT) for name in ("min_milli", "max_milli"))
+    if DEFAULT not in (low, high) and low > high:
+        from vgpud.core.units import format_gpus
+
+        what = f"--min {format_gpus(low)} is more than --max {format_gpus(high)}"
+        raise click.UsageError(f"{what}: lower --min or raise --max")
+    if "mem" in asked and ("mem_min" in asked or "mem_max" in asked):
+        raise click.UsageError("--mem sets both limits: give either --mem, or --mem-min and --mem-max")

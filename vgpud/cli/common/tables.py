@@ -1,0 +1,205 @@
+"""The tables: devices, slices, processes, events. A simulated device says SIMULATED in every row that names it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vgpud.cli.common.output import Cell, Grid
+from vgpud.cli.common.text import duration
+from vgpud.cli.common.views import View
+from vgpud.core.units import format_bytes, format_gpus
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+
+def percent(ratio: float) -> str:
+    return f"{ratio * 100:.1f}%"
+
+
+def device_label(index: int, simulated: bool) -> str:
+    """One word, so that columns can be cut by blanks."""
+    return f"{index}-SIMULATED" if simulated else str(index)
+
+
+def full_name(name: str, simulated: bool) -> str:
+    return f"SIMULATED {name}" if simulated and "SIMULATED" not in name else name
+
+
+def span(low: str, high: str) -> str:
+    return low if low == high else f"{low}..{high}"
+
+
+def age(stamp: str | None, now: datetime.datetime) -> str:
+    """How long ago an RFC 3339 time was."""
+    if stamp is None:
+        return "-"
+    return duration((now - parse_time(stamp)).total_seconds())
+
+
+def parse_time(stamp: str) -> datetime.datetime:
+    """An RFC 3339 time (UTC, up to nanoseconds) as datetime."""
+    return datetime.datetime.fromisoformat(stamp.rstrip("Z")[:26]).replace(tzinfo=datetime.timezone.utc)
+
+
+def now_utc() -> datetime.datetime:
+    return datetime.datetime.now(datetime.timezone.utc)
+
+
+def _offered(device: View) -> str:
+    """Whether slices get anything of a device, and why not."""
+    if device["drained"]:
+        return f"no: drained: {device['drained']}"
+    if device["taken_by"]:
+        return f"yes, beside {device['taken_by']}" if device["offered"] else f"no: {device['taken_by']}"
+    return "yes"
+
+
+def not_offered(taken_by: str) -> str:
+    """Why a device is not offered though it is not drained: what has it, or that it is lost."""
+    return taken_by if taken_by.startswith("lost: ") else f"taken by {taken_by}"
+
+
+def devices_grid(devices: Sequence[View]) -> Grid:
+    titles = ("DEVICE", "NAME", ">UTIL", ">RESERVED", ">FREE", ">MEM-USED", ">MEM-RESERVED", ">MEM-TOTAL")
+    grid = Grid((*titles, "OFFERED", "UUID"))
+    for d in devices:
+        grid.rows.append(
+            (
+                device_label(d["index"], d["simulated"]),
+                full_name(d["name"], d["simulated"]),
+                percent(d["utilization_ratio"]),
+                format_gpus(d["reserved_milli"]),
+                format_gpus(max(0, 1000 - d["reserved_milli"]) if d["offered"] else 0),
+                format_bytes(d["memory_used_bytes"]),
+                format_bytes(d["memory_reserved_bytes"]),
+                format_bytes(d["memory_total_bytes"]),
+                _offered(d),
+                d["uuid"],
+            )
+        )
+    return grid
+
+
+def slices_grid(slices: Sequence[View], now: datetime.datetime) -> Grid:
+    """A row per slice and device."""
+    titles = ("SLICE", "DEVICE", ">MIN", ">MAX", ">GOT", ">MEM-MIN", ">MEM-MAX", ">MEM-USED", ">PROCS", "GATE", ">AGE")
+    grid = Grid((*titles, "CONTAINER"))
+    for item in slices:
+        for d in item["devices"]:
+            grid.rows.append(
+                (
+                    item["name"],
+                    device_label(d["device_index"], d["simulated"]),
+                    format_gpus(d["min_milli"]),
+                    format_gpus(d["max_milli"]),
+                    percent(d["share_ratio"]),
+                    format_bytes(d["mem_min_bytes"]),
+                    format_bytes(d["mem_max_bytes"]),
+                    _memory_cell(d),
+                    str(item["processes"]),
+                    item["suspended"] or d["gate"] or "-",
+                    age(item["created_at"], now),
+                    container_label([c["id"] for c in item["containers"]]),
+                )
+            )
+    return grid
+
+
+def container_label(ids: Sequence[str]) -> str:
+    """Containers as engines show them, one word: "-", an id's first 12 characters, or that and how many more."""
+    if not ids:
+        return "-"
+    return ids[0][:12] + (f"+{len(ids) - 1}" if len(ids) > 1 else "")
+
+
+def _memory_cell(device: View) -> Cell:
+    """Used memory; yellow when more than 95 % of the limit, where allocations soon fail, red and named when over it."""
+    used = format_bytes(device["mem_used_bytes"])
+    if device["mem_over_limit_bytes"]:
+        return Cell(f"{used}-OVER", "red")
+    full = device["mem_used_bytes"] * 20 > device["mem_max_bytes"] * 19
+    return Cell(used, "yellow" if full else "")
+
+
+def _limit_cell(device: View | None) -> Cell:
+    """What the slice may have; one that has more than that says so."""
+    if device is None:
+        return Cell("-")
+    limit = format_bytes(device["mem_max_bytes"])
+    return Cell(f"{limit}-OVER", "red") if device["mem_over_limit_bytes"] else Cell(limit)
+
+
+def _process_memory(device: View) -> str:
+    """What the ledger has, and what the driver counts beyond it: 2GiB+512MiB."""
+    beyond = device["mem_unattributed_bytes"]
+    return format_bytes(device["mem_used_bytes"]) + (f"+{format_bytes(beyond)}" if beyond else "")
+
+
+def processes_grid(processes: Sequence[View], slices: Sequence[View], now: datetime.datetime) -> Grid:
+    """A row per process and device, with the four numbers of its slice there."""
+    titles = ("PID", "USER", "SLICE", "CLASS", ">PRIO", "DEVICE", ">MIN", ">MAX", ">MEM-MIN", ">MEM-MAX", ">MEM-USED")
+    grid = Grid((*titles, ">MEM-PEAK", ">LAUNCHES", ">AGE", "CONTAINER", "PROGRAM"))
+    numbers = {(item["name"], d["device_uuid"]): d for item in slices for d in item["devices"]}
+    ranks = {item["name"]: (item["class"], str(item["priority"])) for item in slices}
+    for p in processes:
+        for d in p["devices"]:
+            limits = numbers.get((p["slice"], d["device_uuid"]))
+            three = ("-",) * 3 if limits is None else four_numbers(limits)[:3]
+            grid.rows.append(
+                (
+                    str(p["pid"]),
+                    user_name(p["uid"]),
+                    p["slice"],
+                    *ranks.get(p["slice"], ("-", "-")),
+                    device_label(d["device_index"], d["simulated"]),
+                    *three,
+                    _limit_cell(limits),
+                    _process_memory(d),
+                    format_bytes(d["mem_peak_bytes"]),
+                    str(d["launches"]),
+                    age(p["attached_at"], now),
+                    container_label([p["container"]] if p["container"] else []),
+                    p["program"],
+                )
+            )
+    return grid
+
+
+def four_numbers(device: View) -> tuple[str, str, str, str]:
+    """Guaranteed and greatest SM time and memory, as text."""
+    return (
+        format_gpus(device["min_milli"]),
+        format_gpus(device["max_milli"]),
+        format_bytes(device["mem_min_bytes"]),
+        format_bytes(device["mem_max_bytes"]),
+    )
+
+
+def user_name(uid: int) -> str:
+    import pwd
+
+    if uid < 0:
+        return "anyone"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def node_label(node: pb.Node) -> str:
+    """One word; a node with simulated devices says so."""
+    return f"{node.name}-SIMULATED" if node.simulated else node.name
+
+
+def events_grid(events: Sequence[View], node: str) -> Grid:
+    grid = Grid((">SEQ", "TIME", "NODE", "KIND", "SLICE", "MESSAGE"))
+    grid.rows.extend(event_row(e, node) for e in events)
+    return grid
+
+
+def event_row(event: View, node: str) -> tuple[str, ...]:
+    at = parse_time(event["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if event["at"] else "-"
+    return (str(event["sequence"]), at, node, event["kind"], event["slice"] or "-", event["message"])

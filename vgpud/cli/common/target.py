@@ -1,0 +1,90 @@
+"""Where the daemon is: --host as a gRPC target, and a look at the socket that gives a better reason than gRPC can."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import stat
+
+from vgpud import paths
+from vgpud.cli.common.exits import CliError
+from vgpud.errors import ExitCode
+
+_TCP = re.compile(r"(dns:(///?)?)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+
+
+def parse_target(host: str | None) -> str:
+    """`--host` as gRPC takes it: unix:///PATH (or a bare absolute path) or HOST:PORT. Raises CliError (usage)."""
+    text = host or paths.default_host()
+    if text.startswith("/"):
+        return f"unix://{text}"
+    if text.startswith("unix:"):
+        path = unix_path(text)
+        if path and path.startswith("/"):
+            return f"unix://{path}"
+    elif _TCP.fullmatch(text):
+        return text
+    raise CliError(f"{text!r} names no daemon: write unix:///run/vgpud/vgpud.sock or HOST:PORT", ExitCode.USAGE)
+
+
+def unix_path(target: str) -> str | None:
+    """The socket's path of a unix target, None for another one."""
+    return target.removeprefix("unix:").removeprefix("//") if target.startswith("unix:") else None
+
+
+def probe(target: str) -> None:
+    """Connects to a unix socket once, so that the reason is said exactly. Raises CliError; does nothing for TCP."""
+    path = unix_path(target)
+    if path is None:
+        return
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(2)
+            sock.connect(path)
+    except OSError as error:
+        raise _unreachable(path, error) from error
+
+
+def _unreachable(path: str, error: OSError) -> CliError:
+    if error.errno == errno.EACCES:
+        return CliError(f"no permission to use {path}{_owner(path)}", ExitCode.DENIED)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return CliError(f"daemon not running: start it with `vgpud serve` (looked at {path})", ExitCode.UNREACHABLE)
+    if error.errno == errno.ECONNREFUSED:
+        what = "nobody listens on" if _is_socket(path) else "not a socket:"
+        return CliError(f"daemon not running: start it with `vgpud serve` ({what} {path})", ExitCode.UNREACHABLE)
+    reason = error.strerror or str(error)
+    return CliError(f"cannot reach the daemon at {path}: {reason}: see `vgpu doctor`", ExitCode.UNREACHABLE)
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _owner(path: str) -> str:
+    """Whose the socket is and so what to do about it; empty where even that cannot be seen."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return f": you may not look into {os.path.dirname(path)}; ask its owner, or start your own `vgpud serve`"
+    import grp
+    import pwd
+
+    try:
+        user = pwd.getpwuid(info.st_uid).pw_name
+    except KeyError:
+        user = str(info.st_uid)
+    try:
+        group = grp.getgrgid(info.st_gid).gr_name
+    except KeyError:
+        group = str(info.st_gid)
+    if info.st_gid and info.st_mode & stat.S_IWGRP:
+        mend = f"ask to be put into group {group}"
+    else:
+        mend = f"ask {user} to set group in the configuration of vgpud"
+    return f" (owner {user}:{group}, mode {info.st_mode & 0o777:04o}): {mend}, or start your own `vgpud serve`"

@@ -1,0 +1,1 @@
+"""`vgpu demo`, and the private daemon and simulated device that it runs on."""

@@ -1,0 +1,1 @@
+"""The commands of the queue: submit, queue, quota, usage, explain, simulate."""

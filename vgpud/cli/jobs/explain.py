@@ -1,0 +1,108 @@
+"""`vgpu explain JOB`: why it waits, why this size, this device, this neighbour, this resize, with the numbers."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpud.cli.common.completions import complete_job
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.views import View
+from vgpud.cli.jobs.quantities import JobId
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: kind of a fact -> its label; a kind of a later daemon is its own
+LABELS = {
+    "queue": "why",
+    "help": "would help",
+    "anomaly": "WRONG",
+    "device": "device",
+    "neighbour": "beside it",
+    "size": "size",
+    "resize": "resized",
+    "prediction": "predicted",
+    "estimate": "estimate",
+}
+_LABEL_CELLS = 12
+#: lines are no longer, however wide the terminal is: nobody reads such
+_WIDTH_MAX = 100
+
+
+@click.command("explain", cls=VgpuCommand, short_help="Why a job waits, runs here, and has this size.")
+@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
+@pass_settings
+def explain(settings: Settings, job_id: int) -> None:
+    """Say why JOB is as it is: why it waits and what would help, or why this size, this device, these neighbours and
+    resizes; what was predicted of it, how long it takes, and what is wrong with it.
+
+    Sentences with a time say what was decided then, the others what holds now.
+    """
+    from vgpud.cli.common import tables
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.output import dump
+    from vgpud.cli.jobs.views import job_view
+
+    with JobClient(settings) as client:
+        answer = client.explain(job_id)
+        job = job_view(answer.job, client.simulated())
+    facts = [_view(fact) for fact in answer.facts]
+    if settings.output == "table":
+        print("\n".join(_lines(job, facts, tables.now_utc(), _width())))
+    elif settings.output == "name":
+        print(job_id)
+    else:
+        dump(settings, {"job": job, "facts": facts})
+
+
+def _view(fact: pb.Fact) -> View:
+    return {"at": fact.at.ToJsonString() if fact.HasField("at") else None, "kind": fact.kind, "text": fact.text}
+
+
+def _width() -> int:
+    import shutil
+
+    return max(40, min(_WIDTH_MAX, shutil.get_terminal_size().columns))
+
+
+def _lines(job: View, facts: Sequence[View], now: datetime.datetime, width: int) -> Iterator[str]:
+    import textwrap
+
+    from vgpud.cli.common.text import plain
+    from vgpud.cli.jobs import tables as job_tables
+
+    runs = job["state"] == "running" and job["device_indices"]
+    where = f" on device {job_tables.devices_label(job)}" if runs else ""
+    head = f"job {job['job_id']} ({job_tables.name_label(job)}) {job_tables.state_words(job['state'], None)}{where}"
+    yield from textwrap.wrap(plain(f"{head}, {_since(job, now)}"), width)
+    kind = ""
+    for fact in facts:
+        label = str(LABELS.get(fact["kind"], fact["kind"])) if fact["kind"] != kind else ""
+        kind = fact["kind"]
+        first = f"  {plain(label):<{_LABEL_CELLS}}"
+        text = plain(f"{_moment(fact['at'], now)}{fact['text']}")
+        yield from textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first))
+
+
+def _since(job: View, now: datetime.datetime) -> str:
+    from vgpud.cli.jobs.tables import span_between
+
+    if job["ended_at"]:
+        return f"{span_between(job['ended_at'], now)} ago"
+    if job["state"] == "running" and job["started_at"]:
+        return f"for {span_between(job['started_at'], now)}"
+    return f"submitted {span_between(job['submitted_at'], now)} ago"
+
+
+def _moment(stamp: str | None, now: datetime.datetime) -> str:
+    """The clock of whoever reads, with the day if it is another one."""
+    from vgpud.cli.common.tables import parse_time
+
+    if stamp is None:
+        return ""
+    at = parse_time(stamp).astimezone()
+    return at.strftime("%H:%M:%S " if at.date() == now.astimezone().date() else "%Y-%m-%d %H:%M:%S ")

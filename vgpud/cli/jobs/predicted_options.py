@@ -1,0 +1,120 @@
+"""`vgpu submit --predict MODEL`: fills in what the user has not given, and says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.options import Settings
+from vgpud.cli.predict.run import Looked, look, model_options
+from vgpud.errors import ExitCode
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: options of model_options, which mean nothing without --predict
+_ITS_OPTIONS = ("optimizer", "precision", "dims", "predictor")
+#: --gpus is filled in by twentieths, --mem by 64 MiB: nobody predicts finer
+_STEP_MILLI, _STEP_BYTES = 50, 64 << 20
+_MILLI = 1000
+#: as in vgpud.api.elastic_messages
+_MODEL_BYTES = 200
+
+
+def predict_options(function: F) -> F:
+    """--predict MODEL and how the model is trained; --batch is submit's own."""
+    text = "Fill in --gpus and --mem by predicting this model: a file.onnx, file.pt2 or module:function."
+    return click.option("--predict", metavar="MODEL", help=text)(model_options(function))
+
+
+def fill(settings: Settings, given: dict[str, Any]) -> str:
+    """Sets gpus and mem of `given` where they are none, puts its API message (or None) at "prediction".
+
+    Takes the options of predict_options out. Returns the line to be said, empty without --predict. Raises errors of
+    one line: a model that cannot be read, one that does not fit on the device.
+    """
+    model = given.pop("predict")
+    options = {name: given.pop(name) for name in _ITS_OPTIONS}
+    given["prediction"] = None
+    if model is None:
+        named = next((name for name in _ITS_OPTIONS if options[name]), None)
+        if named is not None:
+            raise click.UsageError(f"--{'dim' if named == 'dims' else named} is about a model: give --predict MODEL")
+        return ""
+    found = look(settings, model, {**options, "batch": _batch(given), "devices": given["devices"]})
+    given["prediction"] = message(found)
+    return f"{_share(found, given)}; {_memory(found, given)}"
+
+
+def _batch(given: dict[str, Any]) -> int | None:
+    """Of one process: workers divide the global batch."""
+    batch, workers = given["batch"], given["workers"]
+    if batch is None:
+        return None
+    return max(1, int(batch) // int(workers[0])) if workers else int(batch)
+
+
+def _share(found: Looked, given: dict[str, Any]) -> str:
+    """Says and fills in --gpus."""
+    from vgpud.core.units import format_gpus
+
+    if not found.in_range:
+        rest = "give --gpus" if given["gpus"] is None else "--gpus stays as given"
+        return f"{found.why}: {rest}"
+    part = found.predicted.utilisation
+    said = f"{found.described}, uses {part.value:.0%} of one {found.gpu.name} ({part.low:.0%} to {part.high:.0%})"
+    if given["gpus"] is not None:
+        return f"{said}, --gpus stays as given"
+    milli = math.ceil(part.value * _MILLI / _STEP_MILLI) * _STEP_MILLI
+    milli = min(_MILLI, max(_STEP_MILLI, milli))
+    given["gpus"] = milli
+    return f"{said}: --gpus {format_gpus(milli)}"
+
+
+def _memory(found: Looked, given: dict[str, Any]) -> str:
+    """Says and fills in --mem: the upper end, since too little ends the job."""
+    from vgpud.core.units import format_bytes
+
+    low, value, high = found.memory_range()
+    there = found.gpu.memory_gb * 10**9
+    by = "" if found.in_range else ", from its graph"
+    said = f"memory {format_bytes(int(value))} ({format_bytes(int(low))} to {format_bytes(int(high))}{by})"
+    if low > there:
+        text = f"one {found.gpu.name} has {found.gpu.memory_gb} GB, too little for {found.described}"
+        raise CliError(f"{text}: {said}; lower --batch", ExitCode.NO_CAPACITY)
+    if any(given[name] is not None for name in ("mem", "mem_min", "mem_max")):
+        return f"{said}, --mem stays as given"
+    given["mem"] = min(there // _STEP_BYTES, -(-int(high) // _STEP_BYTES)) * _STEP_BYTES
+    return f"{said}: --mem {given['mem'] >> 20}M"
+
+
+def _short(model: str) -> str:
+    """As the daemon keeps it: printable, and the end of a path that is too long."""
+    from vgpud.cli.common.text import plain
+
+    text = plain(model)
+    if len(text.encode()) > _MODEL_BYTES:
+        text = "..." + text.encode()[3 - _MODEL_BYTES :].decode(errors="ignore")
+    return text
+
+
+def message(found: Looked) -> Any:
+    """What the daemon keeps of it."""
+    from vgpud.v1 import vgpud_pb2 as pb
+
+    low, value, high = found.memory_range()
+    made = pb.Prediction(
+        model=_short(found.asked.model),
+        device=found.gpu.name,
+        memory_bytes=pb.Range(value=value, low=low, high=high),
+        out_of_range=not found.in_range,
+        features=dict(found.features.values),
+    )
+    for name in ("utilisation", "sm_activity"):
+        part = getattr(found.predicted, name)
+        if part is not None:
+            getattr(made, name).CopyFrom(pb.Range(value=part.value, low=part.low, high=part.high))
+    return made

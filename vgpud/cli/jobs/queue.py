@@ -1,0 +1,217 @@
+"""`vgpu queue`: the jobs, why they wait, and what can be done about them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.completions import complete_job, complete_queue
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.common.quantities import Number
+from vgpud.cli.jobs.quantities import JobId
+from vgpud.cli.slices.run import RunningCommand
+from vgpud.errors import ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.views import View
+
+#: more jobs than this have a progress bar
+_MANY = 20
+
+
+@click.group("queue", cls=LazyGroup, short_help="List, show, cancel, hold and follow jobs.")
+def queue() -> None:
+    """Jobs in the queue. `vgpu submit` puts them there."""
+
+
+def _job_ids(command: Callable[..., Any]) -> Callable[..., Any]:
+    argument = click.argument(
+        "job_ids", nargs=-1, required=True, type=JobId(), metavar="JOB...", shell_complete=complete_job
+    )
+    return argument(command)
+
+
+def _views(client: JobClient, ended: bool, queue_name: str, mine: bool) -> list[View]:
+    from vgpud.cli.jobs.views import job_view
+
+    jobs, simulated = client.jobs(ended, queue_name), client.simulated()
+    return [job_view(job, simulated) for job in jobs if not mine or job.uid == os.getuid()]
+
+
+@queue.command("ls", short_help="List jobs, and why they wait.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Also those that have ended.")
+@click.option("--queue", "queue_name", default="", metavar="NAME", shell_complete=complete_queue, help="Of this queue.")
+@click.option("--mine", is_flag=True, help="Yours only (admins see everybody's).")
+@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N.")
+@pass_settings
+def ls(settings: Settings, ended: bool, queue_name: str, mine: bool, last: int | None) -> None:
+    """List your jobs that wait or run: since when, on which device, or why not yet."""
+    from vgpud.cli.common import tables
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.output import emit
+    from vgpud.cli.jobs import tables as job_tables
+
+    with JobClient(settings) as client:
+        rows = _views(client, ended, queue_name, mine)
+    rows = rows if last is None else rows[len(rows) - min(last, len(rows)) :]
+    emit(settings, {"jobs": rows}, [r["job_id"] for r in rows], lambda: job_tables.jobs_grid(rows, tables.now_utc()))
+
+
+@queue.command("show", short_help="Show everything about a job.")
+@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
+@pass_settings
+def show(settings: Settings, job_id: int) -> None:
+    """Show everything about JOB: what it asks for, why it waits, where it runs, what it has used."""
+    from vgpud.cli.common import tables
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.output import dump
+    from vgpud.cli.jobs import tables as job_tables
+    from vgpud.cli.jobs.views import job_view
+
+    with JobClient(settings) as client:
+        found = client.job(job_id)
+        row = job_view(found, client.simulated())
+    if settings.output == "table":
+        print("\n".join(job_tables.job_lines(row, tables.now_utc())))
+    elif settings.output == "name":
+        print(job_id)
+    else:
+        dump(settings, {"job": {**row, "environment": dict(sorted(found.spec.environment.items()))}})
+
+
+def _each(settings: Settings, job_ids: Sequence[int], act: Callable[[JobClient, int], None], done: str) -> None:
+    """Does it to each; one that cannot be is said, the others are done, and the first refusal is the exit code."""
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.output import say
+
+    refusal: CliError | None = None
+    with JobClient(settings) as client:
+        for job_id in _tracked(settings, job_ids):
+            try:
+                act(client, job_id)
+                if len(job_ids) <= _MANY:
+                    say(f"job {job_id} {done}")
+            except CliError as error:
+                if len(job_ids) == 1 or error.exit_code == ExitCode.UNREACHABLE:
+                    raise
+                say(error.message)
+                refusal = refusal or error
+    if refusal:
+        raise CliError("not all of them: see above", ExitCode(refusal.exit_code))
+
+
+def _tracked(settings: Settings, job_ids: Sequence[int]) -> Iterator[int]:
+    if len(job_ids) <= _MANY or not sys.stderr.isatty():
+        yield from job_ids
+        return
+    from rich.progress import track
+
+    from vgpud.cli.common.output import console
+
+    yield from track(job_ids, "jobs", console=console(settings, stderr=True), transient=True)
+
+
+@queue.command("cancel", short_help="End jobs, or take them out of the queue.")
+@_job_ids
+@click.option("--array", is_flag=True, help="All jobs of the arrays that these begin.")
+@pass_settings
+def cancel(settings: Settings, job_ids: tuple[int, ...], array: bool) -> None:
+    """End jobs that run, with all their processes, and take out those that wait."""
+    _each(settings, job_ids, lambda client, job_id: client.cancel(job_id, array), "cancelled")
+
+
+@queue.command("hold", short_help="Keep waiting jobs from starting.")
+@_job_ids
+@pass_settings
+def hold(settings: Settings, job_ids: tuple[int, ...]) -> None:
+    """Keep jobs that wait from starting until they are released."""
+    _each(settings, job_ids, lambda client, job_id: client.hold(job_id), "held")
+
+
+@queue.command("release", short_help="Let held jobs start.")
+@_job_ids
+@pass_settings
+def release(settings: Settings, job_ids: tuple[int, ...]) -> None:
+    """Let jobs that are held start when there is room."""
+    _each(settings, job_ids, lambda client, job_id: client.release(job_id), "released")
+
+
+@queue.command("requeue", short_help="Start running jobs from the beginning.")
+@_job_ids
+@pass_settings
+def requeue(settings: Settings, job_ids: tuple[int, ...]) -> None:
+    """End jobs that run and queue them again: they start from the beginning, with their old place.
+
+    A job that has ended cannot be requeued, for its environment is deleted at its end: submit it again.
+    """
+    _each(settings, job_ids, lambda client, job_id: client.requeue(job_id), "queued again")
+
+
+@queue.command("logs", short_help="Show a job's output.")
+@click.argument("job_id", type=JobId(), metavar="JOB", shell_complete=complete_job)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("-n", "--lines", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N lines.")
+@click.option("--member", type=click.IntRange(min=0), default=0, metavar="N", help="Of this member of a gang, from 0.")
+@pass_settings
+def logs(settings: Settings, job_id: int, follow: bool, lines: int | None, member: int) -> None:
+    """Show the output of JOB, as far as you may read its file; -f goes on, also when it is started again."""
+    from vgpud.cli.jobs.wait import show_log
+
+    show_log(settings, job_id, follow, lines, member)
+
+
+@queue.command("wait", cls=RunningCommand, short_help="Wait until jobs have ended.")
+@_job_ids
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing.")
+@pass_settings
+def wait(settings: Settings, job_ids: tuple[int, ...], quiet: bool) -> int:
+    """Wait until all JOBs have ended, and exit with their code, the greatest of several.
+
+    124 is for a job whose time was up, 130 for one that was cancelled, where they have no code of their own; 125 means
+    that vgpu itself failed. A restart of the daemon is waited out. Ctrl-C leaves the jobs alone.
+    """
+    from vgpud.cli.jobs.wait import wait_for
+
+    return wait_for(settings, job_ids, quiet)
+
+
+@queue.command("top", short_help="Watch the queue live.")
+@click.option("-d", "--interval", type=Number(0.1, 60), default=1.0, help="Seconds between views.")
+@click.option("-n", "--count", type=click.IntRange(min=1), default=None, help="End after so many views.")
+@pass_settings
+def top(settings: Settings, interval: float, count: int | None) -> None:
+    """Watch queues and jobs live; end with Ctrl-C. Not to a terminal, each view is printed below the last."""
+    from vgpud.cli.jobs.top import watch
+
+    with suppress(KeyboardInterrupt):  # the way to end it
+        watch(settings, _samples(settings, interval, count), count)
+
+
+def _samples(settings: Settings, interval_s: float, count: int | None) -> Iterator[dict[str, Any] | str]:
+    """A view of queues and jobs per interval; while the daemon is away, what is wrong in words."""
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.jobs.views import queue_view
+
+    number = 0
+    while True:
+        try:
+            with JobClient(settings) as client:
+                while True:
+                    yield {"queues": [queue_view(q) for q in client.queues()], "jobs": _views(client, False, "", False)}
+                    number += 1
+                    if number == count:
+                        return
+                    time.sleep(interval_s)
+        except CliError as error:
+            if not number or error.exit_code != ExitCode.UNREACHABLE:
+                raise
+            yield error.message
+        time.sleep(interval_s)

@@ -1,0 +1,222 @@
+"""`vgpu quota`: the queues, what each is guaranteed and limited to, and by which rules it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.completions import complete_queue
+from vgpud.cli.common.options import LazyGroup, Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.quantities import DEFAULT, AnyParam, Bytes, OrDefault, Whole
+from vgpud.cli.jobs.quantities import Cpus, Span
+from vgpud.core.units import MILLI_PER_DEVICE, UnitError, format_gpus, parse_gpus
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: keyword of set_() -> field of the API's queue
+_FIELDS = {
+    "guarantee": "guarantee_milli",
+    "limit": "limit_milli",
+    "weight": "weight",
+    "policy": "policy",
+    "placement": "placement",
+    "parent": "parent",
+    "min_run": "min_run",
+    "elastic_wait": "elastic_wait",
+    "elastic_idle": "elastic_idle",
+    "elastic_eager": "elastic_eager",
+    "cpus": "cpu_limit_milli",
+    "ram": "ram_limit_bytes",
+    "strict": "strict",
+    "backfill": "backfill",
+    "spread": "spread",
+    "members": "members",
+}
+_SPANS = ("min_run", "elastic_wait", "elastic_idle")
+_MEMBER = "uid:1000, gid:1000, a user's name or @GROUP"
+
+
+class Gpus(AnyParam):
+    """GPUs of a whole cluster, at most three decimals; becomes milli-GPU."""
+
+    name = "gpus"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        whole, point, part = str(value).strip().partition(".")
+        try:  # a cluster may have more whole devices than parse_gpus() lets a node have
+            rest = parse_gpus(f"0.{part}" if point else "0", zero=True)
+        except UnitError as error:
+            self.fail(str(error), param, ctx)
+        if not (whole.isascii() and whole.isdigit() and len(whole) <= 6):
+            self.fail(f"{str(value)!r} is not a number of GPUs: write for example 0, 0.5 or 16", param, ctx)
+        return int(whole) * MILLI_PER_DEVICE + rest
+
+
+class Member(AnyParam):
+    """Whose default queue it is, as the API has it: uid:1000 or gid:1000."""
+
+    name = "member"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        import grp
+        import pwd
+
+        text = str(value)
+        kind, colon, number = text.partition(":")
+        if text == DEFAULT or (colon and kind in ("uid", "gid") and number.isascii() and number.isdigit()):
+            return text
+        try:
+            if text.startswith("@"):
+                return f"gid:{grp.getgrnam(text[1:]).gr_gid}"
+            return f"uid:{pwd.getpwnam(text).pw_uid}"
+        except KeyError:
+            self.fail(f"there is no {text!r}: write {_MEMBER}", param, ctx)
+
+
+@click.group("quota", cls=LazyGroup, short_help="Show and set queues: guarantees, limits, policies.")
+def quota() -> None:
+    """Queues. Users see those that are for them, admins make and change them."""
+
+
+def _show(settings: Settings, queues: Sequence[Any], many: bool) -> None:
+    from vgpud.cli.common.output import emit
+    from vgpud.cli.jobs import tables
+    from vgpud.cli.jobs.views import queue_view
+
+    rows = [queue_view(item) for item in queues]
+    data: dict[str, Any] = {"queues": rows} if many else {"queue": rows[0]}
+    emit(settings, data, [row["name"] for row in rows], lambda: tables.queues_grid(rows))
+
+
+@quota.command("get", cls=VgpuCommand, short_help="Show queues, their quotas and what is used.")
+@click.argument("name", required=False, metavar="[QUEUE]", shell_complete=complete_queue)
+@pass_settings
+def get(settings: Settings, name: str | None) -> None:
+    """Show the queues that are for you, or QUEUE: what it is guaranteed, limited to and uses now, and its rules.
+
+    GPU-TIME is what it has used, the older the less: that is what shares beyond the guarantees go by.
+    """
+    from vgpud.cli.common.exits import CliError
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.errors import ExitCode
+
+    with JobClient(settings) as client:
+        queues = client.queues()
+    if name is not None:
+        names = [item.name for item in queues]
+        if name not in names:
+            text = f"no queue {name!r} for you: there are {', '.join(names)}"
+            raise CliError(text, ExitCode.NOT_FOUND)
+        queues = [item for item in queues if item.name == name]
+    _show(settings, queues, many=name is None)
+
+
+def _rules() -> str:
+    """The policies and placements that there are (\\b: click keeps the lines)."""
+    from vgpud.core.placement import registry as placements
+    from vgpud.core.policy import registry as policies
+
+    def table(title: str, names: dict[str, str]) -> str:
+        return "\n".join([f"\b\n{title}:", *(f"{name:<10}  {line}" for name, line in names.items())])
+
+    return table("Policies", policies.NAMES) + "\n\n" + table("Placements", placements.NAMES)
+
+
+@quota.command("set", short_help="Make or change a queue.", epilog=_rules())
+@click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
+@click.option("--guarantee", type=OrDefault(Gpus()), metavar="GPUS", help="Others make room for so much (default: 0).")
+@click.option("--limit", type=OrDefault(Gpus()), metavar="GPUS", help="Never more than this (default: none).")
+@click.option(
+    "--weight", type=OrDefault(Whole(1, 10_000)), metavar="N", help="Share beyond the guarantees (default: 1)."
+)
+@click.option("--policy", metavar="POLICY", help="In which order jobs go: fifo, '2d-las(3250,7200)', ...")
+@click.option("--placement", metavar="RULE", help="Where they go: best-fit, fgd, 'colocate(120,2)', ...")
+@click.option(
+    "--parent", metavar="QUEUE", shell_complete=complete_queue, help="The team's queue above it (default: none)."
+)
+@click.option(
+    "--min-run", type=OrDefault(Span(zero=True)), metavar="TIME", help="No preemption earlier (default: 60s)."
+)
+@click.option(
+    "--elastic-wait",
+    type=OrDefault(Span(zero=True)),
+    metavar="TIME",
+    help="Who waits longer makes elastic jobs shrink for it (default: 30s).",
+)
+@click.option(
+    "--elastic-idle",
+    type=OrDefault(Span(zero=True)),
+    metavar="TIME",
+    help="After so long with nobody to wait they grow (default: 60s).",
+)
+@click.option(
+    "--elastic-eager/--no-elastic-eager",
+    default=None,
+    help="Elastic jobs take all they can use before those behind them start; else these start first.",
+)
+@click.option("--cpus", type=OrDefault(Cpus()), metavar="N", help="Limit of processors (default: none).")
+@click.option("--ram", type=OrDefault(Bytes()), metavar="SIZE", help="Limit of the host's memory (default: none).")
+@click.option("--strict/--no-strict", default=None, help="The first that does not fit keeps the others waiting.")
+@click.option("--backfill/--no-backfill", default=None, help="But those that end before it can start.")
+@click.option("--spread/--pack", default=None, help="Over devices and nodes, or as few as do.")
+@click.option("--member", "members", type=Member(), multiple=True, metavar="WHO", help=f"For these only: {_MEMBER}.")
+@pass_settings
+def set_(settings: Settings, /, name: str, **given: Any) -> None:
+    """Make QUEUE, or change it while its jobs wait and run; what is not given stays as it is.
+
+    \b
+    vgpu quota set vision --guarantee 2 --limit 4 --weight 3 --member @vision
+    vgpu quota set vision-ann --parent vision --limit 1 --member ann
+    vgpu quota set vision --policy '2d-las(3250,7200)' --min-run 5m
+    vgpu quota set vision --limit default                as if --limit had never been said
+
+    "default" takes any of the values back. Members have it as their default queue, and nobody else may use it; one
+    without members is everybody's.
+    """
+    asked = {key: value for key, value in given.items() if value not in (None, ())}
+    if not asked:
+        raise click.UsageError("say what to set: for example --limit 4")
+    low, high = asked.get("guarantee", DEFAULT), asked.get("limit", DEFAULT)
+    if DEFAULT not in (low, high) and low > high:
+        text = f"--guarantee {format_gpus(low)} is more than --limit {format_gpus(high)}"
+        raise click.UsageError(f"{text}: lower the one or raise the other")
+    from vgpud.cli.common.job_client import JobClient
+
+    with JobClient(settings) as client:
+        _show(settings, [client.set_queue(_message(name, asked), [_FIELDS[key] for key in asked])], many=False)
+
+
+def _message(name: str, asked: dict[str, Any]) -> pb.Queue:
+    """The fields that have a value; those that go back to their default are left out."""
+    from google.protobuf.duration_pb2 import Duration
+
+    from vgpud.v1 import vgpud_pb2 as pb
+
+    queue = pb.Queue(name=name)
+    for key, value in asked.items():
+        if value == DEFAULT or value == (DEFAULT,):
+            continue
+        if key == "members":
+            queue.members.extend(value)
+        elif key in _SPANS:
+            getattr(queue, key).CopyFrom(Duration(seconds=value // 10**9, nanos=value % 10**9))
+        else:
+            setattr(queue, _FIELDS[key], value)
+    return queue
+
+
+@quota.command("rm", short_help="Remove empty queues.")
+@click.argument("names", nargs=-1, required=True, metavar="QUEUE...", shell_complete=complete_queue)
+@pass_settings
+def rm(settings: Settings, names: tuple[str, ...]) -> None:
+    """Remove queues that no job, slice or other queue is in."""
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.output import say
+
+    with JobClient(settings) as client:
+        for name in names:
+            client.delete_queue(name)
+            say(f"queue {name} removed")

@@ -1,0 +1,311 @@
+"""`vgpu simulate`: a trace replayed with the queue's own machine, under one policy or several."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.quantities import Number
+from vgpud.cli.jobs.quantities import Span
+from vgpud.errors import ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.output import Grid
+    from vgpud.simulate.engine import Outcome
+    from vgpud.simulate.interference import Interference
+    from vgpud.simulate.results import Figures
+    from vgpud.simulate.scenario import Scenario
+
+NANOSECONDS = 1_000_000_000
+#: how a policy is called that is each queue's own
+AS_CONFIGURED = "as configured"
+#: how often the progress bar is told, in jobs that have ended
+PROGRESS_EVERY_S = 0.1
+
+
+def _names(registry: str) -> Callable[[click.Context, click.Parameter, bool], None]:
+    def show(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+        if value and not ctx.resilient_parsing:
+            from vgpud.core.placement import registry as placements
+            from vgpud.core.policy import registry as policies
+
+            names = policies.NAMES if registry == "policies" else placements.NAMES
+            for name, line in names.items():
+                click.echo(f"{name:<11} {line}")
+            ctx.exit()
+
+    return show
+
+
+def _span(name: str, text: str) -> Callable[[Any], Any]:
+    return click.option(name, type=Span(zero=True), default=0, metavar="TIME", help=text)
+
+
+@click.command("simulate", cls=VgpuCommand, short_help="Replay a trace of jobs under another policy.")
+@click.option("--trace", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The jobs.")
+@click.option("--cluster", required=True, metavar="NxG|FILE", help="Nodes x GPUs (8x8, 4x8:V100+2x4:T4), or a file.")
+@click.option("--policy", metavar="POLICY", help="As a queue's (default: fifo); strict:fifo lets nobody pass.")
+@click.option("--compare", multiple=True, metavar="POLICY", help="This one as well; may be repeated.")
+@click.option("--placement", metavar="RULE", help="As a queue's (default: best-fit), or count: GPUs are only counted.")
+@click.option(
+    "--policies", is_flag=True, is_eager=True, expose_value=False, callback=_names("policies"), help="List them."
+)
+@click.option(
+    "--placements", is_flag=True, is_eager=True, expose_value=False, callback=_names("placements"), help="List."
+)
+@click.option("--spread", is_flag=True, help="Between nodes and devices instead of packing.")
+@click.option("--backfill", is_flag=True, help="With strict: who ends in time may pass the one who waits first.")
+@click.option(
+    "--queues",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Quotas, policies and placement as `vgpu quota get -o json` wrote them (default: all jobs are in one queue).",
+)
+@click.option("--by-queue", is_flag=True, help="A queue of equal weight for each that the trace names.")
+@_span("--start-cost", "From the decision to start a job until it works (30s).")
+@_span("--suspend-cost", "To take a job off its devices (checkpoint).")
+@_span("--resume-cost", "Until a job that goes on works.")
+@_span("--resize-cost", "Until an elastic job that became larger or smaller works (30s).")
+@click.option(
+    "--scaling",
+    metavar="N:RATE,...",
+    help="How fast elastic jobs are with N workers: 16:2200,32:4000,64:5000 (default: N times as fast as one).",
+)
+@_span("--min-run", "No job is preempted earlier.")
+@click.option(
+    "--interference",
+    type=click.Choice(("none", "summed", "gavel")),
+    default="none",
+    help="What jobs on one device cost each other: nothing, by their utilisations, or by --throughputs.",
+)
+@click.option("--throughputs", type=click.Path(path_type=Path), metavar="FILE", help="Gavel's table of pairs.")
+@click.option("--throughputs-device", default="v100", metavar="NAME", help="The device in that table (default: v100).")
+@click.option("--sort", is_flag=True, help="Put the trace in order of time instead of refusing it.")
+@click.option("--error", type=Number(0, 10), default=0.0, metavar="SIGMA", help="Durations as told are wrong.")
+@click.option("--estimates", is_flag=True, help="No durations are told: they are learnt from jobs like them.")
+@click.option("--seed", type=int, default=0, help="Of --error: the same seed, the same figures.")
+@click.option("--jobs", type=click.Path(path_type=Path), metavar="FILE", help="Write every job as CSV, too.")
+@click.option("--plots", type=click.Path(path_type=Path), metavar="DIR", help="Draw completion times and utilisation.")
+@pass_settings
+def simulate(settings: Settings, /, trace: Path, cluster: str, **options: Any) -> None:
+    """Replay a trace on a cluster with the code that the daemon's queue runs, and say what each policy makes of it.
+
+    \b
+    vgpu usage --since 30d -o csv > month.csv
+    vgpu simulate --trace month.csv --cluster 1x8 --policy fifo --compare '2d-las(3250,7200)'
+
+    Traces are CSV: of vgpu usage, Tiresias and Muri, Philly, openb; the header tells which. Clusters are also Tiresias'
+    cluster_spec.csv and openb's node list.
+    """
+    from vgpud.simulate import clusters, readers, results, scaling, scenario
+
+    if options["plots"] and importlib.util.find_spec("matplotlib") is None:
+        raise CliError("--plots needs matplotlib, which is not installed: pip install matplotlib", ExitCode.USAGE)
+    if options["estimates"] and options["error"]:
+        raise click.UsageError("--error is of durations that are told, and --estimates tells none: use one of them")
+    chosen = _scenarios(options)
+    for one in chosen.values():
+        scenario.check(one)
+    jobs = readers.read(trace, options["sort"])
+    nodes = clusters.parse(cluster)
+    if options["scaling"]:
+        try:
+            jobs = scenario.scaled(jobs, scaling.parse(options["scaling"]))
+        except ValueError as error:
+            raise click.UsageError(f"--scaling: {error}") from error
+    if options["estimates"]:
+        from vgpud.simulate import learning
+
+        jobs = learning.untold(jobs, learn=True)
+    if options["error"]:
+        jobs = scenario.misjudged(jobs, options["error"], options["seed"])
+    began = time.monotonic()
+    outcomes: dict[str, Outcome] = {}
+    with _progress(settings, len(jobs) * len(chosen)) as tell:
+        for name, one in chosen.items():
+            before = len(outcomes) * len(jobs)
+            outcomes[name] = scenario.run(jobs, nodes, one, functools.partial(tell, name, before))
+    found = {name: results.figures(outcome) for name, outcome in outcomes.items()}
+    _complain(outcomes)
+    _write(trace, cluster, options, outcomes)
+    document = {"trace": trace.name, "jobs": len(jobs), "cluster": cluster, **_parameters(options)}
+    document["runs"] = [{"policy": name, **figures.as_json()} for name, figures in found.items()]
+    _emit(settings, document, found)
+    _say(f"{len(jobs)} jobs under {len(chosen)} {'policy' if len(chosen) == 1 else 'policies'}", began)
+    empty = [name for name, one in found.items() if not one.jobs]
+    if empty:
+        text = f"no job of {trace.name} ran on {cluster} under {', '.join(empty)}: there are no figures"
+        raise CliError(f"{text}; take a larger --cluster, or a trace whose jobs fit", ExitCode.NO_CAPACITY)
+
+
+def _scenarios(options: Mapping[str, Any]) -> dict[str, Scenario]:
+    from vgpud.simulate import quotas
+    from vgpud.simulate.engine import Costs
+    from vgpud.simulate.scenario import Scenario
+
+    if options["queues"] and options["by_queue"]:
+        raise click.UsageError("--queues names the queues and --by-queue makes others: use one of them")
+    rest = {
+        "queues": quotas.read(options["queues"]) if options["queues"] else (),
+        "placement": options["placement"] or "",
+        "backfill": options["backfill"],
+        "spread": options["spread"],
+        "min_run_ns": options["min_run"],
+        "by_queue": options["by_queue"],
+        "costs": Costs(*(options[f"{what}_cost"] for what in ("start", "suspend", "resume", "resize"))),
+        "interference": _interference(options),
+    }
+    own = options["policy"] or ("" if options["queues"] else "fifo")
+    return {policy or AS_CONFIGURED: Scenario(policy, **rest) for policy in (own, *options["compare"])}
+
+
+def _interference(options: Mapping[str, Any]) -> Interference | None:
+    from vgpud.simulate.interference import Summed, gavel
+
+    if options["interference"] == "gavel":
+        if options["throughputs"] is None:
+            raise click.UsageError("--interference gavel needs --throughputs FILE, Gavel's simulation_throughputs.json")
+        return gavel(options["throughputs"], options["throughputs_device"])
+    return Summed() if options["interference"] == "summed" else None
+
+
+def _parameters(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What else the figures depend on, for the document."""
+    spans = ("start_cost", "suspend_cost", "resume_cost", "resize_cost", "min_run")
+    left_out = {"policy", "compare", "jobs", "plots", "sort", "throughputs", *spans}
+    found = {key: value for key, value in options.items() if key not in left_out}
+    found |= {f"{key}_s": options[key] / NANOSECONDS for key in spans}
+    return found | {"queues": options["queues"] and options["queues"].name}
+
+
+@contextlib.contextmanager
+def _progress(settings: Settings, total: int) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on a terminal; elsewhere silence."""
+    if not sys.stderr.isatty():
+        yield lambda name, before, done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from vgpud.cli.common.output import console
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(settings, stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        told = 0.0
+
+        def tell(name: str, before: int, done: int) -> None:
+            nonlocal told
+            if time.monotonic() - told >= PROGRESS_EVERY_S:
+                told = time.monotonic()
+                bar.update(task, completed=before + done, description=name)
+
+        yield tell
+
+
+def _complain(outcomes: Mapping[str, Outcome]) -> None:
+    """The jobs that are not among the figures, on stderr: the first of each kind, or each where no job ran."""
+    from vgpud.cli.common.output import say
+
+    for name, outcome in outcomes.items():
+        if not any(job.state.ended for _, job in outcome.jobs):
+            for traced, why in outcome.refused[:NAMED_MAX]:
+                say(f"{name}: job of {traced.where} never fits: {why}")
+            if len(outcome.refused) > NAMED_MAX:
+                say(f"{name}: {len(outcome.refused) - NAMED_MAX} more jobs never fit")
+        elif outcome.refused:
+            job, why = outcome.refused[0]
+            say(f"{name}: {len(outcome.refused)} jobs are left out, the first of {job.where}: {why}")
+        waiting = [traced for traced, job in outcome.jobs if not job.state.ended]
+        if waiting:
+            say(f"{name}: {len(waiting)} jobs never ended, the first of {waiting[0].where}")
+
+
+def _write(trace: Path, cluster: str, options: Mapping[str, Any], outcomes: Mapping[str, Outcome]) -> None:
+    from vgpud.cli.common.output import say
+    from vgpud.simulate import report
+
+    try:
+        if options["jobs"]:
+            report.write_jobs(options["jobs"], outcomes)
+            say(f"{options['jobs']} has every job")
+        drawn = {name: found for name, found in outcomes.items() if any(job.state.ended for _, job in found.jobs)}
+        if options["plots"] and drawn:
+            for path in report.write_plots(options["plots"], trace.stem, f"{trace.name} on {cluster}", drawn):
+                say(f"{path} is drawn")
+    except OSError as error:
+        raise CliError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def _emit(settings: Settings, document: Mapping[str, Any], found: Mapping[str, Figures]) -> None:
+    from vgpud.cli.common.output import emit
+
+    emit(settings, document, found, lambda: _grid(found))
+
+
+#: jobs that never fit which are named one by one
+NAMED_MAX = 20
+
+TITLES = (
+    "POLICY",
+    ">AVG-JCT",
+    ">P50",
+    ">P95",
+    ">P99",
+    ">QUEUEING",
+    ">LONGEST-WAIT",
+    ">MAKESPAN",
+    ">UTIL",
+    ">FRAGMENTED",
+    ">PREEMPTIONS",
+    ">RHO-P95",
+    ">JAIN",
+)
+
+
+def _grid(found: Mapping[str, Figures]) -> Grid:
+    from vgpud.cli.common.output import Grid
+
+    grid = Grid(TITLES)
+    for name, one in found.items():
+        times = (one.jct_s.mean, one.jct_s.p50, one.jct_s.p95, one.jct_s.p99, one.queueing_s.mean, one.longest_wait_s)
+        grid.rows.append(
+            (
+                name,
+                *map(_time, (*times, one.makespan_s)),
+                _figure(one.utilisation, ".1%"),
+                _figure(one.fragmentation, ".1%"),
+                str(one.preemptions),
+                _figure(one.rho.p95, ".1f"),
+                _figure(one.jain, ".3f"),
+            )
+        )
+    return grid
+
+
+def _figure(value: float, form: str) -> str:
+    """A dash for what is not known, as nothing ran."""
+    return "-" if math.isnan(value) else format(value, form)
+
+
+def _time(seconds: float) -> str:
+    """Seconds below three hours, then hours."""
+    if math.isnan(seconds):
+        return "-"
+    return f"{seconds:.1f}s" if seconds < 10_800 else f"{seconds / 3600:.1f}h"
+
+
+def _say(what: str, began: float) -> None:
+    from vgpud.cli.common.output import say
+
+    say(f"{what}: simulated in {time.monotonic() - began:.1f} s")

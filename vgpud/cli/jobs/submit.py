@@ -1,0 +1,277 @@
+"""`vgpu submit`: queues a job, which runs as the user who submits it, here and with this environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.completions import complete_job, complete_queue
+from vgpud.cli.common.exits import CliError, failures_are_125
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.quantities import Bytes, Number, Whole
+from vgpud.cli.common.slice_options import build_spec, spec_options
+from vgpud.cli.jobs import elastic_options, job_file
+from vgpud.cli.jobs.predicted_options import fill, predict_options
+from vgpud.cli.jobs.quantities import Cpus, JobIds, Range, RequestId, Span, Variable
+from vgpud.errors import ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: what --no-env leaves
+_KEPT = ("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR")
+#: as in vgpud.core.queue.check, whose import would take longer than all else
+MEMBERS_MAX, RETRIES_MAX, PRIORITY_MAX = 1024, 1000, 1000
+#: keywords of submit() that are fields of JobSpec as they are
+_PLAIN = ("name", "queue", "priority", "retries", "after_any", "hold", "image", "skew", "log")
+
+
+class SubmitCommand(VgpuCommand):
+    """With --wait it exits as the job does, so what fails in vgpu itself is 125, as of `vgpu run`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with failures_are_125() if ctx.params.get("wait") else nullcontext():
+            return super().invoke(ctx)
+
+
+@click.command(
+    "submit",
+    cls=SubmitCommand,
+    short_help="Queue a job that runs when there is room.",
+    context_settings={"allow_interspersed_args": False},
+)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=False, dir_okay=False, path_type=Path),
+    metavar="JOB.TOML",
+    is_eager=True,
+    expose_value=False,
+    callback=job_file.read,
+    help="These options from a file; what is given here wins.",
+)
+@elastic_options.stretch_options
+@predict_options
+@partial(spec_options, without=("gpus", "priority"))
+@click.option("--device", "devices", multiple=True, metavar="GPU", help="On this device, by index or UUID; repeatable.")
+@click.option("--gang", type=Whole(1, MEMBERS_MAX), metavar="N", help="N members with so much each: all start or none.")
+@click.option("--cpus", type=Cpus(), metavar="N", help="Processors of each member, a limit (default: none).")
+@click.option("--ram", type=Bytes(), metavar="SIZE", help="Memory of the host, a limit (default: none).")
+@click.option("--name", metavar="NAME", help="Name of the job (default: the program's).")
+@click.option("--queue", metavar="NAME", shell_complete=complete_queue, help="In this queue (default: yours).")
+@click.option(
+    "--priority",
+    type=Whole(-PRIORITY_MAX, PRIORITY_MAX),
+    metavar="N",
+    help="Higher ones are first where the policy asks.",
+)
+@click.option("--time-limit", type=Span(), metavar="TIME", help="It is ended after this: 90s, 45m, 2h30m.")
+@click.option("--expected", type=Span(), metavar="TIME", help="How long it will take; some policies go by it.")
+@click.option("--retries", type=Whole(0, RETRIES_MAX), metavar="N", help="Start it again so often when it fails.")
+@click.option(
+    "--after", type=JobIds(), metavar="JOB[,JOB]", shell_complete=complete_job, help="When these have completed."
+)
+@click.option("--after-any", is_flag=True, help="... or have ended in whatever way.")
+@click.option("--array", type=Range(), metavar="1-8", help="A job for each index; it is VGPU_ARRAY_INDEX in them.")
+@click.option("--hold", is_flag=True, help="Not before `vgpu queue release`.")
+@click.option("--image", metavar="IMAGE", help="In a container of this image, with --env's variables.")
+@click.option("-C", "--directory", type=click.Path(), metavar="DIR", help="Where it runs (default: here).")
+@click.option("--log", metavar="PATH", help="Where its output goes; %j is its number, %a its index (vgpu-%j.log).")
+@click.option(
+    "--env",
+    type=Variable(),
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Set a variable, or NAME alone: as it is here.",
+)
+@click.option("--no-env", is_flag=True, help="Nothing else of your environment but HOME, PATH, LANG and the like.")
+@click.option("--skew", type=Number(0, 1), metavar="0..1", help="Largest tensor's part of a gang's traffic.")
+@click.option("--no-preempt", is_flag=True, help="Never take its room before it ends.")
+@click.option(
+    "--request-id",
+    type=RequestId(),
+    metavar="ID",
+    help="Ask again for a submission whose answer was lost: within 10 minutes the same ID never queues it twice.",
+)
+@click.option("-w", "--wait", is_flag=True, help="Wait for its end, and exit as it does.")
+@click.option("-q", "--quiet", is_flag=True, help="Print the number only.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND [ARG]...]")
+@click.pass_context
+@pass_settings
+def submit(
+    settings: Settings, ctx: click.Context, /, wait: bool, quiet: bool, request_id: str | None, **given: Any
+) -> int:
+    """Queue COMMAND; it starts, as you, as soon as there is room, and its number is printed.
+
+    \b
+    vgpu submit --gpus 0.5 -- python train.py            half a device, when there is one
+    vgpu submit --gpus 0.25..1 -- python train.py        more while nobody waits for it, at once and without a restart
+    vgpu submit --gpus 1 --workers 1-8 -- ./train.py     as many workers as are worth it and have room
+    vgpu submit --predict net:make --batch 64 -- ./train as much as that model will use
+    vgpu submit --gpus 1 --gang 4 -- ./train             four members, all at once or none
+    vgpu submit --gpus 0.25 --array 1-8 -- ./try.sh      eight jobs; VGPU_ARRAY_INDEX tells them apart
+    vgpu submit --gpus 1 --after 12 -- ./evaluate        when job 12 has completed
+    vgpu submit --gpus 1 --image my/image -- ./train     in a container
+    vgpu submit -f job.toml --gpus 2                     as the file says, but on two devices
+    vgpu submit --wait --gpus 1 -- ./train               wait, and exit with its code
+
+    While the daemon does not answer, the request is repeated under the same ID for --timeout. If it is still not known
+    whether the job was queued, the exit code is 3 or 7 (125 with --wait), and the ID is said: repeat the command with
+    --request-id ID.
+
+    `vgpu queue ls` shows jobs and why they wait, `vgpu queue logs -f JOB` their output, `vgpu queue cancel JOB` ends
+    one. What the job file may say is in docs/queue.md.
+    """
+    from_file = ctx.meta.get(job_file.META, {})
+    command = given.pop("command") or from_file.get("command", ())
+    if not command and not given["image"]:
+        raise click.UsageError("say what to run: for example vgpu submit --gpus 0.5 -- python train.py")
+    elastic_options.check(given)
+    predicted = fill(settings, given)
+    if predicted and not quiet:
+        from vgpud.cli.common.output import say
+
+        say(predicted)
+    if given["gpus"] is None:
+        raise click.UsageError("say how much: for example --gpus 0.5")
+    spec = _spec(given, command, from_file.get("env", ()))
+    from vgpud.cli.common.job_client import JobClient
+
+    with JobClient(settings) as client:
+        spec.slice.device_uuids.extend(_devices(client, given["devices"]))
+        ids = client.submit(spec, request_id or "")
+        if not wait:
+            _tell(settings, client, ids, quiet=quiet, wait=False)
+            return 0
+        from vgpud.cli.jobs.wait import leaving, wait_for
+
+        with leaving(ids):
+            _tell(settings, client, ids, quiet=quiet, wait=True)
+            return wait_for(settings, ids, quiet)
+
+
+def _spec(given: dict[str, Any], command: Sequence[str], file_env: Sequence[tuple[str, str]]) -> pb.JobSpec:
+    """The API's message, but for the devices."""
+    from google.protobuf.duration_pb2 import Duration
+
+    from vgpud.v1 import vgpud_pb2 as pb
+
+    share = {name: given.get(name) for name in _SHARE} | {"gpus": elastic_options.least_gpus(given)}
+    spec = pb.JobSpec(slice=build_spec(share), members=given["gang"] or 1, umask=_umask())
+    for name in _PLAIN:
+        if given[name]:
+            setattr(spec, name, given[name])
+    for field, option in (("time_limit", "time_limit"), ("expected_duration", "expected")):
+        if given[option]:
+            getattr(spec, field).CopyFrom(Duration(seconds=given[option] // 10**9, nanos=given[option] % 10**9))
+    spec.array_first, spec.array_last = given["array"] or (0, 0)
+    spec.after.extend(given["after"] or ())
+    spec.cpu_milli, spec.ram_bytes = given["cpus"] or 0, given["ram"] or 0
+    spec.not_preemptible = given["no_preempt"]
+    elastic_options.fill(spec, given)
+    if given["prediction"] is not None:
+        spec.prediction.CopyFrom(given["prediction"])
+    spec.directory = os.path.join(_here(), given["directory"]) if given["directory"] else _here()
+    try:
+        spec.command.extend(command)
+    except (UnicodeEncodeError, ValueError) as error:
+        raise CliError("the command has bytes that are not UTF-8: put it into a script", ExitCode.USAGE) from error
+    named = dict([*file_env, *given["env"]])
+    inherited = {} if given["image"] else _inherited(given["no_env"])  # what holds here means nothing in an image
+    for name, value in _texts({**inherited, **named}).items():
+        spec.environment[name] = value
+    return spec
+
+
+_SHARE = ("min_milli", "max_milli", "mem", "mem_min", "mem_max", "service_class", "weight", "spread")
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except OSError as error:
+        raise CliError(f"the working directory is gone ({error.strerror}): give one with --directory") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _inherited(little: bool) -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not little or k in _KEPT or k.startswith("LC_")}
+
+
+def _texts(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those that are UTF-8, as only they can be sent; the others are said."""
+    from vgpud.cli.common.output import say
+
+    odd = [name for name, value in variables.items() if not _is_text(name + value)]
+    if odd:
+        say(f"left out of the job's environment, not UTF-8: {', '.join(map(ascii, odd))}")
+    return {name: value for name, value in variables.items() if name not in odd}
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _devices(client: JobClient, wanted: Sequence[str]) -> list[str]:
+    """UUIDs of devices that are named by index or UUID."""
+    if not wanted:
+        return []
+    devices = client.devices()
+    by_name = {str(d.index): d.uuid for d in devices} | {d.uuid: d.uuid for d in devices}
+    for name in wanted:
+        if name not in by_name:
+            text = f"no device {name!r}: there are {', '.join(str(d.index) for d in devices) or 'none'}"
+            raise CliError(text, ExitCode.NOT_FOUND)
+    return [by_name[name] for name in wanted]
+
+
+def _asked(view: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+    """How the job stands; None where the daemon has gone meanwhile: it is queued all the same."""
+    from vgpud.cli.common.output import say
+
+    try:
+        return view()
+    except CliError as error:
+        if not error.unanswered:
+            raise
+        say(f"queued; how it stands is not known: {error.message}")
+        return None
+
+
+def _tell(settings: Settings, client: JobClient, ids: Sequence[int], *, quiet: bool, wait: bool) -> None:
+    """The number on stdout, of an array the first one's; how it stands on stderr."""
+    from vgpud.cli.common.output import dump, say
+    from vgpud.cli.jobs import tables, views
+
+    if settings.output == "name":
+        print("\n".join(map(str, ids)), flush=True)
+        return
+    if settings.output != "table":
+        if not wait:  # else there is one document, at the end
+            found = _asked(lambda: views.job_view(client.job(ids[0]), client.simulated()))
+            dump(settings, {"job_ids": list(ids), "job": found})
+        return
+    print(ids[0], flush=True)
+    job = _asked(lambda: views.job_view(client.job(ids[0]), frozenset()))
+    if job is None or quiet or (wait and job["state"] in views.ENDED):
+        return
+    if len(ids) > 1:
+        say(f"{len(ids)} jobs, {ids[0]} to {ids[-1]}: `vgpu queue cancel --array {ids[0]}` would end all")
+    text = f"job {ids[0]} ({tables.name_label(job)}) {tables.state_words(job['state'], job['reason'])}"
+    say(text if job["reason"] else f"{text}, its output goes to {job['log']}")

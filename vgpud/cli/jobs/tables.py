@@ -1,0 +1,277 @@
+"""The tables of the queue: jobs, queues, usage, and everything about one job."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+from vgpud.cli.common.output import Cell, Grid
+from vgpud.cli.common.tables import device_label, parse_time, user_name
+from vgpud.cli.common.text import duration, plain
+from vgpud.cli.common.views import View
+from vgpud.cli.jobs.quantities import format_span
+from vgpud.cli.jobs.views import ENDED
+from vgpud.core.units import format_bytes, format_gpus
+
+_STYLES = {"running": "green", "suspended": "yellow", "failed": "red", "timed_out": "red", "held": "cyan"}
+_LABEL_CELLS = 13
+_HOUR_S = 3600
+_NS = 1_000_000_000
+
+
+def gpus_label(job: View) -> str:
+    """What it has or asks for, one word: 0.5, or 4x0.5 for a gang; and between what it is stretched: 0.5[0.25..1]."""
+    each = format_gpus(job["gpus_milli"])
+    text = each if job["members"] == 1 and not job.get("workers_max") else f"{job['members']}x{each}"
+    bounds = bounds_label(job)
+    return f"{text}[{bounds}]" if bounds else text
+
+
+def bounds_label(job: View) -> str:
+    """Between what an elastic job is stretched: 0.25..1 GPUs, or 1-8 workers."""
+    if job.get("workers_max"):
+        return f"{job['workers_min']}-{job['workers_max']}"
+    if job.get("gpus_milli_max"):
+        return f"{format_gpus(job['gpus_milli_min'])}..{format_gpus(job['gpus_milli_max'])}"
+    return ""
+
+
+def name_label(job: View) -> str:
+    name: str = job["name"]
+    return name if job["array_index"] is None else f"{name}[{job['array_index']}]"
+
+
+def devices_label(job: View) -> str:
+    """One word, so that columns can be cut by blanks."""
+    return ",".join(device_label(index, job["simulated"]) for index in job["device_indices"])
+
+
+_ENDS = {state: f"has {state}" for state in ("completed", "failed")}
+_ENDS |= {"cancelled": "was cancelled", "timed_out": "has timed out"}
+
+
+def state_words(state: str, reason: str | None) -> str:
+    """How a job stands, and why: is pending: queue a has ...; has failed: it ended with ..."""
+    words = _ENDS.get(state, f"is {state}")
+    return f"{words}: {reason.removeprefix(f'it {words}: ')}" if reason else words
+
+
+def state_cell(job: View) -> Cell:
+    """One word."""
+    return Cell(job["state"], _STYLES.get(job["state"], ""))
+
+
+def span_between(first: str | None, last: datetime.datetime) -> str:
+    return "-" if first is None else duration((last - parse_time(first)).total_seconds())
+
+
+def time_label(job: View, now: datetime.datetime) -> str:
+    """How long it has waited, or has run (this run, or the last one)."""
+    if job["started_at"] is None or job["state"] in ("pending", "held"):
+        return span_between(job["submitted_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)
+    return span_between(job["started_at"], parse_time(job["ended_at"]) if job["ended_at"] else now)
+
+
+def where_or_why(job: View, now: datetime.datetime) -> str:
+    """Running: its devices. Waiting: why, and when it is expected to start. Ended: how."""
+    if job["state"] == "running":
+        return f"device {devices_label(job)}" if job["device_indices"] else job["reason"] or "starts"
+    text = job["reason"] or "-"
+    if job["state"] == "pending" and job["estimated_start"]:
+        left_s = (parse_time(job["estimated_start"]) - now).total_seconds()
+        text += f" (starts in about {duration(left_s)})" if left_s > 0 else " (starts soon)"
+    return text
+
+
+def jobs_grid(jobs: Sequence[View], now: datetime.datetime) -> Grid:
+    grid = Grid((">JOB", "NAME", "USER", "QUEUE", "STATE", ">GPUS", ">TIME", "WHERE-OR-WHY"))
+    for job in jobs:
+        grid.rows.append(
+            (
+                str(job["job_id"]),
+                name_label(job),
+                user_name(job["uid"]),
+                job["queue"],
+                state_cell(job),
+                gpus_label(job),
+                time_label(job, now),
+                where_or_why(job, now),
+            )
+        )
+    return grid
+
+
+# ---- one job ----
+
+
+def job_lines(job: View, now: datetime.datetime) -> list[str]:
+    """The whole picture of one job."""
+    pairs = [*_state(job, now), *_asked(job), *_program(job), *_used(job)]
+    first = f"job {job['job_id']} ({plain(name_label(job))}) of {user_name(job['uid'])} in queue {plain(job['queue'])}"
+    return [first, *(f"  {label:<{_LABEL_CELLS}} {plain(text)}" for label, text in pairs)]
+
+
+def _state(job: View, now: datetime.datetime) -> list[tuple[str, str]]:
+    text = job["state"].replace("_", " ")
+    if job["exit_code"] is not None and job["state"] in ENDED:
+        text += f", exit code {job['exit_code']}"
+    if job["position"]:
+        text += f", place {job['position']} in its queue"
+    rows = [("state", text)]
+    if job["reason"]:
+        rows.append(("why", job["reason"]))
+    for label, key in (("submitted", "submitted_at"), ("starts about", "estimated_start"), ("started", "started_at")):
+        if job[key]:
+            rows.append((label, _moment(job[key], now)))
+    if job["ended_at"]:
+        took = span_between(job["started_at"], parse_time(job["ended_at"]))
+        rows.append(("ended", _moment(job["ended_at"], now) + (f", after {took}" if job["started_at"] else "")))
+    runs = [f"attempt {job['attempt']} of {job['retries'] + 1}"] if job["retries"] and job["attempt"] else []
+    runs += [f"preempted {job['preemptions']} times"] if job["preemptions"] else []
+    if runs:
+        rows.append(("runs", ", ".join(runs)))
+    if job["slices"]:
+        rows.append(("slices", f"{', '.join(job['slices'])} on device {devices_label(job)}"))
+    return rows
+
+
+def _moment(stamp: str, now: datetime.datetime) -> str:
+    at = parse_time(stamp)
+    away_s = (now - at).total_seconds()
+    away = f"{duration(away_s)} ago" if away_s >= 0 else f"in {duration(-away_s)}"
+    return f"{at.astimezone().strftime('%Y-%m-%d %H:%M:%S')}, {away}"
+
+
+def _asked(job: View) -> list[tuple[str, str]]:
+    text = f"{format_gpus(job['gpus_milli'])} GPUs"
+    if job["workers_max"]:
+        text += f" for each of {bounds_label(job)} workers, {job['members']} now"
+    elif job["gpus_milli_max"]:
+        text = f"{bounds_label(job)} GPUs, {format_gpus(job['gpus_milli'])} now"
+    elif job["members"] > 1:
+        text += f" for each of {job['members']} members"
+    for word, key in (("min", "min_milli"), ("max", "max_milli")):
+        text += f", {word} {format_gpus(job[key])}" if job[key] is not None else ""
+    for word, key in (("memory min", "mem_min_bytes"), ("memory max", "mem_max_bytes"), ("RAM", "ram_bytes")):
+        text += f", {word} {format_bytes(job[key])}" if job[key] is not None else ""
+    text += f", {format_gpus(job['cpu_milli'])} processors" if job["cpu_milli"] else ""
+    text += f", spread over {job['spread']}" if job["spread"] else ""
+    text += f", on {', '.join(job['asked_device_uuids'])}" if job["asked_device_uuids"] else ""
+    text += f", class {job['class']}" if job["class"] != "batch" else ""
+    rows = [("asks for", text), ("priority", str(job["priority"]) + ("" if job["preemptible"] else ", not preempted"))]
+    if job["time_limit_ns"]:
+        rows.append(("time limit", format_span(job["time_limit_ns"])))
+    if job["expected_duration_ns"]:
+        rows.append(("expected", format_span(job["expected_duration_ns"])))
+    elif job["estimated_duration_ns"]:
+        rows.append(("takes about", f"{duration(job['estimated_duration_ns'] / _NS)}, as jobs like it did"))
+    if job["after"]:
+        verb = "have ended" if job["after_any"] else "have completed"
+        rows.append(("after", f"{', '.join(map(str, job['after']))} {verb}"))
+    if job["array_id"]:
+        rows.append(("array", f"index {job['array_index']} of the array that job {job['array_id']} begins"))
+    return rows
+
+
+def _program(job: View) -> list[tuple[str, str]]:
+    import shlex
+
+    rows = [("image", job["image"])] if job["image"] else []
+    if job["command"]:
+        rows.append(("command", shlex.join(job["command"])))
+    return [*rows, ("directory", job["directory"]), ("log", job["log"])]
+
+
+def _used(job: View) -> list[tuple[str, str]]:
+    rows = _behaves(job)
+    if not job["gpu_seconds_granted"]:
+        return rows
+    rows += [("GPU-seconds", f"{job['gpu_seconds_granted']:.1f} granted, {job['gpu_seconds_used']:.1f} used")]
+    if job["cpu_seconds"]:
+        rows.append(("processors", f"{job['cpu_seconds']:.1f} s, {format_bytes(job['ram_peak_bytes'])} of RAM at most"))
+    return rows
+
+
+def _behaves(job: View) -> list[tuple[str, str]]:
+    rows = [("throughput", f"{job['samples_per_second']:,.1f} samples/s")] if job["samples_per_second"] else []
+    predicted = job["prediction"]
+    if job["utilisation"]:
+        text = f"{job['utilisation']:.0%} of a device, {'measured' if job['utilisation_measured'] else 'predicted'}"
+        if predicted and job["utilisation_measured"] and not predicted["out_of_range"]:
+            text += f"; {predicted['utilisation']['value']:.0%} was predicted"
+        rows.append(("utilisation", text))
+    if predicted:
+        what = "out of range of what the predictor knows" if predicted["out_of_range"] else predicted["device"] or ""
+        rows.append(("model", predicted["model"] + (f", {what}" if what else "")))
+    return rows
+
+
+# ---- queues and usage ----
+
+
+def queues_grid(queues: Sequence[View]) -> Grid:
+    titles = ("QUEUE", "PARENT", ">GUARANTEE", ">LIMIT", ">WEIGHT", ">USED", ">RUNNING", ">PENDING", ">GPU-TIME")
+    grid = Grid((*titles, "POLICY", "PLACEMENT", "RULES", "MEMBERS"))
+    for queue in queues:
+        grid.rows.append(
+            (
+                queue["name"],
+                queue["parent"] or "-",
+                format_gpus(queue["guarantee_milli"]),
+                "-" if queue["limit_milli"] is None else format_gpus(queue["limit_milli"]),
+                str(queue["weight"]),
+                format_gpus(queue["used_milli"]),
+                str(queue["running"]),
+                str(queue["pending"]),
+                gpu_time(queue["history_gpu_seconds"]),
+                queue["policy"],
+                queue["placement"],
+                _rules(queue),
+                ",".join(queue["members"]) or "everybody",
+            )
+        )
+    return grid
+
+
+def _rules(queue: View) -> str:
+    """One word: what else holds."""
+    words = ["strict"] if queue["strict"] else []
+    words += ["no-backfill"] if queue["strict"] and not queue["backfill"] else []
+    words += ["spread"] if queue["spread"] else []
+    words.append(f"min-run={format_span(queue['min_run_ns'])}")
+    for word, usual_ns in (("wait", 30 * _NS), ("idle", 60 * _NS)):  # what all queues have is not said of each
+        span_ns = queue[f"elastic_{word}_ns"]
+        if span_ns not in (None, usual_ns):
+            words.append(f"elastic-{word}={format_span(span_ns)}")
+    words += ["elastic-eager"] if queue["elastic_eager"] else []
+    if queue["cpu_limit_milli"] is not None:
+        words.append(f"cpus={format_gpus(queue['cpu_limit_milli'])}")
+    if queue["ram_limit_bytes"] is not None:
+        words.append(f"ram={format_bytes(queue['ram_limit_bytes'])}")
+    return ",".join(words)
+
+
+def gpu_time(seconds: float) -> str:
+    """Of whole devices, for people: 4.1s, 12.5m, 730h."""
+    size, unit = next((s, u) for s, u in ((_HOUR_S, "h"), (60, "m"), (1, "s")) if seconds >= s or s == 1)
+    value = seconds / size
+    return f"{value:.0f}{unit}" if value >= 100 or not value else f"{value:.1f}{unit}"
+
+
+def usage_grid(rows: Sequence[View], by: str) -> Grid:
+    amounts = (">ASKED", ">GRANTED", ">USED")
+    if by == "job":
+        grid = Grid((">JOB", "USER", "QUEUE", "STATE", ">GPUS", *amounts))
+    else:
+        grid = Grid(("USER" if by == "user" else "QUEUE", ">JOBS", *amounts))
+    for row in rows:
+        times = [gpu_time(row[f"gpu_seconds_{what}"]) for what in ("asked", "granted", "used")]
+        user = "-" if row["uid"] is None else user_name(row["uid"])
+        if by != "job":
+            grid.rows.append((user if by == "user" else row["queue"] or "-", str(row["jobs"]), *times))
+        elif "job_id" in row:
+            gpus = gpus_label(row)
+            grid.rows.append((str(row["job_id"]), user, row["queue"] or "-", row["state"], gpus, *times))
+        else:
+            grid.rows.append((row.get("slice") or "-", user, row["queue"] or "-", "slice", "-", *times))
+    return grid

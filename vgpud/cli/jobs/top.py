@@ -1,0 +1,99 @@
+"""What `vgpu queue top` draws: a line per queue, then the jobs, running ones first, as many as there is room for."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from vgpud.cli.common import figures, tables
+from vgpud.cli.common.options import Settings
+from vgpud.cli.common.output import Grid, blocks_unknown, console, dump, print_grid, say, to_rich
+from vgpud.cli.common.views import View
+from vgpud.cli.jobs import tables as job_tables
+from vgpud.core.units import format_gpus
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+Sample = dict[str, Any]
+_ORDER = {"running": 0, "suspended": 1, "pending": 2, "held": 3}
+_BAR_CELLS = 20
+#: lines that are not jobs: titles, blanks and the one that says how many more there are
+_OTHER_LINES = 6
+
+
+def watch(settings: Settings, samples: Iterator[Sample | str], count: int | None) -> None:
+    """Shows the samples as they come."""
+    if settings.output == "table" and sys.stdout.isatty():
+        _live(settings, samples, count)
+        return
+    for sample in samples:
+        if isinstance(sample, str):
+            say(sample)
+        elif settings.output == "name":
+            print(" ".join(str(job["job_id"]) for job in sample["jobs"]), flush=True)
+        elif settings.output == "table":
+            print_grid(settings, queues_grid(sample["queues"], ascii_only=True))
+            print_grid(settings, job_tables.jobs_grid(_sorted(sample["jobs"]), tables.now_utc()))
+            sys.stdout.flush()
+        else:
+            dump(settings, sample, line=True)
+
+
+def _sorted(jobs: Sequence[View]) -> list[View]:
+    return sorted(jobs, key=lambda job: (_ORDER[job["state"]], job["position"] or 0, job["job_id"]))
+
+
+def queues_grid(queues: Sequence[View], ascii_only: bool) -> Grid:
+    """How full each queue is: of its limit, or of its guarantee where it has no limit."""
+    grid = Grid(("QUEUE", ">USED", "OF", "FULL", ">RUNNING", ">PENDING", "POLICY"))
+    for queue in queues:
+        top = queue["limit_milli"] if queue["limit_milli"] is not None else queue["guarantee_milli"]
+        full = min(1.0, queue["used_milli"] / top) if top else 0.0
+        grid.rows.append(
+            (
+                queue["name"],
+                format_gpus(queue["used_milli"]),
+                format_gpus(top) if top else "-",
+                figures.bar(full, _BAR_CELLS, ascii_only) if top else "",
+                str(queue["running"]),
+                str(queue["pending"]),
+                queue["policy"],
+            )
+        )
+    return grid
+
+
+def frame(out: Console, sample: Sample, at: str, problem: str = "") -> RenderableType:
+    """One screen."""
+    from rich.console import Group
+    from rich.text import Text
+
+    jobs = _sorted(sample["jobs"])
+    room = max(1, out.size.height - len(sample["queues"]) - _OTHER_LINES)
+    counts = {state: sum(job["state"] == state for job in jobs) for state in _ORDER}
+    states = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
+    parts: list[RenderableType] = [Text(f"{at}  {states or 'no jobs'}" + (f"  {problem}" if problem else ""))]
+    parts += [to_rich(queues_grid(sample["queues"], blocks_unknown(out)), True), Text("")]
+    parts.append(to_rich(job_tables.jobs_grid(jobs[:room], tables.now_utc()), True))
+    if len(jobs) > room:
+        parts.append(Text(f"and {len(jobs) - room} more: `vgpu queue ls`"))
+    return Group(*parts)
+
+
+def _live(settings: Settings, samples: Iterator[Sample | str], count: int | None) -> None:
+    from rich.live import Live
+
+    out, at = console(settings), ""
+    shown: Sample = {"queues": [], "jobs": []}
+    with Live(console=out, screen=True, auto_refresh=False) as live:
+        for sample in samples:
+            problem = sample if isinstance(sample, str) else ""
+            if not isinstance(sample, str):
+                shown, at = sample, time.strftime("%H:%M:%S")
+            view = frame(out, shown, at, problem)
+            live.update(view, refresh=True)
+    if count:
+        out.print(view)  # the screen that it was drawn on is gone

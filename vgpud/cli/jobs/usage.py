@@ -1,0 +1,82 @@
+"""`vgpu usage`: GPU time asked for, granted and used, by job, user or queue."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from vgpud.cli.common.options import FORMATS, Settings, VgpuCommand, pass_settings
+from vgpud.cli.jobs.quantities import When
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.views import View
+
+#: what the simulator reads (`vgpu simulate --trace`), and the GPU time
+_JOB_COLUMNS = ("job_id", "queue", "uid", "submitted_s", "started_s", "ended_s", "gpus_milli", "members", "duration_s")
+_SUM_COLUMNS = ("queue", "uid", "jobs")
+_AMOUNTS = ("gpu_seconds_asked", "gpu_seconds_granted", "gpu_seconds_used")
+
+
+@click.command("usage", cls=VgpuCommand, short_help="GPU time asked for, granted and used.")
+@click.option("--since", type=When(), metavar="MOMENT", help="From 7d ago, or 2026-11-01 (default: all that is kept).")
+@click.option("--until", type=When(), metavar="MOMENT", help="Up to then (default: now).")
+@click.option("--by", type=click.Choice(("job", "user", "queue")), help="Each job (csv), or sums (default: user).")
+@click.option(
+    "-o", "--output", "format_", type=click.Choice((*FORMATS, "csv")), help="Format of the answer; csv: seconds."
+)
+@pass_settings
+def usage(settings: Settings, since: int | None, until: int | None, by: str | None, format_: str | None) -> None:
+    """Show GPU time: yours, or as an admin everybody's. For people; -o json and csv have GPU-seconds.
+
+    \b
+    ASKED     GPUs asked for x time from its submission to its end
+    GRANTED   GPUs it had x the time that it had them
+    USED      device time, as the arbiters counted it
+
+    `vgpu usage --since 30d -o csv` is a trace for `vgpu simulate`.
+    """
+    if since is not None and until is not None and since >= until:
+        raise click.UsageError("--since is not before --until: exchange them")
+    settings.output = format_ or settings.output
+    by = by or ("job" if settings.output == "csv" else "user")
+    from vgpud.cli.common.job_client import JobClient
+    from vgpud.cli.common.output import emit
+    from vgpud.cli.jobs import tables, views
+
+    with JobClient(settings) as client:
+        rows = [views.usage_view(row) for row in client.usage(since, until, by)]
+    if settings.output == "csv":
+        _csv(rows, by, settings.headers)
+        return
+    key = {"job": "job_id", "user": "uid", "queue": "queue"}[by]
+    names = [row.get(key) or row.get("slice") for row in rows]
+    emit(settings, {"by": by, "usage": rows}, names, lambda: tables.usage_grid(rows, by))
+
+
+def _csv(rows: Sequence[View], by: str, headers: bool) -> None:
+    """Jobs only with `by` job: what has no job was not queued."""
+    columns = (*_JOB_COLUMNS, "state", *_AMOUNTS) if by == "job" else (*_SUM_COLUMNS, *_AMOUNTS)
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    if headers:
+        out.writerow(columns)
+    for row in rows:
+        if by != "job" or "job_id" in row:
+            flat = {**row, **_seconds(row)}
+            out.writerow("" if flat.get(name) is None else flat[name] for name in columns)
+
+
+def _seconds(row: View) -> View:
+    """The times of a job in seconds since 1970, as far as there are."""
+    from vgpud.cli.common.tables import parse_time
+
+    found: View = {}
+    for name in ("submitted", "started", "ended"):
+        stamp = row.get(f"{name}_at")
+        found[f"{name}_s"] = f"{parse_time(stamp).timestamp():.6f}" if stamp else None
+    if "ran_ns" in row:
+        found["duration_s"] = f"{row['ran_ns'] / 1e9:.6f}"
+    return found

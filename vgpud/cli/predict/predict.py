@@ -1,0 +1,112 @@
+"""`vgpu predict MODEL`: utilisation, SM activity and memory of a model before it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.predict.run import batch_option, look, model_options
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.output import Grid
+    from vgpud.cli.predict.run import Looked
+    from vgpud.predict.model import Interval
+
+#: in this place a word, not a model
+TRAIN = "train"
+
+
+class PredictCommand(VgpuCommand):
+    """`vgpu predict train` is a command of its own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != [TRAIN]:
+            return super().make_context(info_name, args, parent, **extra)
+        from vgpud.cli.predict.predict_train import train
+
+        return train.make_context(f"{info_name} {TRAIN}", args[1:], parent, **extra)
+
+
+@click.command("predict", cls=PredictCommand, short_help="Predict what a model will use of a GPU before it runs.")
+@click.argument("model", metavar="MODEL")
+@batch_option
+@model_options
+@click.option("--gpu", metavar="NAME", help="On this device: h200, a100, ... (default: the daemon's).")
+@pass_settings
+def predict(settings: Settings, /, model: str, **given: Any) -> None:
+    """Predict utilisation, SM activity and peak memory of training MODEL, each with an interval. Nothing runs.
+
+    \b
+    vgpu predict resnet50.onnx --batch 128 --precision fp16 --gpu h200
+    vgpu predict exported.pt2 --optimizer none            inference
+    vgpu predict train:model --batch 64                   function model(batch) of train.py
+    vgpu predict train --data measured.csv                a predictor of your own (see its --help)
+
+    MODEL is an ONNX file (.onnx), a program of torch.export (.pt2), or module:function in Python, which is called with
+    the batch and returns the model and example inputs; it is traced with tensors that have shapes and no numbers.
+    Files are read as data, nothing of them is executed. docs/predict.md says what the figures rest on.
+    """
+    from vgpud.cli.common.output import emit, say
+
+    found = look(settings, model, given)
+    emit(settings, view(found), [model], lambda: grid(found))
+    if settings.output == "table":
+        say(f"{found.described}, on one {found.gpu.name}")
+        if found.why:
+            say(found.why)
+
+
+def view(found: Looked) -> dict[str, Any]:
+    """The stable names of `-o json`. Shares are 0..1; null: out of range, so there is no prediction."""
+    counts = found.read.counts
+    low, value, high = found.memory_range()
+    shares = {name: _part(getattr(found.predicted, name), found.in_range) for name in ("utilisation", "sm_activity")}
+    return {
+        "model": found.asked.model,
+        "gpu": found.gpu.name,
+        "batch": counts.batch,
+        "optimizer": found.asked.optimizer,
+        "precision": found.asked.precision,
+        "family": counts.family,
+        "in_range": found.in_range,
+        "why": found.why or None,
+        **shares,
+        "memory_bytes": {"value": int(value), "low": int(low), "high": int(high)},
+        "memory_by": "predictor" if found.in_range else "graph",
+        "memory_of_graph_bytes": {
+            "value": found.memory.value,
+            "low": found.memory.low,
+            "high": found.memory.high,
+        },
+        "kept_for_backward_bytes": found.memory.kept,
+        "unknown_operations": list(counts.unknown),
+        "features": dict(found.features.values),
+    }
+
+
+def _part(part: Interval | None, known: bool) -> dict[str, float] | None:
+    if part is None or not known:
+        return None
+    return {"value": round(part.value, 4), "low": round(part.low, 4), "high": round(part.high, 4)}
+
+
+def grid(found: Looked) -> Grid:
+    """The three figures; what is out of range has none."""
+    from vgpud.cli.common.output import Grid
+    from vgpud.core.units import format_bytes
+
+    made = Grid(("WHAT", ">PREDICTED", ">FROM", ">TO", "BY"))
+    for title, name in (("utilisation", "utilisation"), ("SM activity", "sm_activity")):
+        part = getattr(found.predicted, name)
+        shown = ["-"] * 3
+        if found.in_range and part is not None:
+            shown = [f"{x:.1%}" for x in (part.value, part.low, part.high)]
+        by = "out of range" if not found.in_range else "not measured" if part is None else "predictor"
+        made.rows.append((title, *shown, by))
+    low, value, high = (format_bytes(int(x)) for x in found.memory_range())
+    made.rows.append(("memory", value, low, high, "predictor" if found.in_range else "graph"))
+    return made

@@ -1,0 +1,82 @@
+"""`vgpu predict train`: a site's own model, from jobs that were measured on its devices."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.options import FORMATS, Settings, VgpuCommand, pass_settings
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.output import Grid
+
+_WORDS = {"utilisation": "utilisation", "sm_activity": "SM activity", "memory_bytes": "memory"}
+
+
+@click.command("train", cls=VgpuCommand, short_help="Train a model from measured jobs.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    required=True,
+    multiple=True,
+    metavar="CSV",
+    help="Jobs (may be repeated).",
+)
+@click.option("-o", "out", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The model.")
+@click.option("--output", type=click.Choice(FORMATS), help="Format of the answer (default: table).")
+@click.option("--note", default="", metavar="TEXT", help="Kept in the model's data card.")
+@pass_settings
+def train(settings: Settings, data: tuple[Path, ...], out: Path, output: str | None, note: str) -> None:
+    """Train a model from jobs that were measured on devices of your own, and say how well it does.
+
+    \b
+    vgpu predict train --data measured.csv -o ours.json
+    vgpu predict resnet50.onnx --predictor ours.json
+
+    Errors are of jobs that the model had not seen: every fifth configuration is left out in turn. Beside them is what
+    the shipped model says of the same jobs. The CSV is what `python -m benchmarks.predict.collect` writes and vgpud
+    adds jobs to; it is only read.
+    """
+    from vgpud.cli.common.output import emit, say
+    from vgpud.predict import dataset, train_file
+
+    settings.output = output or settings.output
+    train_file.check(out)
+    texts = {path: dataset.contents(path) for path in data}
+    rows = [row for path, text in texts.items() for row in dataset.parse(text, str(path))]
+    card = {
+        "data": [{"file": p.name, "sha256": hashlib.sha256(t.encode()).hexdigest()} for p, t in texts.items()],
+        "note": note[: dataset.TEXT_MAX],
+    }
+    made = train_file.made(rows, card, say)
+    train_file.write(out, made.document)
+    shipped = train_file.judged(rows)
+    document = {
+        "model": str(out),
+        "rows": len(rows),
+        "features": len(made.document["features"]),
+        "errors": [
+            {"target": name, "rows": count, train_file.error_name(name): error, "shipped": shipped.get(name)}
+            for name, (count, error) in made.errors.items()
+        ],
+    }
+    emit(settings, document, [str(out)], lambda: _grid(document))
+
+
+def _grid(document: Mapping[str, Any]) -> Grid:
+    from vgpud.cli.common.output import Grid
+
+    grid = Grid(("PREDICTED", ">ROWS", "ERROR", "SHIPPED MODEL"), [])
+    for each in document["errors"]:
+        unit = " %" if "mape_percent" in each else " RMSLE"
+        own = f"{each.get('mape_percent', each.get('rmsle')):.3g}{unit}"
+        other = each["shipped"]
+        theirs = (
+            "-" if other is None else f"{other['error']:.3g}{unit}, {other['in_range']} of {other['rows']} in range"
+        )
+        grid.rows.append((_WORDS[each["target"]], str(each["rows"]), own, theirs))
+    return grid

@@ -1,0 +1,1 @@
+"""The commands of slices and devices: run, slice, gpu, ps, top, trace, events."""

@@ -1,0 +1,61 @@
+"""`vgpu alloc 0.35`: a slice, and a CDI device of its own by which one container gets it (`--device NAME`)."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.quantities import Gpus
+from vgpud.cli.common.slice_options import build_spec, queue_option, spec_options
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+
+def _numbers(device: pb.SliceDevice) -> str:
+    """What there is on one device, guaranteed to greatest."""
+    from vgpud.cli.common.tables import four_numbers, span
+
+    views = {name: getattr(device, name) for name in ("min_milli", "max_milli", "mem_min_bytes", "mem_max_bytes")}
+    low, high, mem_low, mem_high = four_numbers(views)
+    return f"device {device.device_index}: SM time {span(low, high)}, memory {span(mem_low, mem_high)}"
+
+
+@click.command("alloc", cls=VgpuCommand, short_help="Make a one-time CDI device of any size for one container.")
+@click.argument("gpus", type=Gpus())
+@partial(spec_options, without=("gpus",))
+@click.option("--name", default="", metavar="NAME", help="Name of the slice (default: the daemon makes one).")
+@queue_option
+@pass_settings
+def alloc(settings: Settings, /, gpus: int, name: str, queue: str, **asked: Any) -> None:
+    """Make a one-time CDI device of GPUS (0.35, 1.5, ...) and print its name.
+
+    For engines without the runtime `vgpu`, and sizes that the usual devices (vgpu.dev/gpu=0.5) do not have. The slice
+    ends with the container that used it, or if none did within the site's grace_s; `vgpu slice rm` ends it earlier.
+
+    \b
+    podman run --device $(vgpu alloc 0.35) IMAGE
+    """
+    spec = build_spec({"gpus": gpus, **asked})
+    from vgpud.cli.common import views
+    from vgpud.cli.common.client import Client
+    from vgpud.cli.common.output import dump, say
+
+    with Client(settings) as client:
+        item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), cdi_device=True, queue=queue)
+        if not item.cdi_device:
+            client.delete_slice(item.name, force=True)
+            raise CliError(f"the daemon at {client.target} makes no CDI devices: update vgpud and restart it")
+        if settings.output in ("table", "name"):
+            print(item.cdi_device)
+            if settings.output == "table":
+                numbers = "; ".join(_numbers(d) for d in item.devices)
+                say(f"slice {item.name} ({numbers}); use it once: podman run --device {item.cdi_device} IMAGE")
+            return
+        view = views.slice_view(item, views.simulated_uuids(client.devices()))
+        dump(settings, {"device": item.cdi_device, "slice": view})

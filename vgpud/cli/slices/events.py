@@ -1,0 +1,54 @@
+"""`vgpu events [-f]`: what happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import click
+
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+
+
+@click.command("events", cls=VgpuCommand, short_help="Show what happened.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what happens from now on, until Ctrl-C.")
+@click.option("-n", "--last", type=click.IntRange(min=0), default=None, metavar="N", help="Only the last N.")
+@click.option("--slice", "slice_name", default=None, metavar="NAME", help="Only this slice's.")
+@pass_settings
+def events(settings: Settings, follow: bool, last: int | None, slice_name: str | None) -> None:
+    """Show what happened: slices made and changed, processes that came and went, refusals."""
+    from vgpud.cli.common import tables, views
+    from vgpud.cli.common.client import Client
+    from vgpud.cli.common.output import emit
+
+    with Client(settings) as client:
+        label = tables.node_label(client.node()) if settings.output == "table" else ""
+        past = client.events()
+        after = max((event.sequence for event in past), default=0)
+        rows = [views.event_view(e) for e in past if slice_name in (None, e.slice)]
+        if last is not None:
+            rows = rows[len(rows) - min(last, len(rows)) :]
+        if not follow:
+            emit(settings, {"events": rows}, [row["sequence"] for row in rows], lambda: tables.events_grid(rows, label))
+            return
+        # A KeyboardInterrupt that is raised in one of grpc's callbacks can get lost; nothing here needs an orderly end.
+        signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+        for row in rows:
+            _line(settings, row, label)
+        for event in client.watch_events(after):
+            if slice_name in (None, event.slice):
+                _line(settings, views.event_view(event), label)
+
+
+def _line(settings: Settings, row: dict[str, object], label: str) -> None:
+    """One event of a stream: a line of text, a line of json or a yaml document."""
+    from vgpud.cli.common import tables
+    from vgpud.cli.common.output import dump
+    from vgpud.cli.common.text import plain
+
+    if settings.output in ("json", "yaml"):
+        dump(settings, {"event": row}, line=True)
+    elif settings.output == "name":
+        print(row["sequence"], flush=True)
+    else:
+        print("  ".join(plain(cell) for cell in tables.event_row(row, label)[1:]), flush=True)

@@ -1,0 +1,173 @@
+"""`vgpu run`: runs a command on a slice, its own (which ends with it) or one that is there (`--slice`)."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.completions import complete_slice
+from vgpud.cli.common.exits import CliError, failures_are_125
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.cli.common.slice_options import build_spec, queue_option, spec_options
+from vgpud.errors import ExitCode
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+_CODES_OF_THE_COMMAND = (ExitCode.NOT_RUNNABLE, ExitCode.COMMAND_NOT_FOUND)
+
+
+class RunningCommand(VgpuCommand):
+    """A command that runs a program: whatever fails before the program runs is exit code 125, as docker's."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        with failures_are_125(_CODES_OF_THE_COMMAND):
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with failures_are_125(_CODES_OF_THE_COMMAND):
+            return super().invoke(ctx)
+
+
+@click.command(
+    "run",
+    cls=RunningCommand,
+    short_help="Run a command on a slice of the GPUs.",
+    context_settings={"allow_interspersed_args": False},
+)
+@spec_options
+@click.option("--slice", "slice_name", metavar="NAME", shell_complete=complete_slice, help="Join this slice instead.")
+@click.option("--name", default="", metavar="NAME", help="Name of the new slice (default: the daemon makes one).")
+@queue_option
+@click.option("-q", "--quiet", is_flag=True, help="Do not say what the command was given.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
+@pass_settings
+def run(
+    settings: Settings,
+    /,
+    slice_name: str | None,
+    name: str,
+    queue: str,
+    quiet: bool,
+    command: tuple[str, ...],
+    **asked: Any,
+) -> int:
+    """Run COMMAND, unchanged, on a slice of the GPUs.
+
+    \b
+    vgpu run --gpus 0.5 -- python train.py             half a device and half its memory
+    vgpu run --gpus 0.3 --max 0.8 -- python train.py   30 % guaranteed, up to 80 % while others are idle
+    vgpu run --gpus 0.2 --class latency -- ./serve     its 20 % at once, whenever it wants them
+    vgpu run --gpus 1 --spread 2 -- python ddp.py      half of each of two devices
+    vgpu run --slice team -- python train.py           join a slice that is there
+
+    The four resolved numbers of each device are said on stderr. The slice ends with the command, or, when it has left
+    processes behind, with the last of them.
+    """
+    if not command:
+        raise click.UsageError("say what to run: for example vgpu run --gpus 0.5 -- python train.py")
+    given = [key for key, value in asked.items() if value is not None]
+    if slice_name and (given or name or queue):
+        raise click.UsageError("--slice joins a slice as it is: change it with `vgpu slice set`, or leave --slice out")
+    if not slice_name and asked["gpus"] is None:
+        raise click.UsageError("say how much: --gpus 0.5, or --slice NAME to join a slice")
+    from vgpud.cli.common.child_process import block_signals
+
+    mask = block_signals()  # before the client library starts threads
+    spec = None if slice_name else build_spec(asked)
+    with _slice(settings, slice_name or name, spec, queue) as (node, item, simulated):
+        return _run_in(settings, node, item, simulated, command, mask, quiet)
+
+
+@contextmanager
+def _slice(
+    settings: Settings, name: str, spec: pb.SliceSpec | None, queue: str
+) -> Iterator[tuple[pb.Node, pb.Slice, frozenset[str]]]:
+    """The node, the slice (made if there is a spec, and then removed at the end), the simulated devices' UUIDs."""
+    from vgpud.cli.common import views
+    from vgpud.cli.common.client import Client
+
+    with Client(settings) as client:
+        node = client.node()
+        simulated = views.simulated_uuids(client.devices())
+        if spec is None:
+            item = client.get_slice(name)
+            _check_owner(item)
+        else:
+            item = client.create_slice(name, spec, ephemeral=True, owner_uid=os.getuid(), queue=queue)
+    try:
+        yield node, item, simulated
+    finally:
+        if spec is not None:
+            _remove(settings, item)
+
+
+def _check_owner(item: pb.Slice) -> None:
+    """Says early what the attach would refuse."""
+    uid = os.getuid()
+    if item.owner_uid not in (-1, uid) and uid != 0:
+        from vgpud.cli.common.tables import user_name
+
+        owner = user_name(item.owner_uid)
+        raise CliError(f"slice {item.name} belongs to {owner}: ask for one of your own or --owner any", ExitCode.DENIED)
+
+
+def _remove(settings: Settings, item: pb.Slice) -> None:
+    """Removes our slice. One that is still in use, or that nobody can be told about, ends with its last process."""
+    from vgpud.cli.common.client import Client
+    from vgpud.cli.common.output import say
+
+    for wait_s in (0.05, 0.2, 0.5, 0):  # the daemon may not yet have seen the end of the last process
+        try:
+            with Client(settings) as client:
+                client.delete_slice(item.name)
+            return
+        except CliError as error:
+            if error.exit_code == ExitCode.NOT_FOUND:
+                return
+            if error.exit_code != ExitCode.CONFLICT:
+                say(f"slice {item.name} was not removed ({error.message}): it ends with its last process")
+                return
+        time.sleep(wait_s)
+    say(f"slice {item.name} is still in use: it ends with its last process")
+
+
+def _run_in(
+    settings: Settings,
+    node: pb.Node,
+    item: pb.Slice,
+    simulated: frozenset[str],
+    command: Sequence[str],
+    mask: set[int],
+    quiet: bool,
+) -> int:
+    from contextlib import nullcontext
+
+    from vgpud.cli.common import child_process
+    from vgpud.cli.common.hold_slice import Holder
+    from vgpud.libraries import environment
+
+    is_simulated = any(d.device_uuid in simulated for d in item.devices)
+    variables = environment.for_slice(dict(os.environ), node, item, is_simulated)
+    if not quiet:
+        _announce(item, simulated)
+    with Holder(item.attach_socket) if item.ephemeral else nullcontext():
+        early = child_process.ended_early()
+        if early:
+            return early
+        return child_process.wait_child(child_process.start_child(command, variables, mask))
+
+
+def _announce(item: pb.Slice, simulated: frozenset[str]) -> None:
+    from vgpud.cli.common import tables, views
+    from vgpud.cli.common.output import say
+
+    for device in views.slice_view(item, simulated)["devices"]:
+        low, high, mem_min, mem_max = tables.four_numbers(device)
+        label = tables.device_label(device["device_index"], device["simulated"])
+        say(f"slice {item.name} device {label}: SM time min {low} max {high}, memory min {mem_min} max {mem_max}")

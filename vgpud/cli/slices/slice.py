@@ -1,0 +1,224 @@
+"""`vgpu slice ...`: slices that stay until they are removed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vgpud.cli.common.completions import complete_slice
+from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.common.quantities import IntParam, Number
+from vgpud.cli.common.slice_options import build_spec, change_options, changed_fields, queue_option, spec_options
+
+if TYPE_CHECKING:
+    from vgpud.cli.common.client import Client
+    from vgpud.v1 import vgpud_pb2 as pb
+
+
+UID_MAX = (1 << 32) - 2
+
+
+@click.group("slice", cls=LazyGroup, short_help="Create, list, show, change and remove slices.")
+def slice_group() -> None:
+    """Slices: the guaranteed and the greatest share of SM time and memory that a program is given."""
+
+
+class Owner(IntParam):
+    """A user's name or uid, or "any" (-1)."""
+
+    name = "user"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        import pwd
+
+        text = str(value)
+        if text in ("any", "-1"):
+            return -1
+        if text.isascii() and text.isdigit() and int(text) <= UID_MAX:
+            return int(text)
+        try:
+            return pwd.getpwnam(text).pw_uid
+        except KeyError:
+            self.fail(f"there is no user {text!r}: give a user name, a uid or any", param, ctx)
+
+
+def _show(settings: Settings, client: Client, items: list[pb.Slice], many: bool) -> None:
+    from vgpud.cli.common import tables, views
+    from vgpud.cli.common.output import emit
+
+    simulated = views.simulated_uuids(client.devices())
+    rows = [views.slice_view(item, simulated) for item in items]
+    data: dict[str, Any] = {"slices": rows} if many else {"slice": rows[0]}
+    emit(settings, data, [row["name"] for row in rows], lambda: tables.slices_grid(rows, tables.now_utc()))
+
+
+@slice_group.command("create", short_help="Create a slice that stays until it is removed.")
+@click.argument("name")
+@spec_options
+@click.option(
+    "--device", "devices", multiple=True, metavar="GPU", help="On this device (UUID or index); may be repeated."
+)
+@queue_option
+@click.option("--owner", type=Owner(), default=None, help="Who may join: user name, uid or any (default: you).")
+@pass_settings
+def create(
+    settings: Settings,
+    /,
+    name: str,
+    devices: tuple[str, ...],
+    queue: str,
+    owner: int | None,
+    **asked: Any,
+) -> None:
+    """Create slice NAME. Programs join it with `vgpu run --slice NAME -- COMMAND`.
+
+    Every slice has its minimum whenever it wants it. What others leave idle is borrowed up to the maximum: by the
+    slices of highest priority first, by weight among equals. A slice of class latency has its minimum at once, before
+    others have theirs, and in the long run no more than that at their cost; it needs a minimum above 0. On several
+    shared devices it takes turns as any other.
+    """
+    if asked["gpus"] is None:
+        raise click.UsageError("say how much: for example --gpus 0.5")
+    if not name:  # the daemon would choose one: it is a variable that is not set
+        raise click.UsageError("the name is empty: say how the slice is called")
+    spec = build_spec(asked, device_uuids=devices)
+    from vgpud.cli.common.client import Client
+
+    with Client(settings) as client:
+        owner_uid = os.getuid() if owner is None else owner
+        item = client.create_slice(name, spec, ephemeral=False, owner_uid=owner_uid, queue=queue)
+        _show(settings, client, [item], many=False)
+
+
+@slice_group.command("ls", short_help="List the slices.")
+@pass_settings
+def ls(settings: Settings) -> None:
+    """List the slices: the four numbers on each device, what they got in the last second, and memory."""
+    from vgpud.cli.common.client import Client
+
+    with Client(settings) as client:
+        _show(settings, client, client.slices(), many=True)
+
+
+@slice_group.command("show", short_help="Show everything about a slice.")
+@click.argument("name", shell_complete=complete_slice)
+@pass_settings
+def show(settings: Settings, name: str) -> None:
+    """Show everything about slice NAME: what it may have, what it got, and how long its threads waited."""
+    from vgpud.cli.common.client import Client
+
+    with Client(settings) as client:
+        item = client.get_slice(name)
+        if settings.output != "table":
+            _show(settings, client, [item], many=False)
+            return
+        from vgpud.cli.common import tables, views
+        from vgpud.cli.common.output import blocks_unknown, console
+        from vgpud.cli.slices import show
+
+        view = views.slice_view(item, views.simulated_uuids(client.devices()))
+        print("\n".join(show.slice_lines(view, tables.now_utc(), blocks_unknown(console(settings)))))
+
+
+@slice_group.command("set", short_help="Change a slice while its programs run.")
+@click.argument("name", shell_complete=complete_slice)
+@change_options
+@pass_settings
+def set_(settings: Settings, /, name: str, **asked: Any) -> None:
+    """Change slice NAME while its programs run; what is not given stays as it is.
+
+    \b
+    vgpu slice set train --max 0.8 --priority 5
+    vgpu slice set train --max default             as if --max had never been said
+
+    "default" takes any of the values back but --gpus.
+    """
+    fields = changed_fields(asked)
+    if not fields:
+        raise click.UsageError("say what to change: for example --max 0.8")
+    spec = build_spec(asked)
+    from vgpud.cli.common.client import Client
+
+    with Client(settings) as client:
+        _show(settings, client, [client.update_slice(name, spec, fields)], many=False)
+
+
+@slice_group.command("rm", short_help="Remove slices.")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_slice)
+@click.option("--force", is_flag=True, help="Also while programs use it: they lose the slice.")
+@pass_settings
+def rm(settings: Settings, names: tuple[str, ...], force: bool) -> None:
+    """Remove slices."""
+    from vgpud.cli.common.client import Client
+    from vgpud.cli.common.output import say
+
+    with Client(settings) as client:
+        for name in names:
+            client.delete_slice(name, force)
+            say(f"slice {name} removed")
+
+
+_NAMES = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_slice)
+_DEADLINE = click.option(
+    "--deadline",
+    "deadline_s",
+    type=Number(2, 600),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="What moving the memory may take; then it is left as it was.",
+)
+
+
+@slice_group.command("pause", short_help="Have the programs of slices wait.")
+@_NAMES
+@pass_settings
+def pause(settings: Settings, names: tuple[str, ...]) -> None:
+    """Have the programs of slices wait at their next launch; their memory stays.
+
+    What a paused slice is guaranteed of the device's time is offered to others meanwhile.
+    """
+    _suspend(settings, names, evict=False, deadline_s=2.0)
+
+
+@slice_group.command("evict", short_help="Move the device memory of slices to the host.")
+@_NAMES
+@_DEADLINE
+@pass_settings
+def evict(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
+    """Pause slices and move their device memory to the host, by the driver's checkpoint (570 and later).
+
+    For slices with one program, without managed memory and memory shared between processes; others are refused and go
+    on as before. What the slice is guaranteed is offered to others meanwhile.
+    """
+    _suspend(settings, names, evict=True, deadline_s=deadline_s)
+
+
+@slice_group.command("resume", short_help="Have suspended slices go on.")
+@_NAMES
+@_DEADLINE
+@pass_settings
+def resume(settings: Settings, names: tuple[str, ...], deadline_s: float) -> None:
+    """Have paused and evicted slices go on, on the devices where they were, as soon as there is room for them."""
+    from vgpud.cli.common.client import Client
+    from vgpud.cli.common.output import say
+
+    with Client(settings) as client:
+        for name in names:
+            client.resume_slice(name, deadline_s)
+            say(f"slice {name} goes on")
+
+
+slice_group.add_command(resume, "restore")
+
+
+def _suspend(settings: Settings, names: tuple[str, ...], *, evict: bool, deadline_s: float) -> None:
+    from vgpud.cli.common.client import Client
+    from vgpud.cli.common.output import say
+
+    with Client(settings) as client:
+        for name in names:
+            client.suspend_slice(name, evict, deadline_s)
+            say(f"slice {name} is {'evicted' if evict else 'paused'}")

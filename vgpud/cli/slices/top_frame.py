@@ -1,0 +1,246 @@
+"""What `vgpu top` draws: a block per device, a line per slice. As many columns as fit, the most telling ones first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vgpud.cli.common import figures, tables
+from vgpud.cli.common.history import History, Recent
+from vgpud.cli.common.output import Cell, Grid, blocks_unknown
+from vgpud.cli.common.text import plain
+from vgpud.cli.common.views import View
+from vgpud.core.units import format_bytes, format_gpus
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+Sample = dict[str, list[View]]
+
+NAME_CELLS = (10, 28)  # least and most
+MINUTE_CELLS = (10, 60)
+#: columns of this rank and above are shown only when name and minute have so much more than their least
+EXTRA_RANK, EXTRA_CELLS = 10, 18
+#: what a regime means, in words
+REGIMES = {
+    "idle": "nobody runs",
+    "solo": "one slice alone, nothing holds it back",
+    "open": "all gates open, the hardware shares",
+    "throttled": "some wait a moment or for their maximum",
+    "arbitrated": "saturating slices take turns",
+}
+_REGIME_STYLES = {"throttled": "yellow", "arbitrated": "cyan"}
+_OFF_MILLI = 30  # a share that is off by more is coloured
+NAME_LEAST = 9  # of a device's name: SIMULATED
+
+
+@dataclass(frozen=True)
+class Line:
+    """A slice on a device, with what it did of late."""
+
+    item: View
+    share: View
+    recent: Recent
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's title, width and contents; `rank`: the smallest are shown first when not all fit."""
+
+    title: str
+    cells: int
+    rank: int
+    text: Callable[[Line], str]
+    style: Callable[[Line], str] = lambda line: ""
+
+
+def _percent(ratio: float | None) -> str:
+    if ratio is None:
+        return "-"
+    return f"{ratio * 100:.1f}" if ratio < 9.995 else f"{ratio * 100:.0f}"
+
+
+def _got_style(line: Line) -> str:
+    if line.share["share_ratio"] * 1000 > line.share["max_milli"] + _OFF_MILLI:
+        return "red"
+    short = line.share["share_ratio"] * 1000 < line.share["entitlement_milli"] - _OFF_MILLI
+    return "yellow" if short and line.recent.throttled_ratio else "green"
+
+
+def _memory_style(line: Line) -> str:
+    return "yellow" if line.share["mem_used_bytes"] * 20 > line.share["mem_max_bytes"] * 19 else ""
+
+
+def _due(line: Line) -> str:
+    """Nothing is due to a slice without a program."""
+    return _percent(line.share["entitlement_milli"] / 1000 if line.share["gate"] else None)
+
+
+def _balance(line: Line) -> str:
+    """With its sign: + is owed to the slice, - is what it owes."""
+    if not line.share["gate"]:
+        return "-"
+    text = figures.short_time(line.share["lag_ns"])
+    return f"+{text}" if line.share["lag_ns"] > 0 and text != "0" else text
+
+
+def _drain(line: Line) -> str:
+    count = line.share["drains"]
+    return figures.short_time(line.share["drain_total_ns"] / count) if count else "-"
+
+
+#: in the order of display; the slice's name stands before them, the last minute after GOT%
+COLUMNS = (
+    Column("LIMITS", 10, 12, lambda line: tables.span(*tables.four_numbers(line.share)[:2])),
+    Column("DUE%", 5, 1, _due),
+    Column("GOT%", 5, 0, lambda line: _percent(line.share["share_ratio"]), _got_style),
+    Column("10s%", 5, 13, lambda line: _percent(line.share["share_10s_ratio"])),
+    Column("60s%", 5, 14, lambda line: _percent(line.share["share_60s_ratio"])),
+    Column("WAIT%", 5, 2, lambda line: _percent(line.recent.throttled_ratio)),
+    Column("p50", 6, 8, lambda line: figures.wait_quantile(line.recent.wait_counts, 0.5)),
+    Column("p99", 6, 3, lambda line: figures.wait_quantile(line.recent.wait_counts, 0.99)),
+    Column("BALANCE", 7, 5, _balance),
+    Column("BORR%", 5, 6, lambda line: _percent(line.recent.borrowed_ratio)),
+    Column("DRAIN", 6, 15, _drain),
+    Column("GATE", 6, 7, lambda line: line.share["gate"] or "-"),
+    Column(
+        "MEM%",
+        5,
+        4,
+        lambda line: _percent(line.share["mem_used_bytes"] / max(1, line.share["mem_max_bytes"])),
+        _memory_style,
+    ),
+    Column("MEMORY", 9, 16, lambda line: format_bytes(line.share["mem_used_bytes"])),
+    Column("PROCS", 5, 17, lambda line: str(line.item["processes"])),
+)
+_MINUTE_AFTER = "GOT%"
+
+
+def chosen(width: int) -> list[Column]:
+    """The columns that fit beside a short name and a short minute, in the order of display."""
+    left = width - NAME_CELLS[0] - MINUTE_CELLS[0] - 1
+    shown = set()
+    for column in sorted(COLUMNS, key=lambda column: column.rank):
+        left -= column.cells + 1
+        if left < (EXTRA_CELLS if column.rank >= EXTRA_RANK else 0):
+            break
+        shown.add(column.title)
+    return [column for column in COLUMNS if column.title in shown]
+
+
+def frame(out: Console, sample: Sample, history: History, at: str = "", problem: str = "") -> RenderableType:
+    """One view of the console's size. at: when it was; problem: why it is an old one."""
+    from rich.console import Group
+    from rich.text import Text
+
+    ascii_only = blocks_unknown(out)
+    columns = chosen(out.width)
+    spare = out.width - 1 - sum(column.cells + 1 for column in columns)
+    longest = max((len(plain(item["name"])) for item in sample["slices"]), default=0)
+    name_cells = min(max(longest, NAME_CELLS[0]), NAME_CELLS[1], spare - MINUTE_CELLS[0])
+    minute_cells = max(1, min(spare - name_cells, MINUTE_CELLS[1]))
+    parts: list[Text] = []
+    blocks = [(device, lines_of(sample, device, history)) for device in sample["devices"]]
+    rooms = _rooms([max(1, len(lines)) for _, lines in blocks], out.height - 1 - 3 * len(blocks))
+    for (device, lines), room in zip(blocks, rooms, strict=True):
+        parts.append(_device_line(device, lines, out.width))
+        shown = lines if len(lines) <= room else lines[: max(1, room - 1)]
+        parts.append(_titles(columns, name_cells, minute_cells) if lines else Text("no slices", style="dim"))
+        for line in shown:
+            key = (line.item["uid"], line.share["device_uuid"])
+            minute = figures.sparkline(history.shares(key, minute_cells), ascii_only)
+            parts.append(_slice_line(line, columns, name_cells, minute))
+        if hidden := lines[len(shown) :]:
+            idle = sum(not line.item["processes"] for line in hidden)
+            parts.append(Text(f"and {len(hidden)} more, {idle} of them without a program", style="dim"))
+        parts.append(Text(""))
+    parts.append(Text(f"{at}  Ctrl-C ends".strip(), style="dim"))
+    if problem:
+        parts[-1] = Text(f"{at}  {plain(problem)}".strip(), style="bold red")
+    for part in parts:
+        part.no_wrap, part.overflow = True, "crop"
+    return Group(*parts)
+
+
+def _rooms(wanted: Sequence[int], room: int) -> list[int]:
+    """How many lines each device gets: what it wants if all fit, else what the smaller ones leave, in equal parts."""
+    given = [0] * len(wanted)
+    left = sorted(range(len(wanted)), key=lambda i: wanted[i])
+    while left:
+        first = left.pop(0)
+        given[first] = min(wanted[first], max(1, room // (len(left) + 1)))
+        room -= given[first]
+    return given
+
+
+def lines_of(sample: Sample, device: View, history: History) -> list[Line]:
+    """The slices on a device: those with programs first, by name, so that lines stay where they are."""
+    found = [
+        Line(item, share, history.recent((item["uid"], share["device_uuid"])))
+        for item in sample["slices"]
+        for share in item["devices"]
+        if share["device_uuid"] == device["uuid"]
+    ]
+    return sorted(found, key=lambda line: (not line.item["processes"], line.item["name"]))
+
+
+def grid(sample: Sample, history: History) -> Grid:
+    """The same as a table of all columns, for what is no terminal."""
+    table = Grid(("SLICE", "DEVICE", *(f">{column.title}" for column in COLUMNS)))
+    for device in sample["devices"]:
+        label = tables.device_label(device["index"], device["simulated"])
+        for line in lines_of(sample, device, history):
+            cells = (Cell(column.text(line), column.style(line)) for column in COLUMNS)
+            table.rows.append((line.item["name"], label, *cells))
+    return table
+
+
+def _device_line(device: View, lines: Sequence[Line], width: int) -> Text:
+    from rich.text import Text
+
+    regime = next((line.share["regime"] for line in lines if line.share["regime"]), "" if lines else "idle")
+    used, total = format_bytes(device["memory_used_bytes"]), format_bytes(device["memory_total_bytes"])
+    head = f"device {device['index']}  "
+    name = plain(tables.full_name(device["name"], device["simulated"]))
+    pieces = [
+        f"  busy {tables.percent(device['utilization_ratio'])}",
+        f"  memory {used} of {total}",
+        f"  reserved {format_gpus(device['reserved_milli'])}",
+    ]
+    words = f": {REGIMES[regime]}" if regime in REGIMES else ""
+    left = width - len(head) - len(regime) - 2 - sum(map(len, pieces))
+    if left < NAME_LEAST:
+        left += len(pieces.pop())
+    if len(name) > left:
+        name = name[: max(NAME_LEAST, left) + 1].rpartition(" ")[0] or name[: max(NAME_LEAST, left)]
+    text = Text(head + name, style="bold")
+    left -= len(name)
+    text.append(
+        f"  {regime}{words if left >= len(words) else ''}", f"not bold {_REGIME_STYLES.get(regime, '')}".strip()
+    )
+    return text.append("".join(pieces), style="not bold")
+
+
+def _titles(columns: Sequence[Column], name_cells: int, minute_cells: int) -> Text:
+    from rich.text import Text
+
+    text = f"{'SLICE':<{name_cells}}"
+    for column in columns:
+        text += f" {column.title:>{column.cells}}"
+        if column.title == _MINUTE_AFTER:
+            text += f" {'LAST MINUTE' if minute_cells > 10 else 'MINUTE':<{minute_cells}}"
+    return Text(text, style="dim")
+
+
+def _slice_line(line: Line, columns: Sequence[Column], name_cells: int, minute: str) -> Text:
+    from rich.text import Text
+
+    idle = "" if line.item["processes"] else "dim"
+    text = Text(f"{plain(line.item['name'])[:name_cells]:<{name_cells}}", style=idle)
+    for column in columns:
+        text.append(f" {column.text(line):>{column.cells}}", style=idle or column.style(line))
+        if column.title == _MINUTE_AFTER:
+            text.append(f" {minute}", style=idle or _got_style(line))
+    return text

@@ -1,0 +1,287 @@
+"""What `vgpu doctor` looks at. Each check yields findings: ok, warn (works, but not as well) or fail, and the mend."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import vgpud
+from vgpud import paths
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.findings import Check, Finding, Look
+from vgpud.cli.common.options import Settings
+from vgpud.cli.common.tables import not_offered
+from vgpud.cli.system import checks_containers, checks_engines
+from vgpud.errors import VgpudError
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: linux/fcntl.h; not in the fcntl module before Python 3.13
+_F_SEAL_FUTURE_WRITE = 0x0010
+
+
+def all_findings(settings: Settings) -> Iterator[Finding]:
+    """Runs every check; one that breaks is a finding itself and does not hide the others."""
+    look = Look(settings)
+    for check in CHECKS:
+        try:
+            yield from check(look)
+        except (VgpudError, CliError, OSError) as error:
+            text = str(error)
+            # ours end in the mend
+            problem, colon, mend = text.rpartition(": ") if isinstance(error, VgpudError) else (text, "", "")
+            yield Finding(check.__name__, "fail", problem or mend, mend if colon else "")
+
+
+def kernel(look: Look) -> Iterator[Finding]:
+    """memfd seals (a slice cannot raise its own limits) and pidfd (a process's end is seen at once)."""
+    release = os.uname().release
+    try:
+        fd = os.memfd_create("vgpu-doctor", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _F_SEAL_FUTURE_WRITE)
+        finally:
+            os.close(fd)
+        yield Finding("kernel-seals", "ok", f"Linux {release} seals shared pages")
+    except OSError as error:
+        text = f"Linux {release}: memfd with F_SEAL_FUTURE_WRITE: {error.strerror}"
+        yield Finding("kernel-seals", "fail", text, "use Linux 5.1 or later")
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        yield Finding("kernel-pidfd", "ok", f"Linux {release} has pidfd")
+    except OSError as error:
+        text = f"Linux {release}: pidfd_open: {error.strerror}"
+        yield Finding("kernel-pidfd", "fail", text, "use Linux 5.3 or later")
+
+
+def libraries(look: Look) -> Iterator[Finding]:
+    """The native libraries are built, and every user can load them."""
+    for name in ("libvgpu.so", "libvgpu-ml.so"):
+        path = paths.lib_dir() / name
+        if not path.is_file():
+            mend = "build it: `pip install .`, or `python shim/build_shim.py` in the source"
+            yield Finding("library", "fail", f"{path} is not there", mend)
+        elif not os.access(path, os.R_OK):
+            yield Finding("library", "fail", f"{path} cannot be read", f"chmod a+r {path}")
+        else:
+            yield from _preloadable("library", path)
+
+
+def _preloadable(check: str, path: Path) -> Iterator[Finding]:
+    """LD_PRELOAD is split at blanks and colons; what root starts may become any user, who must be able to read it."""
+    if any(c in str(path) for c in " :\t\n;"):
+        yield Finding(check, "fail", f"{path}: the loader splits LD_PRELOAD at blanks and colons", "install elsewhere")
+        return
+    closed = [p for p in (path, *path.parents) if not p.stat().st_mode & (0o004 if p == path else 0o001)]
+    if closed and os.geteuid() == 0:
+        text = f"{path}: {closed[-1]} is closed to other users"
+        yield Finding(check, "warn", text, "install where every user may read")
+    else:
+        yield Finding(check, "ok", str(path))
+
+
+def environment(look: Look) -> Iterator[Finding]:
+    """What this shell's environment would do to programs."""
+    for entry in os.environ.get("LD_PRELOAD", "").replace(":", " ").split():
+        if "/" in entry and not os.access(entry, os.R_OK):
+            yield Finding("ld-preload", "warn", f"LD_PRELOAD names {entry}, which cannot be read", "unset LD_PRELOAD")
+    attach = os.environ.get("VGPU_SOCKET")
+    if attach:
+        there = os.path.exists(attach)
+        text = f"this shell is inside a slice (VGPU_SOCKET={attach})"
+        mend = "" if there else "the socket is gone: start a new shell"
+        yield Finding("in-slice", "ok" if there else "warn", text, mend)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        text = f"CUDA_VISIBLE_DEVICES={visible!r} counts within a slice's devices"
+        yield Finding("visible-devices", "warn", text, "unset CUDA_VISIBLE_DEVICES unless it is meant")
+
+
+def daemon(look: Look) -> Iterator[Finding]:
+    """The daemon answers, is of our version, and has its devices and its slices' sockets."""
+    from vgpud.cli.common.client import Client
+
+    try:
+        with Client(look.settings) as client:
+            node, devices, slices = client.node(), client.devices(), client.slices()
+            target = client.target
+    except CliError as error:
+        problem, _, mend = error.message.partition(": ")
+        yield Finding("daemon", "fail", problem, mend or "see `vgpud serve --help`")
+        return
+    look.node = node
+    look.device_uuids, look.device_indices = tuple(d.uuid for d in devices), tuple(d.index for d in devices)
+    yield Finding("daemon", "ok", f"{target} answers: vgpud {node.version} on {node.name}, mode {node.mode}")
+    yield from _versions(node)
+    if node.unwatched:
+        text = "vgpud is not in the host's pid namespace: programs that go past their slices are not seen"
+        yield Finding("pids", "warn", text, "run vgpud in the host's pid namespace (docker run --pid=host)")
+    if not devices:
+        yield Finding("devices", "fail", "the daemon has no device", "see its log")
+    for device in devices:
+        name = device.name if not device.simulated or "SIMULATED" in device.name else f"SIMULATED {device.name}"
+        yield _offered(device, f"device {device.index}: {name} {device.uuid}")
+    if node.simulated:
+        yield from _sim_server(Path(node.sim_dir or f"{node.runtime_dir}/sim"))
+    for item in slices:
+        if item.owner_uid in (-1, os.getuid()) and not os.access(item.attach_socket, os.W_OK):
+            text = f"slice {item.name}: {item.attach_socket} cannot be used by you"
+            yield Finding("attach-socket", "fail", text, "restart vgpud; it makes the socket anew")
+
+
+def _versions(node: pb.Node) -> Iterator[Finding]:
+    from vgpud.cli.common.hold_slice import ABI_VERSION
+
+    if node.abi_version != ABI_VERSION:
+        text = f"vgpud speaks ABI {node.abi_version}, this libvgpu.so {ABI_VERSION}: programs cannot attach"
+        yield Finding("abi-version", "fail", text, "install vgpu and vgpud of one release, then restart vgpud")
+    elif node.version != vgpud.__version__:
+        text = f"vgpud is {node.version}, vgpu is {vgpud.__version__}"
+        yield Finding("daemon-version", "warn", text, "restart vgpud: programs go on meanwhile")
+
+
+def _sim_server(folder: Path) -> Iterator[Finding]:
+    """The simulated device's server still answers, and programs of this user can reach it."""
+    path = folder / "sock"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(2)
+            sock.connect(str(path))
+        yield Finding("sim", "ok", f"SIMULATED device server answers at {path}")
+    except OSError as error:
+        text = f"SIMULATED device server at {path}: {error.strerror or error}"
+        yield Finding("sim", "fail", text, f"start it with `vgpu sim start --dir {folder}`, then restart vgpud")
+
+
+def driver(look: Look) -> Iterator[Finding]:
+    """The driver behind the shim: found, of the kernel module's version, its nodes usable, its names exported."""
+    from vgpud.errors import DriverError
+    from vgpud.libraries import driver as drivers
+    from vgpud.libraries.environment import real_drivers
+
+    node = look.node
+    if node and node.simulated:
+        yield from fitting(*real_drivers({}, ("", ""), simulated=True))
+        return
+    try:
+        found, nvml = real_drivers(os.environ, (node.driver, node.nvml) if node else ("", ""), simulated=False)
+    except DriverError as error:
+        problem, _, mend = str(error).partition("; ")
+        if not problem.startswith("VGPU_"):
+            mend = "install the NVIDIA driver; without a GPU: `vgpu demo --sim`, `vgpu sim start`"
+        yield Finding("driver", "fail", problem, mend)
+        return
+    yield Finding("driver", "ok", f"{found} ({found.resolve().name})")
+    yield from _module_version(found, Path("/sys/module/nvidia/version"))
+    yield from _device_nodes(Path("/dev"))
+    if nvml is None:
+        yield Finding("nvml", "warn", f"no NVML ({drivers.NVML_SONAME}): nvidia-smi does not work", "install it")
+    yield from _shareable(look, found, nvml)
+    yield from fitting(found, nvml)
+
+
+def _offered(device: pb.Device, label: str) -> Finding:
+    """Whether slices get anything of a device."""
+    if device.drained:
+        mend = "see dmesg, reset or replace it, then: " if device.drained_by_fault else "when it is right again: "
+        text = f"{label} is drained: {device.drained}"
+        return Finding("devices", "warn", text, f"{mend}vgpu gpu undrain {device.index}")
+    if not device.offered:
+        text = f"{label} is {not_offered(device.taken_by)}: nothing is placed there"
+        return Finding("devices", "warn", text, f'end that, or exclude it (devices.exclude = ["{device.index}"])')
+    if device.taken_by:
+        text = f"{label} is used by {device.taken_by}, whose memory is not offered"
+        return Finding("devices", "warn", text, "see `vgpu events` for who it is")
+    return Finding("devices", "ok", label)
+
+
+def _shareable(look: Look, library: Path, nvml: Path | None) -> Iterator[Finding]:
+    """The daemon's own look at the devices: cuInit, MPS, exclusive-process mode, MIG. In a process of its own."""
+    # not python -m, which imports from where one stands first: that may be a folder of somebody else
+    code = "import sys; sys.path[0] = sys.argv.pop(1); from vgpud.serve import main; main()"
+    command = [sys.executable, "-c", code, str(Path(vgpud.__file__).parents[1])]
+    command += ["check-devices", "--driver", str(library)]
+    command += ["--nvml", str(nvml)] if nvml else []
+    command += [word for uuid in look.device_uuids for word in ("--device", uuid)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        for line in done.stdout.splitlines():
+            if " held by " in line:
+                problem, _, mend = line.rpartition(": ")
+                yield Finding("shareable", "warn", f"{problem}: it is not offered", mend)
+                break
+        else:
+            yield Finding("shareable", "ok", "no MPS, no exclusive-process mode, no MIG")
+        return
+    said = done.stderr.strip().splitlines()
+    line = (said[-1] if said else f"check-devices ended with {done.returncode}: see its log").removeprefix("vgpud: ")
+    problem, _, mend = line.partition("; ") if "; " in line else line.rpartition(": ")
+    yield Finding("shareable", "fail", problem or mend, mend)
+
+
+def _module_version(library: Path, version_file: Path) -> Iterator[Finding]:
+    """After an upgrade the library and the loaded module differ until the module is loaded anew."""
+    try:
+        module = version_file.read_text().strip()
+    except OSError:
+        yield Finding("driver-module", "fail", "the nvidia kernel module is not loaded", "modprobe nvidia, see dmesg")
+        return
+    ours = library.resolve().name.removeprefix("libcuda.so.")
+    if ours != module and ours != "1":
+        text = f"libcuda is {ours}, the loaded kernel module {module}"
+        yield Finding("driver-module", "fail", text, "reboot, or unload and load the nvidia modules")
+
+
+def _device_nodes(folder: Path) -> Iterator[Finding]:
+    nodes = [folder / "nvidiactl", *sorted(folder.glob("nvidia[0-9]*"))]
+    for node in nodes:
+        if not node.exists():
+            yield Finding("device-nodes", "fail", f"{node} is not there", "run nvidia-smi once as root")
+        elif not os.access(node, os.R_OK | os.W_OK):
+            yield Finding("device-nodes", "fail", f"{node} is closed to you", f"get into the group that owns {node}")
+
+
+def fitting(library: Path, nvml: Path | None) -> Iterator[Finding]:
+    """Every name of the driver is in the copy that programs preload, and that copy can be made and loaded."""
+    from vgpud.libraries import elf, environment, fit
+
+    try:
+        for name, behind in (("libvgpu.so", library), ("libvgpu-ml.so", nvml)):
+            left_out = fit.missing_names(paths.lib_dir() / name, behind) if behind else ()
+            if left_out:
+                names = ", ".join(left_out[:5]) + (" ..." if len(left_out) > 5 else "")
+                text = f"{len(left_out)} names of {behind} do not fit into {name}: {names}"
+                yield Finding("fit", "warn", text, "programs that link them do not start: update vgpud")
+        folder = environment.fit_dir()
+        for path in environment.fitted_shims(library, nvml, folder):
+            yield from _preloadable("fit", path)
+    except FileNotFoundError as error:
+        yield Finding("fit", "fail", f"{error.filename} is not there", "build it: `pip install .`")
+    except elf.ElfError as error:
+        yield Finding("fit", "fail", str(error), "reinstall the driver, or vgpud")
+
+
+CHECKS: tuple[Check, ...] = (
+    kernel,
+    libraries,
+    daemon,
+    driver,
+    environment,
+    checks_engines.docker_engine,
+    checks_engines.podman_engine,
+    checks_engines.containerd_engine,
+    checks_containers.front,
+    checks_containers.runtime_socket,
+    checks_containers.looking_inside,
+    checks_containers.cache,
+    checks_containers.nvidia_cdi,
+    checks_containers.our_cdi,
+    checks_containers.security_modules,
+)

@@ -1,0 +1,40 @@
+"""`vgpu doctor`: looks at everything a slice needs, says what is wrong and how to mend it."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from vgpud.cli.common.options import Settings, VgpuCommand, pass_settings
+from vgpud.errors import ExitCode
+
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+@click.command("doctor", cls=VgpuCommand, short_help="Find what is wrong and say how to mend it.")
+@pass_settings
+def doctor(settings: Settings) -> int:
+    """Find what is wrong and say how to mend it. Changes nothing; exit code 1 if a line says fail."""
+    from vgpud.cli.common.findings import Finding
+    from vgpud.cli.common.output import Cell, Grid, emit
+    from vgpud.cli.system.checks import all_findings
+
+    findings: list[Finding] = []
+    for finding in all_findings(settings):
+        findings.append(finding)
+        if settings.output == "table" and sys.stderr.isatty():
+            print(f"\r\x1b[K{len(findings)} checks ...", end="", file=sys.stderr, flush=True)
+    if settings.output == "table" and sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def grid() -> Grid:
+        table = Grid(("RESULT", "CHECK", "FOUND", "MEND"))
+        for f in findings:
+            table.rows.append((Cell(f.level, _STYLES[f.level]), f.check, f.text, f.mend or "-"))
+        return table
+
+    failed = [f for f in findings if f.level == "fail"]
+    data = {"ok": not failed, "checks": [vars(f) for f in findings]}
+    emit(settings, data, [f.check for f in findings if f.level != "ok"], grid)
+    return int(ExitCode.OTHER if failed else ExitCode.OK)

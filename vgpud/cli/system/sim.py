@@ -1,0 +1,274 @@
+"""`vgpu sim ...`: simulated devices, chosen by name only."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from vgpud import paths
+from vgpud.cli.common.exits import CliError
+from vgpud.cli.common.options import LazyGroup, Settings, pass_settings
+from vgpud.cli.common.quantities import Bytes
+from vgpud.cli.slices.run import RunningCommand
+from vgpud.errors import ExitCode
+from vgpud.simdevice.control import MODES
+
+#: what the server writes about itself, and the configuration that `start` makes
+_LOG_NAME = "stderr"
+_CONFIG_NAME = "sim.conf"
+_STOP_S = 5.0
+
+
+def _runtime_sim() -> Path:
+    return paths.runtime_dir() / "sim"
+
+
+def default_dir() -> Path:
+    """Where the daemon looks, too: $VGPU_SIM_DIR, else `sim` in the runtime directory."""
+    return Path(os.environ.get("VGPU_SIM_DIR") or _runtime_sim())
+
+
+dir_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    default=default_dir,
+    show_default="$VGPU_SIM_DIR, else sim in the runtime directory",
+    help="Directory of the server.",
+)
+
+
+@click.group("sim", cls=LazyGroup, short_help="Simulated devices: start, stop, and run programs on them.")
+def sim() -> None:
+    """Simulated devices: timing is that of a model, kernels compute nothing but for a few.
+
+    \b
+    vgpu sim start && vgpud serve --device sim      share a simulated device
+    vgpu sim run -- python program.py               run a program on it, without a slice
+    """
+
+
+def answers(folder: Path) -> bool:
+    """Whether a server accepts programs in this directory."""
+    from vgpud.simdevice import state_page
+
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.connect(str(folder / state_page.SOCKET_NAME))
+    except OSError:
+        return False
+    return True
+
+
+def _require(folder: Path) -> None:
+    if folder == _runtime_sim():  # in /tmp anybody can take the name, and then say which process `stop` ends
+        paths.check_private_dir(folder.parent)
+        paths.check_private_dir(folder)
+    if not answers(folder):
+        start = "vgpu sim start" if folder == default_dir() else f"vgpu sim start --dir {folder}"
+        raise CliError(f"no simulated device runs in {folder}: start it with `{start}`", ExitCode.NOT_FOUND)
+
+
+@sim.command("start", short_help="Start the server of simulated devices in the background.")
+@dir_option
+@click.option("--devices", type=click.IntRange(1, 16), default=1, help="How many devices (default: 1).")
+@click.option("--memory", type=Bytes(), default=None, metavar="SIZE", help="Memory of each (default: that of an H200).")
+@click.option(
+    "--host-memory",
+    type=Bytes(),
+    default=None,
+    metavar="SIZE",
+    help="Host memory that programs may fill on all devices together (default: half of what is available).",
+)
+@click.option("--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="`key = value` lines.")
+@pass_settings
+def start(
+    settings: Settings, folder: Path, devices: int, memory: int | None, host_memory: int | None, config: Path | None
+) -> None:
+    """Start the server of simulated devices in the background and wait until it is ready."""
+    if config and host_memory:
+        text = "--host-memory is not for a --config of your own: set host_memory_bytes in that file"
+        raise CliError(text, ExitCode.USAGE)
+    server = paths.sim_lib_dir() / "vgpu-simd"
+    if not server.exists():
+        raise CliError(f"{server} is not there: build it with `pip install .`")
+    if answers(folder):
+        raise CliError(f"a simulated device runs in {folder} already: use it, or `vgpu sim stop`", ExitCode.CONFLICT)
+    if folder == _runtime_sim():
+        paths.make_private_dir(folder.parent, 0o755)
+    paths.make_private_dir(folder, 0o755)
+    if config is None:
+        config = folder / _CONFIG_NAME
+        lines = {"devices": devices, "memory_bytes": memory, "host_memory_bytes": host_memory}
+        config.write_text("".join(f"{key} = {value}\n" for key, value in lines.items() if value))
+    command = [str(server), "--dir", str(folder), "--config", str(config)]
+    with (folder / _LOG_NAME).open("wb") as log:
+        # it goes to the background by itself; descriptors of ours that stayed open would keep pipes from ending
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log, check=False)
+    if done.returncode:
+        said = (folder / _LOG_NAME).read_text(errors="replace").strip().removeprefix("vgpu-simd: ")
+        code = ExitCode.USAGE if done.returncode == 2 else ExitCode.OTHER
+        raise CliError(said or f"vgpu-simd ended with {done.returncode}", code)
+    _wait(lambda: answers(folder), f"{server} is not ready")
+    _show(settings, folder)
+
+
+@sim.command("stop", short_help="Stop the server; programs on it lose their device.")
+@dir_option
+@click.option("--force", is_flag=True, help="Also when a daemon offers its devices.")
+@pass_settings
+def stop(settings: Settings, folder: Path, force: bool) -> None:
+    """Stop the server; programs on it lose their device.
+
+    Refused while a vgpud offers its devices, unless with --force: that daemon then places nothing new on them until the
+    server is started again.
+    """
+    from vgpud.cli.common.output import say
+    from vgpud.host.device_lock import lock_name, owner
+    from vgpud.simdevice import state_page
+
+    _require(folder)
+    page = state_page.read(folder / state_page.PAGE_NAME)
+    pid = page.server_pid
+    for index, device in enumerate(page.devices):
+        daemon = owner(lock_name(device.uuid, str(folder)))
+        if daemon and not force:
+            text = f"device {index} of {folder} is offered by a vgpud: {daemon}: stop that first, or use --force"
+            raise CliError(text, ExitCode.CONFLICT)
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except PermissionError as error:
+        raise CliError(f"vgpu-simd (pid {pid}) is not yours to stop", ExitCode.DENIED) from error
+    _wait(lambda: not answers(folder), f"vgpu-simd (pid {pid}) does not end")
+    say(f"simulated device in {folder} stopped")
+
+
+def _wait(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + _STOP_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise CliError(f"{what} after {_STOP_S:g} s", ExitCode.TIMED_OUT)
+        time.sleep(0.01)
+
+
+@sim.command("status", short_help="Show the simulated devices.")
+@dir_option
+@pass_settings
+def status(settings: Settings, folder: Path) -> None:
+    """Show the simulated devices of the server."""
+    _require(folder)
+    _show(settings, folder)
+
+
+def _show(settings: Settings, folder: Path) -> None:
+    from dataclasses import asdict
+
+    from vgpud.cli.common.output import Grid, emit
+    from vgpud.cli.common.tables import device_label, full_name
+    from vgpud.core.units import format_bytes
+    from vgpud.simdevice import state_page
+
+    page = state_page.read(folder / state_page.PAGE_NAME)
+    devices = [{"index": i, "simulated": True, **asdict(d)} for i, d in enumerate(page.devices)]
+
+    def grid() -> Grid:
+        table = Grid(("DEVICE", "NAME", ">MEM-USED", ">MEM-TOTAL", ">PROCS", ">SERVER-PID", "UUID", "DIR"))
+        for i, d in enumerate(page.devices):
+            label, name = device_label(i, True), full_name(d.name, True)
+            used, total = format_bytes(d.used_bytes), format_bytes(d.memory_bytes)
+            table.rows.append((label, name, used, total, str(d.processes), str(page.server_pid), d.uuid, str(folder)))
+        return table
+
+    data = {"dir": str(folder), "server_pid": page.server_pid, "devices": devices}
+    emit(settings, data, [d.uuid for d in page.devices], grid)
+
+
+@sim.command(
+    "run",
+    cls=RunningCommand,
+    short_help="Run a command on the simulated devices, without a slice.",
+    context_settings={"allow_interspersed_args": False},
+)
+@dir_option
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
+@pass_settings
+def run(settings: Settings, folder: Path, command: tuple[str, ...]) -> int:
+    """Run COMMAND on the simulated devices as on real ones: no slice, no hook, no daemon.
+
+    \b
+    Environment that the simulated driver reads, in a slice, too:
+      VGPU_SIM_FAIL=NAME:N=CODE[,...]  the N-th call (*: each) of NAME answers CODE; an error that contexts keep
+                                       (700, 719 ...) stays when a launch or a wait answers it
+      VGPU_SIM_COUNT_CALLS=FILE        how often each entry point was called, at exit
+      VGPU_SIM_STRICT=1                uses after the end, handles of other contexts and leaks, on standard error;
+                                       =fail: the program then ends with 1
+      VGPU_SIM_KERNELS=FILE            what kernels cost, and which of them compute or fault
+    """
+    if not command:
+        raise click.UsageError("say what to run: for example vgpu sim run -- python program.py")
+    _require(folder)
+    from vgpud.cli.common import child_process
+    from vgpud.libraries.environment import unhooked
+    from vgpud.simdevice.process import environment
+
+    mask = child_process.block_signals()
+    return child_process.wait_child(child_process.start_child(command, environment(folder, unhooked(os.environ)), mask))
+
+
+@sim.command("xid", short_help="Have NVML report a fault of a device, for tests of what listens to it.")
+@dir_option
+@click.argument("device", type=click.IntRange(0), metavar="DEVICE")
+@click.argument("code", type=click.IntRange(1, 2**32 - 1), metavar="XID")
+def xid(folder: Path, device: int, code: int) -> None:
+    """Have NVML report fault XID of device number DEVICE; nothing else happens to it.
+
+    A kernel that faults is reported without this: 31 for an illegal address, 43 for an assertion, 13 for most others.
+    """
+    from vgpud.simdevice.control import tell_xid
+
+    _require(folder)
+    tell_xid(folder, device, code)
+
+
+@sim.command("mode", short_help="Have NVML say that something has a whole device, for tests of what listens to it.")
+@dir_option
+@click.argument("device", type=click.IntRange(0), metavar="DEVICE")
+@click.argument("mode", type=click.Choice(MODES))
+def mode(folder: Path, device: int, mode: str) -> None:
+    """Have NVML say that device number DEVICE is shared, in exclusive-process mode, in MIG mode or under MPS.
+
+    Nothing else happens to it: programs use it as before.
+    """
+    from vgpud.simdevice.control import tell_mode
+
+    _require(folder)
+    tell_mode(folder, device, mode)
+
+
+@sim.command("coverage", short_help="List the driver's entry points and whether they are simulated.")
+@click.option("--missing", is_flag=True, help="Only those that are not.")
+@pass_settings
+def coverage(settings: Settings, missing: bool) -> None:
+    """List the driver's entry points and whether they are simulated; the others answer CUDA_ERROR_NOT_SUPPORTED."""
+    from vgpud.cli.common.output import Grid, emit, say
+    from vgpud.simdevice import coverage as sim_coverage
+
+    try:
+        found = sim_coverage.coverage()
+    except FileNotFoundError as error:
+        raise CliError(f"{error.filename} is not there: build it with `pip install .`") from error
+    rows = {name: done for name, done in found.items() if not (missing and done)}
+    emit(
+        settings,
+        {"implemented": sum(found.values()), "total": len(found), "entry_points": rows},
+        rows,
+        lambda: Grid(("SIMULATED", "ENTRY-POINT"), [("yes" if done else "no", name) for name, done in rows.items()]),
+    )
+    say(f"{sum(found.values())} of {len(found)} entry points are simulated")

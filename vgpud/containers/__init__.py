@@ -1,0 +1,1 @@
+"""Containers: the socket that `vgpu-runtime` asks, CDI devices, and the watch over running containers."""

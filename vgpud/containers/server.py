@@ -1,0 +1,479 @@
+"""Shell of the runtime socket: containers that engines create, start and end, told by vgpu-runtime and its hooks.
+
+Who asks comes from the kernel. Only root and the daemon's own user are served: whoever asks names files that are read
+with the daemon's rights, in a world that another user could have made up. Bundles are read and edited in threads of
+their own with a deadline, through the asker's root, so that neither a slow disk nor another mount namespace stops the
+loop. That a container has ended is seen by its first process's pidfd and its cgroup, with or without a hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import posixpath
+import re
+import shutil
+import socket
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from vgpud.containers import messages as wire
+from vgpud.containers.disk_work import Work
+from vgpud.containers.messages import Header, WireError
+from vgpud.containers.watch import ContainerWatch
+from vgpud.core.events import ContainerCreated, ContainerStarted
+from vgpud.core.model import Container, Denied, Slice
+from vgpud.errors import VgpudError
+from vgpud.host import cgroups, processes
+from vgpud.libraries.tree import library_tree
+from vgpud.oci.prepare import Plan, Prepared, look, prepare
+from vgpud.oci.request import Limits, Request, RequestError, parse_request
+from vgpud.oci.rootfs import Root
+from vgpud.paths import shared_attach_dir
+
+T = TypeVar("T")
+
+log = logging.getLogger("vgpud.containers")
+
+#: a front that has connected must have said everything by then, and have taken the answer as fast
+REQUEST_S = 5.0
+#: what reading and editing a bundle may take: less than the front waits, so that the user is told why
+WORK_S = 9.0
+#: requests worked on at once; the rest waits in the socket's backlog
+REQUESTS_MAX = 64
+#: of them of one process: half, though a front and a hook ask once each
+PER_PROCESS_MAX = REQUESTS_MAX // 2
+#: parts of 64 KiB that are thrown away of what somebody has sent who is not served
+UNREAD_MAX = 32
+BACKLOG = 1024
+#: bundles of podman, which gives a container the annotations of its image; containers/storage says where they lie
+_PODMAN_BUNDLE = re.compile(r"-containers/[^/]+/userdata/?$")
+NVIDIA_ALONE = (
+    "the container asks for NVIDIA devices but for no share of them: set VGPU=1 (or less), or use another runtime"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is the same for every container of this node."""
+
+    runtime: Path
+    cache: Path
+    driver: Path
+    nvml: Path | None
+    sim_dir: str  # "" on real devices
+    nvidia_cdi_dirs: tuple[str, ...]
+    mode: str
+    limits: Limits
+
+    @property
+    def scratch(self) -> Path:
+        return self.runtime / "containers"
+
+
+class Backend(Protocol):
+    """What the daemon does for the runtime socket. Called on the loop; what is not `async` must not wait."""
+
+    def site(self) -> Site: ...
+    def container(self, container_id: str) -> Container | None: ...
+    async def create_container(self, event: ContainerCreated) -> Slice | Denied: ...
+    async def start_container(self, event: ContainerStarted) -> Slice | Denied: ...
+    def end_container(self, container_id: str, why: str) -> None: ...
+    def indices(self, made: Slice) -> tuple[int, ...]: ...
+    def container_note(self, kind: str, container_id: str, text: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who asks. `pidfd` and `root` (its root directory, O_PATH) are closed with the connection."""
+
+    pid: int
+    uid: int
+    pidfd: int
+    root: int
+
+    @property
+    def root_path(self) -> Path:
+        return Path(f"/proc/self/fd/{self.root}")
+
+
+class Refusal(Exception):
+    """Ends a request with one line for the user."""
+
+
+def slice_name(container_id: str) -> str:
+    """The default name of a container's slice: c- and what `docker ps` shows, or a digest of an unusual id."""
+    begin = container_id[:12]
+    usual = len(container_id) >= 12 and all(c in "0123456789abcdef" for c in container_id)
+    return f"c-{begin}" if usual else f"c-{hashlib.sha256(container_id.encode()).hexdigest()[:12]}"
+
+
+def scratch_of(site: Site, container: Container) -> Path:
+    """The directory of a container's own files: another one each time that the same id is created."""
+    return site.scratch / f"{container.created_wall_ns:x}-{container.container_id[:64]}"
+
+
+class Containers:
+    """The runtime socket and the watch over all containers of the node."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._loop = asyncio.get_running_loop()
+        self._bundles = Work()
+        self._watch = ContainerWatch(backend.end_container)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[Any] | None = None
+        self._busy = asyncio.Semaphore(REQUESTS_MAX)
+        self._asking: Counter[int] = Counter()  # requests in hand by pid
+        self._path = self._private = Path()
+        self._rights = (0o660, -1)
+
+    # ---- life ----
+
+    def start(self, path: Path, private: Path, mode: int, gid: int) -> None:
+        """Listens at `path`, made at `private` first so that it never has wrong rights. Raises OSError."""
+        self._path, self._private, self._rights = path, private, (mode, gid)
+        self._listen()
+        self._spawn(self._sweep())
+
+    def _listen(self) -> None:
+        mode, gid = self._rights
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            self._private.unlink(missing_ok=True)
+            sock.bind(str(self._private))
+            self._private.chmod(mode)
+            if gid >= 0:
+                os.chown(self._private, -1, gid)
+            sock.listen(BACKLOG)
+            self._private.rename(self._path)
+        except OSError:
+            sock.close()
+            raise
+        self._listener = sock
+        self._accepting = self._spawn(self._accept(sock))
+
+    def repair(self) -> bool:
+        """Opens the socket anew when somebody has removed its file; whether that was needed."""
+        old, accepting = self._listener, self._accepting
+        if old is None or self._path.exists():
+            return False
+        self._listen()
+        self._retire(old, accepting)
+        return True
+
+    def _retire(self, listener: socket.socket, accepting: asyncio.Task[Any] | None) -> None:
+        if accepting:
+            accepting.cancel()  # it waits for the next connection with a place among the requests in hand
+        self._loop.remove_reader(listener)
+        listener.close()
+
+    async def stop(self) -> None:
+        """Ends every request; containers go on. The file stays, so that fronts wait for the next daemon."""
+        self._close_listener()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._watch.close()
+
+    def _close_listener(self) -> None:
+        if self._listener:
+            self._retire(self._listener, self._accepting)
+        self._listener = None
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _sweep(self) -> None:
+        """Removes the files of containers that ended while no daemon ran."""
+        site = self._backend.site()
+        kept = {scratch_of(site, container).name for container in self._watch.containers}
+        # listed here, before the first request is served: a thread might list what a new container has just made
+        await asyncio.to_thread(_remove, _others(site.scratch, kept))
+
+    # ---- containers that live ----
+
+    def adopt(self, containers: Iterable[Container]) -> None:
+        """Takes over what a former daemon knew: who lives is watched again, who has ended meanwhile is released."""
+        self._watch.adopt(containers)
+
+    def forget(self, container_id: str) -> None:
+        """The core knows the container no more: it is not watched any longer and its files go."""
+        container = self._watch.forget(container_id)
+        if container:
+            self._spawn(asyncio.to_thread(shutil.rmtree, scratch_of(self._backend.site(), container), True))
+
+    # ---- requests ----
+
+    async def _accept(self, listener: socket.socket) -> None:
+        while self._listener is listener:
+            await self._busy.acquire()
+            try:
+                sock, _ = await self._loop.sock_accept(listener)
+            except OSError:  # out of descriptors, or closed: the rest stays in the backlog for a moment
+                self._busy.release()
+                await asyncio.sleep(0.1)
+                continue
+            except BaseException:
+                self._busy.release()
+                raise
+            self._spawn(self._serve(sock)).add_done_callback(lambda _task: self._busy.release())
+
+    async def _serve(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        pid, uid = processes.credentials(sock)
+        self._asking[pid] += 1
+        try:
+            with sock, contextlib.suppress(OSError, asyncio.TimeoutError):
+                if uid not in (0, os.geteuid()):
+                    await self._turn_away(sock, _foreign_text(uid))
+                elif self._asking[pid] > PER_PROCESS_MAX:
+                    text = f"pid {pid} has {PER_PROCESS_MAX} requests in hand, the limit of a process: wait for one"
+                    await self._turn_away(sock, text)
+                else:
+                    await self._converse(sock, uid)
+        finally:
+            self._asking[pid] -= 1
+            if not self._asking[pid]:
+                del self._asking[pid]
+
+    async def _turn_away(self, sock: socket.socket, text: str) -> None:
+        """Answers who is not served; nothing that they send is looked at."""
+        self._backend.container_note("container.refused", "", text)
+        await asyncio.wait_for(self._loop.sock_sendall(sock, wire.refusal(text)), REQUEST_S)
+        with contextlib.suppress(BlockingIOError):  # what is unread at the end would take the answer from them
+            for _ in range(UNREAD_MAX):
+                if not sock.recv(1 << 16):
+                    break
+
+    async def _converse(self, sock: socket.socket, uid: int) -> None:
+        header: Header | None = None
+        try:
+            received = await asyncio.wait_for(self._receive(sock), REQUEST_S)
+            header = received[0]
+            with _peer(sock, uid) as peer:
+                answer = await self._answer(peer, *received)
+        except (WireError, Refusal, RequestError) as error:
+            name = header.container_id if header else ""
+            self._backend.container_note("container.refused", name, str(error))
+            answer = wire.refusal(str(error))
+        except (OSError, asyncio.TimeoutError):  # the front has gone, or said nothing at all
+            raise
+        except Exception:
+            log.exception("a request of vgpu-runtime failed")
+            answer = wire.refusal("vgpud failed: see its log")
+        # A front that does not take its answer ends, and what it has asked for with it: its pidfd is watched.
+        await asyncio.wait_for(self._loop.sock_sendall(sock, answer), REQUEST_S)
+
+    async def _receive(self, sock: socket.socket) -> tuple[Header, bytes]:
+        """A whole request. Raises WireError, and OSError when the front has gone."""
+        raw = bytearray()
+        parts = None
+        while parts is None:
+            raw += await self._more(sock, begun=bool(raw))
+            parts = wire.split(bytes(raw))
+        header, body = wire.parse_header(parts[0]), bytearray(parts[1])
+        while len(body) < header.body_bytes:
+            body += await self._more(sock)
+        if len(body) > header.body_bytes:
+            raise WireError(f"{len(body) - header.body_bytes} bytes come after the body")
+        return header, bytes(body)
+
+    async def _more(self, sock: socket.socket, begun: bool = True) -> bytes:
+        part = await self._loop.sock_recv(sock, 1 << 16)
+        if not part and not begun:
+            raise ConnectionResetError  # nothing was asked: `vgpu doctor` looks whether we are there
+        if not part:
+            raise WireError("the request ends before it is complete")
+        return part
+
+    async def _answer(self, peer: Peer, header: Header, body: bytes) -> bytes:
+        if header.operation == "create":
+            return await self._create(peer, header, body)
+        state = wire.parse_state(body)
+        if header.operation == "started":
+            return await self._started(peer, state)
+        self._backend.end_container(state.container_id, "stopped")
+        return wire.reply(wire.OK)
+
+    async def _work(self, what: str, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs in a thread what may wait for a disk. Raises Refusal when that takes too long or fails."""
+        try:
+            return await self._bundles.run(WORK_S, work, *arguments)
+        except asyncio.TimeoutError as error:
+            raise Refusal(f"{what} takes longer than {WORK_S:.0f} s: see the disk that the container is on") from error
+        except (OSError, VgpudError) as error:
+            raise Refusal(f"{what}: {error}") from error
+
+    async def _create(self, peer: Peer, header: Header, body: bytes) -> bytes:
+        if self._watch.runs(header.container_id):
+            raise Refusal(f"container {header.container_id[:80]!r} runs already: end it first, or choose another id")
+        site = self._backend.site()
+        asked, nvidia = await self._work("reading config.json", _read_request, body, site, header.bundle)
+        if asked is None and nvidia:
+            raise Refusal(NVIDIA_ALONE)
+        if asked is None:
+            return wire.reply(wire.PASS)
+        event = _created(header.container_id, asked, peer.uid, peer.pid, processes.start_time(peer.pid))
+        made = await self._backend.create_container(event)
+        container = self._backend.container(header.container_id)
+        if isinstance(made, Denied) or container is None:
+            raise Refusal(made.message if isinstance(made, Denied) else "the slice could not be made: see vgpud's log")
+        watched = self._watch.begin(container, os.dup(peer.pidfd))
+        try:
+            prepared = await self._prepare(peer, header, body, site, made, container)
+        except BaseException:  # cancelled as well: the daemon stops, and the front asks the next one
+            if self._watch.is_current(watched):
+                self._backend.end_container(container.container_id, "it could not be prepared")
+            raise
+        if not self._watch.is_current(watched):
+            raise Refusal("the container was ended, or created again, while it was prepared")
+        for warning in prepared.warnings:
+            self._backend.container_note("container.warning", container.container_id, warning)
+        return wire.reply(wire.CONFIG, prepared.config)
+
+    async def _prepare(
+        self, peer: Peer, header: Header, body: bytes, site: Site, made: Slice, container: Container
+    ) -> Prepared:
+        indices = self._backend.indices(made)
+
+        def work() -> Prepared:
+            plan = Plan(
+                attach_dir=site.runtime / "slices" / made.name,
+                tree=library_tree(site.cache, site.driver, site.nvml, bool(site.sim_dir)),
+                scratch=scratch_of(site, container),
+                uuids=tuple(share.device_uuid for share in made.shares),
+                indices=indices,
+                sim_dir=site.sim_dir,
+                cdi_dirs=site.nvidia_cdi_dirs,
+                front=header.front,
+                mode=site.mode,
+            )
+            return prepare(body, header.bundle, peer.root_path, plan)
+
+        return await self._work("preparing the container", work)
+
+    async def _started(self, peer: Peer, state: wire.OciState) -> bytes:
+        """createRuntime hook: the container's first process is there and waits for our answer."""
+        started = processes.start_time(state.pid)
+        if not started:
+            raise Refusal(f"pid {state.pid} of the container is not there: run vgpud in the host's pid namespace")
+        cgroup = cgroups.own_path(cgroups.paths_of(state.pid), cgroups.paths_of(peer.pid))
+        if self._backend.container(state.container_id) is None:
+            await self._take_in(peer, state, started, cgroup)
+        answer = await self._backend.start_container(ContainerStarted(state.container_id, state.pid, started, cgroup))
+        container = self._backend.container(state.container_id)
+        if isinstance(answer, Denied) or container is None:
+            raise Refusal(answer.message if isinstance(answer, Denied) else "the container has ended")
+        self._watch.begin(container, processes.open_process(state.pid, started))
+        return wire.reply(wire.OK)
+
+    async def _take_in(self, peer: Peer, state: wire.OciState, started: int, cgroup: str) -> None:
+        """A container that came past vgpu-runtime: it has one of our CDI devices, whose hook we are called by."""
+        if not cgroup:
+            text = "the container has no cgroup of its own, by which its programs are known: do not switch cgroups off,"
+            raise Refusal(f"{text} or use the runtime vgpu instead of the CDI device")
+        path = posixpath.join(state.bundle, "config.json")
+        site = self._backend.site()
+
+        def read() -> tuple[Request | None, bool]:
+            with Root.at(peer.root_path) as root:
+                raw = root.read(path, wire.BODY_BYTES_MAX)
+            if raw is None:
+                raise Refusal(f"{path} is not there, or no regular file: the engine gave its hook another bundle")
+            return _read_request(raw, site, state.bundle)[0], _has_mount(raw, str(shared_attach_dir(site.runtime)))
+
+        asked, by_device = await self._work("reading config.json", read)
+        if not by_device:
+            raise Refusal("the container's slice was removed while the container was created: start it again")
+        if asked is None:
+            raise Refusal("the container has a vgpu device, but no request: do not set VGPU=none beside the device")
+        event = _created(state.container_id, asked, peer.uid, state.pid, started)
+        made = await self._backend.create_container(event)
+        if isinstance(made, Denied):
+            raise Refusal(made.message)
+
+
+def _read_request(raw: bytes, site: Site, bundle: str) -> tuple[Request | None, bool]:
+    """(what a config.json asks us for, whether it asks NVIDIA for devices without us). Raises RequestError."""
+    env, annotations, _cgroup, nvidia = look(raw)
+    limits = replace(site.limits, from_image=bool(_PODMAN_BUNDLE.search(bundle)))
+    return parse_request(env, annotations, limits), nvidia
+
+
+def _has_mount(raw: bytes, source: str) -> bool:
+    """Whether a config.json mounts a directory of the host: this one comes with our CDI devices only."""
+    mounts = json.loads(raw).get("mounts") or []
+    return any(isinstance(mount, dict) and mount.get("source") == source for mount in mounts)
+
+
+def _created(container_id: str, asked: Request, caller_uid: int, pid: int, pid_start: int) -> ContainerCreated:
+    return ContainerCreated(
+        container_id=container_id,
+        spec=asked.spec,
+        join=asked.join,
+        name=asked.name or slice_name(container_id),
+        queue=asked.queue,
+        open_queue=asked.open_queue,
+        caller_uid=caller_uid,
+        pid=pid,
+        pid_start=pid_start,
+        uid=str(uuid.uuid4()),
+        wall_ns=time.time_ns(),
+    )
+
+
+@contextlib.contextmanager
+def _peer(sock: socket.socket, uid: int) -> Any:
+    """The asker, alive when it was looked at. Raises Refusal."""
+    pid, _uid = processes.credentials(sock)
+    held: list[int] = []
+    try:
+        try:
+            held.append(processes.peer_pidfd(sock, pid))
+            held.append(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC))
+            foreign = not processes.shares_pids(pid)
+        except OSError as error:
+            text = f"vgpud cannot look at vgpu-runtime (pid {pid}: {error.strerror}):"
+            raise Refusal(f"{text} run vgpud as root in the host's pid namespace") from error
+        if processes.has_ended(held[0]):
+            raise Refusal("vgpu-runtime ended while it asked")
+        if foreign:  # the pids that it names would be other processes here
+            text = "the engine has a pid namespace of its own, so vgpud cannot know its containers:"
+            raise Refusal(f"{text} run the engine with the host's pids (docker run --pid=host)")
+        yield Peer(pid, uid, *held)
+    finally:
+        for fd in held:
+            os.close(fd)
+
+
+def _foreign_text(uid: int) -> str:
+    """For a user whose engines are not served here."""
+    served = f"uid {os.geteuid()} and root" if os.geteuid() else "root"
+    text = f"this vgpud serves the engines of {served}, not those of uid {uid}: start a vgpud as that user,"
+    return f"{text} and run `vgpu setup podman` as that user again"
+
+
+def _others(directory: Path, kept: set[str]) -> list[Path]:
+    try:
+        return [entry for entry in directory.iterdir() if entry.name not in kept]
+    except FileNotFoundError:
+        return []
+
+
+def _remove(directories: Iterable[Path]) -> None:
+    for directory in directories:
+        shutil.rmtree(directory, ignore_errors=True)

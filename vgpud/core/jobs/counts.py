@@ -1,0 +1,46 @@
+"""How many jobs there are, by user, queue and state, kept up with every change: nobody walks over all of them. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from vgpud.core.jobs.model import Job, JobState
+
+
+class JobCounts:
+    """Of jobs that have not ended; and how many have ended since the daemon started."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, tuple[str, JobState]] = {}
+        self._by_uid: Counter[int] = Counter()
+        self._by_state: Counter[tuple[str, JobState]] = Counter()
+        self.ended: Counter[tuple[str, JobState]] = Counter()
+
+    @property
+    def total(self) -> int:
+        return len(self._seen)
+
+    def of_user(self, uid: int) -> int:
+        return self._by_uid[uid]
+
+    def in_state(self, queue: str, *states: JobState) -> int:
+        return sum(self._by_state[queue, state] for state in states)
+
+    def rows(self) -> list[tuple[str, str, int]]:
+        """(queue, state, count) of those that there are, in a fixed order."""
+        found = ((queue, state.value, count) for (queue, state), count in self._by_state.items() if count)
+        return sorted(found)
+
+    def see(self, job: Job) -> None:
+        """A job as it is now."""
+        queue, uid = job.spec.queue, job.spec.uid
+        before = self._seen.pop(job.job_id, None)
+        if before:
+            self._by_state[before] -= 1
+            self._by_uid[uid] -= 1
+        if job.state.ended:
+            self.ended[queue, job.state] += before is not None
+            return
+        self._seen[job.job_id] = queue, job.state
+        self._by_state[queue, job.state] += 1
+        self._by_uid[uid] += 1

@@ -1,0 +1,237 @@
+"""What goes into the queue's machine (events) and what comes out (commands). Plain data: recorded and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vgpud.core.jobs.model import How, Job, JobSpec, Placement, QueueSpec
+from vgpud.core.model import Denied
+
+# ---- events ----
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """Checked by machine.check() before. `job_ids`: one for each job of an array, given by the shell."""
+
+    job_ids: tuple[int, ...]
+    spec: JobSpec
+    held: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    job_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Requeued:
+    """By a user: it ends if it runs and starts from the beginning."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """All processes of all members have gone, and the room is free. `exit_code` as a shell says it (128 + signal)."""
+
+    job_id: int
+    attempt: int
+    exit_code: int
+    why: str = ""  # what its exit code does not say
+
+
+@dataclass(frozen=True, slots=True)
+class JobSuspended:
+    """StopJob has been carried out: `how` it was done in the end; the room is free from now on (PAUSE: but memory)."""
+
+    job_id: int
+    how: How
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """Nothing of it runs. `again`: later it may go well (the node was full after all), else the job has failed."""
+
+    job_id: int
+    attempt: int
+    why: str
+    again: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RoomChanged:
+    """Devices came, went, were drained or used by slices that are not jobs': `free` replaces what the cluster knows."""
+
+    node: str
+    #: by device UUID: (milli, bytes) that slices which are no jobs of the queue have reserved
+    direct: tuple[tuple[str, int, int], ...]
+    offered: tuple[str, ...]  # UUIDs that jobs may use
+    #: (queue, milli, cpu_milli, ram_bytes) that those slices hold of each queue's quota
+    held: tuple[tuple[str, int, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """So many workers are worth it for an elastic job: its autoscaler's word, from what it measured."""
+
+    job_id: int
+    members: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """ResizeJob has been carried out, or not (`why` says it): this is what the job has now, and no more."""
+
+    job_id: int
+    attempt: int
+    placement: Placement
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a job that runs really uses of each of its devices: from now on it counts instead of what was predicted."""
+
+    job_id: int
+    utilisation_milli: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairLoses:
+    """Two jobs that share a device get less done together than one after the other: the first one leaves.
+
+    Their kinds do not share a device again.
+    """
+
+    job_id: int
+    other_id: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PairsKnown:
+    """After a restart: kinds that are known to lose together."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A job that has ended, for estimates."""
+
+    kinds: tuple[str, ...]
+    ran_ns: int
+    ended: bool  # it was done; else its time was up
+
+
+@dataclass(frozen=True, slots=True)
+class DurationsKnown:
+    """After a restart: how long jobs ran that have ended, in this order."""
+
+    known: tuple[Ran, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesChanged:
+    queues: tuple[QueueSpec, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """Time has passed: what Wake asked for."""
+
+
+Event = (
+    Submitted
+    | Cancelled
+    | Held
+    | Released
+    | Requeued
+    | JobEnded
+    | JobSuspended
+    | StartFailed
+    | RoomChanged
+    | Wished
+    | Resized
+    | Measured
+    | PairLoses
+    | PairsKnown
+    | DurationsKnown
+    | QueuesChanged
+    | Woken
+)
+
+# ---- commands ----
+
+
+@dataclass(frozen=True, slots=True)
+class SaveJob:
+    """The store shall have it before what follows is carried out."""
+
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """Begin `attempt` there, or go on there if it was suspended (`resume`). Answered by JobEnded or StartFailed."""
+
+    job_id: int
+    attempt: int
+    placement: Placement
+    resume: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StopJob:
+    """Answered by JobSuspended (`how` given) or JobEnded (how = None: cancelled, timed out or requeued by a user)."""
+
+    job_id: int
+    how: How | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeJob:
+    """It becomes this while it runs: other numbers on the same devices, or members more or fewer (those that stay keep
+
+    their order and place). Answered by Resized; more room is its own from now on, less room is others' from then on.
+    """
+
+    job_id: int
+    attempt: int
+    placement: Placement
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Send Woken then; replaces the one before. Not needed when another event comes earlier."""
+
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An entry of the event log that users read."""
+
+    kind: str  # job.started, job.preempted, ...
+    job_id: int
+    text: str
+
+
+Command = SaveJob | StartJob | StopJob | ResizeJob | Wake | Note
+
+Check = Denied | None

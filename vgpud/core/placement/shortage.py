@@ -1,0 +1,206 @@
+"""What is missing: why a job could never be placed, and why it cannot now, in one sentence with numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from vgpud.core import admit
+from vgpud.core.jobs.model import Ask, JobSpec, Node, Placement
+from vgpud.core.model import Denied, Policy, State
+from vgpud.core.placement.base import Rule, Sharing
+from vgpud.core.placement.choose import choose, room
+from vgpud.core.placement.shape import NEVER_BYTES, Shape
+from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
+
+
+def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
+    """Why these nodes, empty and with all devices offered, have no room for it; "" when they have."""
+    shape = Shape(spec.ask, policy)
+    if shape.denied is not None:
+        return shape.denied.message
+    holds = 0
+    seen: dict[object, int] = {}
+    for node in nodes:
+        key = (node.kind, node.cpu_milli, node.ram_bytes, node.gpu_model, node.devices if shape.named else ())
+        if key not in seen:
+            seen[key] = room(shape, _empty(node), spec.members)
+        holds += seen[key]
+        if holds >= spec.members:
+            return ""
+    if holds:
+        return f"{spec.members} members of {_wants(spec.ask)} each: an empty cluster holds {holds}, ask for so many"
+    return _never_one(spec.ask, nodes, policy)
+
+
+def _empty(node: Node) -> Node:
+    count = len(node.devices)
+    return Node(
+        node.name,
+        node.devices,
+        node.cpu_milli,
+        node.ram_bytes,
+        node.gpu_model,
+        node.groups,
+        kind=node.kind,
+        free_milli=[MILLI_PER_DEVICE] * count,
+        free_bytes=[device.memory_bytes for device in node.devices],
+        free_cpu_milli=node.cpu_milli,
+        free_ram_bytes=node.ram_bytes,
+        offered=[True] * count,
+        residents=[()] * count,
+    )
+
+
+def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
+    """The refusal of the node that comes nearest: the one with most devices of those with the right model."""
+    if not nodes:
+        return "this cluster has no node"
+    if ask.gpu_models:
+        have = sorted({node.gpu_model for node in nodes})
+        nodes = [node for node in nodes if node.gpu_model in ask.gpu_models]
+        if not nodes:
+            return f"no node has GPU model {' or '.join(ask.gpu_models)}: there are {', '.join(have)}"
+    if ask.spec.device_uuids:
+        named = set(ask.spec.device_uuids)
+        nodes = [node for node in nodes if named.intersection(d.uuid for d in node.devices)] or nodes
+    nearest = max(nodes, key=lambda node: (len(node.devices), -node.index))
+    if ask.spec.gpus_milli:
+        state = State(policy=policy, devices={device.uuid: device for device in nearest.devices})
+        refusal = admit.place(ask.spec, state)
+        if isinstance(refusal, Denied):
+            return refusal.message
+    most_cpu, most_ram = max(node.cpu_milli for node in nodes), max(node.ram_bytes for node in nodes)
+    if ask.cpu_milli > most_cpu:
+        return f"{format_gpus(ask.cpu_milli)} CPUs: the largest node has {format_gpus(most_cpu)}, ask for less"
+    if ask.ram_bytes > most_ram:
+        return f"{format_bytes(ask.ram_bytes)} of RAM: the largest node has {format_bytes(most_ram)}, ask for less"
+    return f"no node has {_wants(ask)} together, however empty: ask for less"
+
+
+def _wants(ask: Ask) -> str:
+    words = [f"{format_gpus(ask.spec.gpus_milli)} GPU"] if ask.spec.gpus_milli else []
+    words += [f"{format_gpus(ask.cpu_milli)} CPU"] if ask.cpu_milli else []
+    words += [f"{format_bytes(ask.ram_bytes)} RAM"] if ask.ram_bytes else []
+    return " + ".join(words) or "nothing"
+
+
+def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str:
+    """What is missing now; "" when all members fit."""
+    for_ever = never(spec, nodes, policy)
+    if for_ever:
+        return for_ever
+    shape, holds = Shape(spec.ask, policy), 0
+    for node in nodes:
+        holds += room(shape, node, spec.members - holds)
+        if holds == spec.members:
+            return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
+    if holds:
+        return f"there is room for {holds} of {spec.members} members of {_wants(spec.ask)} each"
+    return _missing(shape, nodes)
+
+
+def _unwelcome(shape: Shape, nodes: Sequence[Node], rule: Rule, sharing: Sharing) -> str:
+    """Devices have room, but not beside who is there; "" when one has."""
+    if any(choose(shape, node, rule) is not None for node in nodes):
+        return ""
+    near = [(node, i) for node in nodes for i in (shape.fitting(node) or [[]])[0]]
+    near.sort(key=lambda at: sum(milli for milli, _ in at[0].residents[at[1]]))
+    for node, i in near:
+        text = sharing.objection(shape.residents[0], node.residents[i])
+        if text:
+            return f"there is no room beside others: device {node.devices[i].index} of {node.name} {text}"
+    return f"there is no room for all of {_wants(shape.ask)} beside others"
+
+
+def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
+    """Of one member, the first thing that no node has."""
+    ask = shape.ask
+    if shape.models:
+        nodes = [node for node in nodes if node.gpu_model in shape.models]
+    if shape.named:
+        nodes = [node for node in nodes if shape.named.intersection(d.uuid for d in node.devices)]
+    if shape.parts:
+        withheld = sum(len(node.offered) - sum(node.offered) for node in nodes)
+        fitting = [node for node in nodes if _devices_fit(shape, node)]
+        if not fitting:
+            text = _too_few(shape, nodes)
+            return text + (f" ({withheld} device(s) are not offered)" if withheld else "")
+        nodes = fitting
+    on = " where the GPUs are free" if shape.parts else ""
+    if all(node.free_cpu_milli < ask.cpu_milli for node in nodes):
+        most = max(node.free_cpu_milli for node in nodes)
+        return f"no node{on} has {format_gpus(ask.cpu_milli)} CPUs free: most is {format_gpus(max(most, 0))}"
+    if all(node.free_ram_bytes < ask.ram_bytes for node in nodes):
+        most = max(node.free_ram_bytes for node in nodes)
+        return f"no node{on} has {format_bytes(ask.ram_bytes)} of RAM free: most is {format_bytes(max(most, 0))}"
+    return f"no node has {_wants(ask)} free together"
+
+
+def _fitting(shape: Shape, node: Node, part: int) -> int:
+    """How many devices of a node have room for a part."""
+    milli, sizes = shape.takes[part], shape.sizes(node)[part]
+    devices = [i for i, d in enumerate(node.devices) if not shape.named or d.uuid in shape.named]
+    return sum(node.offered[i] and node.free_milli[i] >= milli and node.free_bytes[i] >= sizes[i] for i in devices)
+
+
+def _devices_fit(shape: Shape, node: Node) -> bool:
+    return all(_fitting(shape, node, part) > part for part in range(len(shape.parts)))
+
+
+def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
+    """No node has the devices: how many has the best, or what is most free on one."""
+    first = shape.parts[0]
+    milli = shape.takes[0]
+    if len(shape.parts) > 1:
+        most = max(nodes, key=lambda node: (_fitting(shape, node, 0), -node.index))
+        have = _fitting(shape, most, 0)
+        if have:
+            return (
+                f"{len(shape.parts)} devices of one node are needed with {format_gpus(milli)} of each free:"
+                f" {most.name} has most, {have}"
+            )
+    rooms = [
+        (node.free_milli[i], node.free_bytes[i], node, i)
+        for node in nodes
+        for i, device in enumerate(node.devices)
+        if node.offered[i] and (not shape.named or device.uuid in shape.named)
+    ]
+    if not rooms:
+        return "no device that it may use is offered"
+    best = max(rooms, key=lambda room: (room[0] >= milli, room[1] if room[0] >= milli else room[0], -room[2].index))
+    free_milli, free_bytes, node, i = best
+    size = shape.sizes(node)[0][i]
+    memory = first.on(node.devices[i]).mem_min_bytes if size == NEVER_BYTES else size
+    return (
+        f"no device has {format_gpus(milli)} GPU and {format_bytes(memory)} free: device {node.devices[i].index} of"
+        f" {node.name} has most, {format_gpus(max(free_milli, 0))} and {format_bytes(max(free_bytes, 0))}"
+    )
+
+
+def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
+    """What of this room, which is not free, is missing: the first thing."""
+    for place in placement:
+        node = nodes.get(place.node)
+        if node is None:
+            return f"node {place.node} is not there"
+        at = {device.uuid: i for i, device in enumerate(node.devices)}
+        for share in place.shares:
+            i = at.get(share.device_uuid)
+            if i is None:
+                return f"device {share.device_uuid} of {node.name} is not there"
+            name = f"device {node.devices[i].index} of {node.name}"
+            if not node.offered[i]:
+                return f"{name} is not offered"
+            if node.free_milli[i] < share.min_milli:
+                free = format_gpus(max(0, node.free_milli[i]))
+                return f"{name} has {free} GPU free of the {format_gpus(share.min_milli)} that it needs"
+            if node.free_bytes[i] < share.mem_min_bytes:
+                free = format_bytes(max(0, node.free_bytes[i]))
+                return f"{name} has {free} of memory free of the {format_bytes(share.mem_min_bytes)} that it needs"
+        if node.free_cpu_milli < place.cpu_milli:
+            free = format_gpus(max(0, node.free_cpu_milli))
+            return f"{node.name} has {free} CPUs free of the {format_gpus(place.cpu_milli)} that it needs"
+        if node.free_ram_bytes < place.ram_bytes:
+            free = format_bytes(max(0, node.free_ram_bytes))
+            return f"{node.name} has {free} of RAM free of the {format_bytes(place.ram_bytes)} that it needs"
+    return "not all of its members fit together"

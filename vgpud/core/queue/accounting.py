@@ -1,0 +1,179 @@
+"""What slices and jobs asked for, were granted and used, over time: rows of at most an hour, and their sums. Pure.
+
+All amounts are milli-GPU x ns. Asked: what the user asked for, while his job waited and while it ran. Granted: what was
+kept for him, which nobody else could have. Used: device time, by the arbiter's account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vgpud.core.jobs.facts import UsageRow
+from vgpud.core.jobs.model import Job, JobState
+from vgpud.core.model import Slice
+from vgpud.core.quotas import width_milli
+
+#: a row is no longer than this, so that sums since a time are right to a few minutes
+ROW_NS = 3600 * 1_000_000_000
+BYS = ("job", "user", "queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A slice for some time, or a job that waited (`slice` is "")."""
+
+    slice_uid: str  # of a job that waited: job-ID
+    begin_ns: int  # of the queue's clock
+    end_ns: int
+    slice: str
+    job_id: int  # 0: the slice was made otherwise
+    queue: str
+    uid: int
+    asked: int
+    granted: int
+    used: int
+
+    def within(self, since_ns: int, until_ns: int) -> tuple[int, int, int]:
+        """(asked, granted, used) of the part that lies in this time."""
+        length = self.end_ns - self.begin_ns
+        part = min(self.end_ns, until_ns) - max(self.begin_ns, since_ns)
+        if part >= length:
+            return self.asked, self.granted, self.used
+        part = max(0, part)
+        return self.asked * part // length, self.granted * part // length, self.used * part // length
+
+
+@dataclass(slots=True)
+class _Open:
+    """A slice that is there: its last row, and what it looked like when it was last seen."""
+
+    row: Row
+    made: Slice
+    used_ns: int  # as the arbiters counted it then
+
+
+class Ledger:
+    """The rows of the slices that are there. What it returns is to be kept, in place of the row of the same begin."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Open] = {}
+
+    def open(self, made: Slice, since_ns: int, used_ns: int = 0) -> None:
+        """A slice is there since then; the arbiters count what it uses from `used_ns` on."""
+        row = Row(made.uid, since_ns, since_ns, made.name, made.job_id, made.queue, made.owner_uid, 0, 0, 0)
+        self._open[made.uid] = _Open(row, made, used_ns)
+
+    def knows(self, slice_uid: str) -> bool:
+        return slice_uid in self._open
+
+    def see(self, made: Slice, used_ns: int, now_ns: int) -> Row:
+        """It has been as it was last seen until now, and has used device time; from now on it is as given."""
+        known = self._open[made.uid]
+        row = known.row
+        passed_ns = max(0, now_ns - row.end_ns)
+        used_ns_more = max(0, used_ns - known.used_ns)
+        if row.end_ns - row.begin_ns >= ROW_NS:
+            row = replace(row, begin_ns=row.end_ns, asked=0, granted=0, used=0)
+        known.row = replace(
+            row,
+            end_ns=row.end_ns + passed_ns,
+            asked=row.asked + known.made.spec.gpus_milli * passed_ns,
+            granted=row.granted + width_milli(known.made) * passed_ns,
+            used=row.used + used_ns_more * 1000,
+        )
+        known.made, known.used_ns = made, used_ns
+        return known.row
+
+    def close(self, made: Slice, used_ns: int, now_ns: int) -> Row:
+        """It goes; its last row."""
+        row = self.see(made, used_ns, now_ns)
+        del self._open[made.uid]
+        return row
+
+    def row_of(self, slice_uid: str) -> Row | None:
+        """Its row of now, as it was last seen."""
+        known = self._open.get(slice_uid)
+        return known.row if known else None
+
+
+def waited(job: Job, until_ns: int) -> Row | None:
+    """The row of a job that has waited since `waiting_since_ns`; None where it has not."""
+    begin_ns = job.waiting_since_ns
+    if until_ns <= begin_ns:
+        return None
+    asked = job.spec.ask.spec.gpus_milli * job.spec.members * (until_ns - begin_ns)
+    spec = job.spec
+    return Row(f"job-{job.job_id}", begin_ns, until_ns, "", job.job_id, spec.queue, spec.uid, asked, 0, 0)
+
+
+def _key(row: Row, by: str) -> tuple[object, ...]:
+    if by == "queue":
+        return (row.queue,)
+    if by == "user":
+        return (row.uid,)
+    return (row.job_id,) if row.job_id else (0, row.slice_uid)
+
+
+class Sums:
+    """One for each job (and slice made otherwise), user or queue that had something in this time."""
+
+    def __init__(self, by: str, since_ns: int, until_ns: int) -> None:
+        self._by, self._since_ns, self._until_ns = by, since_ns, until_ns
+        self._found: dict[tuple[object, ...], list[int]] = {}
+        self._first: dict[tuple[object, ...], Row] = {}
+        self._ids: dict[tuple[object, ...], set[int]] = {}
+
+    def add(self, row: Row) -> None:
+        if row.end_ns <= self._since_ns or row.begin_ns >= self._until_ns:
+            return
+        key = _key(row, self._by)
+        self._first.setdefault(key, row)
+        total = self._found.setdefault(key, [0, 0, 0])
+        for place, amount in enumerate(row.within(self._since_ns, self._until_ns)):
+            total[place] += amount
+        self._ids.setdefault(key, set()).update({row.job_id} - {0})
+
+    def rows(self, jobs: dict[int, Job]) -> Iterator[UsageRow]:
+        """In a fixed order. `jobs`: those whose times are wanted, by id."""
+        for key in sorted(self._found, key=lambda key: _order(self._first[key], self._by)):
+            first, ids = self._first[key], self._ids[key]
+            yield _usage(first, self._by, self._found[key], len(ids), jobs.get(first.job_id), self._until_ns)
+
+
+def sums(rows: Iterable[Row], jobs: dict[int, Job], by: str, since_ns: int, until_ns: int) -> list[UsageRow]:
+    """All of them at once."""
+    found = Sums(by, since_ns, until_ns)
+    for row in rows:
+        found.add(row)
+    return list(found.rows(jobs))
+
+
+def _order(row: Row, by: str) -> tuple[object, ...]:
+    if by == "queue":
+        return (row.queue,)
+    return (row.uid,) if by == "user" else (row.job_id, row.slice, row.slice_uid)
+
+
+def _usage(row: Row, by: str, total: list[int], jobs: int, job: Job | None, now_ns: int) -> UsageRow:
+    asked, granted, used = total
+    if by == "queue":
+        return UsageRow(row.queue, -1, asked, granted, used, jobs)
+    if by == "user":
+        return UsageRow("", row.uid, asked, granted, used, jobs)
+    made = UsageRow(row.queue, row.uid, asked, granted, used, jobs, row.job_id, "" if row.job_id else row.slice)
+    return made if job is None else replace(made, **_times(job, now_ns))
+
+
+def _times(job: Job, now_ns: int) -> dict[str, Any]:
+    ran_ns = job.executed_at(now_ns) if job.state is JobState.RUNNING else job.executed_ns
+    return {
+        "submitted_ns": job.submitted_ns,
+        "started_ns": job.first_started_ns,
+        "ended_ns": job.ended_ns,
+        "gpus_milli": job.spec.ask.spec.gpus_milli,
+        "members": job.spec.members,
+        "ran_ns": ran_ns,
+        "state": job.state.value,
+    }

@@ -1,0 +1,314 @@
+"""What the machine's parts share: jobs, queues, who has which room, and the moves that keep these in step.
+
+A job's room is `held` from the decision that gives it until its end, or until the decision that takes it away: then the
+job is `going`, physically still there, and who gets its room has a claim on it until it has gone. Of an elastic job
+that shrinks the same holds for a part of its room, which is `leaving`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from vgpud.core.estimates import Estimates
+from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement, QueueSpec
+from vgpud.core.placement.base import Room
+from vgpud.core.policy.base import Policy
+from vgpud.core.queue import sizes
+from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
+from vgpud.core.queue.quota import Account, Amount
+from vgpud.core.queue.waiting import Line
+
+WAITING = (JobState.PENDING, JobState.SUSPENDED)
+
+
+class World:
+    def __init__(
+        self, room: Room, make_policy: Callable[[str], Policy], hows: tuple[How, ...], moves: bool, half_life_ns: int
+    ) -> None:
+        self.room = room
+        self.make_policy = make_policy
+        self.hows = hows
+        self.moves = moves
+        self.half_life_ns = half_life_ns
+        self.jobs: dict[int, Job] = {}
+        self.lines: dict[str, Line] = {}
+        self.held: dict[int, Placement] = {}  # what the room counts for a job
+        self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
+        self.leaving: dict[
+            int, Placement
+        ] = {}  # what an elastic job that has been told to shrink still has beyond `held`
+        self.elastic: dict[int, Job] = {}  # elastic jobs that run
+        self.left_alone_ns: dict[int, int] = {}  # elastic jobs that could not be resized: until when that is not tried
+        self.wish_why: dict[int, str] = {}  # of elastic jobs: what their autoscalers said last
+        self.acted_ns = 0  # when something was started, stopped or resized last
+        self.parked: dict[int, Job] = {}  # suspended jobs for which the room still counts something
+        self.claims: dict[int, Job] = {}  # jobs whose room is still being freed, oldest first
+        self.unmet: dict[int, set[int]] = {}  # job -> jobs that it waits for
+        self.dependents: dict[int, dict[int, None]] = {}  # job -> those that wait for it, in order
+        self.unmet_of: Counter[int] = Counter()  # by uid: how many all its jobs wait for, each of them counted
+        #: what was found out for those who ask, until something happens
+        self.asked: dict[object, Any] = {}
+        #: of all jobs that have room: each has a slice, of which a node has only so many
+        self.members = 0
+        self.members_max = NEVER_NS
+        self.tries_max = NEVER_NS  # see machine.TRIES_MAX
+        self.deadlines = Deadlines(self._holds)
+        self.estimates = Estimates()  # of jobs that have classes (JobSpec.kinds)
+        self._key_changes_ns: dict[int, int] = {}
+
+    # ---- queues ----
+
+    def set_queues(self, queues: tuple[QueueSpec, ...], now_ns: int) -> None:
+        """As they are from now on; one that still has jobs stays."""
+        gone = [n for n, line in self.lines.items() if n not in {q.name for q in queues}]
+        busy = {job.spec.queue for job in self.jobs.values() if not job.state.ended} if gone else set()
+        queues += tuple(self.lines[n].spec for n in gone if n in busy)
+        before = self.lines
+        self.lines = {}
+        for index, spec in enumerate(sorted(queues, key=lambda q: q.parent != "")):
+            parent = self.lines[spec.parent].account if spec.parent else None
+            self.lines[spec.name] = self._line(spec, before.get(spec.name), Account(spec, index, parent), now_ns)
+        self.room.rules({q.name: (q.placement, q.spread) for q in queues})
+
+    def _line(self, spec: QueueSpec, old: Line | None, account: Account, now_ns: int) -> Line:
+        if old is None:
+            account.history_at_ns = now_ns
+            return Line(spec, self.make_policy(spec.policy), account)
+        old.account.learn(now_ns, self.half_life_ns)
+        same_parent = old.spec.parent == spec.parent
+        account.adopt(old.account)
+        assert same_parent or not account.used.milli, "a queue in use has moved"  # check_queues() refuses it
+        old.account = account
+        if old.spec.policy != spec.policy:
+            old.policy = self.make_policy(spec.policy)
+            for job_id in (*old.waiting, *old.running):
+                self.touch(self.jobs[job_id], now_ns, line=old)
+        old.spec = spec
+        return old
+
+    def line(self, job: Job) -> Line:
+        return self.lines[job.spec.queue]
+
+    # ---- order ----
+
+    def enqueue(self, job: Job, now_ns: int) -> None:
+        """It waits for room from now on."""
+        line = self.line(job)
+        line.policy.touch(job, now_ns)
+        line.enqueue(job, line.policy.key(job, now_ns), self.pinned(job))
+        self._watch(job, line, now_ns)
+
+    def run(self, job: Job, now_ns: int) -> None:
+        """It runs from now on."""
+        line = self.line(job)
+        line.policy.touch(job, now_ns)
+        line.run(job, line.policy.key(job, now_ns))
+        self._watch(job, line, now_ns)
+
+    def touch(self, job: Job, now_ns: int, line: Line | None = None) -> None:
+        """The policy looks at this job anew."""
+        line = line or self.line(job)
+        line.policy.touch(job, now_ns)
+        line.rekey(job, now_ns)
+        self._watch(job, line, now_ns)
+
+    def _watch(self, job: Job, line: Line, now_ns: int) -> None:
+        at_ns = line.policy.changes_at(job, now_ns)
+        if at_ns <= now_ns:
+            at_ns = now_ns + 1  # a policy that does not move a job when it said it would may not stop the clock
+        if self._key_changes_ns.get(job.job_id) != at_ns:
+            self._key_changes_ns[job.job_id] = at_ns
+            self.deadlines.add(at_ns, Due.KEY, job.job_id, at_ns)
+
+    def unwatch(self, job: Job) -> None:
+        self._key_changes_ns.pop(job.job_id, None)
+
+    def _holds(self, deadline: Deadline) -> bool:
+        _, due, job_id, token = deadline
+        job = self.jobs.get(job_id)
+        if job is None:
+            return False
+        if due == Due.KEY:
+            return self._key_changes_ns.get(job_id) == token
+        if due == Due.LIMIT:
+            return job.state is JobState.RUNNING and job.started_ns == token and job_id not in self.going
+        return job.state in WAITING and job.not_before_ns == token
+
+    def waits(self, job: Job) -> bool:
+        return job.job_id in self.line(job).waiting
+
+    # ---- room ----
+
+    def pinned(self, job: Job) -> bool:
+        """It can go on only where it was."""
+        return job.state is JobState.SUSPENDED and not (self.moves and job.suspended_how is How.EVICT)
+
+    def find(self, job: Job) -> Placement | None:
+        """Room for it now."""
+        if job.spec.width_milli > self.room.free_milli() or not self.has_slices(job):
+            return None
+        if not self.pinned(job):
+            return self.room.place(job)
+        return job.placement if self.could_have(job, job.placement) else None
+
+    def could_have(self, job: Job, placement: Placement) -> bool:
+        """Whether there is exactly this room for it, with what is held for it now, and its rule lets it go there."""
+        kept = self.held.get(job.job_id, ())
+        self.room.release(kept)
+        suits = self.room.suits(job, placement)
+        self.room.take(kept)
+        return suits
+
+    def newcomer(self, job: Job) -> Placement | None:
+        """Room for one more member of a job that has room."""
+        if job.spec.ask.width_milli > self.room.free_milli() or self.members >= self.members_max:
+            return None
+        return self.room.place(Job(job.job_id, replace(job.spec, members=1), job.submitted_ns))
+
+    def resize(self, job: Job, spec: JobSpec, placement: Placement, now_ns: int) -> None:
+        """A running job has this size and this room from now on, as decided. What it has attained stays."""
+        self.hold(job, ())
+        self.count(job, -1, now_ns)
+        job.attained += (now_ns - job.started_ns) * (job.spec.width_milli - spec.width_milli)
+        job.spec = spec
+        self.count(job, 1, now_ns)
+        self.hold(job, placement)
+
+    def has_slices(self, job: Job) -> bool:
+        """Whether its members can have slices, too."""
+        return job.job_id in self.held or self.members + job.spec.members <= self.members_max
+
+    def lacks(self, job: Job) -> str:
+        """What of the room that a pinned job had is not free."""
+        kept = self.held.get(job.job_id, ())
+        self.room.release(kept)
+        missing = self.room.lacks(job.placement)
+        self.room.take(kept)
+        return missing
+
+    def hold(self, job: Job, placement: Placement) -> None:
+        """The room counts exactly this for the job."""
+        self.parked.pop(job.job_id, None)
+        kept = self.held.pop(job.job_id, ())
+        if kept:
+            self.room.release(kept)
+            self.members -= job.spec.members
+        if placement:
+            self.held[job.job_id] = placement
+            self.room.take(placement)
+            self.members += job.spec.members
+
+    def park(self, job: Job) -> None:
+        """A suspended job: the room counts what it still takes."""
+        kept = self.kept(job, job.suspended_how) if job.suspended_how else ()
+        self.hold(job, kept)
+        if kept:
+            self.parked[job.job_id] = job
+
+    def kept(self, job: Job, how: How) -> Placement:
+        """What a job that has been stopped so still takes: its memory on the devices, its RAM."""
+        if how is How.REQUEUE or (how is How.EVICT and self.moves):
+            return ()
+        if how is How.EVICT:
+            return tuple(replace(place, cpu_milli=0, shares=()) for place in job.placement if place.ram_bytes)
+        return tuple(
+            replace(
+                place, cpu_milli=0, shares=tuple(replace(s, min_milli=0) for s in place.shares), utilisation_milli=-1
+            )
+            for place in job.placement
+        )
+
+    def ready(self) -> list[Job]:
+        """Jobs with a claim whose room is free of those that have been told to stop: they can start."""
+        if not self.going and not self.leaving:
+            return list(self.claims.values())
+        nodes = {place.node for left in (self.going, self.leaving) for room in left.values() for place in room}
+        found = {j for j in self.claims if not any(place.node in nodes for place in self.held[j])}
+        near = [j for j in self.claims if j not in found]
+        # the room as it is physically: without what is only claimed, with what is still there
+        lent = [self.held[j] for j in (*near, *self.going) if j in self.held] if near else []
+        there = self.going | self.leaving if near else {}
+        there |= {j: self.kept(job, job.suspended_how) for j in near if (job := self.jobs[j]).suspended_how}
+        for placement in lent:
+            self.room.release(placement)
+        for placement in there.values():
+            self.room.take(placement)
+        for job_id in near:
+            self.room.release(there.get(job_id, ()))
+            if self.room.fits(self.held[job_id]):
+                found.add(job_id)
+                there[job_id] = self.held[job_id]
+            self.room.take(there.get(job_id, ()))
+        for placement in there.values():
+            self.room.release(placement)
+        for placement in lent:
+            self.room.take(placement)
+        return [job for job in self.claims.values() if job.job_id in found]
+
+    # ---- quotas ----
+
+    def count(self, job: Job, sign: int, now_ns: int) -> None:
+        """The job uses its queue's quota, as decided (+1), or does no longer (-1)."""
+        for account in self.line(job).account.chain:
+            account.learn(now_ns, self.half_life_ns)
+            account.used.add(job.spec, sign)
+            if not job.spec.preemptible:
+                account.fixed_milli += sign * job.spec.least_width_milli
+
+    def count_claim(self, job: Job, sign: int) -> None:
+        for account in self.line(job).account.chain:
+            account.claimed.add(job.spec, sign)
+
+    def count_going(self, job: Job, sign: int) -> None:
+        for account in self.line(job).account.chain:
+            account.going.add(job.spec, sign)
+
+    def count_leaving(self, job: Job, sign: int) -> None:
+        """What a job that has been told to shrink still has; before `leaving` forgets it."""
+        more = sizes.sized(job.spec, sizes.has(job.spec, job.placement))
+        for account in self.line(job).account.chain:
+            account.going.add(more, sign)
+            account.going.add(job.spec, -sign)
+
+    def keeps_guarantees(self, job: Job, *, alone: bool = False) -> bool:
+        """Whether all guarantees can still be met when this job runs, which cannot be preempted.
+
+        `alone`: if nothing else were to run.
+        """
+        own = self.line(job).account
+        fixed_milli = 0 if alone else own.fixed_milli
+        if fixed_milli + job.spec.width_milli <= own.spec.guarantee_milli:
+            return True
+        if not any(line.spec.guarantee_milli for line in self.lines.values()):
+            return True
+        needed = 0
+        for line in self.lines.values():
+            if line.account.parent is None:
+                needed += self._needs(line.account, own, job.spec.width_milli, alone)
+        return needed <= self.room.total_milli()
+
+    def _needs(self, account: Account, own: Account, width_milli: int, alone: bool) -> int:
+        """What it may demand: its guarantee, or more where more is used by who cannot be preempted."""
+        below = [line.account for line in self.lines.values() if line.account.parent is account]
+        fixed = 0 if alone else account.fixed_milli - sum(child.fixed_milli for child in below)
+        if account is own:
+            fixed += width_milli
+        needed = sum(self._needs(child, own, width_milli, alone) for child in below)
+        return max(account.spec.guarantee_milli, fixed + needed)
+
+    def set_direct(self, node: str, held: tuple[tuple[str, int, int, int], ...], now_ns: int) -> None:
+        """What slices that are no jobs hold on this node of each queue's quota."""
+        sums: dict[str, Amount] = {}
+        for queue, milli, cpu_milli, ram_bytes in held:
+            if queue in self.lines:
+                for account in self.lines[queue].account.chain:
+                    amount = sums.setdefault(account.spec.name, Amount())
+                    amount.milli += milli
+                    amount.cpu_milli += cpu_milli
+                    amount.ram_bytes += ram_bytes
+        for name, line in self.lines.items():
+            line.account.learn(now_ns, self.half_life_ns)
+            line.account.set_direct(node, sums.get(name, Amount()))

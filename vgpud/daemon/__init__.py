@@ -1,0 +1,1 @@
+"""The daemon: it wires the shells together. Nothing but `vgpud.serve` imports it."""

@@ -1,0 +1,110 @@
+"""The part of the composition root that containers need: what the runtime socket asks, answered by the core.
+
+Made by Daemon; holds no state of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from vgpud import paths
+from vgpud.config import Config
+from vgpud.containers.cdi import Facts
+from vgpud.containers.server import Site
+from vgpud.core import events as ev
+from vgpud.core.containers import container_of
+from vgpud.core.model import Container, Denied, Reason, Slice, State
+from vgpud.core.slices import attach_refusal, short
+
+
+class Host(Protocol):
+    """What the desk needs of the daemon."""
+
+    config: Config
+    state: State
+
+    async def submit(self, event: ev.Event) -> Slice | Denied | None: ...
+    def run(self, event: ev.Event) -> list[ev.Command]: ...
+    def note_bounded(self, key: str, entry: ev.Log) -> None: ...
+    def libraries(self) -> tuple[str, str, str]: ...
+
+
+class ContainerDesk:
+    """containers.Backend, and who somebody is by the cgroup."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def site(self) -> Site:
+        config = self._host.config
+        driver, nvml, sim_dir = self._host.libraries()
+        return Site(
+            runtime=config.runtime,
+            cache=paths.cache_dir(),
+            driver=Path(driver),
+            nvml=Path(nvml) if nvml else None,
+            sim_dir=sim_dir,
+            nvidia_cdi_dirs=config.nvidia_cdi_dirs,
+            mode=config.mode,
+            limits=config.container_limits,
+        )
+
+    def facts(self) -> Facts:
+        """What our CDI files are made of."""
+        config, site = self._host.config, self.site()
+        return Facts(
+            cache=site.cache,
+            driver=site.driver,
+            nvml=site.nvml,
+            sim_dir=site.sim_dir,
+            attach_dir=paths.shared_attach_dir(config.runtime),
+            front=config.front or str(paths.front()),
+            devices=tuple(self._host.state.devices.values()),
+            nvidia_dirs=config.nvidia_cdi_dirs,
+            gpus_milli_max=config.container_limits.gpus_milli,
+            mode=config.mode,
+        )
+
+    def container(self, container_id: str) -> Container | None:
+        return self._host.state.containers.get(container_id)
+
+    async def create_container(self, event: ev.ContainerCreated) -> Slice | Denied:
+        return await self._answer(event)
+
+    async def start_container(self, event: ev.ContainerStarted) -> Slice | Denied:
+        return await self._answer(event)
+
+    async def _answer(self, event: ev.Event) -> Slice | Denied:
+        answer = await self._host.submit(event)
+        return answer if answer is not None else Denied(Reason.UNAVAILABLE, "no answer: see vgpud's log")
+
+    def end_container(self, container_id: str, why: str) -> None:
+        self._host.run(ev.ContainerEnded(container_id, why))
+
+    def indices(self, made: Slice) -> tuple[int, ...]:
+        devices = self._host.state.devices
+        return tuple(devices[share.device_uuid].index for share in made.shares)
+
+    def container_note(self, kind: str, container_id: str, text: str) -> None:
+        """An event about a container; refusals are bounded, since anybody's broken script may repeat them."""
+        known = self._host.state.containers.get(container_id)
+        whose = f"container {short(container_id)}" if container_id else "a request"
+        entry = ev.Log(kind, f"{whose}: {text}", known.slice_name if known else "")
+        self._host.note_bounded(kind, entry)
+
+    # ---- who somebody is ----
+
+    def slice_in(self, cgroups: tuple[str, ...]) -> str:
+        """The slice of the container with these cgroups, "" outside of all."""
+        found = container_of(self._host.state, cgroups)
+        return found.slice_name if found else ""
+
+    def refusal(self, found: Slice, uid: int, cgroups: tuple[str, ...]) -> Denied | None:
+        """Why this program may not attach to the slice, or None."""
+        inside = container_of(self._host.state, cgroups)
+        return attach_refusal(self._host.state, found, uid, inside.container_id if inside else "")
+
+    def container_id(self, cgroups: tuple[str, ...]) -> str:
+        found = container_of(self._host.state, cgroups)
+        return found.container_id if found else ""

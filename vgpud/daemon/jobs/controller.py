@@ -1,0 +1,586 @@
+"""The part of the composition root that runs the queue: its machine decides, its commands are carried out here.
+
+Made by Daemon. What the machine has decided is written before anything of it is done, so a daemon that is killed at any
+point finds each job as it was, asks the runner what became of those that were running, and goes on. The order is always
+the same: the decision on the disk, the job's slices, its supervisor; and back: its supervisor's end, its slices gone,
+the result on the disk, its directory removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vgpud.core import events as ev
+from vgpud.core import quotas
+from vgpud.core.jobs import events as qe
+from vgpud.core.jobs.counts import JobCounts
+from vgpud.core.jobs.facts import Fact
+from vgpud.core.jobs.model import How, Job, JobState, Node
+from vgpud.core.model import NO_LIMIT, Denied, Reason, Slice
+from vgpud.core.observed import QueueSample
+from vgpud.core.placement.cluster import Cluster
+from vgpud.core.policy import registry
+from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.daemon.jobs.changes import Changes
+from vgpud.daemon.jobs.elastic import ElasticDesk
+from vgpud.daemon.jobs.launch import LaunchError, attempt_of
+from vgpud.daemon.jobs.progress import ProgressDesk
+from vgpud.daemon.jobs.queues import QueueDesk
+from vgpud.daemon.jobs.recorder import Clock, Recorder
+from vgpud.daemon.jobs.slices import Host, JobSlices
+from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
+from vgpud.jobs.image import find_engine
+from vgpud.jobs.messages import Result
+from vgpud.jobs.runner import Found, Jobs, StartError
+from vgpud.jobs.worker_group import is_crewed
+from vgpud.store.elastic import ElasticStore, Noted
+from vgpud.store.jobs import JobStore, Request, forget_environment
+
+log = logging.getLogger("vgpud")
+
+#: as long is asked whether another process still holds the store
+BUSY_S = 2.0
+BUSY_EVERY_S = 0.01
+#: how often the accounting's rows are brought up to now
+ROWS_S = 10.0
+#: how long a daemon that starts waits at most for what it puts right
+SETTLE_S = 5.0
+#: and how long one that runs and is still suspended waits before it is resumed again
+GO_ON_S, GO_ON_MAX_S = 1.0, 60.0
+DAY_NS = 86_400_000_000_000
+#: jobs that have ended from which a daemon that starts learns how long jobs take
+DURATIONS_MAX = 2000
+#: jobs that have ended and are still in memory; all are in the store
+ENDED_MAX = 1000
+#: notes that wait for a store which cannot be written
+NOTES_MAX = 10_000
+#: exit code of what never came to run before it was told to end: as if SIGTERM had ended it
+TERMINATED = 143
+#: how jobs can be stopped here, the cheapest first
+HOWS = (How.PAUSE, How.EVICT, How.REQUEUE)
+
+
+def _ram_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@dataclass(eq=False, slots=True)
+class Turns:
+    """Who is at a job, and those who wait for it (a lock does not say that it is waited for)."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
+def _has_processes(job: Job) -> bool:
+    """Whether an attempt of it is there, running or suspended where it was."""
+    return job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.suspended_how is not None)
+
+
+class JobDesk:
+    """jobs.Backend, and what requests.py answers requests with."""
+
+    def __init__(self, host: Host, store: JobStore) -> None:
+        self.node = host.node
+        self.host = host
+        self.store = store
+        kept = store.load()
+        self.next_id = kept.next_id
+        self._kept = kept.jobs
+        self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
+        self.clock = Clock(kept.latest_ns)
+        self._loop = asyncio.get_running_loop()
+        self._unsaved_crews: dict[int, str | None] = {}
+        self._unsaved_notes: list[Noted] = []
+        self.elastic = ElasticDesk(self, ElasticStore(store.database).crews())
+        self.progress = ProgressDesk(self, self.elastic)
+        self.slices = JobSlices(host, self.clock.now_ns, self.elastic.numbers)
+        self.queues = QueueDesk(host, store, kept, self.clock.now_ns)
+        devices = tuple(host.state.devices.values())
+        model = devices[0].name if devices else ""
+        cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups()
+        nodes = [Node(host.node, devices, cpu_milli, _ram_bytes(), model, groups)]
+        self._recorder = Recorder(host.config.record_queue)
+        self._recorder.begin(self.queues.specs, nodes, host.state.policy, HOWS, kept.jobs)
+        cluster, most = Cluster(nodes, host.state.policy), members_max(host.state.policy)
+        specs = self.queues.specs
+        self.machine = Machine(specs, cluster, registry.make, hows=HOWS, members_max=most, tries_max=TRIES_MAX)
+        engine = find_engine(host.config.jobs.engine, host.config.jobs.runtime, host.config.jobs.network)
+        self.runner = Jobs(host.config.state / "jobs", self, host.config.runtime / "job.sock", engine)
+        self._unsaved: dict[int, Job] = {}
+        self._save_fault = ""
+        self._unsaved_requests: list[Request] = []
+        self._pending: list[qe.Event] = []
+        self._room: qe.RoomChanged | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._turns: dict[int, Turns] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.counts = JobCounts()
+        self._ended: deque[int] = deque()
+        self.changes = Changes()
+        self._rows_at_ns = 0
+
+    # ---- life ----
+
+    async def start(self) -> None:
+        """Takes up what the former daemon left: who still runs, who has ended, who never began."""
+        self._drop_orphans()
+        live = [job for job in self._kept if _has_processes(job)]
+        found = await self.runner.adopt([key for job in live for key in self.elastic.keys(job)])
+        self.machine.remember(self._histories, self._history_at_ns)
+        told_again = self.machine.restore(self._kept, self.clock.now_ns())
+        self.progress.start()
+        for job in self._kept:
+            self.counts.see(job)
+            self.progress.see(job)
+        for job in live:
+            if is_crewed(job):
+                self.elastic.settle(job, found)
+                self._go_on_if_running(job)
+            else:
+                self._settle(job, found[job.job_id, job.attempt])
+        self._carry_out(told_again)
+        self._kept = ()
+        if self._tasks:  # who has ended makes room before all decisions
+            await asyncio.wait(self._tasks, timeout=SETTLE_S)
+        if not self._unsaved and not self._unsaved_crews:
+            await self.runner.note_boot()
+        self._look_at_room()
+        self.feed(*self._durations(), qe.Woken())
+
+    def _durations(self) -> list[qe.Event]:
+        """How long jobs took that ended for former daemons."""
+        try:
+            known = self.store.durations(DURATIONS_MAX)
+        except StoreError as error:
+            log.warning("how long jobs take is learnt anew: %s", error)
+            return []
+        return [qe.DurationsKnown(known)] if known else []
+
+    def _settle(self, job: Job, fate: Found | Result) -> None:
+        if isinstance(fate, Result):
+            self.spawn(self.end(job.job_id, job.attempt, fate))
+        elif fate is Found.GIVEN_UP:
+            self.slices.remove(job)
+            self.soon(qe.StartFailed(job.job_id, job.attempt, "its supervisor did not answer", True))
+        elif fate is Found.NEVER_BEGAN:
+            self.start_again(job)
+        else:
+            self._go_on_if_running(job)
+
+    def start_again(self, job: Job) -> None:
+        """An attempt that was decided on and that nothing of has begun."""
+        self.spawn(self._start(qe.StartJob(job.job_id, job.attempt, job.placement)))
+
+    def _go_on_if_running(self, job: Job) -> None:
+        if job.state is JobState.RUNNING:
+            self.spawn(self._go_on(job))
+
+    def _drop_orphans(self) -> None:
+        """Slices of jobs that have none: the daemon was killed between the two."""
+        live = {job.job_id for job in self._kept if _has_processes(job)}
+        for made in list(self.host.state.slices.values()):
+            if made.job_id and made.job_id not in live:
+                self.host.run(ev.DeleteSlice("", made.name, True, job_id=made.job_id))
+
+    async def stop(self) -> None:
+        """Jobs go on; the next daemon finds them."""
+        if self._timer:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.runner.close()
+        self.progress.save()
+        try:
+            self._write({})
+            self.queues.save()
+            self._save_history()
+        except StoreError as error:
+            log.error("%s", error)
+        self._recorder.close()
+
+    def tick(self) -> None:
+        """Once a second: what jobs do, what the store could not take, and now and then the accounting."""
+        self.progress.tick()
+        try:
+            waiting = self._unsaved, self._unsaved_requests, self._unsaved_crews, self._unsaved_notes
+            if any(waiting) or self.queues.unsaved:
+                self._write({})
+            if self.clock.now_ns() >= self._rows_at_ns:
+                self._rows_at_ns = self.clock.now_ns() + int(ROWS_S * 1e9)
+                self.queues.save()
+                self._save_history()
+                self.store.forget_before(self.clock.now_ns() - self.host.config.accounting_days * DAY_NS)
+            self._save_fault = ""
+        except StoreError as error:
+            if str(error) != self._save_fault:
+                self._save_fault = str(error)
+                log.warning("%s", error)
+
+    def _save_history(self) -> None:
+        """When it has changed: a node that nobody uses writes nothing."""
+        now_ns = self.clock.now_ns()
+        found = {spec.name: self.machine.history(spec.name, now_ns) for spec in self.queues.specs}
+        if found != self._histories:
+            self.store.save_history(found, now_ns)
+            self._histories = found
+
+    # ---- what the daemon says ----
+
+    def slice_changed(self, made: Slice) -> None:
+        self.queues.slice_changed(made)
+        self.room_changed()
+
+    def slice_goes(self, made: Slice) -> None:
+        """Before its counters go."""
+        self.queues.slice_goes(made)
+        self.room_changed()
+
+    def samples(self) -> tuple[QueueSample, ...]:
+        """For a scrape."""
+        used = quotas.used_milli(self.host.state)
+        rows = self.counts.rows()
+        return tuple(
+            QueueSample(
+                name=spec.name,
+                used_gpus=used.get(spec.name, 0) / MILLI_PER_DEVICE,
+                guarantee_gpus=spec.guarantee_milli / MILLI_PER_DEVICE,
+                limit_gpus=spec.limit_milli / MILLI_PER_DEVICE if spec.limit_milli < NO_LIMIT else None,
+                jobs=tuple((state, count) for queue, state, count in rows if queue == spec.name),
+                ended=tuple((state.value, self.counts.ended[spec.name, state]) for state in JobState if state.ended),
+            )
+            for spec in self.queues.specs
+        )
+
+    def room_changed(self) -> None:
+        """Slices came or went, or devices are offered otherwise than before."""
+        self._loop.call_soon(self._look_at_room)
+
+    def _look_at_room(self) -> None:
+        """Tells the machine what slices that are no jobs', and others, hold, when that has changed: also what workers
+        have that it does not count for their job."""
+        state = self.host.state
+        direct = {uuid: [0, state.foreign_bytes(uuid)] for uuid in state.devices}
+        held = quotas.used_milli(state, jobs=False)
+        borrowed = self.elastic.borrowed()
+        for made in state.slices.values():
+            if (made.job_id and made.name not in borrowed) or made.name in state.waiting:
+                continue
+            if made.job_id:
+                held[made.queue] = held.get(made.queue, 0) + quotas.width_milli(made)
+            for share in made.shares:
+                direct[share.device_uuid][0] += share.min_milli * made.keeps_time
+                direct[share.device_uuid][1] += share.mem_min_bytes * made.keeps_memory
+        room = qe.RoomChanged(
+            node=self.node,
+            direct=tuple((device, milli, size) for device, (milli, size) in direct.items()),
+            offered=tuple(uuid for uuid in state.devices if not state.closed(uuid)),
+            held=tuple((queue, milli, 0, 0) for queue, milli in sorted(held.items()) if milli),
+        )
+        if room != self._room:
+            self._room = room
+            self.feed(room)
+
+    # ---- events in, commands out ----
+
+    def soon(self, event: qe.Event) -> None:
+        """With all others of this moment: they are decided on and written together."""
+        if not self._pending:
+            self._loop.call_soon(self.feed)
+        self._pending.append(event)
+
+    def feed(self, *events: qe.Event, request: Request | None = None) -> None:
+        """Decides. What cannot be written now is kept for later, and nothing of it is begun before."""
+        told = [*self._pending, *events]
+        self._pending.clear()
+        if not told:
+            return
+        now_ns = self.clock.now_ns()
+        commands = self.machine.steps(told, now_ns)
+        self._recorder.add(now_ns, told, commands)
+        if request:
+            self._unsaved_requests.append(request)
+        self._carry_out(commands)
+
+    def _carry_out(self, commands: Sequence[qe.Command]) -> None:
+        jobs = {c.job.job_id: c.job for c in commands if isinstance(c, qe.SaveJob)}
+        for note in commands:
+            if isinstance(note, qe.Note):
+                self._trace(note.kind, note.job_id, note.text)
+        for job in jobs.values():
+            self.queues.job_changed(job)
+            self.progress.see(job)
+            self._note_change(job)
+        if any(is_crewed(job) for job in jobs.values()):
+            self.room_changed()
+        try:
+            self._write(jobs)
+        except StoreBusyError:
+            log.debug("the state database is held by another process: jobs are written later")
+        except StoreError as error:
+            log.error("%s", error)
+        begun = {c.job_id for c in commands if isinstance(c, qe.StartJob) and not c.resume}
+        for command in commands:
+            if isinstance(command, qe.StartJob):
+                self.spawn(self._start(command))
+            elif isinstance(command, qe.StopJob):  # what runs now, not what the same decision has start after it
+                attempt = self.machine.jobs[command.job_id].attempt - (command.job_id in begun)
+                self.spawn(self._stop(command, attempt))
+            elif isinstance(command, qe.ResizeJob):
+                self.spawn(self.elastic.resize(command))
+            elif isinstance(command, qe.Wake):
+                self._wake_at(command.at_ns)
+            elif isinstance(command, qe.Note):
+                self._tell(command.kind, command.job_id, command.text)
+
+    def note(self, kind: str, job: Job, text: str) -> None:
+        """What users read of a job: in the event log, and in its own trail."""
+        self._trace(kind, job.job_id, text)
+        self._tell(kind, job.job_id, text)
+
+    def _tell(self, kind: str, job_id: int, text: str) -> None:
+        known = self.machine.jobs.get(job_id)
+        said = f"job {job_id}" + (f": {text}" if text else "")
+        self.host.note(ev.Log(kind, said, owner_uid=known.spec.uid if known else None))
+
+    def _trace(self, kind: str, job_id: int, text: str) -> None:
+        if len(self._unsaved_notes) < NOTES_MAX:
+            self._unsaved_notes.append(Noted(job_id, self.clock.now_ns(), kind, text))
+
+    def trail(self, job_id: int) -> list[Fact]:
+        """What was noted of a job, oldest first. Raises StoreError."""
+        kept = ElasticStore(self.store.database).notes(job_id)
+        fresh = [note for note in self._unsaved_notes if note.job_id == job_id]
+        return [Fact(note.at_ns, note.kind, note.text) for note in (*kept, *fresh)]
+
+    def anomalies_of(self, job_id: int) -> tuple[str, ...]:
+        """What is odd with a job that runs, and not over."""
+        return self.progress.anomalies_of(job_id)
+
+    def keep_crew(self, job_id: int, text: str | None) -> None:
+        """The workers of a job as they are now, None: there are none any more. On the disk with on_disk()."""
+        self._unsaved_crews[job_id] = text
+
+    def _write(self, jobs: dict[int, Job]) -> None:
+        """All that is not written yet, in one transaction. Raises StoreError: it is kept for later."""
+        self._unsaved |= jobs
+        crews, notes = self._unsaved_crews, self._unsaved_notes
+        unsaved = list(self._unsaved.values())
+        self.store.save(unsaved, self._unsaved_requests, self.next_id, self.queues.unsaved, crews, notes)
+        for job in unsaved:
+            if job.state.ended:
+                forget_environment(job)
+        for written in (self._unsaved, self._unsaved_requests, crews, notes):
+            written.clear()
+        self.queues.saved()
+
+    def refusal(self) -> Denied | None:
+        """Why nothing new is queued: what was decided before cannot be written."""
+        try:
+            if self.store.database.unwritable:
+                raise StoreUnwritableError(self.store.database.unwritable)
+            if self._unsaved:
+                self._write({})
+        except StoreBusyError:
+            return None  # for a moment only
+        except StoreError as error:
+            return Denied(Reason.UNAVAILABLE, f"nothing was changed: {error}")
+        return None
+
+    def requested(self, uid: int, request_id: str) -> Request | None:
+        """The submission that had this id, also one that is still to be written. Raises StoreError."""
+        for request in reversed(self._unsaved_requests):
+            if (request.uid, request.request_id) == (uid, request_id):
+                return request if request.until_ns else None
+        return self.store.requested(uid, request_id, self.clock.now_ns())
+
+    async def on_disk(self, job_ids: Iterable[int]) -> None:
+        """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
+        wanted = set(job_ids)
+        deadline_ns = time.monotonic_ns() + int(BUSY_S * 1e9)
+        while not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_crews)):
+            try:
+                self._write({})
+            except StoreBusyError:
+                if time.monotonic_ns() > deadline_ns:
+                    raise
+                await asyncio.sleep(BUSY_EVERY_S)
+        if denied := await self.host.saved():
+            raise StoreError(denied.message)
+
+    def _wake_at(self, at_ns: int) -> None:
+        if self._timer:
+            self._timer.cancel()
+        delay_s = max(0.0, (at_ns - self.clock.now_ns()) / 1e9)
+        self._timer = self._loop.call_later(delay_s, self.soon, qe.Woken())
+
+    def _note_change(self, job: Job) -> None:
+        self.changes.add(job.job_id)
+        self.counts.see(job)
+        if job.state.ended:
+            self._ended.append(job.job_id)
+            if len(self._ended) > ENDED_MAX:
+                self.machine.forget([self._ended.popleft()])
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a job's step failed; going on", exc_info=error)
+
+    @contextlib.asynccontextmanager
+    async def alone_with(self, job_id: int) -> AsyncIterator[None]:
+        """What is done to one job is done in the order in which it was decided."""
+        turns = self._turns.setdefault(job_id, Turns())
+        turns.users += 1
+        try:
+            async with turns.lock:
+                yield
+        finally:
+            turns.users -= 1
+            if not turns.users:
+                del self._turns[job_id]
+
+    # ---- starting ----
+
+    async def _start(self, command: qe.StartJob) -> None:
+        async with self.alone_with(command.job_id):
+            job = self.machine.jobs[command.job_id]
+            why, again = "", True
+            try:
+                await self.on_disk([job.job_id])
+                if job.stopping or (job.state, job.attempt) != (JobState.RUNNING, command.attempt):
+                    return  # whoever has told it to end finds that nothing runs
+                denied = await (self.slices.resume(job) if command.resume else self._begin(job))
+                if denied is None:
+                    self.elastic.goes_on(job)
+                    return
+                why, again = denied.message, denied.reason not in (Reason.INVALID, Reason.DENIED)
+            except StartError as error:
+                why, again = str(error), error.again
+            except StoreError as error:
+                why = str(error)
+            except (LaunchError, VgpudError) as error:
+                why, again = str(error), False
+            except OSError as error:
+                why = str(error)
+            if not command.resume:
+                await self.elastic.abandon(job)
+                self.slices.remove(job)
+            self.soon(qe.StartFailed(job.job_id, command.attempt, why, again))
+
+    async def _begin(self, job: Job) -> Denied | None:
+        """Its slices, then its supervisor."""
+        if is_crewed(job):
+            return await self.elastic.begin(job)
+        slices: list[tuple[str, str]] = []
+        if job.spec.ask.spec.gpus_milli:
+            for place, name in zip(job.placement, self.slices.names(job), strict=True):
+                denied = await self.slices.make(job, name, place.shares)
+                if denied:
+                    return denied
+                slices.append((name, self.host.attach_path(name)))
+        await self.begin_attempt(job, slices)
+        return None
+
+    async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None:
+        """A supervisor, of all members or of one worker. Raises StartError, LaunchError, VgpudError."""
+        simulated = any(device.simulated for device in self.host.state.devices.values())
+        attempt = attempt_of(job, slices, self.host.node_view(), simulated, self.host.config.job_grace_s, worker)
+        started = await self.runner.start(attempt)
+        if started.note:
+            self.note("job.warning", job, f"it runs, but {started.note}")
+
+    async def _go_on(self, job: Job) -> None:
+        """One that runs, found again: the former daemon may have been at suspending it."""
+        attempt, wait_s = job.attempt, GO_ON_S
+        while True:
+            async with self.alone_with(job.job_id):
+                denied = await self.slices.resume(job)
+            if denied is None:
+                self.elastic.goes_on(job)
+                return
+            self.note("job.warning", job, f"it does not go on, and is asked to again: {denied.message}")
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, GO_ON_MAX_S)
+            if job.stopping or (job.state, job.attempt) != (JobState.RUNNING, attempt):
+                return
+
+    # ---- stopping ----
+
+    async def _stop(self, command: qe.StopJob, attempt: int) -> None:
+        async with self.alone_with(command.job_id):
+            job = self.machine.jobs[command.job_id]
+            if job.attempt != attempt or not _has_processes(job):
+                return  # it has ended by itself
+            if command.how in (How.PAUSE, How.EVICT) and await self.slices.suspend(job, command.how is How.EVICT):
+                self.soon(qe.JobSuspended(job.job_id, command.how))
+                return
+            grace_s = self.host.config.job_grace_s
+            if await (self.elastic.stop(job) if is_crewed(job) else self.runner.stop(job.job_id, attempt, grace_s)):
+                return  # its end comes as any other
+        await self.end(job.job_id, attempt, Result(TERMINATED, stopped=True))
+
+    # ---- ending ----
+
+    def job_ended(self, job_id: int, attempt: int, result: Result) -> None:
+        """All processes of the attempt have gone (jobs.Backend)."""
+        self.spawn(self.end(job_id, attempt, result))
+
+    def worker_ended(self, job_id: int, attempt: int, worker: int, result: Result) -> None:
+        """The same of one worker of an elastic job."""
+        self.elastic.worker_ended(job_id, attempt, worker, result)
+
+    async def end(self, job_id: int, attempt: int, result: Result) -> None:
+        """Nothing of an attempt is left."""
+        async with self.alone_with(job_id):
+            job = self.machine.jobs.get(job_id)
+            if job is None or job.attempt != attempt or not _has_processes(job):
+                return
+            self.progress.ends(job, result.exit_code == 0)
+            self.slices.remove(job)
+            self._keep_result(job, result)
+            self.elastic.forget(job_id)
+            cut_short = result.stopped or result.lost  # whatever its code: who saves his state at SIGTERM exits with 0
+            if job.stop_to is JobState.SUSPENDED and cut_short:
+                self.soon(qe.JobSuspended(job_id, How.REQUEUE))
+            else:
+                if job.stop_to is None and cut_short and not result.lost:
+                    self.soon(qe.Requeued(job_id))  # told to make room by a daemon that did not live to hear of it
+                self.soon(qe.JobEnded(job_id, attempt, result.exit_code, result.why))
+            if result.lost:
+                self.note("job.lost", job, result.why)
+            self.feed()
+        try:
+            await self.on_disk([job_id])
+        except StoreError as error:
+            log.warning("the directory of job %d stays until the next start: %s", job_id, error)
+            return
+        await self.runner.forget(job_id, attempt)
+
+    def _keep_result(self, job: Job, result: Result) -> None:
+        """What it used beside its slices, all attempts together."""
+        try:
+            before = self.store.facts(job.job_id)
+            if int(before.get("attempt", 0)) >= job.attempt:
+                return  # the former daemon was killed before it had kept that it ended
+            cpu_ns = int(before.get("cpu_ns", 0)) + result.cpu_ns
+            peak = max(int(before.get("ram_peak_bytes", 0)), result.ram_peak_bytes)
+            before |= {"cpu_ns": cpu_ns, "ram_peak_bytes": peak, "attempt": job.attempt}
+            self.store.set_facts(job.job_id, before)
+        except StoreError as error:
+            log.warning("%s", error)

@@ -1,0 +1,91 @@
+"""What an attempt of a job runs with: the submitter's program, identity and environment, and the slices it was given.
+
+Part of the composition root, without a state of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vgpud import paths
+from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.model import Job
+from vgpud.jobs.messages import Attempt, Member
+from vgpud.libraries import environment
+from vgpud.v1 import vgpud_pb2 as pb
+
+#: what the daemon says in every environment; taken out of the submitter's
+_OURS = ("VGPU_DRIVER", "VGPU_NVML", "VGPU_SOCKET", "VGPU_SIM_DIR", "VGPU_MODE")
+
+
+class LaunchError(Exception):
+    """It cannot be started here; one line for people."""
+
+
+def attempt_of(
+    job: Job, slices: Sequence[tuple[str, str]], node: pb.Node, simulated: bool, grace_s: int, worker: int = -1
+) -> Attempt:
+    """`slices`: (name, attach socket) of each member's, none for a job without GPUs; `worker`: of an elastic job, the
+    one that it is of. Raises LaunchError, VgpudError.
+    """
+    launch = job.spec.run
+    if not isinstance(launch, Launch):
+        raise LaunchError("it was submitted without a command: submit it again")
+    numbers = range(job.spec.members) if worker < 0 else (worker,)
+    members = tuple(
+        _member(job, launch, number, slices[at] if slices else None, node, simulated, elastic=worker >= 0)
+        for at, number in enumerate(numbers)
+    )
+    return Attempt(
+        job_id=job.job_id,
+        number=job.attempt,
+        uid=launch.uid,
+        gid=launch.gid,
+        groups=launch.gids,
+        directory=launch.directory,
+        umask=launch.umask,
+        members=members,
+        limits=launch.limits,
+        image=launch.image,
+        cpu_milli=job.spec.ask.cpu_milli,
+        ram_bytes=job.spec.ask.ram_bytes,
+        grace_ms=grace_s * 1000,
+        worker=worker,
+    )
+
+
+def _member(
+    job: Job,
+    launch: Launch,
+    number: int,
+    given: tuple[str, str] | None,
+    node: pb.Node,
+    simulated: bool,
+    *,
+    elastic: bool,
+) -> Member:
+    log = launch.log_path(job.job_id, job.spec.index)
+    own = {"VGPU_JOB_ID": str(job.job_id), "VGPU_JOB_ATTEMPT": str(job.attempt)}
+    if not launch.image:  # for vgpud.client
+        own["VGPU_HOST"] = f"unix://{paths.grpc_socket(Path(node.runtime_dir))}"
+    if job.spec.array:
+        own |= {"VGPU_ARRAY_ID": str(job.spec.array), "VGPU_ARRAY_INDEX": str(job.spec.index)}
+    if elastic:
+        own |= {"VGPU_WORKER": str(number)}
+        log = f"{log}.{number}" if number and log else log
+    elif job.spec.members > 1:
+        own |= {"VGPU_MEMBER": str(number), "VGPU_MEMBERS": str(job.spec.members)}
+        log = f"{log}.{number}" if number and log else log
+    submitted = {name: value for name, value in launch.environment if name not in _OURS}
+    if launch.image:
+        return Member(launch.command, submitted | own, log, given[0] if given else "")
+    if given is None:
+        return Member(launch.command, environment.unhooked(submitted) | own, log)
+    # nothing is looked for where the submitter says: it is we who would open it
+    libraries = submitted.pop("LD_LIBRARY_PATH", "")
+    variables = environment.for_slice(submitted, node, pb.Slice(attach_socket=given[1]), simulated)
+    if libraries:
+        ours = variables.get("LD_LIBRARY_PATH")
+        variables["LD_LIBRARY_PATH"] = f"{ours}:{libraries}" if ours else libraries
+    return Member(launch.command, variables | own, log)

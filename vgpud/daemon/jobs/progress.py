@@ -1,0 +1,393 @@
+"""The part of the composition root that watches what running jobs do, and says what follows from it.
+
+Made by JobDesk, which asks it once a second. From what programs report, or from their launches as the hooks count
+them, it feeds an autoscaler for each job with workers (core/elastic), whose wishes go to the queue; from the arbiters'
+account of device time it tells the queue what jobs use where that is what they are placed by (core/colocate), who loses
+beside whom, and their owners what is odd (core/anomalies). What took long to learn is saved for the next daemon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from vgpud.core import faults
+from vgpud.core.colocate.usage import FIRST_LOOK_NS, utilisation_milli
+from vgpud.core.colocate.watch import Seen, Watch
+from vgpud.core.elastic.autoscaler import Autoscaler
+from vgpud.core.jobs import events as qe
+from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.model import SECOND_NS, Job, JobState
+from vgpud.core.model import Slice
+from vgpud.core.observed import SliceStats
+from vgpud.core.queue.anomalies import Anomalies, Sample
+from vgpud.core.units import MILLI_PER_DEVICE
+from vgpud.daemon.jobs import measured_rows
+from vgpud.daemon.jobs.slices import JobSlices
+from vgpud.errors import StoreError
+from vgpud.jobs.worker_group import Crew, Said, is_crewed
+from vgpud.store.elastic import ElasticStore
+
+if TYPE_CHECKING:
+    from vgpud.daemon.jobs.controller import JobDesk
+    from vgpud.daemon.jobs.elastic import ElasticDesk
+
+log = logging.getLogger("vgpud")
+
+#: how often jobs are looked at, and what was learnt is saved
+LOOK_NS, SAVE_NS = 5 * SECOND_NS, 30 * SECOND_NS
+#: what is measured is told in such steps, and again when it is off by two of them, so often at most
+STEP_MILLI = 50
+AGAIN_NS = 600 * SECOND_NS
+#: others may have so much of a device that a job still has to itself: counts are rounded
+OTHERS_MILLI = 10
+#: pairs that could not be saved yet
+PAIRS_MAX = 1000
+
+
+@dataclass(slots=True)
+class Watched:
+    """A job that runs. Counts are of this attempt, since the daemon knows of it."""
+
+    attempt: int
+    anomalies: Anomalies = field(default_factory=Anomalies)
+    resized_ns: int = -1
+    first_used_ns: int = -1  # when it was first seen to use a device
+    said_ns: int = -1  # when its program last reported
+    ignored: bool = False  # something of that made no sense
+    samples: int = 0
+    steps: int = 0
+    spent_ns: int = 0  # of its reports
+    launches: dict[str, int] = field(default_factory=dict)  # by slice, when it was last looked at
+    looked_ns: int = -1
+    done: int = -1  # when it was last looked at, and of what
+    unit: str = ""
+    rate: float = 0.0  # of that, in a second
+    measured_milli: int = -1
+    told_ns: int = -1
+    to_itself: bool = True  # whenever it was looked at: what it did and used is what it does and uses alone
+    peak_bytes: int = 0
+
+    def peaked(self, counters: Sequence[SliceStats]) -> None:
+        """What one of its slices has held at most; a slice without counters says nothing."""
+        self.peak_bytes = max([self.peak_bytes, *(now.mem_peak_bytes for now in counters)])
+
+
+class ProgressDesk:
+    def __init__(self, desk: JobDesk, elastic: ElasticDesk) -> None:
+        self._desk = desk
+        self._elastic = elastic
+        self._watched: dict[int, Watched] = {}
+        self._scalers: dict[int, Autoscaler] = {}
+        self._saved: dict[int, str] = {}  # what of an autoscaler the store has
+        self._watch = Watch()
+        self._unsaved_pairs: list[tuple[str, str]] = []
+        self._look_at_ns = self._save_at_ns = 0
+        self._busy_milli: dict[str, int] = {}  # by device, found out once in a look
+        elastic.work.on_progress = self.heard
+        elastic.work.on_complete = self.complete
+
+    # ---- what happens ----
+
+    def see(self, job: Job) -> None:
+        """A job that has been decided on, as it is now."""
+        known = self._watched.get(job.job_id)
+        if job.state is not JobState.RUNNING:
+            if known:
+                del self._watched[job.job_id]
+                self._watch.gone(job.job_id)
+            if job.state.ended:
+                self._scalers.pop(job.job_id, None)
+                self._saved.pop(job.job_id, None)
+            return
+        if known is None or known.attempt != job.attempt:
+            known = self._watched[job.job_id] = Watched(job.attempt)
+        if known.resized_ns != job.resized_ns:
+            known.resized_ns = job.resized_ns
+            known.first_used_ns = known.told_ns = -1  # what it used with another size is not measured
+            known.anomalies.changed()
+
+    def heard(self, said: Said) -> None:
+        """What a program has done since it last said so."""
+        known = self._watched.get(said.job_id)
+        if known is None or known.attempt != said.attempt:
+            return
+        now_ns = self._desk.clock.now_ns()
+        known.said_ns = now_ns
+        known.samples, known.steps = known.samples + said.samples, known.steps + said.steps
+        known.spent_ns += said.seconds_ns * bool(said.steps)
+        scaler = self._scalers.get(said.job_id)
+        if scaler and said.samples:
+            ignored = scaler.reported(
+                said.worker, said.samples, said.seconds_ns, said.steps, now_ns, waited_ns=said.waited_ns
+            )
+            if ignored and not known.ignored:
+                known.ignored = True  # it is told once
+                job = self._desk.machine.jobs[said.job_id]
+                self._desk.note("job.anomaly", job, f"what it reports is not counted: {ignored}")
+
+    def complete(self, crew: Crew) -> None:
+        """Another membership works."""
+        job = self._desk.machine.jobs[crew.job_id]
+        self._scaler(job).changed(crew.members, self._desk.clock.now_ns())
+
+    def _scaler(self, job: Job) -> Autoscaler:
+        found = self._scalers.get(job.job_id)
+        if found is None:
+            found = self._scalers[job.job_id] = self._restored(job)
+        return found
+
+    def _restored(self, job: Job) -> Autoscaler:
+        assert job.spec.elastic
+        try:
+            kept = str(self._desk.store.facts(job.job_id).get("scaler", ""))
+            if kept:
+                return Autoscaler.restored(job.spec.elastic, json.loads(kept))
+        except (StoreError, ValueError) as error:
+            log.warning("what was learnt of job %d is learnt anew: %s", job.job_id, error)
+        return Autoscaler(job.spec.elastic)
+
+    def faulted(self, device_uuid: str, xid: int) -> None:
+        """The driver has reported a fault of a device, perhaps of one that jobs run on."""
+        device = self._desk.host.state.devices.get(device_uuid)
+        if device is None or not faults.is_devices(xid):
+            return
+        for job_id, known in self._watched.items():
+            job = self._desk.machine.jobs[job_id]
+            if any(made.share(device_uuid) for made in self._desk.slices.of(job)):
+                text = known.anomalies.fault(f"device {device.index}", xid, faults.in_words(xid))
+                if text:
+                    self._desk.note("job.anomaly", job, text)
+
+    # ---- what is known ----
+
+    def anomalies_of(self, job_id: int) -> tuple[str, ...]:
+        """What is odd with a job that runs, and not over."""
+        known = self._watched.get(job_id)
+        return known.anomalies.present if known else ()
+
+    def rate(self, job_id: int) -> float:
+        """Samples in a second as the program reports, else its launches; 0 = not known."""
+        scaler, known = self._scalers.get(job_id), self._watched.get(job_id)
+        if scaler and scaler.rate_milli:
+            return scaler.rate_milli / 1000
+        return known.rate if known else 0.0
+
+    def measured_milli(self, job_id: int) -> int:
+        """Of each of its devices; -1 = not measured."""
+        known = self._watched.get(job_id)
+        return known.measured_milli if known else -1
+
+    # ---- now and then ----
+
+    def start(self) -> None:
+        """What the former daemon has learnt."""
+        try:
+            pairs = ElasticStore(self._desk.store.database).pairs()
+        except StoreError as error:
+            log.warning("%s", error)
+            return
+        if pairs:
+            self._desk.soon(qe.PairsKnown(pairs))
+
+    def tick(self) -> None:
+        now_ns = self._desk.clock.now_ns()
+        if now_ns >= self._look_at_ns:
+            self._look_at_ns = now_ns + LOOK_NS
+            self._look(now_ns)
+        for job_id, scaler in self._scalers.items():
+            job = self._desk.machine.jobs.get(job_id)
+            if job and job.state is JobState.RUNNING and not job.stopping:
+                self._ask(job, scaler, now_ns)
+        if now_ns >= self._save_at_ns:
+            self._save_at_ns = now_ns + SAVE_NS
+            self.save()
+
+    def _ask(self, job: Job, scaler: Autoscaler, now_ns: int) -> None:
+        # who says nothing, and launches nothing, may have as many as there is room for
+        if wish := scaler.wish(now_ns) if scaler.rate_milli else None:
+            self._desk.soon(qe.Wished(job.job_id, wish.members, wish.why))
+            self._desk.note("job.wished", job, f"{wish.members} workers are worth it: {wish.why}")
+        for straggler in scaler.stragglers(now_ns):
+            self._desk.note("job.anomaly", job, straggler.why)
+            self._desk.spawn(self._elastic.replace_straggler(job.job_id, straggler.worker, straggler.why))
+
+    def save(self) -> None:
+        """What has changed since it was last saved."""
+        try:
+            for job_id, scaler in self._scalers.items():
+                text = json.dumps(scaler.state())
+                if text != self._saved.get(job_id):
+                    self._desk.store.set_facts(job_id, self._desk.store.facts(job_id) | {"scaler": text})
+                    self._saved[job_id] = text
+            while self._unsaved_pairs:
+                kinds = self._unsaved_pairs[0]
+                ElasticStore(self._desk.store.database).add_pair(*kinds, self._desk.clock.now_ns())
+                self._unsaved_pairs.pop(0)
+        except StoreError as error:
+            log.warning("%s", error)
+
+    # ---- looking ----
+
+    def _look(self, now_ns: int) -> None:
+        shared = False
+        self._busy_milli.clear()
+        for job_id, known in list(self._watched.items()):
+            job = self._desk.machine.jobs.get(job_id)
+            if job is None or job.state is not JobState.RUNNING:
+                del self._watched[job_id]
+                continue
+            self._look_at(job, known, now_ns)
+            shared = shared or bool(job.spec.ask.kind)
+        if shared:
+            self._look_for_losers(now_ns)
+
+    def _look_at(self, job: Job, known: Watched, now_ns: int) -> None:
+        used_ns = waited_ns = launches = devices = 0
+        by_slice: dict[str, int] = {}
+        for made in self._desk.slices.of(job):
+            counters = self._desk.host.slice_counters(made)
+            used_ns += sum(now.charged_ns for now in counters)
+            waited_ns += sum(now.throttled_ns for now in counters)
+            by_slice[made.name] = sum(now.launches for now in counters)
+            launches += by_slice[made.name]
+            devices += len(counters)
+            known.peaked(counters)
+        reports = known.said_ns >= 0
+        done, unit = (
+            (known.samples or known.steps, "sample" if known.samples else "step")
+            if reports
+            else (launches or -1, "launch")
+        )
+        if known.looked_ns >= 0 and unit == known.unit and 0 <= known.done <= done:
+            known.rate = (done - known.done) * SECOND_NS / max(1, now_ns - known.looked_ns)
+        if is_crewed(job) and not reports:
+            self._go_by_launches(job, known, by_slice, now_ns)
+        known.launches, known.looked_ns, known.done, known.unit = by_slice, now_ns, done, unit
+        if not devices:
+            return
+        for text in known.anomalies.look(Sample(now_ns, used_ns, waited_ns, devices, done, unit)):
+            self._desk.note("job.anomaly", job, text)
+        if used_ns and known.first_used_ns < 0:
+            known.first_used_ns = now_ns
+        known.to_itself = known.to_itself and self._has_to_itself(job)
+        if known.first_used_ns >= 0 and now_ns - known.first_used_ns >= FIRST_LOOK_NS:
+            self._measure(job, known, now_ns)
+
+    def _go_by_launches(self, job: Job, known: Watched, by_slice: dict[str, int], now_ns: int) -> None:
+        """Its program does not say what it does. Of a fixed batch a worker's part gets less, its launches do not."""
+        crew = self._elastic.crew(job)
+        if crew is None or known.looked_ns < 0:
+            return
+        numbers = crew.members or tuple(worker.number for worker in crew.staying)
+        scaler = self._scaler(job)
+        if set(known.launches) != {JobSlices.of_worker(job.job_id, number) for number in numbers}:
+            scaler.changed(numbers, now_ns)
+            return
+        grows = isinstance(job.spec.run, Launch) and job.spec.run.batch_max > 0
+        for number in numbers:
+            name = JobSlices.of_worker(job.job_id, number)
+            more = by_slice.get(name, 0) - known.launches.get(name, 0)
+            if more > 0:
+                samples = more * 1000 if grows else more * 1000 // len(numbers)
+                scaler.reported(number, max(1, samples), now_ns - known.looked_ns, 0, now_ns)
+
+    def _measure(self, job: Job, known: Watched, now_ns: int) -> None:
+        """What it uses of each of its devices: in the last minute, alone (core/colocate/usage.py)."""
+        slices = self._desk.slices.of(job)
+        predicted = job.spec.ask.utilisation_milli if known.measured_milli < 0 else known.measured_milli
+        found = [
+            utilisation_milli(round(now.share_60s_ratio * MILLI_PER_DEVICE), self._busy(share.device_uuid), predicted)
+            for made in slices
+            for share, now in zip(made.shares, self._desk.host.slice_counters(made), strict=True)
+        ]
+        if not found:
+            return
+        mean = sum(found) // len(found)
+        milli = min(MILLI_PER_DEVICE, -(-mean // STEP_MILLI) * STEP_MILLI)
+        again = known.told_ns >= 0 and (
+            now_ns - known.told_ns < AGAIN_NS or abs(milli - known.measured_milli) < 2 * STEP_MILLI
+        )
+        if again:
+            return
+        known.measured_milli, known.told_ns = milli, now_ns
+        if job.spec.ask.kind:  # its queue goes by it
+            self._desk.soon(qe.Measured(job.job_id, milli))
+
+    def _has_to_itself(self, job: Job) -> bool:
+        """Whether nobody else uses its devices, and nothing keeps it from using all of them."""
+        return all(
+            share.max_milli >= MILLI_PER_DEVICE
+            and self._busy(share.device_uuid) <= round(now.share_60s_ratio * MILLI_PER_DEVICE) + OTHERS_MILLI
+            for made in self._desk.slices.of(job)
+            for share, now in zip(made.shares, self._desk.host.slice_counters(made), strict=True)
+        )
+
+    def _busy(self, device_uuid: str) -> int:
+        """Part of a device's time in the last minute that slices had."""
+        if device_uuid not in self._busy_milli:
+            on_it = (made for made in self._desk.host.state.slices.values() if made.share(device_uuid))
+            share = sum(self._share(made, device_uuid) for made in on_it)
+            self._busy_milli[device_uuid] = round(share * MILLI_PER_DEVICE)
+        return self._busy_milli[device_uuid]
+
+    def _share(self, made: Slice, device_uuid: str) -> float:
+        counters = zip(made.shares, self._desk.host.slice_counters(made), strict=True)
+        return next(now.share_60s_ratio for share, now in counters if share.device_uuid == device_uuid)
+
+    def _look_for_losers(self, now_ns: int) -> None:
+        """Gandiva's undo (Xiao et al., OSDI'18): who gets less done together than one after the other is parted."""
+        for device_uuid in self._desk.host.state.devices:
+            for lost in self._watch.look(device_uuid, self._seen(device_uuid), now_ns):
+                self._desk.soon(lost)
+                jobs = self._desk.machine.jobs
+                kinds = jobs[lost.job_id].spec.ask.kind, jobs[lost.other_id].spec.ask.kind
+                if all(kinds) and len(self._unsaved_pairs) < PAIRS_MAX:
+                    self._unsaved_pairs.append(kinds)
+                    self.save()
+
+    def _seen(self, device_uuid: str) -> Iterator[Seen]:
+        for job_id, known in self._watched.items():
+            job = self._desk.machine.jobs[job_id]
+            used_ns = 0
+            there = False
+            for made in self._desk.slices.of(job):
+                for share, now in zip(made.shares, self._desk.host.slice_counters(made), strict=True):
+                    if share.device_uuid == device_uuid:
+                        there, used_ns = True, used_ns + now.charged_ns
+            if there:
+                yield Seen(
+                    job_id,
+                    job.spec.ask.kind,
+                    job.started_ns,
+                    known.done,
+                    known.unit,
+                    used_ns,
+                    job.spec.ask.utilisation_milli,
+                    job.spec.uid,
+                )
+
+    # ---- a job ends ----
+
+    def ends(self, job: Job, well: bool) -> None:
+        """Nothing of its attempt is left, but its slices' counters are still there: what was measured is kept."""
+        known, launch = self._watched.get(job.job_id), job.spec.run
+        if scaler := self._scalers.get(job.job_id):
+            scaler.changed((), self._desk.clock.now_ns())
+        if known is None or not well or not isinstance(launch, Launch) or launch.prediction is None:
+            return
+        for made in self._desk.slices.of(job):
+            counters = self._desk.host.slice_counters(made)
+            known.peaked(counters)
+        devices = self._desk.host.state.devices
+        uuids = [share.device_uuid for place in job.placement for share in place.shares]
+        name = devices[uuids[0]].name if uuids and uuids[0] in devices else "unknown"
+        used = known.measured_milli / MILLI_PER_DEVICE if known.measured_milli >= 0 and known.to_itself else None
+        step_ns = known.spent_ns // known.steps if known.steps and known.to_itself else 0
+        row = measured_rows.row_of(launch.prediction, name, used, known.peak_bytes, step_ns)
+        if row:
+            self._desk.spawn(asyncio.to_thread(measured_rows.append, self._desk.host.config.state, row))

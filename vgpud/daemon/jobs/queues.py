@@ -1,0 +1,218 @@
+"""The part of the composition root that knows queues: who may use which, what they hold, and the accounting of it all.
+
+Made by JobDesk; the machine decides on jobs, core/quotas.py on slices that are made otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from vgpud.api.turns import breathe
+from vgpud.core import events as ev
+from vgpud.core import quotas
+from vgpud.core.jobs.facts import UsageRow
+from vgpud.core.jobs.model import Job, JobState, QueueSpec
+from vgpud.core.model import DEFAULT_QUEUE, Asker, Denied, Quota, Reason, Slice, State
+from vgpud.core.observed import SliceStats
+from vgpud.core.queue.accounting import Ledger, Row, Sums, waited
+from vgpud.store.jobs import INTEGER_MAX, JobStore, Kept
+
+#: states in which a job waits for its turn
+WAITING = (JobState.PENDING, JobState.SUSPENDED)
+#: the one in which nothing else says what it asks for: a suspended job has its slices, whose rows do
+ASKS = JobState.PENDING
+#: of the store, read in one go
+ROWS_AT_ONCE = 50
+
+
+class Host(Protocol):
+    """What of the daemon is needed."""
+
+    state: State
+
+    def run(self, event: ev.Event) -> list[ev.Command]: ...
+    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
+
+
+class QueueDesk:
+    """The queues as the store has them, and the rows of the accounting. All raise StoreError where they write."""
+
+    def __init__(self, host: Host, store: JobStore, kept: Kept, now_ns: Callable[[], int]) -> None:
+        self._host = host
+        self._store = store
+        self._now_ns = now_ns
+        given = {spec.name: (spec, members) for spec, members in kept.queues}
+        # one that was removed before the end of its last job was kept: without it no daemon would ever start
+        lost = {job.spec.queue for job in kept.jobs if not job.state.ended}
+        self._queues = {name: (QueueSpec(name), ()) for name in (DEFAULT_QUEUE, *sorted(lost))} | given
+        self._ledger = Ledger()
+        self._unsaved: dict[tuple[str, int], Row] = {}
+        # copies: the machine changes its jobs
+        self._waiting = {job.job_id: replace(job) for job in kept.jobs if job.state is ASKS}
+        self._tell()
+        for made in host.state.slices.values():
+            self._ledger.open(made, store.last_end(made.uid) or now_ns())
+
+    # ---- queues ----
+
+    @property
+    def specs(self) -> tuple[QueueSpec, ...]:
+        return tuple(spec for _, (spec, _) in sorted(self._queues.items()))
+
+    def members(self, name: str) -> tuple[str, ...]:
+        return self._queues[name][1] if name in self._queues else ()
+
+    def _tell(self) -> None:
+        """The core's part: limits and members, for slices that are made otherwise."""
+        known = self._queues.values()
+        told = (Quota(spec.name, spec.parent, spec.limit_milli, members) for spec, members in known)
+        self._host.run(ev.QuotasChanged(tuple(told)))
+
+    def choose(self, name: str, asker: Asker) -> str | Denied:
+        """The queue of that name if it is for him, or his default queue for ""."""
+        return quotas.choose(self._host.state.quotas, name, asker)
+
+    def with_queue(self, spec: QueueSpec, members: Sequence[str]) -> tuple[QueueSpec, ...] | Denied:
+        """All queues as they would be, for the machine to check."""
+        for member in members:
+            if wrong := quotas.member_refusal(member):
+                return Denied(Reason.INVALID, wrong, field="members")
+            for other, (_, theirs) in self._queues.items():
+                if other != spec.name and member in theirs:
+                    text = f"{member} has {other} as its default queue: take it out there first"
+                    return Denied(Reason.PRECONDITION, text, field="members")
+        return (*(known for known in self.specs if known.name != spec.name), spec)
+
+    def set(self, spec: QueueSpec, members: Sequence[str]) -> None:
+        self._store.save_queue(spec, members)
+        self._queues[spec.name] = (spec, tuple(members))
+        self._tell()
+
+    def why_kept(self, name: str, jobs: int) -> Denied | None:
+        """Why a queue cannot be deleted; `jobs` that have not ended are in it."""
+        if name not in self._queues:
+            return Denied(Reason.NOT_FOUND, f"no queue {name!r}: there are {', '.join(sorted(self._queues))}", "name")
+        if name == DEFAULT_QUEUE:
+            return Denied(Reason.PRECONDITION, f"queue {name} is where everybody else is: change it instead", "name")
+        children = [spec.name for spec in self.specs if spec.parent == name]
+        slices = [made.name for made in self._host.state.slices.values() if made.queue == name and not made.job_id]
+        for count, what, first in ((len(children), "queue(s)", children), (len(slices), "slice(s)", slices)):
+            if count:
+                text = f"queue {name} has {count} {what}, the first is {first[0]}: remove them first"
+                return Denied(Reason.PRECONDITION, text, field="name")
+        if jobs:
+            text = f"queue {name} has {jobs} job(s) that have not ended: let them end or cancel them"
+            return Denied(Reason.PRECONDITION, text, field="name")
+        return None
+
+    def without_queue(self, name: str) -> tuple[QueueSpec, ...]:
+        return tuple(known for known in self.specs if known.name != name)
+
+    def delete(self, name: str) -> None:
+        self._store.delete_queue(name)
+        del self._queues[name]
+        self._tell()
+
+    # ---- the accounting ----
+
+    def _used_ns(self, made: Slice) -> int:
+        return sum(stats.charged_ns for stats in self._host.slice_counters(made))
+
+    def slice_changed(self, made: Slice) -> None:
+        """It is new, or has other numbers from now on."""
+        if self._ledger.knows(made.uid):
+            self._keep(self._ledger.see(made, self._used_ns(made), self._now_ns()))
+        else:
+            self._ledger.open(made, self._now_ns(), self._used_ns(made))
+
+    def slice_goes(self, made: Slice) -> None:
+        """Its last counters are still there."""
+        if self._ledger.knows(made.uid):
+            self._keep(self._ledger.close(made, self._used_ns(made), self._now_ns()))
+
+    def job_changed(self, job: Job) -> None:
+        """What it has waited is asked for; to be called whenever it is saved."""
+        before = self._waiting.pop(job.job_id, None)
+        if before:
+            until_ns = job.ended_ns if job.state.ended else self._now_ns()
+            if job.state is ASKS and job.waiting_since_ns == before.waiting_since_ns:
+                until_ns = before.waiting_since_ns  # it goes on waiting
+            if row := waited(before, until_ns):
+                self._keep(row)
+        if job.state is ASKS:
+            self._waiting[job.job_id] = replace(job)
+
+    def _keep(self, row: Row) -> None:
+        self._unsaved[row.slice_uid, row.begin_ns] = row
+
+    @property
+    def unsaved(self) -> list[Row]:
+        return list(self._unsaved.values())
+
+    def saved(self) -> None:
+        self._unsaved.clear()
+
+    def save(self) -> None:
+        """Brings the rows up to now and writes those that have grown."""
+        self._see_all()
+        self._store.save_rows(self.unsaved)
+        self.saved()
+
+    def _see_all(self) -> None:
+        now_ns = self._now_ns()
+        for made in self._host.state.slices.values():
+            if self._ledger.knows(made.uid):
+                self._keep(self._ledger.see(made, self._used_ns(made), now_ns))
+
+    async def usage(
+        self, since_ns: int, until_ns: int, by: str, uid: int | None, jobs: Sequence[Job]
+    ) -> list[UsageRow]:
+        """Sums over that time; `jobs`: those that have not ended. Others go on while this reads."""
+        self._see_all()
+        now_ns = self._now_ns()
+        until_ns = min(until_ns, now_ns)
+        found = Sums(by, since_ns, until_ns)
+        fresh = dict(self._unsaved)  # of the slices that are there: they may grow in the store meanwhile
+        waits = [waited(job, now_ns) for job in jobs if job.state is ASKS]
+        for row in (*fresh.values(), *waits):
+            if row and uid in (None, row.uid):
+                found.add(row)
+            await breathe()
+        async for row in self._kept_rows(since_ns):
+            if uid in (None, row.uid) and (row.slice_uid, row.begin_ns) not in fresh:
+                found.add(row)
+        known = {job.job_id: job for job in jobs if uid in (None, job.spec.uid)}
+        if by == "job":
+            async for job in self._ended_jobs(since_ns, until_ns, uid):
+                known.setdefault(job.job_id, job)
+        made = []
+        for one in found.rows(known):
+            made.append(one)
+            await breathe()
+        return made
+
+    async def _kept_rows(self, since_ns: int) -> AsyncIterator[Row]:
+        """The store's, from that time on."""
+        at = since_ns, INTEGER_MAX
+        while part := self._store.rows_from(*at, ROWS_AT_ONCE):
+            for _, row in part:
+                yield row
+            at = part[-1][1].end_ns, part[-1][0]
+            await breathe()
+
+    async def _ended_jobs(self, since_ns: int, until_ns: int, uid: int | None) -> AsyncIterator[Job]:
+        at = since_ns, INTEGER_MAX
+        while part := self._store.ended_from(*at, ROWS_AT_ONCE):
+            for owner, job in part:
+                if job.submitted_ns < until_ns and uid in (None, owner):
+                    yield job
+            at = part[-1][1].ended_ns, part[-1][1].job_id
+            await breathe()
+
+    def of_job(self, job_id: int) -> tuple[int, int]:
+        """(granted, used) of a job so far, milli-GPU x ns."""
+        rows = {(row.slice_uid, row.begin_ns): row for row in self._store.rows_of(job_id)}
+        rows |= {key: row for key, row in self._unsaved.items() if row.job_id == job_id}
+        return sum(row.granted for row in rows.values()), sum(row.used for row in rows.values())

@@ -1,0 +1,143 @@
+"""What the desk needs of the daemon, and the slices of jobs: made, resized, suspended and removed as the queue decides.
+
+Part of the composition root (controller.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from vgpud.config import Config
+from vgpud.core import events as ev
+from vgpud.core.jobs.model import Job
+from vgpud.core.model import EVICTED, Denied, Share, Slice, Spec, State
+from vgpud.core.observed import SliceStats
+from vgpud.core.slices import job_slice
+from vgpud.v1 import vgpud_pb2 as pb
+
+log = logging.getLogger("vgpud")
+
+
+class Host(Protocol):
+    """What the desk needs of the daemon."""
+
+    config: Config
+    state: State
+    node: str
+
+    async def submit(self, event: ev.Event) -> Slice | Denied | None: ...
+    async def saved(self) -> Denied | None: ...
+    def run(self, event: ev.Event) -> list[ev.Command]: ...
+    def note(self, entry: ev.Log) -> None: ...
+    def node_view(self) -> pb.Node: ...
+    def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
+    def attach_path(self, slice_name: str) -> str: ...
+    def device_groups(self) -> tuple[int, ...]: ...
+    def observe(self, method: str, code: str, seconds: float) -> None: ...
+    async def suspend_job(self, name: str, evict: bool, job_id: int) -> Slice | Denied: ...
+    async def resume_job(self, name: str, job_id: int) -> Slice | Denied: ...
+
+
+class JobSlices:
+    """`workers`: the numbers of those that a job has, None for one whose members are as many as they always were."""
+
+    def __init__(
+        self, host: Host, now_ns: Callable[[], int], workers: Callable[[Job], Sequence[int] | None] = lambda job: None
+    ) -> None:
+        self._host = host
+        self._now_ns = now_ns
+        self._workers = workers
+
+    @staticmethod
+    def of_worker(job_id: int, worker: int) -> str:
+        """Its name."""
+        return f"j-{job_id}-{worker}"
+
+    def names(self, job: Job) -> list[str]:
+        workers = self._workers(job)
+        if workers is not None:
+            return [self.of_worker(job.job_id, worker) for worker in workers]
+        return [job_slice(job.job_id, job.spec.members, member) for member in range(job.spec.members)]
+
+    def of(self, job: Job) -> list[Slice]:
+        """Those that are there."""
+        known = self._host.state.slices
+        return [known[name] for name in self.names(job) if name in known]
+
+    async def make(self, job: Job, name: str, shares: tuple[Share, ...]) -> Denied | None:
+        there = self._host.state.slices.get(name)
+        if there:
+            if there.shares == shares:
+                return None  # of before a restart
+            self.remove_one(job.job_id, name)
+        event = ev.CreateSlice(
+            request_id="",
+            name=name,
+            spec=job.spec.ask.spec,
+            ephemeral=False,
+            owner_uid=job.spec.uid,
+            spare_name="",
+            uid=str(uuid.uuid4()),
+            wall_ns=self._now_ns(),
+            queue=job.spec.queue,
+            job_id=job.job_id,
+            shares=shares,
+        )
+        answer = await self._host.submit(event)
+        return answer if isinstance(answer, Denied) else None
+
+    async def resize(self, job: Job, name: str, shares: tuple[Share, ...]) -> Denied | None:
+        """It has these numbers from now on, on the devices where it is: what runs in it goes on."""
+        there = self._host.state.slices.get(name)
+        if there is None or there.shares == shares:
+            return None  # it has gone, and its job with it; or it was resized before a restart
+        spec, changed = _sized(there.spec, shares), ("gpus_milli", "max_milli", "min_milli")
+        answer = await self._host.submit(ev.UpdateSlice("", name, spec, changed, job_id=job.job_id, shares=shares))
+        return answer if isinstance(answer, Denied) else None
+
+    def remove_one(self, job_id: int, name: str) -> None:
+        if name in self._host.state.slices:
+            self._host.run(ev.DeleteSlice("", name, True, job_id=job_id))
+
+    def remove(self, job: Job) -> None:
+        for made in self.of(job):
+            self.remove_one(job.job_id, made.name)
+
+    async def resume(self, job: Job) -> Denied | None:
+        """It goes on where it was: all of its slices or none."""
+        done: list[Slice] = []
+        for made in self.of(job):
+            if not made.suspended:
+                continue
+            answer = await self._host.resume_job(made.name, job.job_id)
+            if isinstance(answer, Denied):
+                for other in done:
+                    await self._host.suspend_job(other.name, other.suspended == EVICTED, job.job_id)
+                return answer
+            done.append(made)
+        return None
+
+    async def suspend(self, job: Job, evict: bool) -> bool:
+        """All of its slices or none."""
+        done: list[Slice] = []
+        for made in self.of(job):
+            answer = await self._host.suspend_job(made.name, evict, job.job_id)
+            if isinstance(answer, Denied):
+                log.info("job %d is started anew instead: %s", job.job_id, answer.message)
+                for other in done:
+                    await self._host.resume_job(other.name, job.job_id)
+                return False
+            done.append(made)
+        return bool(done)
+
+
+def _sized(spec: Spec, shares: tuple[Share, ...]) -> Spec:
+    """What was asked for, with the GPUs of these shares: whoever gave bounds of his own has them moved along."""
+    low, high = (sum(numbers) for numbers in zip(*((s.min_milli, s.max_milli) for s in shares), strict=True))
+    if spec.min_milli is None:
+        return replace(spec, gpus_milli=low, max_milli=None if spec.max_milli is None else high)
+    return replace(spec, gpus_milli=high, min_milli=low, max_milli=None if spec.max_milli is None else high)

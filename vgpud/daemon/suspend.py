@@ -1,0 +1,165 @@
+"""Has slices paused, evicted and going on again: the core decides each step, the driver's helper moves the memory.
+
+Part of the composition root. A slice is never left half way: what the driver refuses is taken back, what it does not
+answer any more is said, and a step that a crash of the daemon cut short is put right at the next start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
+
+from vgpud.core import events as ev
+from vgpud.core.model import EVICTED, EVICTING, PAUSED, RESTORING, Denied, Process, Reason, Slice, State
+from vgpud.devices import checkpoint_runner
+from vgpud.devices.checkpoint_runner import AWAY, RUNS, Moved
+
+log = logging.getLogger("vgpud.suspend")
+
+#: what moving a process may take: a device's whole memory over a slow link, and some
+DEADLINE_S = 120.0
+#: how often a store that cannot be written is asked again
+AGAIN_S = 1.0
+
+
+class Host(Protocol):
+    """What of the daemon is needed."""
+
+    state: State
+
+    async def submit(self, event: ev.Event) -> Slice | Denied | None: ...
+    def run(self, event: ev.Event) -> list[ev.Command]: ...
+    def note(self, entry: ev.Log) -> None: ...
+    def libraries(self) -> tuple[str, str, str]: ...
+
+
+class SuspendDesk:
+    """One at a time for each slice: the core refuses a second one while the driver is at it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._moving: dict[str, asyncio.Task[Slice | Denied]] = {}
+        self._settling: dict[str, asyncio.Task[None]] = {}
+
+    async def suspend(self, name: str, evict: bool, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
+        """Paused or evicted, or refused and as before."""
+        return await self._alone_with(name, job_id, lambda: self._suspend(name, evict, job_id, deadline_s))
+
+    async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
+        """It goes on where it was, or is refused and as before."""
+        return await self._alone_with(name, job_id, lambda: self._resume(name, job_id, deadline_s))
+
+    async def _alone_with(
+        self, name: str, job_id: int, work: Callable[[], Coroutine[Any, Any, Slice | Denied]]
+    ) -> Slice | Denied:
+        """To its end, also when whoever asked has gone: the driver is at it, and the slice is what it comes to."""
+        if settling := self._settling.get(name):
+            await asyncio.wait({settling})
+        while moving := self._moving.get(name):
+            if not job_id:
+                text = f"slice {name} is being suspended or resumed by another request: wait for its end"
+                return Denied(Reason.PRECONDITION, text)
+            await asyncio.wait({moving})  # the queue's own wishes come one by one: it is somebody who is refused
+        task = self._moving[name] = asyncio.create_task(work())
+        task.add_done_callback(lambda _: self._moving.pop(name))
+        return await asyncio.shield(task)
+
+    async def _suspend(self, name: str, evict: bool, job_id: int, deadline_s: float) -> Slice | Denied:
+        before = self._host.state.slices.get(name)
+        answer = await self._step(name, EVICTING if evict else PAUSED, job_id)
+        if isinstance(answer, Denied) or not evict or answer.suspended == EVICTED:
+            return answer
+        moved = await self._move("evict", name, deadline_s)
+        if moved.state == AWAY:
+            return await self._come_to(name, EVICTED, job_id)
+        return await self._undone(name, before.suspended if before else "", job_id, moved)
+
+    async def _resume(self, name: str, job_id: int, deadline_s: float) -> Slice | Denied:
+        found = self._host.state.slices.get(name)
+        if found is None or found.suspended != EVICTED:
+            return await self._step(name, "", job_id)
+        answer = await self._step(name, RESTORING, job_id)
+        if isinstance(answer, Denied):
+            return answer
+        moved = await self._move("restore", name, deadline_s)
+        if moved.state == RUNS:
+            return await self._come_to(name, "", job_id)
+        return await self._undone(name, EVICTED, job_id, moved)
+
+    def settle(self) -> None:
+        """At start: programs come back by themselves; then it is seen how far the driver got with them."""
+        for made in list(self._host.state.slices.values()):
+            if made.suspended in (EVICTING, RESTORING):
+                task = asyncio.create_task(self._settle(made.name, made.job_id))
+                self._settling[made.name] = task
+                task.add_done_callback(partial(self._settled, made.name))
+
+    def _settled(self, name: str, _: asyncio.Task[None]) -> None:
+        del self._settling[name]
+
+    async def stop(self) -> None:
+        """What is cut short is put right by the next daemon."""
+        tasks: list[asyncio.Task[Any]] = [*self._settling.values(), *self._moving.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _settle(self, name: str, job_id: int) -> None:
+        for _ in range(50):  # a locked program comes back all the same: its hook's own thread calls no driver for that
+            if self._program(name) or name not in self._host.state.slices:
+                break
+            await asyncio.sleep(0.1)
+        moved = await self._move("settle", name, DEADLINE_S)
+        await self._come_to(name, EVICTED if moved.state == AWAY else "", job_id, "vgpud was restarted")
+
+    async def _undone(self, name: str, back: str, job_id: int, moved: Moved) -> Denied:
+        """It did not go; the slice is what the process is, and `back` where that does not say it."""
+        wholly = moved.state in (AWAY, RUNS)
+        now = EVICTED if moved.state == AWAY else "" if wholly and back == EVICTED else back
+        came = await self._come_to(name, now, job_id)
+        words = "still evicted" if now == EVICTED else "as before"
+        if isinstance(came, Slice) and came.suspended != now:
+            words = "paused, for others have its time now"
+        text = f"slice {name} is {words}: {moved.refused}"
+        if not wholly:
+            program = self._program(name)
+            text = f"slice {name}: pid {program.pid if program else '?'} is {moved.state} and does not come back:"
+            text += f" end it ({moved.refused})"
+            self._host.note(ev.Log("slice.broken", text, name))
+        return Denied(Reason.PRECONDITION, text)
+
+    async def _come_to(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
+        """What the driver has done is so, and said until it can be kept. Who cannot go on, for others have been given
+        its time meanwhile, is paused."""
+        while True:
+            answer = await self._step(name, to, job_id, why)
+            if isinstance(answer, Denied) and answer.reason is Reason.UNAVAILABLE:
+                await asyncio.sleep(AGAIN_S)
+            elif isinstance(answer, Denied) and answer.reason is Reason.NO_CAPACITY and to == "":
+                to = PAUSED
+            else:
+                return answer
+
+    async def _step(self, name: str, to: str, job_id: int, why: str = "") -> Slice | Denied:
+        answer = await self._host.submit(ev.SuspendSlice(name, to, why, job_id))
+        assert answer is not None
+        return answer
+
+    def _program(self, name: str) -> Process | None:
+        return next(iter(self._host.state.processes_of(name)), None)
+
+    async def _move(self, action: str, name: str, deadline_s: float) -> Moved:
+        program = self._program(name)
+        if program is None:  # nothing on the device, nothing to move
+            return Moved(AWAY if action == "evict" else RUNS)
+        driver, _, sim_dir = self._host.libraries()
+        try:
+            moved = await checkpoint_runner.move(action, program.pid, driver, sim_dir, deadline_s)
+        except OSError as error:
+            moved = Moved(checkpoint_runner.UNKNOWN if action != "evict" else RUNS, f"cannot start the helper: {error}")
+        if self._program(name) != program and moved.state not in (AWAY, RUNS):
+            return Moved(RUNS, "its program has ended meanwhile")
+        return moved

@@ -1,0 +1,166 @@
+"""The part of the composition root that the attach sockets need: who may join a slice, what it uses, who has gone.
+
+Made by Daemon; decided by the core, with the arbiters' counters.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from vgpud.attach.server import Admission, Greeting, Usage
+from vgpud.core import bounds
+from vgpud.core import events as ev
+from vgpud.core.model import Denied, Process, Slice, State
+from vgpud.core.observed import ProcessStats
+from vgpud.core.slices import unknown
+from vgpud.daemon.containers import ContainerDesk
+from vgpud.devices.arbiters import Arbiters
+from vgpud.devices.nvml import Devices
+
+#: how often and how long the driver is asked whether it still lists a process that has ended
+LISTED_EVERY_S = 0.05
+LISTED_MAX_S = 5.0
+#: threads that ask it
+ASKERS = 4
+
+
+class Host(Protocol):
+    """What the desk needs of the daemon."""
+
+    state: State
+
+    def run(self, event: ev.Event) -> list[ev.Command]: ...
+    def note(self, entry: ev.Log) -> None: ...
+    def note_bounded(self, key: str, entry: ev.Log) -> None: ...
+    def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
+
+
+class TenantDesk:
+    """tenants.Backend."""
+
+    def __init__(self, host: Host, arbiters: Arbiters, devices: Devices, containers: ContainerDesk) -> None:
+        self._host = host
+        self._arbiters = arbiters
+        self._devices = devices
+        self._containers = containers
+        self._leaving: set[asyncio.Task[None]] = set()
+        # of our own: a driver that hangs must not take the threads in which others wait for the disk
+        self._askers = ThreadPoolExecutor(ASKERS, "listed")
+        # unique over restarts: the clock moves on by a millisecond far sooner than a daemon can see 65536 processes
+        self._next_process_id = (time.monotonic_ns() // 1_000_000) << 16
+
+    async def stop(self) -> None:
+        """Waits for the driver no more."""
+        for task in self._leaving:
+            task.cancel()
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+        self._askers.shutdown(wait=False, cancel_futures=True)
+
+    def attach(self, greeting: Greeting) -> Admission | Denied:
+        """Decides about a program that wants to join its slice."""
+        container_id = self._containers.container_id(greeting.cgroups)
+        process = Process(
+            process_id=self._next_process_id,
+            slice_name=greeting.slice_name,
+            pid=greeting.pid,
+            uid=greeting.uid,
+            program=greeting.program,
+            attached_wall_ns=time.time_ns(),
+            resumed=greeting.resumed,
+            holder=greeting.holder,
+            container_id=container_id,
+            account=bounds.account(greeting.account_uid, container_id),
+        )
+        self._next_process_id += 1
+        found = self._host.state.slices.get(greeting.slice_name)
+        room: tuple[tuple[str, int], ...] = ()
+        if greeting.held and found:
+            room = tuple((s.device_uuid, self._room(found, s.device_uuid, s.mem_max_bytes)) for s in found.shares)
+        commands = self._host.run(ev.ProcessAttached(process, greeting.held, room))
+        for command in commands:
+            if isinstance(command, ev.AdmitProcess):
+                return Admission(process, command.slice, dict(command.held), self._host.state.devices)
+        return next(c.result for c in commands if isinstance(c, ev.Answer) and isinstance(c.result, Denied))
+
+    def _room(self, made: Slice, device: str, limit_bytes: int) -> int:
+        now = self._arbiters.slice_stats(made.serial, device)  # past the ledger may be what this very process claims
+        return max(0, limit_bytes - now.mem_held_bytes + now.mem_unattributed_bytes)
+
+    def slice_in(self, cgroups: tuple[str, ...]) -> str:
+        return self._containers.slice_in(cgroups)
+
+    def account(self, account_uid: int, cgroups: tuple[str, ...]) -> str:
+        """Whose connection this is: a container's, or a user's."""
+        return bounds.account(account_uid, self._containers.container_id(cgroups))
+
+    def look(self, slice_name: str, uid: int, cgroups: tuple[str, ...]) -> Admission | Denied:
+        """The slice's numbers for somebody who only asks."""
+        found = self._host.state.slices.get(slice_name)
+        if found is None:
+            return unknown(slice_name)
+        stranger = self._containers.refusal(found, uid, cgroups)
+        if stranger:
+            return stranger
+        asking = Process(0, slice_name, 0, uid, "", 0, resumed=False)
+        return Admission(asking, found, {}, self._host.state.devices)
+
+    def usage(self, found: Admission) -> Usage:
+        """What the slice uses, as NVML is to show it."""
+        shares = found.slice.shares
+        stats = [self._arbiters.slice_stats(found.slice.serial, share.device_uuid) for share in shares]
+        rows = []
+        for process in self._host.state.processes_of(found.slice.name):
+            now = self._host.process_counters(process)
+            for place, share in enumerate(shares):
+                device = now[share.device_uuid]
+                used_bytes = device.mem_used_bytes + device.mem_unattributed_bytes
+                if device.contexts or used_bytes:
+                    rows.append((process.process_id, place, used_bytes))
+        return Usage([s.mem_used_bytes for s in stats], [round(s.share_ratio * 1000) for s in stats], rows)
+
+    def gone(self, process_id: int) -> None:
+        """A process is no tenant any more, at once."""
+        self._host.run(ev.ProcessGone(process_id))
+
+    def disconnected(self, process_id: int) -> None:
+        """A process has closed its connection and lives on."""
+        self._host.run(ev.ProcessDisconnected(process_id))
+
+    def ended(self, process_id: int) -> None:
+        """A process has ended. A real driver may take a moment to give its memory back: it is asked first (D7)."""
+        process = self._host.state.processes.get(process_id)
+        real = any(not d.simulated for d in self._host.state.devices.values())
+        if process is None or process.holder or not real:
+            self.gone(process_id)
+            return
+        task = asyncio.create_task(self._leave(process))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def _leave(self, process: Process) -> None:
+        deadline_ns = time.monotonic_ns() + int(LISTED_MAX_S * 1e9)
+        loop = asyncio.get_running_loop()
+        while await loop.run_in_executor(self._askers, self._devices.lists, process.pid):
+            if time.monotonic_ns() > deadline_ns:
+                text = f"pid {process.pid} has ended, but the driver still lists it: its memory may not be free yet"
+                self._host.note(ev.Log("process.lingers", text, process.slice_name, process_id=process.process_id))
+                break
+            await asyncio.sleep(LISTED_EVERY_S)
+        self.gone(process.process_id)
+
+    def refused(self, slice_name: str, pid: int, why: str) -> None:
+        self._host.note_bounded(slice_name, ev.Log("attach.refused", f"pid {pid}: {why}", slice_name))
+
+    def join(
+        self, serial: int, process_id: int, device: str, pages: tuple[Any, Any, Any], bell: int, held: int
+    ) -> None:
+        self._arbiters.attach(serial, process_id, device, pages, bell, held)
+
+    def leave(self, process_id: int, device: str) -> None:
+        self._arbiters.detach(process_id, device)
+
+    def disconnect(self, serial: int, process_id: int, device: str) -> None:
+        self._arbiters.disconnect(serial, process_id, device)

@@ -1,0 +1,1 @@
+"""Devices: NVML, the arbiter threads, checkpoints and enforcement."""

@@ -1,0 +1,90 @@
+"""Freezes or ends a program that uses a device past its ledger (DESIGN D10), by what core/enforce.py decides.
+
+A program is held by a pidfd before it is looked at for the last time, so that no other one that has got its pid is hit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from vgpud.core.enforce import KILL, Act, freezer_of, why_spared
+from vgpud.core.observed import Seen
+from vgpud.host import cgroups, processes
+
+CGROUPS = Path("/sys/fs/cgroup")
+
+
+def see(pid: int) -> Seen:
+    """Who a process is; all unknown when it has ended."""
+    return Seen(
+        processes.program(pid),
+        cgroups.paths_of(pid),
+        processes.real_uid(pid),
+        is_stopped(pid),
+        processes.start_time(pid),
+    )
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still, by signals or with its cgroup."""
+    return processes.is_stopped(pid) or any(_is_frozen(path, pid) for path in cgroups.paths_of(pid))
+
+
+def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int]) -> str:
+    """Does it, and says what was done, or why not; "" when the process is not there any more. May wait for the driver.
+
+    `is_still`: whether what was decided is so now, of whoever has the pid; `attached`: pids of all attached programs.
+    """
+    try:
+        pidfd = os.pidfd_open(act.pid)
+    except OSError:
+        return ""
+    try:
+        if not is_still():  # by now somebody else may have the pid that it showed us
+            return ""
+        who = see(act.pid)
+        if processes.has_ended(pidfd):
+            return ""
+        name = f"pid {act.pid} ({who.program})"
+        spared = why_spared(act, who)
+        if spared:
+            return f"{name} {spared}: left alone"
+        if act.verb == KILL:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            return f"{name} was killed"
+        paths = {path for pid in attached if pid != act.pid for path in cgroups.paths_of(pid)}
+        return f"{name} {_freeze(pidfd, act.pid, freezer_of(who, cgroups.paths_of(os.getpid()), paths))}"
+    except OSError as error:
+        return f"pid {act.pid} cannot be dealt with: {error.strerror}"
+    finally:
+        os.close(pidfd)
+
+
+def _freeze(pidfd: int, pid: int, cgroup: str) -> str:
+    """By its cgroup, if that is where we see it (version 2 alone), else by a signal. Raises OSError."""
+    folder = CGROUPS / cgroup.lstrip("/")
+    if cgroup and _holds(folder, pid):
+        (folder / "cgroup.freeze").write_text("1")
+        return f"was frozen with its container: `echo 0 > {folder}/cgroup.freeze` lets it go on"
+    signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+    return f"was stopped: `kill -CONT {pid}` lets it go on"
+
+
+def _is_frozen(cgroup: str, pid: int) -> bool:
+    """Whether a program stands still with its cgroup, as in a container that was paused (version 2)."""
+    folder = CGROUPS / cgroup.lstrip("/")
+    try:
+        return "frozen 1" in (folder / "cgroup.events").read_text().split("\n") and _holds(folder, pid)
+    except OSError:
+        return False
+
+
+def _holds(folder: Path, pid: int) -> bool:
+    """Whether it is the folder of a cgroup with this process in it: paths may mean others where we live."""
+    try:
+        return str(pid) in (folder / "cgroup.procs").read_text().split() and (folder / "cgroup.freeze").exists()
+    except OSError:
+        return False

@@ -1,0 +1,339 @@
+"""Shell of NVML: the devices of this node, what they do now, and whether they can be shared at all.
+
+The simulated NVML is loaded by absolute path and only when the configuration says "sim"; it is never a fallback. NVML
+that is lost while the daemon runs is a value (no reading), not an exception; at start everything that is wrong is an
+error with the mend.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from vgpud.core.model import Device
+from vgpud.core.observed import Reading
+from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
+from vgpud.host import processes as host_processes
+from vgpud.host.simulator import Simulator
+from vgpud.simdevice import state_page
+
+#: a context of CUDA 12/13 on Hopper, until `make qualify` has measured this node's (configuration: context_bytes)
+CONTEXT_BYTES = 560 << 20
+#: what the driver hands out memory in (cuMemGetAllocationGranularity; 2 MiB on every device since Pascal)
+GRANULE_BYTES = 2 << 20
+PROBE_S = 60
+#: how the name of every simulated device begins
+SIMULATED = "SIMULATED"
+_MPS_NAMES = ("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
+#: faults that are taken in one go
+FAULTS_MAX = 16
+_COMM_MAX = 15  # the kernel cuts process names
+#: compute modes in which a device has one program at most
+_MODES = {
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive-process",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+}
+
+#: runs in a process of its own, so that the daemon never becomes a client of the driver; prints the error's name
+_PROBE = """
+import ctypes, sys
+try:
+    driver = ctypes.CDLL(sys.argv[1])
+except OSError as error:
+    print(error); sys.exit(2)
+code = driver.cuInit(0)
+name = ctypes.c_char_p()
+if code:
+    driver.cuGetErrorName(code, ctypes.byref(name))
+version = ctypes.c_int()
+driver.cuDriverGetVersion(ctypes.byref(version))
+print(name.value.decode() if name.value else f"error {code}" if code else version.value)
+sys.exit(1 if code else 0)
+"""
+
+
+def driver_version(driver: str, sim_dir: str = "") -> int:
+    """The CUDA version of a driver that initialises (13000 = 13.0). Raises DriverError with the driver's own words."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("LD_", "CUDA_", "VGPU_"))}
+    if sim_dir:
+        env["VGPU_SIM_DIR"] = sim_dir
+    command = [sys.executable, "-I", "-S", "-c", _PROBE, driver]
+    try:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PROBE_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        text = f"cuInit of {driver} does not return within {PROBE_S} s: see dmesg for the driver's messages"
+        raise DriverError(text) from error
+    said = done.stdout.strip()
+    if done.returncode == 0:
+        return int(said)
+    if sim_dir:
+        raise DriverError(f"the simulated device does not start ({said}): run `vgpu sim start --dir {sim_dir}` first")
+    if done.returncode == 2:
+        raise DriverError(f"no CUDA driver ({said}): install the NVIDIA driver, or try `vgpud serve --device sim`")
+    if done.returncode != 1:
+        raise DriverError(f"cuInit of {driver} crashed (exit {done.returncode}): reinstall the NVIDIA driver")
+    mend = "see `nvidia-smi` and dmesg, load the kernel module, or try `vgpud serve --device sim`"
+    raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {mend}")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What keeps a device from being shared. `mend`: a command, with the device's index for {}."""
+
+    what: str
+    so: str
+    mend: str
+
+
+class Devices:
+    """NVML of this node. `driver`, `nvml`: libraries in use; `sim_dir`: of the simulated device, "" for real ones."""
+
+    def __init__(self, driver: str, nvml: str, sim_dir: str = "", context_bytes: int = 0) -> None:
+        self.driver, self.nvml, self.sim_dir = driver, nvml, sim_dir
+        self._context_bytes = context_bytes
+        self._handles: dict[str, Any] = {}
+        self._faults: Any = None  # a set of events
+        self._simulator = Simulator(Path(sim_dir)) if sim_dir else None
+        #: whether the pids that NVML lists mean the same processes to us: the real driver's are the host's
+        self.knows_pids = bool(sim_dir) or host_processes.sees_all_pids()
+        if sim_dir:
+            os.environ["VGPU_SIM_DIR"] = sim_dir  # the simulated NVML reads it when it starts
+        try:
+            pynvml.nvmlLib = ctypes.CDLL(nvml)
+            pynvml.nvmlInit()
+            self.version = str(pynvml.nvmlSystemGetDriverVersion())
+        except OSError as error:
+            raise DriverError(
+                f"no NVML ({error}): install the NVIDIA driver, or try `vgpud serve --device sim`"
+            ) from error
+        except pynvml.NVMLError as error:
+            mend = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
+            raise DriverError(f"NVML does not start: {error}; {mend}") from error
+        if self._simulator:
+            self._simulator.look()  # this one we have
+
+    def inventory(self, wanted: Iterable[str] = (), excluded: Iterable[str] = ()) -> tuple[Device, ...]:
+        """The devices to share: all or the wanted, without the excluded (UUIDs or indices). An excluded one need not be
+        there. Raises DriverError, ConfigError."""
+        try:
+            found = [self._device(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        except pynvml.NVMLError as error:
+            raise DriverError(f"NVML cannot list the devices: {error}; see `nvidia-smi` and dmesg") from error
+        names = {d.uuid for d in found} | {str(d.index) for d in found}
+        for name in wanted:
+            if name not in names:
+                have = ", ".join(f"{d.index} ({d.uuid})" for d in found) or "none"
+                raise ConfigError(f"device {name!r} is not on this node: it has {have}")
+        masked = next((d for d in found if d.name.startswith(SIMULATED) and not self.sim_dir), None)
+        if masked:
+            raise ConfigError(f'the driver is the simulated one ({masked.name}): ask for it by name (device = "sim")')
+        chosen = tuple(d for d in found if not wanted or {d.uuid, str(d.index)} & set(wanted))
+        if not chosen:
+            raise DriverError("the driver lists no device: see `nvidia-smi -L`")
+        chosen = tuple(d for d in chosen if not {d.uuid, str(d.index)} & set(excluded))
+        if not chosen:
+            raise ConfigError(f"devices.exclude leaves no device: {', '.join(excluded)}; leave one of them out")
+        self._handles = {d.uuid: self._handles[d.uuid] for d in chosen}
+        return chosen
+
+    def keep(self, devices: Iterable[Device]) -> None:
+        """Only these are read from now on: the others are another daemon's."""
+        self._handles = {device.uuid: self._handles[device.uuid] for device in devices}
+
+    def _device(self, index: int) -> Device:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        uuid = str(pynvml.nvmlDeviceGetUUID(handle))
+        self._handles[uuid] = handle
+        pci = pynvml.nvmlDeviceGetPciInfo(handle).busId
+        return Device(
+            uuid=uuid,
+            index=index,
+            name=str(pynvml.nvmlDeviceGetName(handle)),
+            pci_bus_id=pci.decode() if isinstance(pci, bytes) else str(pci),
+            memory_bytes=_usable_bytes(handle),
+            sm_count=_or_zero(lambda: pynvml.nvmlDeviceGetNumGpuCores(handle) // 128),
+            simulated=bool(self.sim_dir),
+            context_bytes=self._context_bytes or self._context_cost(index),
+            granule_bytes=GRANULE_BYTES,
+        )
+
+    def _context_cost(self, index: int) -> int:
+        if not self.sim_dir:
+            return CONTEXT_BYTES
+        return sim_context_bytes(Path(self.sim_dir) / "state", index)
+
+    def refuse_unshareable(self, devices: Iterable[Device]) -> None:
+        """Raises DeviceRefusedError, with the mend, when MPS, exclusive-process mode or MIG have every device."""
+        held = [(device, self.holder(device.uuid)) for device in devices]
+        if all(holder for _, holder in held):
+            device, holder = held[0]
+            assert holder
+            text = f"device {device.index} ({device.uuid}) is held by {holder.what}, {holder.so}:"
+            raise DeviceRefusedError(f"{text} run `{holder.mend.format(device.index)}`")
+
+    def holder(self, uuid: str, proc: Path = Path("/proc")) -> Holder | None:
+        """What has a whole device, so that it cannot be shared now. `proc`: /proc, or a copy for tests."""
+        handle = self._handles.get(uuid)
+        mode = _or_none(lambda: pynvml.nvmlDeviceGetComputeMode(handle))
+        if mode in _MODES:
+            return Holder(f"compute mode {_MODES[mode]}", "so programs cannot share it", "nvidia-smi -i {} -c DEFAULT")
+        mig = _or_none(lambda: pynvml.nvmlDeviceGetMigMode(handle))
+        if mig is not None and mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
+            return Holder("MIG mode", "which this version does not divide further", "nvidia-smi -i {} -mig 0")
+        clients = _or_none(lambda: pynvml.nvmlDeviceGetMPSComputeRunningProcesses(handle))
+        pid = clients[0].pid if clients else 0 if self.sim_dir else mps_pid(proc)
+        if pid:
+            so = "which would merge the tenants' contexts"
+            return Holder(f"MPS (pid {pid})", so, "echo quit | nvidia-cuda-mps-control")
+        return None
+
+    def read(self, uuid: str) -> Reading:
+        """What the device does now; fields are None when NVML does not say or is lost."""
+        handle = self._handles.get(uuid)
+        if handle is None:
+            return Reading(None, None)
+        memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle).used)
+        busy = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        return Reading(memory, None if busy is None else busy / 100)
+
+    def groups(self, devices: Sequence[Device]) -> tuple[int, ...]:
+        """For each device a number that linked ones share: by NVLink where there is any, else of one NUMA node. () when
+        NVML says neither."""
+        handles = [self._handles.get(device.uuid) for device in devices]
+        for linked in (_by_nvlink, _in_numa_node):
+            pairs = {(a, b): linked(handles[a], handles[b]) for b in range(len(handles)) for a in range(b)}
+            if any(pairs.values()):
+                found = list(range(len(handles)))
+                for (a, b), together in pairs.items():
+                    if together:
+                        low, high = sorted((found[a], found[b]))
+                        found = [low if group == high else group for group in found]
+                return tuple(found)
+        return ()
+
+    def lost(self) -> dict[str, str]:
+        """Why devices are not there any more, by UUID: those of a simulator that has ended. Finds them again in the one
+        that took its place. For one thread alone, that of faults()."""
+        if self._simulator is None:
+            return {}
+        lives, is_new = self._simulator.look()
+        if not lives:
+            why = f"lost: its simulator has ended: run `vgpu sim start --dir {self.sim_dir}`"
+            return dict.fromkeys(self._handles, why)
+        if is_new:
+            _or_none(pynvml.nvmlInit)  # maps the new server's page beside the old one
+            self.watch_faults()
+        now = {
+            uuid: _or_none(lambda h=handle: str(pynvml.nvmlDeviceGetUUID(h))) for uuid, handle in self._handles.items()
+        }
+        return {uuid: "lost: its simulator has other devices now: restart vgpud" for uuid in now if now[uuid] != uuid}
+
+    def watch_faults(self) -> None:
+        """From now on the driver's reports of faults (XIDs) are kept for faults(), where it makes any."""
+        self._faults = _or_none(pynvml.nvmlEventSetCreate)
+        for handle in self._handles.values() if self._faults else ():
+            kind = pynvml.nvmlEventTypeXidCriticalError
+            _or_none(lambda h=handle, k=kind: pynvml.nvmlDeviceRegisterEvents(h, k, self._faults))
+
+    def faults(self) -> list[tuple[str, int]]:
+        """The faults (device, XID) since the last call, at most FAULTS_MAX; does not wait for any."""
+        found: list[tuple[str, int]] = []
+        while self._faults and len(found) < FAULTS_MAX:
+            event = _or_none(lambda: pynvml.nvmlEventSetWait_v2(self._faults, 0))
+            if event is None:
+                break
+            uuid = _or_none(lambda e=event: str(pynvml.nvmlDeviceGetUUID(e.device))) or ""
+            found.append((uuid, int(event.eventData)))
+        return found
+
+    def lists(self, pid: int) -> bool:
+        """Whether the driver still counts a process among a device's clients. False when NVML does not say."""
+        return any(pid in (self.running(uuid) or ()) for uuid in self._handles)
+
+    def running(self, uuid: str) -> dict[int, int] | None:
+        """The pids that use the device and how many bytes (0 when NVML does not say); None when it does not list them
+        now, or they mean nothing here. Who computes and draws is in two lists with the same memory."""
+        handle = self._handles.get(uuid)
+        if not self.knows_pids or handle is None:
+            return None
+        computing = _or_none(lambda: pynvml.nvmlDeviceGetComputeRunningProcesses(handle))
+        if computing is None:
+            return None
+        used = _used_bytes(computing)
+        for more in (pynvml.nvmlDeviceGetGraphicsRunningProcesses, pynvml.nvmlDeviceGetMPSComputeRunningProcesses):
+            for pid, size in _used_bytes(_or_none(lambda ask=more: ask(handle)) or ()).items():
+                used[pid] = max(used.get(pid, 0), size)
+        return used
+
+    def close(self) -> None:
+        _or_none(pynvml.nvmlShutdown)
+        if self._simulator:
+            self._simulator.close()
+
+
+def _used_bytes(processes: Iterable[Any]) -> dict[int, int]:
+    """By pid; one that has opened the driver twice may be listed twice."""
+    used: dict[int, int] = {}
+    for process in processes:
+        used[process.pid] = used.get(process.pid, 0) + (process.usedGpuMemory or 0)
+    return used
+
+
+def _or_none(ask: Any) -> Any:
+    """NVML's answer, or None: devices and driver versions differ in what they can say."""
+    try:
+        return ask()
+    except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, AttributeError):
+        return None
+
+
+def _by_nvlink(a: Any, b: Any) -> bool:
+    index = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+    return bool(_or_none(lambda: pynvml.nvmlDeviceGetP2PStatus(a, b, index)) == pynvml.NVML_P2P_STATUS_OK)
+
+
+def _in_numa_node(a: Any, b: Any) -> bool:
+    level = _or_none(lambda: pynvml.nvmlDeviceGetTopologyCommonAncestor(a, b))
+    return level is not None and level <= pynvml.NVML_TOPOLOGY_NODE
+
+
+def _or_zero(ask: Any) -> int:
+    return _or_none(ask) or 0
+
+
+def _usable_bytes(handle: Any) -> int:
+    """Memory that programs can have: without what driver and firmware keep, where NVML tells (v2)."""
+    v2 = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
+    if v2 is not None:
+        return int(v2.total - v2.reserved)
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+
+
+def mps_pid(proc: Path) -> int:
+    """The pid of a running MPS control daemon or server, 0 if there is none. `proc`: /proc, or a copy for tests."""
+    names = {name[:_COMM_MAX] for name in _MPS_NAMES}
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            if (entry / "comm").read_text().strip() in names:
+                return int(entry.name)
+        except OSError:
+            continue  # it ended while we looked
+    return 0
+
+
+def sim_context_bytes(page: Path, index: int) -> int:
+    """What one context costs on a simulated device, from its server's state page. Raises DriverError."""
+    devices = state_page.read(page).devices
+    if index >= len(devices):
+        raise DriverError(f"{page} is of another version of the simulated device: it has {len(devices)} devices")
+    return devices[index].context_bytes

@@ -1,0 +1,1 @@
+"""The shell that starts and ends jobs' processes, by a supervisor for each."""

@@ -1,0 +1,133 @@
+"""Jobs in containers (`--image`): the engine's command line of each member.
+
+The engine's client runs as the daemon, so that users need not be of a group that is as good as root; what a container
+may do is decided here and only here: it runs as the user, without capabilities, mounts, or the daemon's credentials
+for registries, and can gain no privilege. Of the environment it has what the user has named.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vgpud.jobs.messages import Attempt, Member, WireError
+from vgpud.oci.request import OF_JOBS, TWINS
+
+#: [HOST[:PORT]/]PATH[:TAG][@DIGEST], as registries have it; nothing that an engine could take for an option
+_IMAGE = re.compile(
+    r"(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::\d+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
+    r"(?::[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+#: where podman reads an image from files of the host: `oci:NAME` is none of a registry (containers-transports(5))
+_TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
+_IMAGE_CHARACTERS_MAX = 300
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: lines of a file of variables are read up to so much by docker (bufio.Scanner)
+_VARIABLE_BYTES_MAX = 60_000
+#: limits that engines can set; --memory is what limits address space there
+_ULIMITS = {"core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice"}
+_ULIMITS |= {"nofile", "nproc", "rss", "rtprio", "rttime", "sigpending", "stack"}
+ENGINES = ("docker", "podman")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The site's container engine. `program`: absolute, with its options."""
+
+    program: tuple[str, ...]
+    runtime: str = "vgpu"  # its name or path of vgpu-runtime
+    network: str = ""  # "": the engine's default; none, ...
+    environment: Mapping[str, str] = field(default_factory=dict)  # of its client
+
+
+def find_engine(name: str, runtime: str, network: str) -> Engine | None:
+    """The engine by its name or path, or the first that is installed; None when it is not."""
+    found = (shutil.which(word, path=_PATH) for word in ((name,) if name else ENGINES))
+    program = next((path for path in found if path), None)
+    return Engine((program,), runtime, network) if program else None
+
+
+def image_error(image: str) -> str:
+    """Why a job cannot have this image, "" when it can."""
+    if len(image) > _IMAGE_CHARACTERS_MAX or not _IMAGE.fullmatch(image):
+        return f"{image[:80]!r} is not the name of an image: write [HOST[:PORT]/]NAME[:TAG][@sha256:DIGEST]"
+    if image.split(":", 1)[0] in _TRANSPORTS and ":" in image:
+        return f"{image[:80]!r} names files of this node, not an image of a registry: import it under a name first"
+    return ""
+
+
+def containers(attempt: Attempt, engine: Engine, directory: Path) -> tuple[Attempt, dict[Path, str]]:
+    """The attempt that runs the engine's client for each member, and the files (of variables) that this needs.
+
+    Raises WireError.
+    """
+    wrong = image_error(attempt.image)
+    if wrong:
+        raise WireError(wrong)
+    if any(" " in word for word in engine.program):
+        raise WireError(f"{' '.join(engine.program)!r} has blanks in a word: put the engine elsewhere")
+    names = [f"vgpu-job-{attempt.name}-{number}" for number in range(len(attempt.members))]
+    files = {directory / f"{attempt.name}.{n}.env": _variables(member) for n, member in enumerate(attempt.members)}
+    client = client_environment(engine, directory)
+    members = tuple(
+        Member(tuple(_words(attempt, engine, member, name, path)), client, member.log)
+        for member, name, path in zip(attempt.members, names, files, strict=True)
+    )
+    made = replace(
+        attempt,
+        members=members,
+        client=True,
+        cleanup=(*engine.program, "rm", "-f", *names),
+        limits=(),
+        cpu_milli=0,
+        ram_bytes=0,
+        pids_max=0,
+    )
+    return made, files | {_home(directory) / "auth.json": "{}\n"}
+
+
+def _home(directory: Path) -> Path:
+    return directory / ".engine"
+
+
+def client_environment(engine: Engine, directory: Path) -> dict[str, str]:
+    """Of the engine's client: nothing of the user's, and a home without root's credentials."""
+    home = _home(directory)
+    made = {"PATH": _PATH, "HOME": str(home), "DOCKER_CONFIG": str(home), "REGISTRY_AUTH_FILE": str(home / "auth.json")}
+    return made | dict(engine.environment)
+
+
+def _words(attempt: Attempt, engine: Engine, member: Member, name: str, variables: Path) -> list[str]:
+    words = [*engine.program, "run", "--rm", "--name", name, "--label", f"dev.vgpu.job={attempt.name}"]
+    words += ["--user", f"{attempt.uid}:{attempt.gid}", "--cap-drop=ALL", "--security-opt=no-new-privileges"]
+    words += ["--stop-timeout=0"]  # when `rm` comes its grace is over
+    words += ["--log-driver=none", "--env-file", str(variables)]  # its output is the job's log
+    words += [f"--network={engine.network}"] if engine.network else []
+    if member.slice_name:
+        words += [f"--runtime={engine.runtime}"]
+        # what an image asks for by ENV is not this job's
+        words += [f"--env={variable}=" for variable in TWINS if variable != "VGPU_SLICE"]
+        words += [f"--env=VGPU_SLICE={member.slice_name}"]
+    words += [f"--cpus={attempt.cpu_milli / 1000:.3f}"] if attempt.cpu_milli else []
+    words += [f"--memory={attempt.ram_bytes}b"] if attempt.ram_bytes else []
+    words += [f"--pids-limit={attempt.pids_max}"] if attempt.pids_max else []
+    words += [f"--ulimit={limit}={soft}:{hard}" for limit, soft, hard in attempt.limits if limit in _ULIMITS]
+    return [*words, "--", attempt.image, *member.argv]
+
+
+def _variables(member: Member) -> str:
+    """A file for --env-file, by which they are not seen in a list of processes. Raises WireError."""
+    lines = []
+    for name, value in member.environment.items():
+        shown = f"variable {name[:40]!r}"
+        if not _NAME.fullmatch(name):
+            raise WireError(f"{shown} cannot be given to a container: write letters, digits and _")
+        if any(sign in value for sign in "\n\r\0") or len(value) > _VARIABLE_BYTES_MAX:
+            raise WireError(f"{shown} cannot be given to a container: it has line breaks, or is too long")
+        if name in OF_JOBS or (name != "VGPU" and not name.startswith("VGPU_")):
+            lines.append(f"{name}={value}\n")
+    return "".join(lines)

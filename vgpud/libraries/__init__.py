@@ -1,0 +1,1 @@
+"""Library files: the driver at hand, the shim fitted to it, and the environment that loads it."""

@@ -1,0 +1,115 @@
+"""The environment of a program in a slice: the preloaded shim, where it attaches, and which driver it stands in for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vgpud import paths
+from vgpud.cli.common.exits import CliError
+from vgpud.errors import DeniedError, DriverError, ExitCode
+from vgpud.libraries import driver as drivers
+from vgpud.libraries import elf, fit
+
+if TYPE_CHECKING:
+    from vgpud.v1 import vgpud_pb2 as pb
+
+#: what the loader splits LD_PRELOAD at
+_SEPARATORS = " :\t\n"
+
+
+def preload(libraries: Sequence[Path], before: str) -> str:
+    """LD_PRELOAD with the libraries in front of what was there; a shim of an outer `vgpu run` is left out."""
+    for path in libraries:
+        if any(c in str(path) for c in _SEPARATORS):
+            text = f"cannot preload {str(path)!r}: the loader splits LD_PRELOAD at blanks and colons"
+            raise CliError(f"{text}; set XDG_CACHE_HOME to a path without them", ExitCode.ENGINE)
+    return ":".join([*map(str, libraries), *_foreign(before)])
+
+
+def _foreign(before: str) -> list[str]:
+    """What LD_PRELOAD names besides our shims."""
+    return [entry for entry in before.replace(":", " ").split() if not Path(entry).name.startswith("libvgpu")]
+
+
+def unhooked(before: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the shim and the slice of an outer `vgpu run`."""
+    made = {name: value for name, value in before.items() if name not in ("LD_PRELOAD", "VGPU_SOCKET")}
+    if others := _foreign(before.get("LD_PRELOAD", "")):
+        made["LD_PRELOAD"] = ":".join(others)
+    return made
+
+
+def real_drivers(before: Mapping[str, str], named: tuple[str, str], simulated: bool) -> tuple[Path, Path | None]:
+    """libcuda and libnvidia-ml behind the shim; the latter may be missing. `named`: the daemon's own.
+
+    The simulated ones only when the slice's device is one. Raises DriverError.
+    """
+    if simulated:
+        folder = paths.sim_lib_dir()
+        return folder / drivers.DRIVER_SONAME, folder / drivers.NVML_SONAME
+    wanted = {name: path for name, path in zip(("VGPU_DRIVER", "VGPU_NVML"), named, strict=True) if os.path.isabs(path)}
+    environment = wanted | dict(before)
+    for variable, function in (("VGPU_DRIVER", drivers.DRIVER_FUNCTION), ("VGPU_NVML", drivers.NVML_FUNCTION)):
+        path = before.get(variable)
+        if path and (why := drivers.unusable(Path(path), function)):
+            raise DriverError(f"{variable} names {path}, which {why}; unset it, or name the real library")
+    found = drivers.find_driver(environment)
+    if found is None:
+        what = environment.get("VGPU_DRIVER") or drivers.DRIVER_SONAME
+        raise DriverError(f"no CUDA driver: {what} was not found; install the NVIDIA driver, or see `vgpu doctor`")
+    return found, drivers.find_nvml(environment)
+
+
+def fit_dir() -> Path:
+    """Where fitted copies lie: the cache, else the runtime directory; not where nothing may be executed.
+
+    /run is mounted noexec on Debian and Ubuntu, so the cache is tried first. Raises DeniedError.
+    """
+    problems: list[str] = []
+    for base in (paths.cache_dir(), paths.runtime_dir()):
+        try:
+            folder = paths.make_private_dir(paths.make_private_dir(base, 0o755) / "fitted", 0o755)
+        except DeniedError as error:
+            problems.append(str(error))
+            continue
+        if not os.statvfs(folder).f_flag & os.ST_NOEXEC:
+            return folder
+        problems.append(f"{folder} is mounted noexec: set XDG_CACHE_HOME to a directory that is not")
+    raise DeniedError("; ".join(problems))
+
+
+def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
+    """libvgpu.so and libvgpu-ml.so fitted to these drivers. Raises CliError."""
+    pairs = [("libvgpu.so", driver), ("libvgpu-ml.so", nvml)]
+    try:
+        return [fit.fitted(paths.lib_dir() / name, behind, folder) for name, behind in pairs if behind]
+    except FileNotFoundError as error:
+        raise CliError(f"{error.filename} is not there: build it with `pip install .`", ExitCode.ENGINE) from error
+    except (fit.FitError, elf.ElfError) as error:
+        raise CliError(str(error), ExitCode.ENGINE) from error
+
+
+def for_slice(before: Mapping[str, str], node: pb.Node, item: pb.Slice, simulated: bool) -> dict[str, str]:
+    """The environment of a program in this slice. Raises CliError, DriverError, DeniedError."""
+    driver, nvml = real_drivers(before, (node.driver, node.nvml), simulated)
+    shims = fitted_shims(driver, nvml, fit_dir())
+    made = dict(before) | {
+        "LD_PRELOAD": preload(shims, before.get("LD_PRELOAD", "")),
+        "VGPU_SOCKET": item.attach_socket,
+        "VGPU_DRIVER": str(driver),
+        "VGPU_MODE": node.mode,
+    }
+    if nvml:
+        made["VGPU_NVML"] = str(nvml)
+    if simulated:
+        made["VGPU_SIM_DIR"] = node.sim_dir or before.get("VGPU_SIM_DIR") or f"{node.runtime_dir}/sim"
+        made["LD_LIBRARY_PATH"] = first_in_path(driver.parent, before.get("LD_LIBRARY_PATH", ""))
+    return made
+
+
+def first_in_path(folder: Path, before: str) -> str:
+    """A search path with the folder in front, once."""
+    return ":".join([str(folder), *(entry for entry in before.split(":") if entry and entry != str(folder))])

@@ -1,0 +1,166 @@
+"""Fits a shim to the driver at hand: a copy of libvgpu.so that exports exactly the names which that driver has.
+
+The shim is built from one list of names; drivers are older and newer than it. In the copy a name that the driver lacks
+is undefined, so that a program finds it missing as it would without us, and a name that only the driver has is given
+to a spare entry, which jumps there. Nothing moves: names are written over names, the hash table is computed anew in
+place (hash function and layout: System V ABI, gABI "Hash Table").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpud.libraries import elf
+
+SPARE_PREFIX = "vg_spare_"
+MARKER = "vg_shim_marker"
+OURS = ("dlopen", "dlmopen", MARKER)  # exported by a shim for itself, whatever the driver has
+NOBODYS = ("_init", "_fini")  # every library may have these; the loader calls them by address
+_RELA = struct.Struct("<QQq")
+
+
+class FitError(ValueError):
+    """The library is not one of our shims as they are built; the message names it."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a fitted copy changes. `left_out`: the driver's functions without room in it, which programs cannot link."""
+
+    path: Path
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def is_shim(path: Path) -> bool:
+    """True for any copy of libvgpu.so or libvgpu-ml.so, False for other files and for what is no library."""
+    try:
+        return MARKER in elf.Elf(path).exports()
+    except (elf.ElfError, OSError):
+        return False
+
+
+def _plan(shim: elf.Elf, driver: elf.Elf) -> tuple[dict[str, str], list[str], list[str]]:
+    """Spare name -> new name, names to take out, names that find no room.
+
+    Variables are left to the driver: a debugger looks its cudbg* words up in the real library, and would find a copy
+    of them here in their place.
+    """
+    ours, theirs = shim.exports(), driver.exports()
+    spares = sorted(name for name in ours if name.startswith(SPARE_PREFIX))
+    wanted = sorted(
+        (n for n, s in theirs.items() if not s.data and n not in ours and n not in NOBODYS),
+        key=lambda n: (not n.startswith(("cu", "nvml")), n),
+    )
+    fitting = [n for n in wanted if theirs[n].function and all(len(n) <= len(s) for s in spares)]
+    added = dict(zip(spares, fitting, strict=False))
+    left_out = sorted(set(wanted) - set(added.values()))
+    removed = [n for n in ours if n not in theirs and n not in OURS and n not in added]
+    return added, removed, left_out
+
+
+def _check_unreferenced(shim: elf.Elf, indices: set[int]) -> None:
+    """No relocation may name a symbol that goes: the loader would refuse the copy (hence -Bsymbolic)."""
+    for table, size in ((elf.DT_RELA, elf.DT_RELASZ), (elf.DT_JMPREL, elf.DT_PLTRELSZ)):
+        if not shim.has_tag(table):
+            continue
+        start = shim.offset(shim.tag(table))
+        for offset in range(start, start + shim.tag(size), _RELA.size):
+            symbol = _RELA.unpack_from(shim.data, offset)[1] >> 32
+            if symbol in indices:
+                raise FitError(f"{shim.path} refers to its own exports by name: link it with -Bsymbolic")
+
+
+def _sysv_hash(name: str) -> int:
+    value = 0
+    for byte in name.encode():
+        value = (value << 4) + byte
+        high = value & 0xF0000000
+        value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
+    return value
+
+
+def _rehash(shim: elf.Elf) -> None:
+    """Writes bucket and chain words anew; undefined symbols are in no chain."""
+    table = shim.offset(shim.tag(elf.DT_HASH))
+    bucket_count, chain_count = shim.words(table, 2)
+    buckets, chains = [0] * bucket_count, [0] * chain_count
+    for symbol in shim.symbols():
+        if symbol.exported:
+            bucket = _sysv_hash(symbol.name) % bucket_count
+            chains[symbol.index], buckets[bucket] = buckets[bucket], symbol.index
+    struct.pack_into(f"<{bucket_count + chain_count}I", shim.data, table + 8, *buckets, *chains)
+
+
+def _rename(shim: elf.Elf, symbol: elf.Symbol, name: str) -> None:
+    start = shim.strings + symbol.name_offset
+    shim.data[start : start + len(symbol.name)] = name.encode().ljust(len(symbol.name), b"\0")
+
+
+def _undefine(shim: elf.Elf, symbol: elf.Symbol) -> None:
+    entry = shim.symbol_table + symbol.index * elf.SYMBOL_BYTES
+    struct.pack_into("<HQQ", shim.data, entry + 6, 0, 0, 0)  # section, value, size
+
+
+def fit(library: Path, driver: Path, output: Path) -> Fit:
+    """Writes the copy of `library` that is fitted to `driver` (atomically). Raises FitError, ElfError or OSError."""
+    shim = elf.Elf(library)
+    if MARKER not in shim.exports() or not shim.has_tag(elf.DT_HASH) or shim.has_tag(elf.DT_GNU_HASH):
+        raise FitError(f"{library} is not a shim of vgpud: build it with shim/build_shim.py")
+    if is_shim(driver):
+        raise FitError(f"{driver} is a shim itself: name the real driver")
+    added, removed, left_out = _plan(shim, elf.Elf(driver))
+    symbols = shim.exports()
+    _check_unreferenced(shim, {symbols[name].index for name in [*added, *removed]})
+    for spare, name in added.items():
+        _rename(shim, symbols[spare], name)
+    for name in removed:
+        _undefine(shim, symbols[name])
+    _rehash(shim)
+    _write(output, bytes(shim.data))
+    gone = tuple(sorted(n for n in removed if not n.startswith(SPARE_PREFIX)))
+    return Fit(output, tuple(sorted(added.values())), gone, tuple(left_out))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o755)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def identity(files: Iterable[Path]) -> str:
+    """Changes when a file is replaced or rewritten."""
+    facts = []
+    for file in files:
+        real = file.resolve()
+        status = real.stat()
+        facts.append(f"{real}:{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}")
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
+
+
+def fitted(library: Path, driver: Path, cache: Path) -> Path:
+    """The copy of `library` fitted to `driver`, made unless it lies in `cache` already (one folder per pair of files).
+
+    The copy keeps the library's file name. Raises as fit() does.
+    """
+    path = cache / identity((library, driver)) / library.name
+    return path if path.is_file() else fit(library, driver, path).path
+
+
+def missing_names(library: Path, driver: Path) -> tuple[str, ...]:
+    """Names of the driver which even a fitted copy cannot export. Raises ElfError or OSError."""
+    return tuple(_plan(elf.Elf(library), elf.Elf(driver))[2])

@@ -1,0 +1,147 @@
+"""The library tree: the directory of a host that containers get as /usr/lib/vgpu, with everything our libraries need.
+
+One tree for each pair of drivers and build of the shims: `<cache>/containers/<identity>/` with `libvgpu.so`,
+`libvgpu-ml.so` (fitted), `ld.so.preload`, and `real/` with copies of the drivers. Copies, so that an update of the
+driver's package takes nothing away from running containers. A tree is made beside and renamed, and never changed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from vgpud import paths
+from vgpud.errors import DeniedError, DriverError
+from vgpud.libraries import driver as drivers
+from vgpud.libraries import elf, fit
+
+MOUNTED_AT = "/usr/lib/vgpu"
+SHIM = "libvgpu.so"
+ML_SHIM = "libvgpu-ml.so"
+PRELOAD = "ld.so.preload"
+KERNELS = "kernels.model"
+
+
+def preload_text(with_nvml: bool) -> str:
+    """Contents of an /etc/ld.so.preload that names our libraries as a container sees them."""
+    names = [SHIM, ML_SHIM] if with_nvml else [SHIM]
+    return "".join(f"{MOUNTED_AT}/{name}\n" for name in names)
+
+
+def library_tree(cache: Path, driver: Path, nvml: Path | None, simulated: bool) -> Path:
+    """The tree for these drivers, made unless it is there. Prunes trees that no mount namespace uses when it makes one.
+
+    cache: the daemon's cache directory. Raises DeniedError (cannot be written, or nothing may be executed there) or
+    DriverError (no shims, or a driver that they cannot be fitted to).
+    """
+    base = paths.make_private_dir(paths.make_private_dir(cache, 0o755) / "containers", 0o755)
+    if os.statvfs(base).f_flag & os.ST_NOEXEC:
+        raise DeniedError(f"{base} is mounted noexec: containers could not load libraries from it; mount it exec")
+    try:
+        parts = _parts(driver, nvml, simulated)
+        tree = base / fit.identity([source for source, _ in parts])
+        if not tree.is_dir():
+            _make(tree, parts, driver, nvml)
+            prune(base, keep=tree)
+    except FileNotFoundError as error:
+        raise DriverError(f"{error.filename} is not there: build it with `pip install .`") from error
+    except (fit.FitError, elf.ElfError) as error:
+        raise DriverError(str(error)) from error
+    except OSError as error:
+        raise DeniedError(f"cannot make the library tree {base}: {error.strerror or error}; mend its rights") from error
+    os.utime(tree)  # the time of last use, for prune()
+    return tree
+
+
+def _parts(driver: Path, nvml: Path | None, simulated: bool) -> list[tuple[Path, str]]:
+    """(file, place in the tree or "" when it is only fitted) of everything that a tree is made from."""
+    parts = [(paths.lib_dir() / SHIM, ""), (driver, f"real/{drivers.DRIVER_SONAME}")]
+    if nvml is not None:
+        parts += [(paths.lib_dir() / ML_SHIM, ""), (nvml, f"real/{drivers.NVML_SONAME}")]
+    if simulated:
+        parts.append((driver.parent / KERNELS, f"real/{KERNELS}"))
+    return parts
+
+
+def _make(tree: Path, parts: list[tuple[Path, str]], driver: Path, nvml: Path | None) -> None:
+    made = Path(tempfile.mkdtemp(dir=tree.parent, prefix=".new-"))
+    try:
+        (made / "real").mkdir()
+        for source, place in parts:
+            if place:
+                shutil.copyfile(source, made / place)
+                (made / place).chmod(0o755 if ".so" in place else 0o644)
+        fit.fit(paths.lib_dir() / SHIM, driver, made / SHIM)
+        if nvml is not None:
+            fit.fit(paths.lib_dir() / ML_SHIM, nvml, made / ML_SHIM)
+        (made / PRELOAD).write_text(preload_text(nvml is not None))
+        for path in (made / PRELOAD, made / "real", made):
+            path.chmod(0o644 if path.name == PRELOAD else 0o755)
+        os.rename(made, tree)
+    except OSError:
+        shutil.rmtree(made, ignore_errors=True)
+        if not tree.is_dir():  # else another daemon has made the same one meanwhile
+            raise
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+
+
+#: a tree may be named in a config.json whose container is not there yet, or in one of our CDI files
+UNUSED_SECONDS = 24 * 3600
+
+
+def prune(base: Path, keep: Path) -> list[Path]:
+    """Removes trees that have not been asked for in a day and that no mount namespace of this machine uses.
+
+    None where not every namespace can be looked at: a running container would lose its libraries.
+    """
+    oldest = keep.stat().st_mtime - UNUSED_SECONDS
+    old = [tree for tree in base.iterdir() if tree != keep and _was_made_before(oldest, tree)]
+    if not old:
+        return []
+    try:
+        used = "\n".join(_mountinfos())
+    except PermissionError:
+        return []
+    gone = [tree for tree in old if f"/containers/{tree.name}" not in used]
+    for tree in gone:
+        shutil.rmtree(tree, ignore_errors=True)
+    return gone
+
+
+def _was_made_before(moment: float, tree: Path) -> bool:
+    try:
+        status = tree.stat()
+    except FileNotFoundError:
+        return False  # one that another daemon was making, or has removed
+    return stat.S_ISDIR(status.st_mode) and status.st_mtime < moment
+
+
+def _mountinfos() -> Iterator[str]:
+    """The mounts of every mount namespace that a process is in. Raises PermissionError."""
+    seen = set()
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        try:
+            namespace = _namespace(process)
+            if namespace not in seen:
+                seen.add(namespace)
+                yield (process / "mountinfo").read_text(errors="replace")
+        except PermissionError:
+            raise
+        except OSError:
+            continue  # it has ended
+
+
+def _namespace(process: Path) -> str:
+    """What tells the mount namespace of a process; the process itself where that is not ours to look at."""
+    try:
+        return os.readlink(process / "ns/mnt")
+    except PermissionError:
+        return process.name

@@ -1,0 +1,29 @@
+"""Which entry points of the driver the simulated driver implements; the others answer CUDA_ERROR_NOT_SUPPORTED.
+
+Read from the library's bytes, nothing is loaded: shim/gen/simgpu_entries.c writes two distances per entry point, to the
+body and to the one that says "not supported"; both lie in the same place where nobody wrote another.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from vgpud import paths
+from vgpud.libraries import elf
+
+MARK = b"vgpu-sim-entries"
+
+
+def coverage(library: Path | None = None) -> dict[str, bool]:
+    """Entry point -> implemented, sorted by name. library: the simulated libcuda.so.1 (the installed one).
+
+    Raises elf.ElfError for a file that is not that library, FileNotFoundError when it is not built.
+    """
+    read = elf.Elf(library or paths.sim_lib_dir() / "libcuda.so.1")
+    names = sorted(name for name, symbol in read.exports().items() if symbol.function)
+    start = read.data.find(MARK)
+    if start < 0:
+        raise elf.ElfError(f"{read.path} is not the simulated driver")
+    distances = struct.iter_unpack("<ii", read.data[start + len(MARK) :][: 8 * len(names)])
+    return {name: body != lacking + 4 for name, (body, lacking) in zip(names, distances, strict=True)}

@@ -1,1 +1,0 @@
-"""The daemon's state on disk: private files, opening and checking the database, quarantine, backups."""

@@ -1,0 +1,1 @@
+"""The daemon's state on disk: private files, opening and checking the database, quarantine, backups, its tables."""

@@ -1,0 +1,109 @@
+"""Copies of the database that are kept beside it: before a migration, and what was set aside as damaged.
+
+Names end in the time (UTC), so that the newest is the last. All of them are 0600.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from vgpud.host import private_files
+from vgpud.store import environments
+from vgpud.store.connecting import connect
+
+#: of each kind; the oldest goes first
+KEPT_MAX = 3
+
+
+def stamped(path: Path, kind: str) -> Path:
+    """A name beside the database that is not taken, like vgpud.sqlite3.backup-20260101T000000Z."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    base = path.with_name(f"{path.name}.{kind}-{stamp}")
+    taken = (base, *(base.with_name(f"{base.name}.{number}") for number in range(1, 1000)))
+    return next(name for name in taken if not os.path.lexists(name))
+
+
+def existing(path: Path, kind: str = "backup") -> list[Path]:
+    """The copies of a kind, oldest first."""
+    found = path.parent.glob(f"{path.name}.{kind}-*")
+    return sorted(one for one in found if not one.name.endswith(("-wal", "-shm", "-journal")))
+
+
+def prune(path: Path, kind: str) -> None:
+    for old in existing(path, kind)[:-KEPT_MAX]:
+        for name in (old, old.with_name(f"{old.name}-wal")):
+            with contextlib.suppress(OSError):
+                name.unlink(missing_ok=True)
+
+
+def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
+    """Copies the database as it is now; a sentence with the copy's name. Environments of jobs that have ended are not
+    in the copy, and those of others go with the jobs. Raises sqlite3.Error, OSError: there is no copy."""
+    copy_path = stamped(path, "backup")
+    try:
+        private_files.create(copy_path)
+        with contextlib.closing(connect(copy_path)) as copy:
+            db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            if _has_jobs(copy):
+                _at_once(copy, lambda: environments.forget_all_ended(copy))
+                copy.execute("VACUUM")  # leftovers of overwritten environments do not come along
+        _sync(copy_path)
+    except BaseException:
+        copy_path.unlink(missing_ok=True)
+        raise
+    prune(path, "backup")
+    return f"the database is brought from version {version} to this one's; as it was, it is kept as {copy_path}"
+
+
+def _has_jobs(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("SELECT 1 FROM sqlite_master WHERE name = 'jobs'").fetchone())
+
+
+def _at_once(copy: sqlite3.Connection, work: Callable[[], bool]) -> bool:
+    """In one transaction: there may be a hundred thousand jobs, and each one by itself would wait for the disk."""
+    copy.execute("BEGIN")
+    result = work()
+    copy.execute("COMMIT")
+    return result
+
+
+def _sync(path: Path) -> None:
+    for name in (path, path.parent):
+        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def forget_environments(path: Path, db: sqlite3.Connection) -> bool:
+    """Takes out of all backups what the database has no more; whether one still holds an environment."""
+    kept = False
+    for name in existing(path):
+        with contextlib.closing(connect(name)) as copy:
+            copy.execute("PRAGMA secure_delete = ON")
+            if _has_jobs(copy):
+                kept |= _at_once(copy, partial(environments.forget_in_copy, copy, db))
+    return kept
+
+
+def replace(path: Path, new: Path) -> Path:
+    """Puts another file in the place of a damaged database, which is kept with its log; its new name. At no moment is
+    there no database: a daemon that is killed meanwhile would begin with an empty one. Raises OSError."""
+    aside = stamped(path, "damaged")
+    log, its_log = path.with_name(f"{path.name}-wal"), aside.with_name(f"{aside.name}-wal")
+    os.link(path, aside)
+    if log.exists():
+        os.link(log, its_log)
+        log.unlink()  # SQLite would take it for that of the new one
+    path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
+    new.replace(path)
+    prune(path, "damaged")
+    return aside

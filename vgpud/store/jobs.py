@@ -1,0 +1,408 @@
+"""The store's tables of the queue: jobs with what they run, queues with their members, and the accounting's rows.
+
+A job's specification is written once (that of an elastic job with its size), its state whenever that changes. Jobs
+that have ended stay until the accounting forgets them; a number is never given twice, not even after its job has gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from vgpud.core.checksums import seal, unseal
+from vgpud.core.jobs.events import Ran
+from vgpud.core.jobs.facts import Launch
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.model import Spec
+from vgpud.core.queue.accounting import Row
+from vgpud.core.queue.record import decode, encode
+from vgpud.store import elastic, environments
+from vgpud.store.elastic import Noted
+from vgpud.store.row_checks import checksum
+
+#: rows that are forgotten at once
+FORGET_MAX = 1000
+#: of SQLite
+INTEGER_MAX = (1 << 63) - 1
+#: the store's migration to these tables; jobs.ended is when, in ns, 0 = not yet
+TABLES = (
+    "CREATE TABLE jobs (id INTEGER PRIMARY KEY, ended INTEGER NOT NULL, uid INTEGER NOT NULL, queue TEXT NOT NULL,"
+    " spec TEXT NOT NULL, launch TEXT, state TEXT NOT NULL, facts TEXT NOT NULL DEFAULT '{}')",
+    "CREATE INDEX jobs_live ON jobs (id) WHERE NOT ended",
+    "CREATE INDEX jobs_ended ON jobs (ended)",
+    "CREATE TABLE job_ids (next INTEGER NOT NULL)",
+    "INSERT INTO job_ids VALUES (1)",
+    "CREATE TABLE job_requests (uid INTEGER NOT NULL, request_id TEXT NOT NULL, fingerprint TEXT NOT NULL,"
+    " job_ids TEXT NOT NULL, until_ns INTEGER NOT NULL, PRIMARY KEY (uid, request_id))",
+    "CREATE TABLE queues (name TEXT PRIMARY KEY, spec TEXT NOT NULL, members TEXT NOT NULL)",
+    "CREATE TABLE queue_history (name TEXT PRIMARY KEY, history INTEGER NOT NULL, at_ns INTEGER NOT NULL)",
+    "CREATE TABLE usage (slice_uid TEXT NOT NULL, begin_ns INTEGER NOT NULL, end_ns INTEGER NOT NULL,"
+    " slice TEXT NOT NULL, job_id INTEGER NOT NULL, queue TEXT NOT NULL, uid INTEGER NOT NULL, asked INTEGER NOT NULL,"
+    " granted INTEGER NOT NULL, used INTEGER NOT NULL, PRIMARY KEY (slice_uid, begin_ns))",
+    "CREATE INDEX usage_ends ON usage (end_ns)",
+    "CREATE INDEX usage_jobs ON usage (job_id)",
+)
+
+
+#: the jobs of an array run the same, which its first has: the others have @ and its number instead
+_JOBS = (
+    "SELECT spec, CASE WHEN substr(launch, 1, 1) = '@' THEN (SELECT first.launch FROM jobs AS first"
+    " WHERE first.id = CAST(substr(jobs.launch, 2) AS INTEGER)) ELSE launch END, state FROM jobs"
+)
+#: so it stays as long as one of them does; their numbers follow its own (at most check.ARRAY_JOBS_MAX)
+_NOT_NEEDED = (
+    " AND NOT (json_extract(spec, '$.array') > 0 AND EXISTS (SELECT 1 FROM jobs AS other"
+    " WHERE other.id > jobs.id AND other.id < jobs.id + 10000 AND other.launch = '@' || jobs.id))"
+)
+
+
+class Database(Protocol):
+    """What these tables need of the store: one connection, whose every fault is a StoreError."""
+
+    unwritable: str  # why nothing can be written, "" = it can
+
+    def write(self, work: Callable[[Any], object], *, outlive: bool = True) -> None:
+        """One transaction. `outlive`: a crash of the machine may not take it back once it is flushed."""
+        ...
+
+    def read(self, work: Callable[[Any], Any]) -> Any: ...
+
+    def erase(self) -> None:
+        """Something secret was taken out of the tables: the next flush takes it out of the files."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a daemon finds when it starts."""
+
+    jobs: tuple[Job, ...]  # that have not ended, and those that they come after
+    queues: tuple[tuple[QueueSpec, tuple[str, ...]], ...]
+    histories: dict[str, int]  # of the queues, as the machine had them at
+    history_at_ns: int
+    latest_ns: int  # of all times that were written: the clock goes on from there
+    next_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A submission under a name that its client made: repeated, it gets the first answer."""
+
+    uid: int
+    request_id: str
+    fingerprint: str
+    job_ids: tuple[int, ...]
+    until_ns: int
+
+
+def job_of(spec: str, launch: str | None, state: str) -> Job:
+    """The job that was written. Raises ValueError."""
+    body = unseal(state)
+    run = _launch(launch) if launch else None
+    made: JobSpec = replace(decode(JobSpec, unseal(spec)), run=run)
+    job: Job = decode(Job, body | {"spec": encode(JobSpec(made.ask))})
+    job.spec = made
+    if job.state.ended:
+        forget_environment(job)  # its array may still need it
+    return job
+
+
+def forget_environment(job: Job) -> None:
+    """Nothing starts it any more: what it ran stays known, without its environment."""
+    if isinstance(job.spec.run, Launch) and job.spec.run.environment:
+        job.spec = replace(job.spec, run=replace(job.spec.run, environment=()))
+
+
+@functools.lru_cache(maxsize=64)
+def _launch(text: str) -> Any:
+    """The jobs of an array run the same."""
+    return decode(Launch, unseal(text))
+
+
+@functools.lru_cache(maxsize=64)
+def _launch_text(launch: Launch) -> str:
+    return seal(encode(launch))
+
+
+def _state(job: Job) -> str:
+    return seal({key: value for key, value in encode(job).items() if key != "spec"})
+
+
+class JobStore:
+    """All methods raise StoreError."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = self._db = database
+
+    def load(self) -> Kept:
+        def read(db: Any) -> Kept:
+            rows = db.execute(f"{_JOBS} WHERE NOT ended ORDER BY id").fetchall()
+            live = {job.job_id: job for job in (job_of(*row) for row in rows)}
+            for job_id in {before for job in live.values() for before in job.spec.after} - live.keys():
+                row = db.execute(f"{_JOBS} WHERE id = ?", (job_id,)).fetchone()
+                live |= {job_id: job_of(*row)} if row else {}
+            jobs = tuple(job for _, job in sorted(live.items()))
+            queues = tuple(
+                (decode(QueueSpec, unseal(spec)), tuple(json.loads(members)))
+                for spec, members in db.execute("SELECT spec, members FROM queues ORDER BY name")
+            )
+            times = [t for job in jobs for t in (job.submitted_ns, job.started_ns, job.waiting_since_ns)]
+            (usage_ns,) = db.execute("SELECT coalesce(max(end_ns), 0) FROM usage").fetchone()
+            (next_id,) = db.execute("SELECT next FROM job_ids").fetchone()
+            history = db.execute("SELECT name, history, at_ns FROM queue_history").fetchall()
+            at_ns = max((row[2] for row in history), default=0)
+            by_name = {name: one for name, one, when_ns in history if when_ns == at_ns}
+            return Kept(jobs, queues, by_name, at_ns, max([0, usage_ns, at_ns, *times]), next_id)
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    # ---- jobs ----
+
+    def save(
+        self,
+        jobs: Sequence[Job],
+        requests: Sequence[Request] = (),
+        next_id: int = 0,
+        rows: Sequence[Row] = (),
+        crews: Mapping[int, str | None] = MappingProxyType({}),
+        notes: Sequence[Noted] = (),
+    ) -> None:
+        """Jobs as they are now, the requests that made them, what they have used, their workers and what was noted of
+        them, in one transaction."""
+
+        erased = False
+
+        def write(db: Any) -> None:
+            nonlocal erased
+            for job in jobs:
+                _save_job(db, job)
+            erased = environments.forget(db, [job.job_id for job in jobs if job.state.ended])
+            if next_id:
+                db.execute("UPDATE job_ids SET next = max(next, ?)", (next_id,))
+            for request in requests:
+                row = (request.uid, request.request_id, request.fingerprint, json.dumps(request.job_ids))
+                row_sum = checksum(*row, request.until_ns)
+                statement = "INSERT OR REPLACE INTO job_requests VALUES (?, ?, ?, ?, ?, ?)"
+                db.execute(statement, (*row, request.until_ns, row_sum))
+            _save_rows(db, rows)
+            elastic.save(db, crews, notes)
+
+        if jobs or requests or rows or crews or notes:
+            self._db.write(write)
+        if erased:
+            _launch.cache_clear()
+            _launch_text.cache_clear()
+            self._db.erase()
+
+    def requested(self, uid: int, request_id: str, now_ns: int) -> Request | None:
+        """The submission that had this id, while it is remembered."""
+
+        def read(db: Any) -> Request | None:
+            found = db.execute(
+                "SELECT fingerprint, job_ids, until_ns FROM job_requests WHERE uid = ? AND request_id = ?",
+                (uid, request_id),
+            ).fetchone()
+            if found is None or found[2] <= now_ns:
+                return None
+            return Request(uid, request_id, found[0], tuple(json.loads(found[1])), found[2])
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def find(self, job_id: int) -> Job | None:
+        """A job, whether it has ended or not, as it was last saved."""
+
+        def read(db: Any) -> Job | None:
+            row = db.execute(f"{_JOBS} WHERE id = ?", (job_id,)).fetchone()
+            return job_of(*row) if row else None
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def ended_after(self, job_id: int, count: int, uid: int | None, queue: str, last: int = INTEGER_MAX) -> list[Job]:
+        """Jobs that have ended, with greater numbers up to `last`, in their order; uid None, queue "": any."""
+
+        def read(db: Any) -> list[Job]:
+            rows = db.execute(
+                f"{_JOBS} WHERE ended AND id > ? AND id <= ? AND (? IS NULL OR uid = ?)"
+                " AND (? = '' OR queue = ?) ORDER BY id LIMIT ?",
+                (job_id, last, uid, uid, queue, queue, count),
+            ).fetchall()
+            return [job_of(*row) for row in rows]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def durations(self, count: int) -> tuple[Ran, ...]:
+        """How long the last jobs ran that were done or ran out of time, the oldest first, with their classes."""
+        kinds, ran, state = "json_extract(spec, '$.kinds')", "json_extract(state, '$.executed_ns')", "'$.state'"
+
+        def read(db: Any) -> tuple[Ran, ...]:
+            rows = db.execute(
+                f"SELECT {kinds}, {ran}, json_extract(state, {state}) FROM jobs WHERE ended"  # noqa: S608  our own names
+                f" AND json_extract(state, {state}) IN (?, ?) AND {ran} > 0 AND {kinds} IS NOT NULL"
+                " ORDER BY ended DESC, id DESC LIMIT ?",
+                (JobState.COMPLETED.value, JobState.TIMED_OUT.value, count),
+            ).fetchall()
+            done = JobState.COMPLETED.value
+            return tuple(Ran(tuple(json.loads(row[0])), row[1], row[2] == done) for row in reversed(rows))
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def set_facts(self, job_id: int, facts: dict[str, int | str]) -> None:
+        """What is known of a job beside the core's Job; see daemon/jobs/controller.py."""
+        self._db.write(lambda db: db.execute("UPDATE jobs SET facts = ? WHERE id = ?", (seal(facts), job_id)))
+
+    def facts(self, job_id: int) -> dict[str, int | str]:
+        def read(db: Any) -> dict[str, int | str]:
+            row = db.execute("SELECT facts FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            return unseal(row[0]) if row else {}
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def forget_before(self, wall_ns: int) -> None:
+        """Jobs that ended and what was used before that time, a part at a time. Their numbers are not given again."""
+
+        def is_there(db: Any) -> bool:
+            ended = db.execute("SELECT 1 FROM jobs WHERE ended AND ended < ? LIMIT 1", (wall_ns,)).fetchone()
+            return bool(ended or db.execute("SELECT 1 FROM usage WHERE end_ns < ? LIMIT 1", (wall_ns,)).fetchone())
+
+        def forget(db: Any) -> None:
+            for table, column, more in (("jobs", "ended", _NOT_NEEDED), ("usage", "end_ns", "")):
+                old = f"SELECT rowid FROM {table} WHERE {column} AND {column} < ?{more} LIMIT {FORGET_MAX}"  # noqa: S608
+                db.execute(f"DELETE FROM {table} WHERE rowid IN ({old})", (wall_ns,))  # noqa: S608
+            db.execute("DELETE FROM job_requests WHERE until_ns < ?", (wall_ns,))
+            elastic.forget(db)
+
+        if self._db.read(is_there):
+            self._db.write(forget, outlive=False)
+
+    # ---- queues ----
+
+    def save_queue(self, spec: QueueSpec, members: Sequence[str]) -> None:
+        named = json.dumps(members)
+        row = (spec.name, seal(encode(spec)), named, checksum(spec.name, named))
+        self._db.write(lambda db: db.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?)", row))
+
+    def delete_queue(self, name: str) -> None:
+        self._db.write(lambda db: db.execute("DELETE FROM queues WHERE name = ?", (name,)))
+
+    def save_history(self, histories: dict[str, int], at_ns: int) -> None:
+        """Of all queues at one time, for fair shares after a restart. The newest may be lost with the machine."""
+        rows = [(name, history, at_ns) for name, history in histories.items()]
+        statement = "INSERT OR REPLACE INTO queue_history VALUES (?, ?, ?)"
+        self._db.write(lambda db: db.executemany(statement, rows), outlive=False)
+
+    # ---- the accounting ----
+
+    def save_rows(self, rows: Sequence[Row]) -> None:
+        """Rows that are new or have grown. The newest may be lost with the machine."""
+        if rows:
+            self._db.write(lambda db: _save_rows(db, rows), outlive=False)
+
+    def rows_from(self, end_ns: int, rowid: int, count: int) -> list[tuple[int, Row]]:
+        """Rows in the order of their ends, each with its rowid, after the one that ends then and has that rowid."""
+
+        def read(db: Any) -> list[tuple[int, Row]]:
+            found = db.execute(
+                "SELECT rowid, * FROM usage WHERE (end_ns, rowid) > (?, ?) ORDER BY end_ns, rowid LIMIT ?",
+                (end_ns, rowid, count),
+            ).fetchall()
+            return [(number, Row(*values)) for number, *values in found]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def rows_of(self, job_id: int) -> list[Row]:
+        def read(db: Any) -> list[Row]:
+            found = db.execute("SELECT * FROM usage WHERE job_id = ?", (job_id,)).fetchall()
+            return [Row(*values) for values in found]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def last_end(self, slice_uid: str) -> int:
+        """Up to when a slice has been accounted for, 0 for never."""
+
+        def read(db: Any) -> int:
+            row = db.execute("SELECT coalesce(max(end_ns), 0) FROM usage WHERE slice_uid = ?", (slice_uid,)).fetchone()
+            return int(row[0])
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+    def ended_from(self, ended_ns: int, job_id: int, count: int) -> list[tuple[int, Job]]:
+        """Jobs in the order of their ends, each with its owner, after the one that ended then and has that number: of
+        each only what the accounting looks at, for there may be a hundred thousand of them."""
+        states = ("submitted_ns", "state", "first_started_ns", "executed_ns")
+        specs = ("ask.spec.gpus_milli", "members")
+        names = [("state", name) for name in states] + [("spec", name) for name in specs]
+        values = ", ".join(f"json_extract({column}, '$.{name}')" for column, name in names)
+
+        def read(db: Any) -> list[tuple[int, Job]]:
+            rows = db.execute(
+                f"SELECT uid, id, ended, {values} FROM jobs WHERE ended"  # noqa: S608  our own names
+                " AND (ended, id) > (?, ?) ORDER BY ended, id LIMIT ?",
+                (ended_ns, job_id, count),
+            )
+            return [(uid, _summary(*row)) for uid, *row in rows]
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
+
+def _summary(
+    job_id: int,
+    ended_ns: int,
+    submitted_ns: int,
+    state: str,
+    first_started_ns: int | None,
+    executed_ns: int | None,
+    gpus_milli: int,
+    members: int | None,
+) -> Job:
+    """What is left out has its default."""
+    return Job(
+        job_id,
+        JobSpec(Ask(Spec(gpus_milli)), members=members or 1),
+        submitted_ns,
+        state=JobState(state),
+        first_started_ns=-1 if first_started_ns is None else first_started_ns,
+        ended_ns=ended_ns,
+        executed_ns=executed_ns or 0,
+    )
+
+
+def _save_rows(db: Any, rows: Sequence[Row]) -> None:
+    values = [astuple(part) for row in rows for part in _parts(row)]
+    db.executemany("INSERT OR REPLACE INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def _parts(row: Row) -> list[Row]:
+    """As much of it as numbers of the database hold: 8 GPUs for 13 days are more."""
+    if max(row.asked, row.granted, row.used) <= INTEGER_MAX or row.end_ns - row.begin_ns < 2:
+        return [row]
+    middle_ns = (row.begin_ns + row.end_ns) // 2
+    asked, granted, used = row.within(row.begin_ns, middle_ns)
+    first = replace(row, end_ns=middle_ns, asked=asked, granted=granted, used=used)
+    asked, granted, used = row.asked - asked, row.granted - granted, row.used - used
+    rest = replace(row, begin_ns=middle_ns, asked=asked, granted=granted, used=used)
+    return [*_parts(first), *_parts(rest)]
+
+
+def _changes(spec: JobSpec) -> bool:
+    """Whether a specification is not as it was submitted: it has the size of now, or what was measured."""
+    return spec.elastic is not None or spec.ask.utilisation_milli >= 0
+
+
+def _save_job(db: Any, job: Job) -> None:
+    state = _state(job)
+    ended_ns = job.ended_ns if job.state.ended else 0
+    changed = db.execute("UPDATE jobs SET ended = ?, state = ? WHERE id = ?", (ended_ns, state, job.job_id))
+    if changed.rowcount:
+        if _changes(job.spec):
+            db.execute("UPDATE jobs SET spec = ? WHERE id = ?", (seal(encode(job.spec)), job.job_id))
+        return
+    launch = None
+    if isinstance(job.spec.run, Launch):
+        follows = job.spec.array not in (0, job.job_id)
+        launch = f"@{job.spec.array}" if follows else _launch_text(job.spec.run)
+    row = (job.job_id, ended_ns, job.spec.uid, job.spec.queue, seal(encode(job.spec)), launch, state)
+    db.execute("INSERT INTO jobs (id, ended, uid, queue, spec, launch, state) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
