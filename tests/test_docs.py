@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.test_tidy import ROOT, tracked
+from tests.rules.tree import ROOT, tracked
 from vgpud.cli.common.tables import slices_grid
 from vgpud.config import Config
 from vgpud.oci.request import RequestError, parse_request

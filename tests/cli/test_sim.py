@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vgpud import paths
-from vgpud.host.simulator import Simulator
+from vgpud.simdevice.liveness import Simulator
 
 #: prints how many devices an unmodified program sees
 COUNT = """

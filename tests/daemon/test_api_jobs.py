@@ -12,9 +12,9 @@ import grpc
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from vgpud.api import job_messages, permissions
+from vgpud.api import job_messages
 from vgpud.api import jobs as api_jobs
-from vgpud.api.permissions import Caller
+from vgpud.api.caller import Caller, set_caller
 from vgpud.core import quotas
 from vgpud.core.jobs.facts import Facts, Launch, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState, QueueSpec
@@ -142,7 +142,7 @@ class World:
 
     def call(self, method: Any, request: Any, who: Caller = ALICE) -> Any:
         async def run() -> Any:
-            permissions._caller.set(who)
+            set_caller(who)
             return await method(request, Context())
 
         return asyncio.run(run())
@@ -432,7 +432,7 @@ def test_a_watch_tells_all_at_first_and_then_what_changes(world: World) -> None:
     world.submit()
 
     async def watch(request: pb.WatchJobsRequest, steps: Sequence[Any]) -> list[list[tuple[int, str]]]:
-        permissions._caller.set(ALICE)
+        set_caller(ALICE)
         seen = []
         stream: Any = world.jobs.WatchJobs(request, Context())
         for step in (None, *steps):

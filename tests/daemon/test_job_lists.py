@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.daemon.test_api_jobs import ALICE, ROOT, Context, World
-from vgpud.api import jobs, permissions
+from vgpud.api import jobs
+from vgpud.api.caller import set_caller
 from vgpud.core.jobs.facts import QueueNow
 from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Spec
@@ -101,7 +102,7 @@ def test_others_go_first_between_the_jobs_that_a_watch_names(monkeypatch: pytest
         steps.append("others")
 
     async def first() -> None:
-        permissions._caller.set(ALICE)
+        set_caller(ALICE)
         stream: Any = world.jobs.WatchJobs(pb.WatchJobsRequest(job_ids=[1, 2, 3]), Context())
         await anext(stream)
         await stream.aclose()

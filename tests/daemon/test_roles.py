@@ -19,8 +19,9 @@ from google.protobuf import descriptor, message_factory
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection_pb2
 
+from vgpud.api.caller import Caller
 from vgpud.api.peer_proxy import Peer
-from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Caller, Roles, Row, Who, why_not
+from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Roles, Row, Who, why_not
 from vgpud.api.rpc import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
 from vgpud.oci.request import Limits
 from vgpud.v1 import vgpud_pb2 as pb

@@ -10,7 +10,8 @@ from typing import Any
 import grpc
 import pytest
 
-from vgpud.api import permissions, trace_streams
+from vgpud.api import trace_streams
+from vgpud.api.caller import Caller, set_caller
 from vgpud.api.server import SliceService
 from vgpud.api.trace_streams import Tracing
 from vgpud.core.model import Device, Share, Slice, Spec, State
@@ -154,7 +155,7 @@ def test_how_a_slice_ended_is_told_to_slow_readers_as_well(monkeypatch: pytest.M
     service = SliceService(SimpleNamespace(node="n1", state=state, tracing=Tracing(source)))  # type: ignore[arg-type]
 
     async def story() -> list[str]:
-        permissions._caller.set(permissions.Caller(0, 0, (), 0, admin=True))
+        set_caller(Caller(0, 0, (), 0, admin=True))
         answers = service.WatchTrace(pb.WatchTraceRequest(name="a"), None)
         heard = [e.kind for e in (await anext(answers)).events]
         for _ in range(9):

@@ -14,8 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from vgpud.api import job_messages as views
 from vgpud.api import queue_messages as queue_views
 from vgpud.api import watches
+from vgpud.api.caller import Caller, caller
 from vgpud.api.message_cache import MessageCache
-from vgpud.api.permissions import Caller, caller
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.slice_messages import page_token
 from vgpud.api.turns import breathe

@@ -10,19 +10,19 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
 import grpc
 
+from vgpud.api.caller import Caller, set_caller
 from vgpud.api.decoding import DecodeError, decode, decoded
 from vgpud.api.peer_proxy import Peer
 from vgpud.api.rpc import RefusedError, abort
 from vgpud.api.turns import WAITING_MAX, Turn, Turns, begin
 from vgpud.core.fairness.accounts import ADMINS
-from vgpud.core.model import ANYONE, LATENCY, Asker, Denied, Reason
+from vgpud.core.model import LATENCY, Denied, Reason
 from vgpud.oci.request import Limits
 
 
@@ -100,38 +100,6 @@ METHODS: dict[str, Row] = {
     _HEALTH + "Watch": Row(Who.EVERYBODY),
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERYBODY),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who has called the method that runs."""
-
-    uid: int
-    gid: int
-    gids: tuple[int, ...]  # further groups
-    pid: int  # 0 = it has ended, or lives where we cannot see it
-    admin: bool
-    started: int = 0  # of that process: peers.open_process(pid, started) never is another one
-
-    def owns(self, owner_uid: int) -> bool:
-        """Whether they may change what belongs to this user."""
-        return self.admin or owner_uid == self.uid
-
-    def sees(self, owner_uid: int) -> bool:
-        """Whether they are shown it: their own, and what is everybody's."""
-        return self.owns(owner_uid) or owner_uid == ANYONE
-
-    @property
-    def asker(self) -> Asker:
-        return Asker(self.uid, (self.gid, *self.gids), self.admin)
-
-
-_caller: ContextVar[Caller] = ContextVar("caller")
-
-
-def caller() -> Caller:
-    """Of the method that runs. Raises LookupError elsewhere."""
-    return _caller.get()
 
 
 class Site(Protocol):
@@ -249,7 +217,7 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
             text = f"{WAITING_MAX} calls of uid {who.uid} wait for their turn, which is the limit: make fewer at a time"
             await abort(context, Denied(Reason.NO_CAPACITY, text, subject=f"uid {who.uid}"))
         await self._turns.wait(key)
-        _caller.set(who)
+        set_caller(who)
         turn = Turn(self._turns, key)
         begin(turn)
         return who, turn

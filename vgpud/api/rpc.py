@@ -18,6 +18,7 @@ from google.rpc import error_details_pb2, status_pb2  # type: ignore[import-unty
 from grpc_status import rpc_status
 
 from vgpud.api import slice_messages as views
+from vgpud.api.caller import caller
 from vgpud.core.model import Denied, Reason
 
 log = logging.getLogger("vgpud.api")
@@ -138,8 +139,6 @@ class Watching:
 
     async def _watching(self, context: Any, messages: AsyncGenerator[Any, None]) -> AsyncIterator[Any]:
         """Passes a stream on, with a bound on how many there are."""
-        from vgpud.api.permissions import caller  # which needs this module
-
         whose = caller().admin, caller().uid
         if why := self._why_no_more(*whose):
             await abort(context, Denied(Reason.NO_CAPACITY, why))

@@ -19,9 +19,10 @@ from grpc_reflection.v1alpha import reflection
 
 from vgpud.api import slice_messages as views
 from vgpud.api import watches
+from vgpud.api.caller import caller
 from vgpud.api.jobs import Desk, JobService, QueueService
 from vgpud.api.peer_proxy import Door
-from vgpud.api.permissions import Roles, caller
+from vgpud.api.permissions import Roles
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.suspend import SuspendCalls
 from vgpud.api.trace_streams import Tracing

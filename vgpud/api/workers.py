@@ -1,8 +1,8 @@
 """What running programs of jobs say: their progress, and the streams of elastic jobs' workers.
 
 A stream belongs to one worker: its first message names the worker, and the answers say in which membership it works
-(daemon/jobs/membership.py). Each message is checked here; an invalid one ends the stream with a sentence, and the program
-goes on without a stream.
+(daemon/jobs/membership.py). Each message is checked here; an invalid one ends the stream with a sentence, and the
+program goes on without a stream.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from vgpud.api.permissions import caller
+from vgpud.api.caller import caller
 from vgpud.api.rpc import RefusedError, abort, refuse, unary
 from vgpud.api.turns import received
 from vgpud.core.jobs.model import SECOND_NS

@@ -47,3 +47,8 @@ def unseal(text: str) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise ValueError("it is no JSON object")
     return body
+
+
+def checksum(*values: object) -> int:
+    """Of the values of a row that has a column for it."""
+    return zlib.crc32(json.dumps(values).encode())

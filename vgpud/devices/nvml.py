@@ -22,8 +22,8 @@ from vgpud.core.model import Device
 from vgpud.core.observed import Reading
 from vgpud.errors import ConfigError, DeviceRefusedError, DriverError
 from vgpud.host import processes as host_processes
-from vgpud.host.simulator import Simulator
 from vgpud.simdevice import state_page
+from vgpud.simdevice.liveness import Simulator
 
 #: a context of CUDA 12/13 on Hopper, until `make qualify` has measured this node's (configuration: context_bytes)
 CONTEXT_BYTES = 560 << 20

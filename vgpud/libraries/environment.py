@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpud import paths
-from vgpud.cli.common.exits import CliError
-from vgpud.errors import DeniedError, DriverError, ExitCode
+from vgpud.errors import DeniedError, DriverError, ExitCode, VgpudError
 from vgpud.libraries import driver as drivers
 from vgpud.libraries import elf, fit
 
@@ -25,7 +24,7 @@ def preload(libraries: Sequence[Path], before: str) -> str:
     for path in libraries:
         if any(c in str(path) for c in _SEPARATORS):
             text = f"cannot preload {str(path)!r}: the loader splits LD_PRELOAD at blanks and colons"
-            raise CliError(f"{text}; set XDG_CACHE_HOME to a path without them", ExitCode.ENGINE)
+            raise VgpudError(f"{text}; set XDG_CACHE_HOME to a path without them", ExitCode.ENGINE)
     return ":".join([*map(str, libraries), *_foreign(before)])
 
 
@@ -82,18 +81,18 @@ def fit_dir() -> Path:
 
 
 def fitted_shims(driver: Path, nvml: Path | None, folder: Path) -> list[Path]:
-    """libvgpu.so and libvgpu-ml.so fitted to these drivers. Raises CliError."""
+    """libvgpu.so and libvgpu-ml.so fitted to these drivers. Raises VgpudError."""
     pairs = [("libvgpu.so", driver), ("libvgpu-ml.so", nvml)]
     try:
         return [fit.fitted(paths.lib_dir() / name, behind, folder) for name, behind in pairs if behind]
     except FileNotFoundError as error:
-        raise CliError(f"{error.filename} is not there: build it with `pip install .`", ExitCode.ENGINE) from error
+        raise VgpudError(f"{error.filename} is not there: build it with `pip install .`", ExitCode.ENGINE) from error
     except (fit.FitError, elf.ElfError) as error:
-        raise CliError(str(error), ExitCode.ENGINE) from error
+        raise VgpudError(str(error), ExitCode.ENGINE) from error
 
 
 def for_slice(before: Mapping[str, str], node: pb.Node, item: pb.Slice, simulated: bool) -> dict[str, str]:
-    """The environment of a program in this slice. Raises CliError, DriverError, DeniedError."""
+    """The environment of a program in this slice. Raises VgpudError, DriverError, DeniedError."""
     driver, nvml = real_drivers(before, (node.driver, node.nvml), simulated)
     shims = fitted_shims(driver, nvml, fit_dir())
     made = dict(before) | {

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vgpud.core.checksums import seal
+from vgpud.core.checksums import checksum, seal
 from vgpud.core.events import (
     Command,
     ForgetContainer,
@@ -38,7 +38,7 @@ from vgpud.store import backups, elastic, jobs
 from vgpud.store import quarantine as quarantined
 from vgpud.store.connecting import connect
 from vgpud.store.opening import Opened, open_state, reopen
-from vgpud.store.row_checks import checksum, container_of, slice_of
+from vgpud.store.row_checks import container_of, slice_of
 from vgpud.store.sqlite_errors import PASSING, Fault, fault_of
 
 FILE_NAME = "vgpud.sqlite3"

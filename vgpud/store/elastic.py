@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from vgpud.store.jobs import Database
+from vgpud.store.connection import Database
 
 #: the store's migration to these tables
 TABLES = (

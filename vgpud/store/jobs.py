@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
-from vgpud.core.checksums import seal, unseal
+from vgpud.core.checksums import checksum, seal, unseal
 from vgpud.core.jobs.events import Ran
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
@@ -21,8 +21,8 @@ from vgpud.core.model import Spec
 from vgpud.core.queue.accounting import Row
 from vgpud.core.queue.record import decode, encode
 from vgpud.store import elastic, environments
+from vgpud.store.connection import Database
 from vgpud.store.elastic import Noted
-from vgpud.store.row_checks import checksum
 
 #: rows that are forgotten at once
 FORGET_MAX = 1000
@@ -58,22 +58,6 @@ _NOT_NEEDED = (
     " AND NOT (json_extract(spec, '$.array') > 0 AND EXISTS (SELECT 1 FROM jobs AS other"
     " WHERE other.id > jobs.id AND other.id < jobs.id + 10000 AND other.launch = '@' || jobs.id))"
 )
-
-
-class Database(Protocol):
-    """What these tables need of the store: one connection, whose every fault is a StoreError."""
-
-    unwritable: str  # why nothing can be written, "" = it can
-
-    def write(self, work: Callable[[Any], object], *, outlive: bool = True) -> None:
-        """One transaction. `outlive`: a crash of the machine may not take it back once it is flushed."""
-        ...
-
-    def read(self, work: Callable[[Any], Any]) -> Any: ...
-
-    def erase(self) -> None:
-        """Something secret was taken out of the tables: the next flush takes it out of the files."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ Each check returns why a row is not believed, in a few words without its content
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vgpud.core.checksums import ChecksumError, is_sealed, unseal
+from vgpud.core.checksums import ChecksumError, checksum, is_sealed, unseal
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import DEFAULT_QUEUE, QueueSpec
 from vgpud.core.model import (
@@ -28,6 +27,7 @@ from vgpud.core.model import (
 from vgpud.core.queue.record import decode
 from vgpud.core.slices import name_error
 from vgpud.core.units import GPUS_MAX, MILLI_PER_DEVICE
+from vgpud.store.jobs import job_of
 
 Row = Mapping[str, Any]
 INTEGER_MAX = (1 << 63) - 1
@@ -44,11 +44,6 @@ _LOWEST = {
     **dict.fromkeys(("resized_ns", "limits", "stands_for"), -1),
 }
 _SLICE_NAME_MAX = 107  # of a socket's path
-
-
-def checksum(*values: object) -> int:
-    """Of the values of a row that has a column for it."""
-    return zlib.crc32(json.dumps(values).encode())
 
 
 def _numbers(value: Any, name: str = "") -> str:
@@ -192,8 +187,6 @@ def _job(row: Row) -> None:
 
 
 def _job_columns(row: Row, bodies: dict[str, dict[str, Any]]) -> None:
-    from vgpud.store.jobs import job_of  # which needs this module's neighbours
-
     if row["id"] <= 0 or row["ended"] < 0:
         raise ValueError("its number or its end is below 0")
     if len(bodies) < 2:

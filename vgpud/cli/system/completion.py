@@ -19,8 +19,7 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from vgpud.cli.main import cli
-
+    cli = click.get_current_context().find_root().command
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(cli, {}, "vgpu", "_VGPU_COMPLETE").source())

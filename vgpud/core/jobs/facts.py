@@ -1,7 +1,7 @@
 """What the shells say to each other about jobs: what is to be started, and what is known of one beside the core's Job.
 
-The API makes a Submission of a request, the desk (daemon/jobs/controller.py) keeps it, the runner (jobs/runner.py) starts
-its Launch.
+The API makes a Submission of a request, the desk (daemon/jobs/controller.py) keeps it, the runner (jobs/runner.py)
+starts its Launch.
 """
 
 from __future__ import annotations

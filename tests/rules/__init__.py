@@ -1,0 +1,1 @@
+"""The rules of the house as tests: who may import whom, lengths, banned calls, generated files current."""

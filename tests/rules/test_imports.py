@@ -1,0 +1,185 @@
+"""Which Python package may import which: one table, checked on the whole graph, lazy and type-only imports included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .tree import components, imports, tracked
+
+#: what the core may import of Python's own library: nothing with a clock, a file or a socket
+CORE_MODULES = {"__future__", "bisect", "collections", "dataclasses", "enum", "fractions", "hashlib", "heapq"}
+CORE_MODULES |= {"itertools", "json", "math", "re", "typing", "zlib"}
+
+_PLACES = {"core", "core.colocate", "core.jobs"}
+_QUEUE = _PLACES | {"core.elastic", "core.placement", "core.policy"}
+
+#: package -> what it may import beside itself. A module that lies at the top is a package of its own here; the bare
+#: name vgpud (the version) and what protoc made (v1) are everybody's; who may import _shim, OWNERS says.
+ALLOWED: dict[str, set[str]] = {
+    # the ground
+    "errors": set(),
+    "paths": {"errors"},
+    "userfiles": {"errors"},
+    "metrics": {"core"},
+    # pure
+    "core": set(),
+    "core.fairness": set(),
+    "core.jobs": {"core"},
+    "core.policy": {"core", "core.jobs"},
+    "core.elastic": {"core", "core.jobs"},
+    "core.colocate": {"core", "core.jobs"},
+    "core.placement": _PLACES,
+    "core.queue": _QUEUE - {"core.colocate"},
+    # what the host knows, and files of libraries
+    "host": {"core", "errors", "paths"},
+    "libraries": {"errors", "paths"},
+    "simdevice": {"errors", "host", "libraries", "paths"},
+    "oci": {"core", "libraries"},
+    "config": {"core", "errors", "oci", "paths", "userfiles"},
+    # the shells: none imports another
+    "api": {"core", "core.elastic", "core.fairness", "core.jobs", "core.placement", "core.policy", "core.queue"}
+    | {"host", "oci"},
+    "attach": {"core", "host"},
+    "containers": {"core", "errors", "host", "libraries", "oci", "paths"},
+    "devices": {"core", "errors", "host", "simdevice"},
+    "jobs": {"core", "core.jobs", "core.queue", "errors", "host", "oci", "paths"},
+    "store": {"core", "core.jobs", "core.queue", "errors", "host"},
+    # what wires them together
+    "daemon": {"api", "attach", "config", "containers", "core", "daemon.jobs", "devices", "errors", "host", "metrics"}
+    | {"oci", "paths", "store"},
+    "daemon.jobs": _QUEUE
+    | {"api", "config", "core.queue", "errors", "host", "jobs", "libraries", "paths"}
+    | {"predict", "store"},
+    "serve": {"config", "core", "daemon", "devices", "errors", "host", "libraries", "paths", "store"},
+    # what programs import, and tools beside the daemon
+    "client": {"paths"},
+    "elastic": {"client"},
+    "predict": {"errors", "userfiles"},
+    "setup": {"config", "errors", "paths"},
+    "simulate": _QUEUE | {"core.queue", "errors", "userfiles"},
+    # the command line
+    "cli": {"cli.common", "errors"},
+    "cli.common": {"client", "core", "errors", "paths"},
+    "cli.slices": {"cli.common", "core", "errors", "libraries"},
+    "cli.predict": {"cli.common", "core", "errors", "predict"},
+    "cli.demo": {"cli.common", "core", "errors", "paths", "simdevice"},
+    "cli.jobs": {"cli.common", "cli.predict", "cli.slices", "core", "core.elastic", "core.placement", "core.policy"}
+    | {"errors", "simulate", "userfiles"},
+    "cli.system": {"cli.common", "cli.slices", "config", "core", "errors", "host", "libraries", "oci", "paths"}
+    | {"setup", "simdevice"},
+}
+#: exceptions that are to go: importing module -> the module of a package that it may not import
+EXCEPTIONS = {
+    ("vgpud.api.job_messages", "vgpud.jobs.image"),
+    ("vgpud.api.workers", "vgpud.jobs.worker_group"),
+}
+#: the parts of the job controller hold each other
+CIRCLE = {f"vgpud.daemon.jobs.{name}" for name in ("controller", "elastic", "membership", "progress")}
+#: library -> the only packages that may import it
+OWNERS = {
+    "grpc": {"api", "daemon", "cli.common", "client", "serve"},
+    "sqlite3": {"store"},
+    "pynvml": {"devices"},
+    "vgpud._shim": {"attach", "devices"},
+    "prometheus_client": {"metrics"},
+}
+
+
+def _modules() -> dict[str, str]:
+    """Dotted name of each module of vgpud -> its file."""
+    return {n[:-3].replace("/", ".").removesuffix(".__init__"): n for n in tracked(".py", under="vgpud/")}
+
+
+MODULES = _modules()
+
+
+def package(module: str) -> str:
+    """The package of a module of vgpud, without the first word; of a module at the top its own name."""
+    parts = module.split(".")[1:]
+    return ".".join(parts if MODULES.get(module, "").endswith("__init__.py") or len(parts) == 1 else parts[:-1])
+
+
+def ours() -> Iterator[tuple[str, str, str]]:
+    """(where, importing module, imported module) of all imports among vgpud's own modules."""
+    for module, name in MODULES.items():
+        for line, dotted in imports(name):
+            if not dotted.startswith("vgpud."):
+                continue
+            known = dotted if dotted in MODULES else dotted.rpartition(".")[0]
+            if not known.startswith(("vgpud.v1", "vgpud._shim")) and known != "vgpud":
+                yield f"{name}:{line}", module, known
+
+
+def test_packages_import_what_the_table_allows() -> None:
+    wrong = []
+    for where, module, imported in ours():
+        source, target = package(module), package(imported)
+        known = target in ALLOWED.get(source, set()) or (module, imported) in EXCEPTIONS
+        if source != target and not known:
+            wrong.append(f"{where} imports {imported}: {source} may import {sorted(ALLOWED.get(source, set()))}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_table_allows_no_more_than_is_used() -> None:
+    used = {(package(module), package(imported)) for _, module, imported in ours()}
+    spare = [f"{source} -> {t}" for source, targets in ALLOWED.items() for t in targets if (source, t) not in used]
+    assert not spare, f"nobody uses this any more: {spare}"
+    assert set(EXCEPTIONS) <= {(module, imported) for _, module, imported in ours()}
+    assert {package(m) for m in MODULES if m != "vgpud"} == set(ALLOWED)
+
+
+def test_the_table_has_no_circle() -> None:
+    assert components(ALLOWED) == []
+
+
+def test_modules_have_no_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for _, module, imported in ours():
+        graph.setdefault(module, set()).add(imported)
+    assert components(graph) == [CIRCLE]
+
+
+def test_core_imports_nothing_with_a_clock_or_a_file() -> None:
+    wrong = [
+        f"{name}:{line} imports {dotted}"
+        for name in tracked(".py", under="vgpud/core/")
+        for line, dotted in imports(name)
+        if dotted.split(".")[0] not in CORE_MODULES | {"vgpud"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_libraries_have_owners() -> None:
+    wrong = []
+    for module, name in MODULES.items():
+        for line, dotted in imports(name):
+            for library, owners in OWNERS.items():
+                if (dotted + ".").startswith(library + ".") and package(module) not in owners:
+                    wrong.append(f"{name}:{line} imports {dotted}: only {sorted(owners)} may")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_product_imports_no_test_model_or_benchmark() -> None:
+    wrong = [
+        f"{name}:{line} imports {dotted}"
+        for name in [*MODULES.values(), *tracked(".py", under="shim/")]
+        for line, dotted in imports(name)
+        if dotted.split(".")[0] in {"tests", "models", "benchmarks"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_generators_know_nothing_of_the_daemon() -> None:
+    found = [
+        (name, line)
+        for name in tracked(".py", under="shim/")
+        for line, dotted in imports(name)
+        if dotted.split(".")[0] == "vgpud"
+    ]
+    assert not found
+
+
+def test_few_files_lie_at_the_top() -> None:
+    """A new module belongs into a package that says what it is."""
+    at_top = [n for n in tracked("", under="vgpud/") if n.count("/") == 1]
+    assert len(at_top) <= 8, at_top

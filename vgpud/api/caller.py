@@ -1,0 +1,45 @@
+"""The user who has called the method that runs, known to all code under it (a context variable)."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from vgpud.core.model import ANYONE, Asker
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who has called the method that runs."""
+
+    uid: int
+    gid: int
+    gids: tuple[int, ...]  # further groups
+    pid: int  # 0 = it has ended, or lives where we cannot see it
+    admin: bool
+    started: int = 0  # of that process: peers.open_process(pid, started) never is another one
+
+    def owns(self, owner_uid: int) -> bool:
+        """Whether they may change what belongs to this user."""
+        return self.admin or owner_uid == self.uid
+
+    def sees(self, owner_uid: int) -> bool:
+        """Whether they are shown it: their own, and what is everybody's."""
+        return self.owns(owner_uid) or owner_uid == ANYONE
+
+    @property
+    def asker(self) -> Asker:
+        return Asker(self.uid, (self.gid, *self.gids), self.admin)
+
+
+_caller: ContextVar[Caller] = ContextVar("caller")
+
+
+def caller() -> Caller:
+    """Of the method that runs. Raises LookupError elsewhere."""
+    return _caller.get()
+
+
+def set_caller(who: Caller) -> None:
+    """For the rest of this task, and for those that it starts."""
+    _caller.set(who)
