@@ -29,21 +29,22 @@ lint: $(VENV)/.dev $(NATIVE) gen-check ## ruff, mypy --strict, clang-format, gen
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	cd shim && "$(abspath $(VENV))/bin/mypy" --config-file ../pyproject.toml build_shim.py generate.py
+	cd shim && "$(abspath $(VENV))/bin/mypy" --config-file ../pyproject.toml build_shim.py
+	cd shim/codegen && "$(abspath $(VENV))/bin/mypy" --config-file ../../pyproject.toml generate.py generate_ml.py
 	@$(VENV)/bin/clang-format --dry-run -Werror $(C_FILES)
 
 format: $(VENV)/.dev ## put Python and C in the one format
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/clang-format -i $(C_FILES)
 
-gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/hooks.def, vgpud/v1 from protos)
-	$(PY) shim/generate.py
-	$(PY) shim/generate_ml.py
+gen: $(VENV)/.dev ## make the committed generated files anew (hooks from shim/codegen/hooks.def, vgpud/v1 from protos)
+	$(PY) shim/codegen/generate.py
+	$(PY) shim/codegen/generate_ml.py
 	$(PY) protos/generate.py
 
 gen-check: $(VENV)/.dev
-	$(PY) shim/generate.py --check
-	$(PY) shim/generate_ml.py --check
+	$(PY) shim/codegen/generate.py --check
+	$(PY) shim/codegen/generate_ml.py --check
 	$(PY) protos/generate.py --check
 
 conformance: $(VENV)/.demo $(NATIVE) ## small driver programs: hooked as unhooked, simulated as real (REAL=1 confirms on a real device, KEEP=1 keeps the result)

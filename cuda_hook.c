@@ -4,9 +4,9 @@
  *
  * Every launch first asks vg_gate_solo(): alone on the device, or in no slice at all, it is a tail call.
  */
-#include "gate.h"
-#include "gen/real.h"
-#include "hook_memory.h"
+#include "gate/gate.h"
+#include "gen/abi/real.h"
+#include "hooks/memory.h"
 
 static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
                            unsigned int block_y, unsigned int block_z) {

@@ -25,7 +25,7 @@ from vgpud.attach.messages import ABI_VERSION
 from vgpud.cli.demo.private_system import OwnSystem
 
 SLICE = "crowd"
-#: struct vg_attach_request (shim/vg_abi.h): magic, abi_version, bytes, resume, library_copy, device_count, program,
+#: struct vg_attach_request (shim/abi/vg_abi.h): magic, abi_version, bytes, resume, library_copy, device_count, program,
 #: devices[]
 REQUEST = struct.Struct("<6I64s384x")
 MESSAGE = REQUEST.pack(0x55504756, ABI_VERSION, REQUEST.size, 0, 0, 0, b"bench")

@@ -18,8 +18,16 @@ import cffi
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
-ABI_HEADERS = ("vg_abi.h", "arbiter.h")
-ARBITER_SOURCES = (*sorted(f"shim/{path.name}" for path in SHIM.glob("arbiter*.c")), "shim/prim.c")
+ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h")
+
+#: folders whose files are loaded into every tenant's process
+TENANT_FOLDERS = ("base", "session", "ledger", "context", "gate", "attach", "driver", "hooks", "gen/hooks")
+#: what the NVML shim takes of them
+NVML_PARTS = (
+    *("base/prim", "base/log", "session/visible_devices", "attach/socket"),
+    *("driver/elf", "driver/search", "driver/open", "driver/own_calls"),
+)
+SIMGPU_FOLDERS = ("process", "memory", "arrays", "textures", "contexts", "streams", "ipc", "cuda")
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
@@ -30,10 +38,10 @@ STATIC = ("vgpu-runtime", "vgpu-job")
 DATA = {"sim/libcuda.so.1": {"sim/kernels.model": "shim/simgpu/kernels.model"}}
 
 CFLAGS = ["-O2", "-g", "-std=gnu11", "-fPIC", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-pthread"]
-CFLAGS += ["-iquote", "shim"]  # not -I: shim/link.h must not stand in for <link.h>
+CFLAGS += ["-iquote", "shim"]  # ours are named from here: "gate/gate.h"
 #: for shared libraries: nothing newer than GLIBC_2.17 is asked for, and functions are looked for where old glibcs have
 #: them (glibc_floor.h)
-OLD_GLIBC_CFLAGS = ["-include", str(SHIM / "glibc_floor.h")]
+OLD_GLIBC_CFLAGS = ["-include", str(SHIM / "base" / "glibc_floor.h")]
 OLD_GLIBC_LDFLAGS = ["-Wl,--push-state,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2", "-Wl,--pop-state"]
 CFLAGS += OLD_GLIBC_CFLAGS
 LDFLAGS = ["-shared", "-pthread", "-Wl,-z,relro,-z,now,-z,nodelete", "-Wl,--hash-style=sysv", *OLD_GLIBC_LDFLAGS]
@@ -56,12 +64,25 @@ def python_headers() -> list[str]:
     return [str(SHIM)] if own.exists() else [str(SHIM), str(SHIM / "pyabi")]
 
 
+def _in(*folders: str) -> list[str]:
+    """The C files of folders of shim/, relative to the root."""
+    return sorted(str(path.relative_to(ROOT)) for folder in folders for path in (SHIM / folder).glob("*.c"))
+
+
+def _parts(*names: str) -> list[str]:
+    return [f"shim/{name}.c" for name in names]
+
+
+def arbiter_sources() -> list[str]:
+    return _in("arbiter") + _parts("base/prim")
+
+
 ffibuilder = cffi.FFI()
 ffibuilder.cdef(cdef())
 ffibuilder.set_source(
     "vgpud._shim",
-    '#include "arbiter.h"',
-    sources=list(ARBITER_SOURCES),
+    '#include "arbiter/arbiter.h"',
+    sources=arbiter_sources(),
     include_dirs=python_headers(),
     extra_compile_args=["-O2", "-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden", "-pthread", *OLD_GLIBC_CFLAGS],
     extra_link_args=["-pthread", *OLD_GLIBC_LDFLAGS],
@@ -69,38 +90,32 @@ ffibuilder.set_source(
 )
 
 
-def _sources(*patterns: str) -> list[str]:
-    return sorted(str(p.relative_to(ROOT)) for pattern in patterns for p in ROOT.glob(pattern))
-
-
 def targets() -> dict[str, tuple[list[str], list[str]]]:
     """Output under vgpud/lib -> (sources, linker flags)."""
     machine = os.uname().machine
     return {
         "libvgpu.so": (
-            ["cuda_hook.c"]
-            + [name for name in _sources("shim/*.c") if not name.startswith("shim/arbiter")]
-            + _sources("shim/driver/*.c", "shim/gen/hook_*.c", f"shim/*_{machine}.S"),
-            ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu.map"],
+            ["cuda_hook.c", *_in(*TENANT_FOLDERS)]
+            + [f"shim/driver/lazy_{machine}.S", f"shim/driver/dlopen_{machine}.S"],
+            ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/hooks/libvgpu.map"],
         ),
         "libvgpu-ml.so": (
-            [f"shim/{name}.c" for name in ("prim", "log", "resolve_elf", "resolve_search", "link_wire", "visible")]
-            + _sources("shim/driver/*.c", "shim/ml/*.c", f"shim/ml/*_{machine}.S"),
-            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/libvgpu-ml.map"],
+            _parts(*NVML_PARTS) + _in("nvml") + [f"shim/nvml/lazy_{machine}.S"],
+            ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/nvml/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
-            ["shim/prim.c", "shim/array_boxes.c"]
-            + _sources("shim/simgpu/*.c", "shim/simgpu/cuda/*.c", "shim/simgpu/memory/*.c", "shim/gen/simgpu_*.c"),
-            ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu.map", "-lm"],
+            _parts("base/prim", "ledger/array_boxes")
+            + _in(*(f"simgpu/{folder}" for folder in SIMGPU_FOLDERS), "gen/simgpu"),
+            ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu/simgpu.map", "-lm"],
         ),
         "sim/libnvidia-ml.so.1": (
-            ["shim/prim.c", *_sources("shim/simgpu/nvml/*.c")],
+            _parts("base/prim") + _in("simgpu/nvml"),
             # without -Bsymbolic, as NVIDIA's: its functions call each other through the symbol table
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,--version-script=shim/simgpu/nvml/nvml.map"],
         ),
-        "sim/vgpu-simd": (["shim/prim.c", *_sources("shim/simgpu/server/*.c")], ["-lm"]),
-        "vgpu-runtime": (_sources("shim/runtime/*.c"), []),
-        "vgpu-job": (_sources("shim/job/*.c"), []),
+        "sim/vgpu-simd": (_parts("base/prim") + _in("simgpu/server"), ["-lm"]),
+        "vgpu-runtime": (_in("runtime"), []),
+        "vgpu-job": (_in("job"), []),
     }
 
 

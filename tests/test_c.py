@@ -15,58 +15,68 @@ ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "address,undefined"
 THREAD = "thread"
 
-ARBITER = (*sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim").glob("arbiter*.c")), "shim/prim.c")
-GATE_PARTS = ("", "_estimate", "_gang", "_lock", "_probe", "_report", "_service", "_sync", "_total", "_work")
-GATE = (*(f"shim/gate{part}.c" for part in GATE_PARTS), "shim/helper_bell.c")
+
+def folder(name: str) -> tuple[str, ...]:
+    """The C files of a folder of shim/."""
+    return tuple(sorted(str(p.relative_to(ROOT)) for p in (ROOT / "shim" / name).glob("*.c")))
+
+
+ARBITER = (*folder("arbiter"), "shim/base/prim.c")
+GATE = (*folder("gate"), "shim/base/lock.c", "shim/session/helper_wake.c")
 #: program -> (sources under test, sanitizers)
 PROGRAMS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "test_arbiter_gang": (ARBITER, (ADDRESS, THREAD)),
-    "test_arbiter_memory": (("shim/arbiter_memory.c",), (ADDRESS,)),
+    "test_arbiter_memory": (("shim/arbiter/memory.c",), (ADDRESS,)),
     "test_arbiter_pages": (ARBITER, (ADDRESS,)),
     "test_arbiter_threads": (ARBITER, (ADDRESS, THREAD)),
-    "test_arbiter_trace": (("shim/arbiter_trace.c",), (ADDRESS,)),
-    "test_context": (("shim/context.c", "shim/prim.c"), (ADDRESS, THREAD)),
+    "test_arbiter_trace": (("shim/arbiter/trace.c",), (ADDRESS,)),
+    "test_context": (("shim/context/context.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
     "test_gate": (GATE + ARBITER, (ADDRESS, THREAD)),
-    "test_gate_bound": ((*GATE, "shim/prim.c"), (ADDRESS,)),
-    "test_gate_estimate": (("shim/gate_estimate.c",), (ADDRESS,)),
-    "test_gate_gang": ((*GATE, "shim/prim.c"), (ADDRESS,)),
-    "test_gate_helper": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
-    "test_gate_lock": (("shim/gate_lock.c", "shim/prim.c"), (ADDRESS, THREAD)),
-    "test_gate_report": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
-    "test_gate_sync": ((*GATE, "shim/prim.c"), (ADDRESS, THREAD)),
-    "test_hook_capture": ((*GATE, "shim/hook_capture.c", "shim/memory_table.c", "shim/prim.c"), (ADDRESS,)),
-    "test_hook_graph": ((*GATE, "shim/hook_graph.c", "shim/memory_table.c", "shim/prim.c"), (ADDRESS,)),
+    "test_gate_bound": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
+    "test_gate_estimate": (("shim/gate/estimate.c",), (ADDRESS,)),
+    "test_gate_gang": ((*GATE, "shim/base/prim.c"), (ADDRESS,)),
+    "test_gate_helper": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_lock": (("shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_report": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_gate_sync": ((*GATE, "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_hook_capture": ((*GATE, "shim/hooks/capture.c", "shim/ledger/records.c", "shim/base/prim.c"), (ADDRESS,)),
+    "test_hook_graph": ((*GATE, "shim/hooks/graph_memory.c", "shim/ledger/records.c", "shim/base/prim.c"), (ADDRESS,)),
     "test_image": (
         tuple(f"shim/simgpu/cuda/{n}.c" for n in ("image", "image_elf", "image_fatbin", "image_ptx")),
         (ADDRESS,),
     ),
     "test_job": (("shim/job/instructions.c", "shim/job/file.c"), (ADDRESS,)),
     "test_job_cgroup": (("shim/job/file.c",), (ADDRESS,)),
-    "test_ledger": (("shim/memory.c", "shim/gate_lock.c", "shim/helper_bell.c", *ARBITER), (ADDRESS, THREAD)),
+    "test_ledger": (
+        ("shim/ledger/credit.c", "shim/base/lock.c", "shim/session/helper_wake.c", *ARBITER),
+        (ADDRESS, THREAD),
+    ),
     "test_ledger_handles": (
         (
-            *(f"shim/hook_memory_{n}.c" for n in ("export", "multicast", "sparse", "vmm")),
-            *(f"shim/{n}.c" for n in ("array_boxes", "gate_lock", "memory_table", "prim")),
+            *(f"shim/hooks/{n}.c" for n in ("physical", "multicast", "sparse", "vmm")),
+            *(f"shim/{n}.c" for n in ("ledger/array_boxes", "ledger/records", "base/lock", "base/prim")),
         ),
         (ADDRESS, THREAD),
     ),
-    "test_peek": (("shim/prim.c",), (ADDRESS,)),
+    "test_peek": (("shim/base/prim.c",), (ADDRESS,)),
     "test_runtime": (
         tuple(f"shim/runtime/{n}.c" for n in ("args", "ask", "bundle", "conf", "file", "json", "report", "wire")),
         (ADDRESS,),
     ),
     "test_ml_slice": (
-        tuple(f"shim/{n}.c" for n in ("ml/slice", "link_wire", "visible", "log", "prim")),
+        tuple(
+            f"shim/{n}.c" for n in ("nvml/slice", "attach/socket", "session/visible_devices", "base/log", "base/prim")
+        ),
         (ADDRESS, THREAD),
     ),
-    "test_ml_sessions": (("shim/ml/hook_process.c", "shim/ml/hook_sessions.c"), (ADDRESS,)),
-    "test_table": (("shim/memory_table.c", "shim/gate_lock.c", "shim/prim.c"), (ADDRESS, THREAD)),
-    "test_wire": (("shim/link_wire.c", "shim/prim.c"), (ADDRESS,)),
+    "test_ml_sessions": (("shim/nvml/hook_process.c", "shim/nvml/hook_sessions.c"), (ADDRESS,)),
+    "test_table": (("shim/ledger/records.c", "shim/base/lock.c", "shim/base/prim.c"), (ADDRESS, THREAD)),
+    "test_wire": (("shim/attach/socket.c", "shim/base/prim.c"), (ADDRESS,)),
 }
 CASES = [(name, sanitizer) for name, (_, sanitizers) in PROGRAMS.items() for sanitizer in sanitizers]
 # -Wno-tsan: gcc does not model fences; those of the seqlocks stand beside atomic accesses, which it does model.
 FLAGS = ["-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-pthread", "-fno-omit-frame-pointer"]
-INCLUDES = ["-Ishim", "-Ishim/simgpu", "-Itests/c"]
+INCLUDES = ["-iquote", "shim", "-iquote", "tests/c"]
 
 
 def fixed_layout() -> list[str]:

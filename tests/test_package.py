@@ -204,7 +204,7 @@ def test_old_glibc_has_every_version_that_is_asked_for(name: str) -> None:
             number = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(?:\.\d+)?", version)
             found = symbols_of_version(path, version)
             assert number, f"{name} asks {library} for {version} ({found}), which no glibc of 2012 has"
-            late = f"{found} of {name} came with {version}: add them to shim/glibc_floor.h, or call prim.c instead"
+            late = f"{found} of {name} came with {version}: add them to shim/base/glibc_floor.h, or call prim.c instead"
             assert tuple(map(int, number.groups())) <= GLIBC_MAX, late
 
 
@@ -224,7 +224,7 @@ def test_other_names_of_newer_headers_are_mended(tmp_path: Path) -> None:
     names = [re.findall(r"__isoc23_\w+", call)[0] for call in calls]
     body = f"{';'.join(calls)}; void *uses[] = {{{', '.join(names)}}};"
     (tmp_path / "uses.c").write_text(body)
-    floor: list[str | Path] = ["-include", ROOT / "shim/glibc_floor.h"]
+    floor: list[str | Path] = ["-include", ROOT / "shim/base/glibc_floor.h"]
     run("gcc", "-shared", "-fPIC", "-w", *floor, "-o", tmp_path / "uses.so", tmp_path / "uses.c")
     undefined = run("nm", "-D", "-u", tmp_path / "uses.so")
     assert re.findall(r"U (\w+)@GLIBC", undefined) == ["__isoc99_sscanf", "strtol", "strtoul", "strtoull"]

@@ -25,7 +25,7 @@ from vgpud.userfiles.bounded import FileError
 MODES = ("coast", "open", "closed")
 DEFAULT_MAXES = ("same", "device")
 METRICS_OFF = "off"
-#: the arbiters hold this many slices and processes per device (shim/arbiter.h)
+#: the arbiters hold this many slices and processes per device (shim/arbiter/arbiter.h)
 SLICES_MAX = 128
 PROCESSES_MAX = 1024
 _MS = 1_000_000
@@ -38,7 +38,7 @@ _LISTS = ("device", "nvidia_cdi_dirs", "exclude")
 
 @dataclass(frozen=True, slots=True)
 class ArbiterConfig:
-    """[arbiter]: times of the arbitration, all in ns (shim/arbiter.h)."""
+    """[arbiter]: times of the arbitration, all in ns (shim/arbiter/arbiter.h)."""
 
     quantum_ns: int = 10 * _MS
     quantum_min_ns: int = 1 * _MS

@@ -35,7 +35,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../shim/vg_abi.h"
+#include "../../shim/abi/vg_abi.h"
 
 enum { THREADS = 16, CHILDREN_MAX = 32, FORKS_AT_ONCE = 4, FDS_MAX = 64, BLOCK_THREADS = 256 };
 enum {

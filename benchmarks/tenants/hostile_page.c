@@ -17,7 +17,7 @@
  * SIGTERM ends it and its further processes.
  */
 #define _GNU_SOURCE
-#include "../../shim/vg_abi.h"
+#include "../../shim/abi/vg_abi.h"
 #include "driver.h"
 #include <dirent.h>
 #include <fcntl.h>

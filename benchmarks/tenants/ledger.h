@@ -5,7 +5,7 @@
  */
 #ifndef BENCH_LEDGER_H
 #define BENCH_LEDGER_H
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 """What the arbiter's reference model is made of: times, slices and what is reported, decided and remembered of them.
 
-As struct vg_core_slice and its like in shim/arbiter_core.h, with the same names.
+As struct vg_core_slice and its like in shim/arbiter/policy.h, with the same names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Charging, demands and entitlements of the arbiter's reference model; in C: shim/arbiter_share.c."""
+"""Charging, demands and entitlements of the arbiter's reference model; in C: shim/arbiter/shares.c."""
 
 from __future__ import annotations
 

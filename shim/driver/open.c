@@ -5,8 +5,8 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 
-#include "prim.h"
-#include "resolve.h"
+#include "base/prim.h"
+#include "driver/resolve.h"
 
 static const char *refusal = ""; /* why the last file that could be loaded was not accepted */
 

@@ -22,8 +22,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "log.h"
-#include "resolve.h"
+#include "base/log.h"
+#include "driver/resolve.h"
 
 #if defined(__x86_64__)
 #define RELOCATION_CALL R_X86_64_JUMP_SLOT

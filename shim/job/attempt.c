@@ -4,7 +4,7 @@
  * The directory is made under another name and renamed: rename(2) does not replace a directory that holds something, so
  * of two supervisors one begins, and nobody ever sees a directory without `begun`. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * and killed. Limits are where their controllers are. None of this is needed to run a job: without any, tree.c walks
  * /proc, and what could not be had is said in `note`. Users cannot leave a cgroup that is not theirs. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <fts.h>

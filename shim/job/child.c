@@ -6,7 +6,7 @@
  * the process. PR_SET_NO_NEW_PRIVS stays off: a job may use sudo, ping or newgrp as its user may elsewhere, which gives
  * nothing that the user has not got; its processes stay in their cgroup, and we can kill those of root as well. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <fcntl.h>

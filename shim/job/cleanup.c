@@ -1,7 +1,7 @@
 /* cleanup.c - containers of a job are their engine's, not ours to kill: the engine is asked to remove them. Called by
  * supervise.c when time is up, and when its client has ended in whatever way. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* file.c - small files, texts and clocks. Called by everything of vgpu-job. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  *
  * Whatever is cut off, out of order or unknown is refused whole: nothing has begun by then. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <stdlib.h>

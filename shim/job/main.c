@@ -4,7 +4,7 @@
  * well then), or "begun\n" when another one has the attempt; then the socket is closed, and only files and signals are
  * left. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <fcntl.h>

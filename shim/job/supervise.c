@@ -4,7 +4,7 @@
  * behind is told to end with it and killed after a while, as nobody would know what it is for. A gang ends with the
  * first of its members that fails. SIGTERM to us ends all of it. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <errno.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
  * By cgroup where there is one; else they are our descendants, since we are the reaper of whoever loses its parent.
  * A pid may be another process's by the time it is signalled: it is opened first and looked at again. */
 #define _GNU_SOURCE
-#include "job.h"
+#include "job/job.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  *
  * Nothing is checked here: the low-level runtime gets the same words and is the one to complain. The spellings of runc
  * (`-bundle X`, `--bundle=X`) and of crun (`-bX`, `-dbX`, `--bund X`) are read. */
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * The daemon may be restarting: a question that got no whole answer is asked again, since vgpud forgets what a
  * connection that broke had asked for. Everything has a deadline, and nothing raises SIGPIPE. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <poll.h>

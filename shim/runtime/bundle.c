@@ -1,6 +1,6 @@
 /* bundle.c - reads a container's config.json and puts a new one in its place. Called by main.c. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <fcntl.h>

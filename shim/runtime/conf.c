@@ -2,7 +2,7 @@
  *
  * Not from the environment: engines run us with whatever they have. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <fcntl.h>

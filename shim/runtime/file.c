@@ -1,6 +1,6 @@
 /* file.c - reading, writing and the clock, with interruptions and deadlines. Called by everything of vgpu-runtime. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <fcntl.h>

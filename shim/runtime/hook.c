@@ -5,7 +5,7 @@
  * A `started` that fails keeps the container from starting, and our stderr reaches the user. A `stopped` never fails:
  * the deletion of a container must not depend on vgpud, which also finds out by itself. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdlib.h>

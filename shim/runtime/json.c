@@ -3,7 +3,7 @@
  * The state that an engine gives to a hook is the only JSON that this program reads, and two strings of it are all that
  * it needs. It is read as untrusted: any bytes give a value or an error. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * Names are looked up in fixed directories, not in PATH: that is whatever the engine was started with. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  *
  * Everything but the creation of a container that concerns us passes at once, untouched. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * containerd's shim shows the last record of the log with level "error", and its `time` must be RFC 3339; podman shows
  * stderr, or the log where it knows the runtime as one that writes JSON. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <fcntl.h>

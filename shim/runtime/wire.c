@@ -2,7 +2,7 @@
  *
  * Both ways: a line with the protocol and its version, lines `key value`, an empty line, the body. */
 #define _GNU_SOURCE
-#include "runtime.h"
+#include "runtime/runtime.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
  */
 #ifndef VG_SIM_CORE_H
 #define VG_SIM_CORE_H
-#include "constants.h"
-#include "sim.h"
-#include "wire.h"
+#include "simgpu/constants.h"
+#include "simgpu/sim.h"
+#include "simgpu/wire.h"
 
 #define SIM_STREAM_MAGIC 0x53545245u
 #define SIM_CONTEXT_MAGIC 0x43545854u

@@ -8,11 +8,11 @@
  */
 #ifndef VG_SIM_H
 #define VG_SIM_H
-#include "gen/simgpu_bodies.h" /* before the names of entry points: cuX is the body of cuX in the files that include this */
+#include "gen/simgpu/simgpu_bodies.h" /* before the names of entry points: cuX is the body of cuX in the files that include this */
 
-#include "gen/cuda_abi.h"
-#include "prim.h"
-#include "strict.h"
+#include "base/prim.h"
+#include "gen/abi/cuda_abi.h"
+#include "simgpu/contexts/strict.h"
 #include <stddef.h>
 #include <sys/types.h>
 

@@ -6,11 +6,11 @@
 #define FAKE_DRIVER_H
 #include <pthread.h>
 
+#include "base/prim.h"
 #include "check.h"
-#include "context.h"
-#include "gate.h"
-#include "gen/real.h"
-#include "prim.h"
+#include "context/context.h"
+#include "gate/gate.h"
+#include "gen/abi/real.h"
 
 #define FAKE_STREAMS 8
 #define FAKE_NEVER UINT64_MAX

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "fake_driver.h"
-#include "gate_state.h"
+#include "gate/state.h"
 
 #define LAUNCH_NS (200 * VG_NS_PER_US)
 #define PAGES 32

@@ -1,10 +1,10 @@
 /* test_arbiter_gang.c - the board by which the arbiters of a gang's devices tell each other. */
-#include "arbiter_gang.h"
+#include "arbiter/gang.h"
 
 #include <poll.h>
 
+#include "base/prim.h"
 #include "check.h"
-#include "prim.h"
 
 enum { LEADER, FOLLOWER, DEVICES };
 

@@ -2,7 +2,7 @@
  * test_arbiter_memory.c - who may hold how much: what must hold after every one of many random steps, whatever the
  * tenants write into their report pages.
  */
-#include "arbiter_memory.h"
+#include "arbiter/memory.h"
 #include "check.h"
 
 #define MIB (1024ull * 1024)

@@ -1,9 +1,9 @@
 /* What is believed of a report page, by times that the test makes up. */
 #include <string.h>
 
-#include "arbiter_pages.h"
+#include "arbiter/pages.h"
+#include "base/prim.h"
 #include "check.h"
-#include "prim.h"
 
 #define OPEN_WORD (1u << VG_GATE_EPOCH_SHIFT | VG_GATE_COUNT)
 #define CLOSED_WORD (2u << VG_GATE_EPOCH_SHIFT | VG_GATE_CLOSED)

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "arbiter_state.h"
+#include "arbiter/state.h"
+#include "base/prim.h"
 #include "check.h"
-#include "prim.h"
 
 #define TENANTS 3
 #define RUN_NS (400 * VG_NS_PER_MS)

@@ -1,6 +1,6 @@
 /* test_arbiter_trace.c - the trace of the arbiter against slices whose state is set by hand: what differs from the last
  * round is told once, nothing while it is off, and what nobody has read is counted as lost. */
-#include "arbiter_trace.h"
+#include "arbiter/trace.h"
 #include "check.h"
 
 static struct vg_core core;

@@ -1,14 +1,14 @@
 /*
  * test_context.c - contexts are paid for once and paid back once, whoever is the last to count and the last to call.
  */
-#include "context.h"
+#include "context/context.h"
 
 #include <pthread.h>
 
+#include "base/prim.h"
 #include "check.h"
-#include "gen/real.h"
-#include "memory.h"
-#include "prim.h"
+#include "gen/abi/real.h"
+#include "ledger/credit.h"
 
 #define COST 100
 

@@ -5,9 +5,9 @@
  */
 #include <string.h>
 
-#include "arbiter.h"
+#include "arbiter/arbiter.h"
 #include "fake_driver.h"
-#include "gate_state.h"
+#include "gate/state.h"
 
 #define THREADS 2
 #define LAUNCH_NS (100 * VG_NS_PER_US)

@@ -2,7 +2,7 @@
  * test_gate_estimate.c - what a launch is taken to cost, from timings of which many are too long.
  */
 #include "check.h"
-#include "gate_estimate.h"
+#include "gate/estimate.h"
 
 static struct vg_estimate estimate_of(const uint64_t *samples_ns, int count) {
   struct vg_estimate estimate = {.countdown = 1};

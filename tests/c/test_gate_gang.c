@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "fake_driver.h"
-#include "gate_state.h"
+#include "gate/state.h"
 
 struct vg_session vg_session;
 static struct vg_control_header header;

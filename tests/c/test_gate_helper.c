@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "fake_pages.h"
-#include "helper_bell.h"
+#include "session/helper_wake.h"
 
 static void a_program_that_never_waits_becomes_idle(void) {
   begin(VG_WATCH_USAGE | VG_WATCH_EDGES);

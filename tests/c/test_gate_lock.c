@@ -2,7 +2,7 @@
  * test_gate_lock.c - the lock of a thread's work: threads that want it all the time, and now and then somebody who
  * keeps it for longer than anybody spins.
  */
-#include "gate_lock.h"
+#include "base/lock.h"
 
 #include <pthread.h>
 

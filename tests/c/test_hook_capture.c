@@ -3,8 +3,8 @@
  * with their stream, or with their context. One thread, a fake driver that remembers which streams capture.
  */
 #include "fake_driver.h"
-#include "gate_state.h"
-#include "hook_memory.h"
+#include "gate/state.h"
+#include "hooks/memory.h"
 
 #define STREAMS 4 /* stream i has the handle i + 16 */
 

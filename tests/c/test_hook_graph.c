@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "fake_driver.h"
-#include "gate_state.h"
-#include "hook_memory.h"
-#include "memory.h"
+#include "gate/state.h"
+#include "hooks/memory.h"
+#include "ledger/credit.h"
 
 #define NODES 4
 

@@ -6,10 +6,10 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "arbiter.h"
+#include "arbiter/arbiter.h"
+#include "base/prim.h"
 #include "check.h"
-#include "memory.h"
-#include "prim.h"
+#include "ledger/credit.h"
 
 #define THREADS 3
 #define GRANULE_BYTES (2ull << 20)
@@ -25,10 +25,6 @@ struct pages {
 struct vg_session vg_session;
 static struct pages pages[2];
 static uint32_t stop_serving;
-
-bool vg_link_lost(void) {
-  return false;
-}
 
 /* The two devices of the session stand for two processes, in slices of their own, on one device. */
 static struct vg_arbiter *begin(uint64_t min_bytes, uint64_t total_bytes) {

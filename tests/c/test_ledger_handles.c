@@ -5,11 +5,11 @@
  */
 #include <pthread.h>
 
+#include "base/prim.h"
 #include "check.h"
-#include "gen/real.h"
-#include "hook_memory.h"
-#include "memory.h"
-#include "prim.h"
+#include "gen/abi/real.h"
+#include "hooks/memory.h"
+#include "ledger/credit.h"
 
 #define BYTES (2ull << 20)
 #define MEMORY 0x100ull

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "ml/processes.h"
-#include "ml/resolve_ml.h"
+#include "nvml/processes.h"
+#include "nvml/resolve_ml.h"
 
 #define OTHERS 3000u
 #define OWN_HOST 5000u /* the host's pid of the slice's process; it calls itself 5 */

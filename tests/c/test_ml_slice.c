@@ -3,7 +3,7 @@
  * and ask for usage, a daemon of this test's answers with other devices each time.
  */
 #define _GNU_SOURCE
-#include "ml/slice.h"
+#include "nvml/slice.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/prim.h"
 #include "check.h"
-#include "ml/resolve_ml.h"
-#include "prim.h"
+#include "nvml/resolve_ml.h"
 
 #define SOCKET "attach.sock"
 #define THREADS 4

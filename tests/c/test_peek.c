@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/prim.h"
 #include "check.h"
-#include "prim.h"
 
 static size_t page;
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "check.h"
-#include "memory_table.h"
+#include "ledger/records.h"
 
 #define THREADS 4
 #define KEYS 3000

@@ -3,7 +3,7 @@
  * refused, and no descriptor stays open.
  */
 #define _GNU_SOURCE
-#include "link_wire.h"
+#include "attach/socket.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -12,8 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/prim.h"
 #include "check.h"
-#include "prim.h"
 
 static int open_descriptors(void) {
   int count = 0;

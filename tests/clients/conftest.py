@@ -103,8 +103,8 @@ def run_python(program: Path, env: Mapping[str, str], *before: str, arguments: S
 
 @pytest.fixture
 def shim_generator() -> Callable[[], int]:
-    """main() of shim/generate_ml.py."""
-    spec = importlib.util.spec_from_file_location("generate_ml", ROOT / "shim" / "generate_ml.py")
+    """main() of shim/codegen/generate_ml.py."""
+    spec = importlib.util.spec_from_file_location("generate_ml", ROOT / "shim" / "codegen" / "generate_ml.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "shim"))
+sys.path.insert(0, str(ROOT / "shim" / "codegen"))
 
 import cudaspec  # noqa: E402
 
@@ -28,7 +28,7 @@ HEAD = """
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 #define COUNT %(count)dul
 static const char *const names[COUNT];
 static void *const ours[COUNT];
@@ -95,7 +95,7 @@ def _function(entry: cudaspec.EntryPoint, index: int) -> str:
 
 def build(folder: Path) -> Path:
     """Compiles the recorder into folder/libcuda.so.1 and returns the folder."""
-    surface = cudaspec.read_committed(ROOT / "shim/gen/cuda_abi.h")
+    surface = cudaspec.read_committed(ROOT / "shim/gen/abi/cuda_abi.h")
     entries = [e for e in surface.entries if e.result == "CUresult"]
     text = HEAD % {"count": len(entries)} + "\n".join(_function(e, i) for i, e in enumerate(entries))
     text += "static const char *const names[COUNT] = {" + ",\n".join(f'"{e.name}"' for e in entries) + "};\n"

@@ -5,7 +5,7 @@
  */
 #ifndef CONFORMANCE_ROW_H
 #define CONFORMANCE_ROW_H
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 #include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>

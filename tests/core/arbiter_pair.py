@@ -16,8 +16,8 @@ from models.arbiter.model import Params, Slice, SliceParams, State
 from models.arbiter.policy import Arbiter
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ("vg_abi.h", "arbiter.h", "arbiter_core.h", "arbiter_memory.h")
-SOURCES = ("arbiter_core.c", "arbiter_share.c", "arbiter_outputs.c", "arbiter_coast.c", "arbiter_memory.c")
+HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/policy.h", "arbiter/memory.h")
+SOURCES = tuple(f"arbiter/{name}.c" for name in ("policy", "shares", "outputs", "coast", "memory"))
 INPUTS = (
     *("attached", "wants", "outstanding", "quiet", "regrets", "noticed", "running", "drained_ns"),
     *("gang_turns", "gang_go", "gang_stop", "gang_busy"),

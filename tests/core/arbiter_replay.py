@@ -1,4 +1,4 @@
-"""Reads what an arbiter has recorded (shim/arbiter_record.h) and plays it to the model and the core once more."""
+"""Reads what an arbiter has recorded (shim/arbiter/record.h) and plays it to the model and the core once more."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.runtime.supervisors import WORLDS, World
 
 ROOT = Path(__file__).resolve().parents[2]
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
-FLAGS = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
+FLAGS = ["-std=gnu11", "-iquote", "shim", "-Wall", "-Wextra", "-Werror"]
 #: the fake low-level runtime's exit status
 LOW_LEVEL_STATUS = 7
 #: a request as docker writes it

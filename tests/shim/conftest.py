@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "shim"))
+sys.path[:0] = [str(ROOT / "shim"), str(ROOT / "shim" / "codegen")]
 
 import build_shim  # noqa: E402
 import cudaspec  # noqa: E402
@@ -48,12 +48,12 @@ MISSING = [
 
 @pytest.fixture(scope="session")
 def surface() -> cudaspec.Surface:
-    return cudaspec.read_committed(ROOT / "shim/gen/cuda_abi.h")
+    return cudaspec.read_committed(ROOT / "shim/gen/abi/cuda_abi.h")
 
 
 @pytest.fixture(scope="session")
 def rows(surface: cudaspec.Surface) -> dict[str, hookdef.Row]:
-    return hookdef.assign(surface.entries, hookdef.read_rows(ROOT / "shim/hooks.def"))
+    return hookdef.assign(surface.entries, hookdef.read_rows(ROOT / "shim/codegen/hooks.def"))
 
 
 @pytest.fixture(scope="session")

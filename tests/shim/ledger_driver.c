@@ -12,7 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 
 #define SEEN __attribute__((visibility("default")))
 #define GRANULE (2ull << 20)

@@ -21,7 +21,7 @@ CROSS = "aarch64-linux-gnu-gcc"
 
 def caller(surface: cudaspec.Surface, rows: dict[str, hookdef.Row], extra: tuple[str, ...]) -> str:
     """A program that calls everything generated, twice, with other bytes in every argument, and prints the answers."""
-    out = ['#include "gen/cuda_abi.h"', "#include <stdio.h>", "#include <string.h>"]
+    out = ['#include "gen/abi/cuda_abi.h"', "#include <stdio.h>", "#include <string.h>"]
     out += [f"CUresult {n}(long, double, int, long, long, long, long, long, char);" for n in extra]
     calls = []
     for entry in surface.entries:

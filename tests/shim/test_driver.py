@@ -1,4 +1,4 @@
-"""The real driver's file: vgpud/libraries/driver.py and shim/resolve_search.c look where the loader looks."""
+"""The real driver's file: vgpud/libraries/driver.py and shim/driver/search.c look where the loader looks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from vgpud.libraries import driver
 @pytest.fixture(scope="module")
 def searcher(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("search")
-    sources = [ROOT / "shim/resolve_search.c", ROOT / "shim/prim.c"]
+    sources = [ROOT / "shim/driver/search.c", ROOT / "shim/base/prim.c"]
     return tiny_driver.compile_c(folder / "search", tiny_driver.SNIPPETS / "search.c", *sources)
 
 

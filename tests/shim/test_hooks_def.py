@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -66,20 +67,19 @@ def test_mistakes_are_named(text: str, says: str, tmp_path: Path) -> None:
 
 def test_generated_files_are_current() -> None:
     done = subprocess.run(
-        [sys.executable, ROOT / "shim/generate.py", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "shim/codegen/generate.py", "--check"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_drift_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for path in generate.GEN.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "hook_sync.c").write_text("edited by hand\n")
+    shutil.copytree(generate.GEN, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "hooks" / "hook_sync.c").write_text("edited by hand\n")
     (tmp_path / "left_over.c").write_text("nobody writes this any more\n")
     monkeypatch.setattr(generate, "GEN", tmp_path)
     assert generate.main(["--check"]) == 1
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == [
-        "shim/gen/hook_sync.c",
+        "shim/gen/hooks/hook_sync.c",
         "shim/gen/left_over.c",
     ]
 
@@ -91,7 +91,7 @@ def test_the_committed_header_says_what_the_toolkit_says(surface: cudaspec.Surfa
     toolkit = cudaspec.read_toolkit(include)
     if toolkit.version != surface.version:
         pytest.skip(f"the toolkit here is {toolkit.version}, the committed header {surface.version}")
-    assert emit.cuda_abi(toolkit) == (ROOT / "shim/gen/cuda_abi.h").read_text()
+    assert emit.cuda_abi(toolkit) == (ROOT / "shim/gen/abi/cuda_abi.h").read_text()
 
 
 def sizes(folder: Path, include: list[str], types: list[str], head: str) -> str:
@@ -110,7 +110,7 @@ def test_the_committed_header_has_the_layouts_of_the_toolkit(surface: cudaspec.S
         pytest.skip("no CUDA toolkit of the committed header's version here")
     types = sorted({match[1] for match in re.finditer(r"^} (CU\w+);", surface.types, re.MULTILINE)})
     types = [t for t in types if not t.startswith(("CUegl", "CUGL"))]
-    ours = sizes(tmp_path / "ours", [f"-iquote{ROOT / 'shim'}"], types, '#include "gen/cuda_abi.h"')
+    ours = sizes(tmp_path / "ours", [f"-iquote{ROOT / 'shim'}"], types, '#include "gen/abi/cuda_abi.h"')
     head = "#define __CUDA_API_VERSION_INTERNAL\n#include <cuda.h>\n#include <cudaProfiler.h>"
     assert ours == sizes(tmp_path / "theirs", [f"-I{include}"], types, head)
     assert len(types) > 100

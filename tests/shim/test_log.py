@@ -13,7 +13,7 @@ from tests.shim.conftest import ROOT, Run
 @pytest.fixture(scope="module")
 def logger(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("log") / "logger"
-    return tiny_driver.compile_c(output, tiny_driver.SNIPPETS / "log.c", ROOT / "shim/log.c")
+    return tiny_driver.compile_c(output, tiny_driver.SNIPPETS / "log.c", ROOT / "shim/base/log.c")
 
 
 def test_lines_go_where_they_are_wanted(logger: Path, run: Run, tmp_path: Path) -> None:

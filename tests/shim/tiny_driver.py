@@ -24,7 +24,7 @@ HEAD = """
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 static void note(const char *name) {
   const char *file = getenv("TINY_TRACE");
   int descriptor = file == NULL ? -1 : open(file, O_WRONLY | O_APPEND | O_CREAT, 0600);

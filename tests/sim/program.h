@@ -4,7 +4,7 @@
  */
 #ifndef SIM_PROGRAM_H
 #define SIM_PROGRAM_H
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

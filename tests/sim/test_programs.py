@@ -174,7 +174,7 @@ def test_generated_names_are_current(tmp_path: Path) -> None:
     include = next((p for p in TOOLKITS if (p / "cudaTypedefs.h").exists()), None)
     if include is None:
         pytest.skip("no CUDA 13.0 toolkit here: its cudaTypedefs.h is what the table is made of")
-    committed = ROOT / "shim" / "gen" / "simgpu_names.c"
+    committed = ROOT / "shim" / "gen" / "simgpu" / "simgpu_names.c"
     made = tmp_path / "names.c"
     script = ROOT / "shim" / "simgpu" / "names.py"
     subprocess.run([sys.executable, str(script), str(include), str(made)], check=True)

@@ -1,4 +1,4 @@
-"""What goes over an attach socket: messages of shim/vg_abi.h, checked and built, and the sealed pages that come along.
+"""What goes over an attach socket: messages of shim/abi/vg_abi.h, checked and built, and the sealed pages with them.
 
 Used by server.py alone. Nothing here waits or knows a socket.
 """

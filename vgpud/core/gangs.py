@@ -17,7 +17,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 
 
 class Role(Enum):
-    """A slice's part in its gang on one device; the values are VG_GANG_* of shim/arbiter.h."""
+    """A slice's part in its gang on one device; the values are VG_GANG_* of shim/arbiter/arbiter.h."""
 
     NONE = 0
     LEADER = 1

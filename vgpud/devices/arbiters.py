@@ -294,7 +294,7 @@ class Arbiters:
         return events
 
     def record(self, uuid: str, fd: int) -> None:
-        """Records all that this device's arbiter is told and decides into a file, for a replay (shim/arbiter_record.h).
+        """Records all that this device's arbiter is told and decides into a file, for a replay (shim/arbiter/record.h).
 
         Raises OSError when the device has slices: a recording begins with none.
         """

@@ -1,6 +1,6 @@
 """Finds the real driver and NVML as the dynamic loader would find them for a program, passing over our shims.
 
-Order (ld.so(8)): the path that is named, LD_LIBRARY_PATH, ld.so.cache, the default directories. shim/resolve_search.c
+Order (ld.so(8)): the path that is named, LD_LIBRARY_PATH, ld.so.cache, the default directories. shim/driver/search.c
 does the same inside a tenant; here it is for the daemon and the command line.
 """
 
@@ -16,7 +16,7 @@ from vgpud.libraries import elf, fit
 
 DRIVER_SONAME = "libcuda.so.1"
 NVML_SONAME = "libnvidia-ml.so.1"
-#: what every version of them exports, and nothing else does; shim/resolve.c and shim/ml/resolve_ml.c ask for the same
+#: what every version of them exports, and nothing else does; shim/driver/resolve.c and nvml/resolve_ml.c ask for it
 DRIVER_FUNCTION = "cuInit"
 NVML_FUNCTION = "nvmlInit_v2"
 CACHE_FILE = Path("/etc/ld.so.cache")

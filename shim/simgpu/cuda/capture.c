@@ -2,7 +2,7 @@
  * capture.c - stream capture: begin, end, what is asked about it, and the rules about calls that do not go with it
  * (programming guide, "Stream Capture"). Called by programs and, through the hooks of sim.h, by the core.
  */
-#include "capture.h"
+#include "simgpu/cuda/capture.h"
 #include <stdlib.h>
 #include <string.h>
 

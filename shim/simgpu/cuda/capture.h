@@ -4,7 +4,7 @@
  */
 #ifndef VG_SIM_CAPTURE_H
 #define VG_SIM_CAPTURE_H
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 #include <pthread.h>
 
 /* Where a stream stands: the nodes that its next one depends on. stream->capture points to it. */

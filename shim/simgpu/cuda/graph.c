@@ -2,7 +2,7 @@
  * graph.c - graphs as data: nodes, edges, copies, and the questions about them. Called by programs, capture.c and
  * graph_exec.c. What a node does is made in graph_nodes.c, running it in graph_run.c.
  */
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 #include <stdlib.h>
 #include <string.h>
 

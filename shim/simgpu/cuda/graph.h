@@ -4,8 +4,8 @@
  */
 #ifndef VG_SIM_GRAPH_H
 #define VG_SIM_GRAPH_H
-#include "../sim.h"
-#include "module.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/sim.h"
 
 #define SIM_GRAPH_MAGIC 0x47524150u
 #define SIM_NODE_MAGIC 0x4e4f4445u

@@ -2,7 +2,7 @@
  * graph_batch.c - nodes of memory operations (cuStreamBatchMemOp as a node) and of external semaphores: both hold lists
  * and do at a launch what the stream's own call does. Called by programs, graph.c and graph_run.c.
  */
-#include "graph_node.h"
+#include "simgpu/cuda/graph_node.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,8 @@
  * with all effects on memory that happens at submission, so a loop runs while its graph is launched: one that no kernel
  * ends keeps the launching thread for ever, where it would keep a real device.
  */
-#include "graph_node.h"
-#include "host_kernels.h"
+#include "simgpu/cuda/graph_node.h"
+#include "simgpu/cuda/host_kernels.h"
 #include <stdlib.h>
 
 #define CONDITION_MAGIC 0x434f4e44u

@@ -3,7 +3,7 @@
  * executable is a copy of the graph in running order; its nodes are found again by the program's node through
  * `original`.
  */
-#include "graph_node.h"
+#include "simgpu/cuda/graph_node.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * graph_extra.c - attributes of kernel nodes and the drawing of a graph. Called by programs. Attributes are kept and
  * answered; none changes what the simulated device does.
  */
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

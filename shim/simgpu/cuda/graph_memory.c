@@ -5,8 +5,8 @@
  * stream do not share memory, each allocation node has its own.
  */
 #define _GNU_SOURCE
-#include "../core.h"
-#include "graph.h"
+#include "simgpu/core.h"
+#include "simgpu/cuda/graph.h"
 #include <pthread.h>
 #include <stdlib.h>
 

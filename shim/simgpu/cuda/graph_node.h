@@ -4,7 +4,7 @@
  */
 #ifndef VG_SIM_GRAPH_NODE_H
 #define VG_SIM_GRAPH_NODE_H
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 
 /* graph_nodes.c */
 CUresult sim_node_begin(CUgraphNode *ret_handle, CUgraph handle, CUgraphNodeType type, const CUgraphNode *dependencies,

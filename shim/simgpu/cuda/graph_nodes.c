@@ -2,7 +2,7 @@
  * graph_nodes.c - what nodes are made from and how their work is set and read. Called by programs; the setters also by
  * graph_exec.c (updates of executables) and capture.c.
  */
-#include "graph_node.h"
+#include "simgpu/cuda/graph_node.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * graph_query.c - lists of a graph's nodes and edges. Called by programs. All follow one rule: without an array only
  * the number is answered; with one, the array is filled up to the number that was given and the rest of it is emptied.
  */
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 #include <string.h>
 
 struct list {

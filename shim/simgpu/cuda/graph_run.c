@@ -2,7 +2,7 @@
  * graph_run.c - the order of a graph's nodes and their execution in a stream. Called by graph_exec.c. The nodes run one
  * after the other: branches do not overlap on the simulated device, which costs time and changes no result.
  */
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 #include <stdlib.h>
 #include <string.h>
 

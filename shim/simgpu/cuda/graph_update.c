@@ -2,7 +2,7 @@
  * graph_update.c - cuGraphExecUpdate: may the nodes of another graph be loaded into an executable, and if not, why?
  * Called by programs. Nodes are paired in the order in which they were made, as the driver documents it.
  */
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 #include <string.h>
 
 struct difference {

@@ -3,7 +3,7 @@
  * check numbers through the simulated device. Called at a launch of a kernel whose rule in kernels.model names one.
  * The order of the arguments is given with each; which kernel parameter holds them is the rule's business.
  */
-#include "host_kernels.h"
+#include "simgpu/cuda/host_kernels.h"
 #include "simgpu/memory/backing.h"
 #include <errno.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  */
 #ifndef VG_SIM_HOST_KERNELS_H
 #define VG_SIM_HOST_KERNELS_H
-#include "image.h"
-#include "model.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/model.h"
 
 /* Tells whether a range of memory may be used by the launching context, and whether it is the device's or the host's.
  */

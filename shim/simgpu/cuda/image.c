@@ -3,7 +3,7 @@
  * image_elf.c, image_fatbin.c). Called by module.c and linker.c under no lock: an image belongs to its caller.
  */
 #define _GNU_SOURCE /* memmem */
-#include "image.h"
+#include "simgpu/cuda/image.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Layout of .nv.info: records {u8 format, u8 attribute, u16 value or size}; found by comparing cubins with their
  * sources (attributes below), as no public document describes it.
  */
-#include "image.h"
+#include "simgpu/cuda/image.h"
 #include <elf.h>
 #include <errno.h>
 #include <stdlib.h>

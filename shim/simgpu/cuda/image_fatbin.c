@@ -3,7 +3,7 @@
  * plain or compressed with LZ4). Called by image.c. Entries that cannot be read (Zstandard, LTO-IR) make the image
  * accept every kernel name, which keeps programs running that ship such code.
  */
-#include "image.h"
+#include "simgpu/cuda/image.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * Grammar: "PTX ISA", chapters "Kernel and Function Directives" and "State Spaces, Types and Variables".
  */
 #define _GNU_SOURCE /* memmem */
-#include "image.h"
+#include "simgpu/cuda/image.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
  * launch.c - kernel launches: checks and copies what the program hands over, computes (kernels with a host
  * implementation), then submits the time. Called by programs; graph_run.c uses the same parts for kernel nodes.
  */
-#include "graph.h"
-#include "host_kernels.h"
-#include "module.h"
+#include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/host_kernels.h"
+#include "simgpu/cuda/module.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

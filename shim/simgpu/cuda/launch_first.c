@@ -2,7 +2,7 @@
  * launch_first.c - the first interface of launches: a function keeps its block shape, shared memory and parameters,
  * and a launch is given the grid. Called by programs.
  */
-#include "module.h"
+#include "simgpu/cuda/module.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * linker.c - cuLink*: collects the inputs and answers a fatbin that holds all of them, which the module loader reads.
  * Nothing is linked, since nothing executes. Called by programs that link at run time.
  */
-#include "module.h"
+#include "simgpu/cuda/module.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,9 +5,9 @@
  * program should go on.
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
-#include "model.h"
-#include "../sim.h"
-#include "host_kernels.h"
+#include "simgpu/cuda/model.h"
+#include "simgpu/cuda/host_kernels.h"
+#include "simgpu/sim.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <regex.h>

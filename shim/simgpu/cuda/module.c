@@ -3,8 +3,8 @@
  * by library.c, which makes modules of libraries. Must hold: lists are changed under sim_module_lock() only; handles
  * are checked by their slab, so a stale one is refused and never followed.
  */
-#include "module.h"
-#include "graph.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/cuda/graph.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

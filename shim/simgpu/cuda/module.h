@@ -5,9 +5,9 @@
  */
 #ifndef VG_SIM_MODULE_H
 #define VG_SIM_MODULE_H
-#include "../sim.h"
-#include "image.h"
-#include "model.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/model.h"
+#include "simgpu/sim.h"
 
 /* Compute capability 9.0 (H100, H200): CUDA C++ Programming Guide, "Compute Capabilities", technical specifications. */
 #define SIM_BLOCK_THREADS_MAX 1024

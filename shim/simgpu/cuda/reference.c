@@ -2,7 +2,7 @@
  * reference.c - texture and surface references by name. Compilers since CUDA 12 put none into an image, so no module
  * has one, and no surface reference exists. Called by programs.
  */
-#include "module.h"
+#include "simgpu/cuda/module.h"
 
 static CUresult missing(CUmodule module, const void *ret_reference, const char *name) {
   CUresult result = sim_ready();

@@ -3,7 +3,7 @@
  * and by graph.c, when graphs are copied and freed. Must hold: the destructor runs once, when nobody holds a reference,
  * outside of every lock.
  */
-#include "graph.h"
+#include "simgpu/cuda/graph.h"
 #include <stdlib.h>
 
 #define USER_MAGIC 0x55534552u

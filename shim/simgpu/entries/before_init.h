@@ -8,7 +8,7 @@
  */
 #ifndef VG_SIM_BEFORE_INIT_H
 #define VG_SIM_BEFORE_INIT_H
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -6,7 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/backing.h"
-#include "../core.h"
+#include "simgpu/core.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * device.c - simulated NVML: which devices there are and what identifies them. Called by programs. As in NVIDIA's
  * library, exported functions call each other by their exported names, so a preloaded hook could meet these calls, too.
  */
-#include "page.h"
+#include "simgpu/nvml/page.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

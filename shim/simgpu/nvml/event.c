@@ -3,8 +3,8 @@
  * test asks the server for (`vgpu sim xid`). The server keeps the last ones on its page; a set reads on from where it
  * was.
  */
-#include "page.h"
-#include "prim.h"
+#include "base/prim.h"
+#include "simgpu/nvml/page.h"
 #include <stdlib.h>
 #include <string.h>
 

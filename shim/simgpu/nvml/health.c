@@ -2,8 +2,8 @@
  * health.c - simulated NVML: modes, temperature, power, clocks and links, as an idle or busy H200 would plausibly show
  * them, and the questions that this device refuses. Called by programs; none of it means anything.
  */
-#include "page.h"
-#include "prim.h"
+#include "base/prim.h"
+#include "simgpu/nvml/page.h"
 
 #define CLOCK_SM_MHZ 1980 /* H200 SXM: maximum of graphics and SM clock */
 #define CLOCK_MEMORY_MHZ 3201

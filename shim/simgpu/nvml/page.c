@@ -3,8 +3,8 @@
  * Must hold: nothing is opened before nvmlInit; without a server nvmlInit says that no driver is loaded.
  */
 #define _GNU_SOURCE /* secure_getenv */
-#include "page.h"
-#include "prim.h"
+#include "simgpu/nvml/page.h"
+#include "base/prim.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
  */
 #ifndef VG_SIM_NVML_PAGE_H
 #define VG_SIM_NVML_PAGE_H
-#include "../wire.h"
-#include "ml/nvml_abi.h"
+#include "abi/nvml_abi.h"
+#include "simgpu/wire.h"
 #include <stddef.h>
 
 /* What a handle points to; one for each device, as long as the process lives. */

@@ -1,8 +1,8 @@
 /*
  * system.c - simulated NVML: start, end, versions, error texts. Called by programs.
  */
-#include "../constants.h"
-#include "page.h"
+#include "simgpu/constants.h"
+#include "simgpu/nvml/page.h"
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

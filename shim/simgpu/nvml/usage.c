@@ -1,8 +1,8 @@
 /*
  * usage.c - simulated NVML: memory, processes and how busy the device and they are. Called by programs.
  */
-#include "page.h"
-#include "prim.h"
+#include "base/prim.h"
+#include "simgpu/nvml/page.h"
 #include <string.h>
 #include <time.h>
 

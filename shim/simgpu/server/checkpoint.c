@@ -3,7 +3,7 @@
  * block; checkpointed, what they had of device memory is free, and parked_bytes remember it; restored, they have it
  * again. Contents need no moving: they lie in the process's arena, in host memory. Called by client.c.
  */
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 
 static void calls_block(struct process *target, bool block) {

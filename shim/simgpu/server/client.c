@@ -4,7 +4,7 @@
  * its memory and contexts are free at once.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
  * keys and values that make no sense are errors that name file, line and mend.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * kernels that meet (meet.c): these stop their device's clock until all devices concerned have come to them.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <stddef.h>
 
 static uint64_t decisions; /* counts, so that a round knows whether anything moved */

@@ -3,7 +3,7 @@
  * it, as it finds there what has a whole device. Called by client.c. Other contexts and processes on the device notice
  * nothing.
  */
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 
 /* What the kernel log says beside a CUresult; 13 (graphics engine exception) for all the others. */

@@ -3,7 +3,7 @@
  * process asks before it touches more (shim/simgpu/memory/backing.c). Called by client.c and config.c.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * line when it is ready; without --foreground it goes to the background at that moment.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>

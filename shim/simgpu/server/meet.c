@@ -12,7 +12,7 @@
  * spin do so up to the first end of a slice, or up to now: a device that does not spin and has nothing to run can begin
  * something at any time from now on, and a device that spins can begin something else only when a slice ends.
  */
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <stdlib.h>
 
 struct meeting {

@@ -4,7 +4,7 @@
  * worst that may happen is that this process is thrown out.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

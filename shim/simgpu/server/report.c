@@ -3,7 +3,7 @@
  * and NVML). Called by engine.c for every portion of SM time and by main.c after every round.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

@@ -6,9 +6,9 @@
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
-#include "../constants.h"
-#include "../wire.h"
-#include "prim.h"
+#include "base/prim.h"
+#include "simgpu/constants.h"
+#include "simgpu/wire.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/types.h>

@@ -5,7 +5,7 @@
  * hold it, it stays with the last payer, and once that is dead with nobody: the device is short of it all the same.
  */
 #define _GNU_SOURCE
-#include "server.h"
+#include "simgpu/server/server.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>

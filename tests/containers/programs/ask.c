@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#include "vg_abi.h"
+#include "abi/vg_abi.h"
 
 int main(int argc, char **argv) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};

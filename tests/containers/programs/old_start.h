@@ -2,7 +2,7 @@
  * old_start.h - put before a test's program (-include, with -nostartfiles) so that it runs on an old glibc, too,
  * wherever it was built: crt1.o of a newer glibc asks for GLIBC_2.34. x86_64 only.
  */
-#include "glibc_floor.h"
+#include "base/glibc_floor.h"
 
 int main(int, char **);
 int __libc_start_main(int (*)(int, char **), int, char **, void (*)(void), void (*)(void), void (*)(void), void *);

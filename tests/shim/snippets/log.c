@@ -1,8 +1,8 @@
-/* Writes two lines through shim/log.c, one of them longer than a line may be, and says whether errno survived. */
+/* Writes two lines through shim/base/log.c, one of them longer than a line may be, and says whether errno survived. */
 #include <errno.h>
 #include <stdio.h>
 
-#include "log.h"
+#include "base/log.h"
 
 int main(void) {
   errno = EXDEV;

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "resolve.h"
+#include "driver/resolve.h"
 
 void *vg_resolve_next(const char *name) {
   return dlsym(RTLD_DEFAULT, name);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "gen/cuda_abi.h"
+#include "gen/abi/cuda_abi.h"
 
 /* What an argument is given: by what it is, and by the case's pattern. */
 enum { NOTHING, WILD, ZEROS, WILDS, PATTERNS };

@@ -1,0 +1,221 @@
+/* gang.c - see gang.h: the board, and what an arbiter's round does with it. */
+#include "arbiter/gang.h"
+
+#include <limits.h>
+#include <pthread.h>
+
+#include "arbiter/state.h"
+#include "base/prim.h"
+
+#define MEMBERS_MAX (VG_SLICES_MAX * 4)
+
+struct member { /* a gang's part on one device */
+  uint64_t slice_id;
+  int wake_fd;
+  struct vg_gang_told told;
+  uint64_t window_ns; /* when its present window of rings began */
+  uint32_t rings;     /* in it */
+  bool owed;          /* there is news for it, and no ring was left */
+};
+
+static pthread_mutex_t board_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct member members[MEMBERS_MAX];
+static int member_count;
+
+/* ---- the board ---- */
+
+static struct member *find(uint64_t slice_id, int wake_fd) {
+  for (int i = 0; i < member_count; i++)
+    if (members[i].slice_id == slice_id && members[i].wake_fd == wake_fd) return &members[i];
+  return NULL;
+}
+
+static struct member *next_of(uint64_t slice_id, const struct member *before) {
+  for (int i = before ? (int)(before - members) + 1 : 0; i < member_count; i++)
+    if (members[i].slice_id == slice_id) return &members[i];
+  return NULL;
+}
+
+static bool is_behind(uint32_t mine, uint32_t other) {
+  return (int32_t)(other - mine) > 0;
+}
+
+static void hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard) {
+  *ret_heard = (struct vg_gang_heard){.go = true};
+  for (const struct member *member = NULL; (member = next_of(slice_id, member));) {
+    if (member->wake_fd == wake_fd) continue;
+    if (member->told.leads) {
+      ret_heard->turns = member->told.turns;
+      ret_heard->go = member->told.open;
+    }
+    ret_heard->veto |= member->told.veto;
+    ret_heard->wants |= member->told.wants;
+    ret_heard->outstanding |= member->told.outstanding;
+    if (is_behind(ret_heard->collectives, member->told.collectives)) ret_heard->collectives = member->told.collectives;
+  }
+}
+
+/* How far the others are matters to one that is behind, and whose gate is closed. */
+static bool is_news(const struct member *member, const struct vg_gang_heard *before, const struct vg_gang_heard *now) {
+  bool further = is_behind(before->collectives, now->collectives);
+  if (further && !member->told.open && is_behind(member->told.collectives, now->collectives)) return true;
+  if (!member->told.leads) return before->go != now->go || before->turns != now->turns;
+  return before->wants != now->wants || before->outstanding != now->outstanding || before->veto != now->veto;
+}
+
+/* Rings it, or says when it may be rung. Without this two devices on which a tenant's pages change all the time would
+ * ring each other as fast as their rounds go. */
+static uint64_t ring(struct member *member, uint64_t now_ns) {
+  if (now_ns >= member->window_ns + VG_NS_PER_MS) {
+    member->window_ns = now_ns;
+    member->rings = 0;
+  }
+  member->owed = member->rings == VG_GANG_RINGS_PER_MS;
+  if (member->owed) return member->window_ns + VG_NS_PER_MS;
+  member->rings++;
+  vg_prim_eventfd_ring(member->wake_fd);
+  return UINT64_MAX;
+}
+
+/* Puts it on the board, and rings those to whom it is news. */
+static uint64_t tell(struct member *self, const struct vg_gang_told *told, uint64_t now_ns) {
+  struct vg_gang_heard before[VG_DEVICES_MAX], now;
+  struct member *others[VG_DEVICES_MAX];
+  uint64_t again_ns = UINT64_MAX;
+  int count = 0;
+  for (struct member *member = NULL; count < VG_DEVICES_MAX && (member = next_of(self->slice_id, member));) {
+    if (member == self) continue;
+    hear(member->slice_id, member->wake_fd, &before[count]);
+    others[count++] = member;
+  }
+  self->told = *told;
+  for (int i = 0; i < count; i++) {
+    hear(others[i]->slice_id, others[i]->wake_fd, &now);
+    if (!others[i]->owed && !is_news(others[i], &before[i], &now)) continue;
+    uint64_t due_ns = ring(others[i], now_ns);
+    if (due_ns < again_ns) again_ns = due_ns;
+  }
+  return again_ns;
+}
+
+uint64_t vg_gang_tell(uint64_t slice_id, int wake_fd, const struct vg_gang_told *told, uint64_t now_ns) {
+  uint64_t again_ns = UINT64_MAX;
+  pthread_mutex_lock(&board_mutex);
+  struct member *self = find(slice_id, wake_fd);
+  if (!self && member_count < MEMBERS_MAX) {
+    self = &members[member_count++];
+    *self = (struct member){.slice_id = slice_id, .wake_fd = wake_fd};
+  }
+  if (self) again_ns = tell(self, told, now_ns);
+  pthread_mutex_unlock(&board_mutex);
+  return again_ns;
+}
+
+void vg_gang_hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard) {
+  pthread_mutex_lock(&board_mutex);
+  hear(slice_id, wake_fd, ret_heard);
+  pthread_mutex_unlock(&board_mutex);
+}
+
+void vg_gang_leave(uint64_t slice_id, int wake_fd) {
+  pthread_mutex_lock(&board_mutex);
+  struct member *self = find(slice_id, wake_fd);
+  if (self) *self = members[--member_count];
+  for (const struct member *member = NULL; self && (member = next_of(slice_id, member));)
+    vg_prim_eventfd_ring(member->wake_fd);
+  pthread_mutex_unlock(&board_mutex);
+}
+
+/* ---- an arbiter's round ---- */
+
+static bool is_led(const struct vg_core_slice *slice) {
+  return slice->present && (slice->params.gang == VG_GANG_LEADER || slice->params.gang == VG_GANG_FOLLOWER);
+}
+
+static bool is_open(const struct vg_core_slice *slice) {
+  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+}
+
+void vg_gang_round_begins(struct vg_arbiter *arbiter) {
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    struct vg_core_slice *slice = &arbiter->core.slices[i];
+    struct vg_lane *lane = &arbiter->lanes[i];
+    if (!is_led(slice)) continue;
+    struct vg_gang_heard heard;
+    vg_gang_hear(slice->id, arbiter->wake_fd, &heard);
+    bool leads = slice->params.gang == VG_GANG_LEADER;
+    slice->gang_turns = heard.turns;
+    slice->gang_go = heard.go;
+    slice->gang_stop = leads && heard.veto;
+    slice->gang_busy = leads && heard.outstanding;
+    lane->others_collectives = heard.collectives;
+    lane->own_wants = slice->wants;
+    lane->own_outstanding = slice->outstanding;
+    if (!leads) continue;
+    /* Work on a follower's device alone needs the slot all the same, and keeps it until it is done there. */
+    if (is_open(slice)) slice->quiet &= !heard.wants && !heard.outstanding;
+    slice->wants |= heard.wants && !is_open(slice);
+    slice->outstanding |= heard.outstanding && is_open(slice);
+    lane->stale = true; /* in the next round it begins with its own again */
+  }
+}
+
+/* So long after its gate was closed a gang's device may still let launches through: then others run beside it. */
+static bool makes_up(const struct vg_arbiter *arbiter, const struct vg_core_slice *slice, uint64_t now_ns) {
+  const struct vg_arbiter_params *params = &arbiter->core.params;
+  return !is_open(slice) && now_ns < slice->close_ns + params->bound_ns + params->overrun_ns;
+}
+
+static uint32_t launched(const struct vg_lane *lane) {
+  uint32_t collectives = 0;
+  for (const struct vg_process *process = lane->first; process; process = process->next)
+    collectives += VG_LOAD(&process->report->collectives);
+  return collectives;
+}
+
+static void let_through(struct vg_arbiter *arbiter, const struct vg_lane *lane, uint32_t more) {
+  for (struct vg_process *process = lane->first; process; process = process->next) {
+    struct vg_control_device *control = process->control;
+    uint32_t collectives = VG_LOAD(&process->report->collectives);
+    VG_STORE(&control->pass_collectives, more ? collectives + more : 0);
+    if (!more || !process->said.waiting) continue;
+    vg_prim_futex_wake(&control->gate, INT_MAX);
+    arbiter->heed[process->index] |= VG_HEED_PAGE;
+  }
+}
+
+uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
+  uint64_t due_ns = UINT64_MAX;
+  for (int i = 0; i < arbiter->core.slice_count; i++) {
+    const struct vg_core_slice *slice = &arbiter->core.slices[i];
+    struct vg_lane *lane = &arbiter->lanes[i];
+    bool led = is_led(slice);
+    if (lane->in_gang && (!led || lane->gang_id != slice->id)) {
+      vg_gang_leave(lane->gang_id, arbiter->wake_fd);
+      lane->in_gang = false;
+    }
+    if (!led) continue;
+    lane->in_gang = true;
+    lane->gang_id = slice->id;
+    uint32_t mine = launched(lane), others = lane->others_collectives;
+    bool more = makes_up(arbiter, slice, now_ns) && is_behind(mine, others);
+    let_through(arbiter, lane, more ? others - mine : 0);
+    struct vg_gang_told told = {
+        .leads = slice->params.gang == VG_GANG_LEADER,
+        .turns = slice->saturating,
+        .veto = slice->gang_veto,
+        .open = is_open(slice),
+        .wants = lane->own_wants,
+        .outstanding = lane->own_outstanding,
+        .collectives = mine,
+    };
+    uint64_t again_ns = vg_gang_tell(slice->id, arbiter->wake_fd, &told, now_ns);
+    if (again_ns < due_ns) due_ns = again_ns;
+  }
+  return due_ns;
+}
+
+void vg_gang_arbiter_gone(struct vg_arbiter *arbiter) {
+  for (int i = 0; i < arbiter->core.slice_count; i++)
+    if (arbiter->lanes[i].in_gang) vg_gang_leave(arbiter->lanes[i].gang_id, arbiter->wake_fd);
+}

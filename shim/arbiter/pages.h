@@ -1,0 +1,20 @@
+/*
+ * pages.h - the tenants' pages as the arbiter's thread reads and writes them. Report pages are hostile: every
+ * word is copied once and validated. All under the arbiter's mutex.
+ */
+#ifndef VG_ARBITER_PAGES_H
+#define VG_ARBITER_PAGES_H
+#include "arbiter/state.h"
+
+/* Fills the core's inputs, from every page that must be heeded now. */
+void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns);
+/* Tells the tenants what the core has decided, opened gates first. */
+void vg_pages_publish(struct vg_arbiter *arbiter);
+/* The next few processes: are read, and told that the daemon lives. Returns whether anything was found for a round. */
+bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns);
+/* Decides about memory and tells those whom it concerns. */
+void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns);
+/* A process's control page is complete after this, before the tenant sees it. */
+void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);
+
+#endif

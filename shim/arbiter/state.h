@@ -1,0 +1,124 @@
+/*
+ * state.h - what the arbiter of one device remembers; shared by its own sources (arbiter*.c) alone. Everything
+ * is guarded by the one mutex.
+ *
+ * There may be a thousand processes of which few do anything. So a round looks only at those pages that may have
+ * changed in a way that matters (heed), and writes only to those whose slice's gate is told something else; all others
+ * get their heartbeat, a part at a time, each of them once per heartbeat period, and are read then; more seldom when
+ * they have been calm for so long that their helper rests, for then they ring when they begin something.
+ */
+#ifndef VG_ARBITER_STATE_H
+#define VG_ARBITER_STATE_H
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arbiter/arbiter.h"
+#include "arbiter/memory.h"
+#include "arbiter/policy.h"
+#include "arbiter/record.h"
+#include "arbiter/trace.h"
+
+/* Some leases: longer than a thread at an open gate waits for a processor. */
+#define VG_STILL_NS (20 * VG_NS_PER_MS)
+#define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
+#define VG_CALM_BEATS 4 /* (even) who has told nothing for so long is read once in so many, and told every other */
+
+/* What the next round has to do with a process, a set of bits. */
+#define VG_HEED_PAGE 1     /* its page has changed, or may without a ring */
+#define VG_HEED_CLOCK 2    /* its page stands still while it waits: only its time goes on */
+#define VG_HEED_DOORBELL 4 /* its doorbell rests: it rang too often */
+
+struct vg_span {               /* time that a tenant accumulates */
+  uint64_t total_ns, since_ns; /* as its page said last */
+  uint64_t counted_ns;         /* what is believed of it: goes on no faster than the clock, and never backwards */
+};
+
+struct vg_memory_shown { /* as it stands in the control page */
+  uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
+  uint32_t want_answered, pressure;
+};
+
+struct vg_said { /* by a process, validated: what the core's inputs are summed up from */
+  uint64_t drained_ns, drain_expected_ns;
+  uint32_t waiting;
+  bool outstanding, quiet, regrets, noticed;
+};
+
+struct vg_process {
+  uint64_t id;
+  int index;                   /* in the arbiter's table */
+  struct vg_core_slice *slice; /* its place in the core stays while it has processes */
+  struct vg_process *next;     /* of the same slice */
+  struct vg_control_header *header;
+  struct vg_control_device *control;
+  const struct vg_report_device *report;
+  int doorbell_fd;
+  struct vg_memory_row memory;
+  struct vg_memory_shown memory_shown;
+  uint32_t word; /* the gate word in its control page */
+  uint32_t coast_version;
+  /* what it said last, validated */
+  uint64_t counted_ns; /* up to when its time is counted */
+  struct vg_span busy, active;
+  struct vg_said said;
+  uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
+  uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
+  bool may_run;        /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
+  bool rang;           /* since its page was read, or since it was revived */
+  uint64_t still_ns;   /* for so long threads have stood at a gate that was open, and nothing was launched */
+  uint64_t revived_ns; /* when a ring alone ended that */
+  bool answers;        /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
+};
+
+struct vg_lane { /* what stands beside each slice of the core */
+  struct vg_process *first;
+  bool stale;    /* what its processes say must be summed up anew */
+  bool draining; /* after the last round */
+  uint64_t ring_window_ns;
+  uint32_t arms; /* of its processes' doorbells, in the present window */
+  int arm_index; /* whose doorbell is armed first in the next one */
+  /* of a gang, see gang.c */
+  bool in_gang;
+  uint64_t gang_id;            /* of the slice, as it stands on the board */
+  uint32_t others_collectives; /* of the other device that is furthest */
+  bool own_wants, own_outstanding;
+  /* as it stands in the control pages */
+  uint32_t word, neighbour_waits, watch, min_milli, max_milli;
+  uint64_t bound_ns;
+};
+
+struct vg_arbiter {
+  pthread_mutex_t mutex;
+  pthread_t thread;
+  bool running, stop;
+  int epoll_fd, timer_fd, wake_fd;
+  struct vg_core core;
+  /* by the core's slices */
+  struct vg_lane lanes[VG_SLICES_MAX];
+  struct vg_memory_slice memory_slices[VG_SLICES_MAX];
+  uint32_t waiting[VG_SLICES_MAX]; /* threads at the gate */
+  /* by index; an index is free where processes[] is NULL */
+  struct vg_process *processes[VG_PROCESSES_MAX];
+  uint8_t heed[VG_PROCESSES_MAX];
+  uint8_t calm[VG_PROCESSES_MAX]; /* heartbeats since there was something to heed */
+  uint8_t lane_of[VG_PROCESSES_MAX];
+  int process_end; /* beyond the last index in use */
+  int beat_index;  /* whose heartbeat is next */
+  uint64_t beat_due_ns;
+  uint64_t round_due_ns;
+  bool hurry; /* a closed gate needs no answer: the next round is due at once */
+  bool memory_stale;
+  uint64_t memory_due_ns;
+  uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
+  uint32_t coast_made;    /* the version that coast_slots, by the core's slices, is of */
+  struct vg_coast_slot coast_slots[VG_SLICES_MAX];
+  struct vg_trace trace;
+  struct vg_recorder recorder;
+};
+
+static inline struct vg_lane *vg_lane_of(struct vg_arbiter *arbiter, const struct vg_core_slice *slice) {
+  return &arbiter->lanes[slice - arbiter->core.slices];
+}
+
+#endif

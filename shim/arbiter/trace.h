@@ -1,0 +1,41 @@
+/*
+ * trace.h - what the arbiter did and saw, for `vgpu trace`: after each round the state of every slice is
+ * compared with that of the last one, and what differs becomes an event of a bounded ring. Nobody reads: the oldest are
+ * lost, and counted. Costs nothing while it is off. Called by arbiter.c under its lock.
+ */
+#ifndef VG_ARBITER_TRACE_H
+#define VG_ARBITER_TRACE_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "arbiter/arbiter.h"
+#include "arbiter/policy.h"
+
+#define VG_TRACE_EVENTS_MAX 16384
+#define VG_TRACE_COUNTER_NS 1000000ull /* launches and device time of a slice are told this often at most */
+
+struct vg_trace_slice { /* as it was told last */
+  uint64_t id;
+  uint32_t word;
+  uint32_t waiting;
+  enum vg_core_state state;
+  bool outstanding;
+  uint64_t launches;
+  uint64_t charged_ns;
+  uint64_t counters_ns;
+};
+
+struct vg_trace {
+  struct vg_trace_event *events; /* NULL: off */
+  uint32_t first, count;
+  uint32_t lost;
+  uint32_t regime; /* as it was told last */
+  struct vg_trace_slice slices[VG_SLICES_MAX];
+};
+
+int vg_trace_switch(struct vg_trace *trace, bool on); /* 0 or -ENOMEM; on anew: begins with the state of now */
+/* waiting: the threads at the gate of each slice of the core. */
+void vg_trace_round(struct vg_trace *trace, const struct vg_core *core, const uint32_t *waiting, uint64_t now_ns);
+int vg_trace_read(struct vg_trace *trace, struct vg_trace_event *ret_events, int capacity);
+
+#endif

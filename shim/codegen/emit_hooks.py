@@ -1,0 +1,141 @@
+"""The generated half of libvgpu.so: trampolines, gated and synchronising hooks, the table of hooks, its exports."""
+
+from __future__ import annotations
+
+from cudaspec import EntryPoint, Surface
+from emit import MARKER, NOTICE, version_script
+from hookdef import BEHAVIOURS, HAND_WRITTEN, Row
+
+SPARES = 256
+SPARE_LENGTH = 80  # room for a name that a newer driver has (vgpud/libraries/fit.py)
+
+
+def spare_names() -> list[str]:
+    """Names of the entries that wait for names which only the driver at hand has."""
+    return [f"vg_spare_{number:03d}_".ljust(SPARE_LENGTH, "x") for number in range(SPARES)]
+
+
+def spare_stubs() -> str:
+    """gen/hooks/spares.inc: one VG_SPARE(slot, name) line per spare entry, for the assembler files."""
+    lines = [NOTICE.format(what="The spare entries of libvgpu.so; vgpud/libraries/fit.py gives them names.")]
+    lines += [f"VG_SPARE({number}, {name})" for number, name in enumerate(spare_names())]
+    return "\n".join(lines) + "\n"
+
+
+def counts_header(surface: Surface) -> str:
+    """gen/abi/counts.h: the sizes that assembler and C share."""
+    return (
+        NOTICE.format(what="Sizes for C and assembler.")
+        + f"#define VG_ENTRIES {len(surface.entries)}\n#define VG_SPARES {SPARES}\n"
+    )
+
+
+def hook_header() -> str:
+    """gen/hooks/hook_table.h"""
+    behaviours = "".join(f"  VG_HOOK_{name.upper()},\n" for name in BEHAVIOURS)
+    return (
+        NOTICE.format(what="Every hook's address and behaviour, in the order of entries.h.")
+        + f"""#ifndef VG_HOOK_TABLE_H
+#define VG_HOOK_TABLE_H
+#include "gen/abi/entries.h"
+
+enum vg_behaviour {{
+{behaviours}}};
+
+extern void *const vg_hook_functions[VG_ENTRY_COUNT];
+extern const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT]; /* enum vg_behaviour */
+
+#endif
+"""
+    )
+
+
+def hook_table(surface: Surface, rows: dict[str, Row]) -> str:
+    """gen/hooks/hook_table.c"""
+    out = [NOTICE.format(what="Every hook's address and behaviour, in the order of entries.h.")]
+    out += ['#include "gen/hooks/hook_table.h"', '#include "gen/abi/cuda_abi.h"', ""]
+    out += ["void *const vg_hook_functions[VG_ENTRY_COUNT] = {"]
+    out += [f"  {entry.name}," for entry in surface.entries]
+    out += ["};", "", "const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {"]
+    out += [f"  VG_HOOK_{rows[entry.name].behaviour.upper()}, /* {entry.name} */" for entry in surface.entries]
+    out += ["};", ""]
+    return "\n".join(out)
+
+
+def trampolines(surface: Surface, rows: dict[str, Row]) -> str:
+    """gen/hooks/hook_trampolines.c: what passes, as typed tail calls."""
+    what = (
+        "Entry points that pass: a jump to the driver. The weak ones are hand-written elsewhere; they keep the library "
+        "complete while a family is being written (tests/shim/test_hooks_def.py lists those that are left)."
+    )
+    out = [NOTICE.format(what=what), '#include "gen/abi/real.h"', ""]
+    for entry in surface.entries:
+        behaviour = rows[entry.name].behaviour
+        if behaviour == "pass" or behaviour in HAND_WRITTEN:
+            weak = "" if behaviour == "pass" else "__attribute__((weak)) "
+            out += [f"{weak}{entry.prototype} {{", f"  return REAL({entry.name})({entry.argument_list});", "}"]
+    return "\n".join(out) + "\n"
+
+
+def _parameter_of_type(entry: EntryPoint, type_text: str, absent: str) -> str:
+    return next((p.name for p in entry.parameters if p.type_text == type_text), absent)
+
+
+def _threads(entry: EntryPoint) -> str:
+    """How much work: the elements of a fill, 0 where the arguments do not tell."""
+    names = [p.name for p in entry.parameters]
+    if "Width" in names and "Height" in names:
+        return "(uint64_t)Width * Height"
+    return "N" if "N" in names else "0"
+
+
+def _flag(entry: EntryPoint) -> str:
+    return "true" if entry.per_thread else "false"
+
+
+def gated(surface: Surface, rows: dict[str, Row]) -> str:
+    """gen/hooks/hook_gate.c: what passes the gate and has no other body. The hook itself is the key of its estimate."""
+    out = [NOTICE.format(what="Entry points that pass the launch gate.")]
+    out += ['#include "gate/gate.h"', '#include "base/prim.h"', '#include "gen/abi/real.h"', ""]
+    for entry in surface.entries:
+        if rows[entry.name].behaviour != "gate":
+            continue
+        call = f"REAL({entry.name})({entry.argument_list})"
+        stream = _parameter_of_type(entry, "CUstream", "NULL")
+        function = _parameter_of_type(entry, "CUfunction", entry.name)
+        out += [
+            f"{entry.prototype} {{",
+            f"  if (VG_LIKELY(vg_gate_solo())) return {call};",
+            "  struct vg_ticket vg_ticket;",
+            f"  vg_gate_enter(&vg_ticket, {stream}, {_flag(entry)}, (const void *){function}, {_threads(entry)});",
+            f"  CUresult vg_result = {call};",
+            "  vg_gate_leave(&vg_ticket, vg_result);",
+            "  return vg_result;",
+            "}",
+        ]
+    return "\n".join(out) + "\n"
+
+
+def synchronising(surface: Surface, rows: dict[str, Row]) -> str:
+    """hook_sync.c: what tells that nothing is outstanding: on its stream, or in the whole context without one."""
+    out = [NOTICE.format(what="Entry points after which nothing is outstanding."), '#include "gate/gate.h"']
+    out += ['#include "gen/abi/real.h"', ""]
+    for entry in surface.entries:
+        if rows[entry.name].behaviour != "sync":
+            continue
+        stream = _parameter_of_type(entry, "CUstream", "NULL")
+        whole = "true" if not entry.parameters else "false"
+        out += [
+            f"{entry.prototype} {{",
+            "  uint64_t vg_begin = vg_gate_sync_begin();",
+            f"  CUresult vg_result = REAL({entry.name})({entry.argument_list});",
+            f"  if (vg_result == CUDA_SUCCESS) vg_gate_synced(vg_begin, {stream}, {_flag(entry)}, {whole});",
+            "  return vg_result;",
+            "}",
+        ]
+    return "\n".join(out) + "\n"
+
+
+def library_script(surface: Surface) -> str:
+    """gen/hooks/libvgpu.map: what libvgpu.so exports."""
+    return version_script(surface.entries, ["dlopen", "dlmopen", MARKER, *spare_names()])

@@ -1,0 +1,86 @@
+"""Reads shim/codegen/hooks.def and gives every entry point its row: exactly one, or the build fails."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudaspec import EntryPoint, SpecError
+
+BEHAVIOURS = ("pass", "gate", "sync", "memory", "custom")
+HAND_WRITTEN = ("memory", "custom")
+
+
+@dataclass(frozen=True)
+class Row:
+    glob: str
+    behaviour: str
+    reason: str
+    line: int
+
+    @property
+    def alternatives(self) -> list[str]:
+        """The glob with its braces written out."""
+        parts = [p.split(",") for p in re.split(r"[{}]", self.glob)]
+        plain = [[",".join(p)] if i % 2 == 0 else p for i, p in enumerate(parts)]
+        return ["".join(words) for words in itertools.product(*plain)]
+
+
+def family(name: str) -> str:
+    """An ABI name without its version and its kind of default stream: cuMemsetD8Async_v2_ptsz -> cuMemsetD8Async."""
+    return re.sub(r"_v\d+$", "", re.sub(r"_pt[ds][sz]$", "", name))
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of hooks.def. Raises SpecError with the line of one that is not `glob behaviour reason`."""
+    rows = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        words = line.split(None, 2)
+        if not words or line.startswith("#"):
+            continue
+        if len(words) < 3 or words[1] not in BEHAVIOURS:
+            raise SpecError(f"{path}:{number}: expected <glob> <{'|'.join(BEHAVIOURS)}> <reason>: {line}")
+        rows.append(Row(words[0], words[1], words[2], number))
+    return rows
+
+
+def _matches(alternative: str, entry: EntryPoint) -> bool:
+    if re.search(r"_v\d+$", alternative):
+        return alternative == re.sub(r"_pt[ds][sz]$", "", entry.name)
+    return fnmatch.fnmatchcase(family(entry.name), alternative)
+
+
+def _problems(entries: Iterable[EntryPoint], found: dict[str, list[Row]], unused: Iterable[str]) -> Iterator[str]:
+    for entry in entries:
+        rows = found[entry.name]
+        if not rows:
+            yield f"{entry.name} has no row"
+        elif len(rows) > 1:
+            yield f"{entry.name} has {len(rows)} rows: lines {', '.join(str(r.line) for r in rows)}"
+    yield from unused
+
+
+def assign(entries: tuple[EntryPoint, ...], rows: list[Row]) -> dict[str, Row]:
+    """The row of every entry point. Raises SpecError for one with none or several, and for a row that meets nothing."""
+    found: dict[str, list[Row]] = {entry.name: [] for entry in entries}
+    versioned: dict[str, Row] = {}
+    unused: list[str] = []
+    for row in rows:
+        for alternative in row.alternatives:
+            met = [entry.name for entry in entries if _matches(alternative, entry)]
+            if not met:
+                unused.append(f"line {row.line}: {alternative} meets no entry point")
+            for name in met:
+                if re.search(r"_v\d+$", alternative):
+                    versioned[name] = row
+                else:
+                    found[name].append(row)
+    found.update({name: [row] for name, row in versioned.items()})
+    problems = list(_problems(entries, found, unused))
+    if problems:
+        raise SpecError("hooks.def: " + "\nhooks.def: ".join(problems))
+    return {name: met[0] for name, met in found.items()}

@@ -1,0 +1,67 @@
+/* estimate.c - see estimate.h. */
+#include "gate/estimate.h"
+
+#define FIRST_GUESS_NS 500000 /* high: a few launches of what is not known yet must not fill the device for seconds */
+#define CALIBRATE_FIRST 2     /* one launch in so many is timed until there are some samples */
+#define CALIBRATE_EVERY 256
+#define CALIBRATE_EVERY_NS (10 * VG_NS_PER_MS) /* long kernels more often: what a timing costs is nothing to them */
+#define SAMPLE_SLACK_NS 10000
+#define AGREEING 3 /* so many samples that are the same but for the part and the slack */
+#define AGREEMENT_PART 64
+#define AGREEMENT_SLACK_NS 1000
+
+/* What the first of their kinds have turned out to take lately, in the whole process: the next one may be like them. */
+static uint64_t strangers_ns;
+
+static void note_stranger(uint64_t sample_ns) {
+  uint64_t before_ns = VG_LOAD_RELAXED(&strangers_ns);
+  VG_STORE_RELAXED(&strangers_ns, sample_ns > before_ns ? sample_ns : before_ns - (before_ns - sample_ns) / 8);
+}
+
+uint64_t vg_estimate_guess(void) {
+  uint64_t guess_ns = VG_LOAD_RELAXED(&strangers_ns);
+  return guess_ns > FIRST_GUESS_NS ? guess_ns : FIRST_GUESS_NS;
+}
+
+static uint32_t sort(const struct vg_estimate *estimate, uint64_t *ret_sorted_ns) {
+  uint32_t count = estimate->count < VG_ESTIMATE_SAMPLES ? estimate->count : VG_ESTIMATE_SAMPLES;
+  for (uint32_t i = 0; i < count; i++) {
+    uint32_t place = i;
+    for (; place && ret_sorted_ns[place - 1] > estimate->samples_ns[i]; place--)
+      ret_sorted_ns[place] = ret_sorted_ns[place - 1];
+    ret_sorted_ns[place] = estimate->samples_ns[i];
+  }
+  return count;
+}
+
+/* The lowest sample that others agree with; of those that never agree, a low one. */
+static uint64_t lowest_agreed(const uint64_t *sorted_ns, uint32_t count) {
+  for (uint32_t i = 0; i + AGREEING <= count; i++) {
+    uint64_t limit_ns = sorted_ns[i] + sorted_ns[i] / AGREEMENT_PART + AGREEMENT_SLACK_NS;
+    if (sorted_ns[i + AGREEING - 1] <= limit_ns) return sorted_ns[i];
+  }
+  return sorted_ns[(count - 1) * 3 / 8];
+}
+
+/* A pair of events measures more than the launch when others had the device in between, or when this thread lost its
+ * processor: such samples are too long, by a multiple of a short kernel and by about the others' share of a long one,
+ * and each by as much as it happens. Nothing makes a sample too short. So the lowest that a few agree upon is how long
+ * the launch takes, and the mean of those near it is the estimate. It bears four of five samples being too long, as
+ * those of long launches are beside somebody who is hardly ever idle, and follows a rise once most samples are new. */
+uint64_t vg_estimate_sample(struct vg_estimate *estimate, uint64_t sample_ns) {
+  if (!estimate->count) note_stranger(sample_ns);
+  estimate->samples_ns[estimate->count % VG_ESTIMATE_SAMPLES] = sample_ns;
+  VG_STORE_RELAXED(&estimate->count, estimate->count + 1); /* launching threads look at it without the lock */
+  uint64_t sorted_ns[VG_ESTIMATE_SAMPLES], sum_ns = 0, near = 0;
+  uint32_t count = sort(estimate, sorted_ns);
+  uint64_t low_ns = lowest_agreed(sorted_ns, count), limit_ns = low_ns + low_ns / 4 + SAMPLE_SLACK_NS;
+  for (; near < count && sorted_ns[near] <= limit_ns; near++) sum_ns += sorted_ns[near];
+  VG_STORE_RELAXED(&estimate->cost_ns, sum_ns / near + 1); /* launching threads look at it without the lock */
+  return sample_ns <= limit_ns ? sample_ns : estimate->cost_ns;
+}
+
+uint32_t vg_estimate_next_timing(const struct vg_estimate *estimate) {
+  if (estimate->count < VG_ESTIMATE_SAMPLES_FIRST) return CALIBRATE_FIRST;
+  uint64_t every = CALIBRATE_EVERY_NS / estimate->cost_ns;
+  return every < 1 ? 1 : every < CALIBRATE_EVERY ? (uint32_t)every : CALIBRATE_EVERY;
+}

@@ -1,0 +1,255 @@
+/*
+ * helper.c - the gate's work in the helper thread: seeing a closed lease drain, seeing that a holder has run dry
+ * although the program never waits, and following the site's mode while there is no daemon.
+ *
+ * A drain: the gate is closed; wait until no thread is inside a launch, record an event behind each context, poll it
+ * (short sleeps, predicted from the estimates), report. Driver calls of this thread are in capture mode RELAXED, which
+ * may look at events at any time. An event behind a whole context would end the captures in it: while a stream of the
+ * process captures, the markers of the launching threads are all there is to go by (vg_gate_settled()).
+ */
+#include <limits.h>
+
+#include "context/context.h"
+#include "gate/state.h"
+#include "gen/abi/real.h"
+
+#define FOREVER UINT64_MAX
+#define IN_FLIGHT_PATIENCE_NS (5 * VG_NS_PER_MS) /* a thread stopped inside a launch never clears its mark */
+#define POLL_AHEAD_NS 60000ull
+#define POLL_LEAST_NS 30000ull
+#define POLL_MOST_NS 1000000ull
+#define QUIET_NS 200000ull /* no launch for so long: worth a probe */
+#define BUSY_LOOK_LEAST_NS 200000ull
+#define BUSY_LOOK_MOST_NS 1000000ull
+#define IDLE_LOOK_NS 1000000ull
+#define REST_AFTER_NS (20 * VG_NS_PER_MS)
+#define LOOK_AROUND_NS (50 * VG_NS_PER_MS)
+
+static void relax_capture_mode(void) {
+  /* Only the helper thread comes here, but that of a forked child is another one. */
+  static __thread bool relaxed __attribute__((tls_model("initial-exec")));
+  if (relaxed) return;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  relaxed = REAL(cuThreadExchangeStreamCaptureMode)(&mode) == CUDA_SUCCESS;
+}
+
+/* Does nothing while some stream captures. */
+static bool start_probe(struct vg_device *device) {
+  pthread_mutex_lock(&vg_gate_capture_mutex);
+  bool allowed = !VG_LOAD(&vg_gate_captures);
+  if (allowed) {
+    relax_capture_mode();
+    vg_probe_start(&device->gate->probes, device);
+  }
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+  return allowed;
+}
+
+/* Sleeps until a moment before the forecast, then polls; later than expected: the longer, the rarer. */
+static uint64_t next_poll(struct vg_device *device, uint64_t now_ns) {
+  uint64_t remaining_ns = vg_gate_reap(device, now_ns);
+  uint64_t expected_ns = remaining_ns ? now_ns + remaining_ns : 0;
+  VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, expected_ns);
+  uint64_t pause_ns = (now_ns - device->gate->drain_begun_ns) / 64;
+  if (expected_ns > now_ns + POLL_AHEAD_NS) pause_ns = expected_ns - now_ns - POLL_AHEAD_NS;
+  if (pause_ns < POLL_LEAST_NS) pause_ns = POLL_LEAST_NS;
+  if (pause_ns > POLL_MOST_NS) pause_ns = POLL_MOST_NS;
+  return now_ns + pause_ns;
+}
+
+static void report_drained(struct vg_device *device, uint64_t done_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  gate->drain = VG_DRAIN_NONE;
+  struct vg_work *locked;
+  vg_gate_lock_all(device, &locked);
+  vg_gate_clear_all(locked);
+  vg_gate_report_all(device, locked);
+  vg_gate_become_idle(device, done_ns);
+  vg_gate_unlock_all(locked);
+  VG_STORE_RELAXED(&report->drained_ns, done_ns);
+  VG_STORE(&report->drained_word, gate->drain_word);
+  vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
+/* Has everything completed that was launched before since_ns? *ret_done_ns is now; when it had, if that is known. */
+static bool is_done(struct vg_device *device, bool probed, uint64_t since_ns, uint64_t *ret_done_ns) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t now_ns = *ret_done_ns;
+  bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NOBODY_WAITS;
+  if (probed && vg_probe_done(&gate->probes, device, calm, ret_done_ns)) return true;
+  if (!VG_LOAD_RELAXED(&vg_gate_captures) || (probed && !gate->probes.ask_streams)) return false;
+  vg_gate_reap(device, now_ns);
+  return vg_gate_settled(device, since_ns, now_ns);
+}
+
+/* One step of the drain; returns when the next is due, FOREVER when done. Under the gate's mutex. */
+static uint64_t drain_step(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  bool first = gate->drain == VG_DRAIN_IN_FLIGHT;
+  if (first) {
+    if (vg_gate_in_flight(device) && now_ns < gate->drain_begun_ns + IN_FLIGHT_PATIENCE_NS)
+      return now_ns + POLL_LEAST_NS;
+    if (!gate->busy.since_ns && !gate->solo_dirty) {
+      report_drained(device, now_ns);
+      return FOREVER;
+    }
+  }
+  if (gate->drain != VG_DRAIN_PROBED) gate->drain = start_probe(device) ? VG_DRAIN_PROBED : VG_DRAIN_MARKERS;
+  uint64_t done_ns = now_ns;
+  if (!is_done(device, gate->drain == VG_DRAIN_PROBED, gate->drain_begun_ns, &done_ns)) {
+    uint64_t due_ns = next_poll(device, now_ns);
+    if (first) vg_prim_eventfd_ring(device->doorbell_fd); /* the arbiter wants to know the forecast */
+    return due_ns;
+  }
+  report_drained(device, done_ns);
+  return FOREVER;
+}
+
+static uint64_t service_closed(struct vg_device *device, uint32_t word, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (VG_LOAD_RELAXED(&VG_LOAD(&device->report)->drained_word) == word) return FOREVER;
+  if (gate->drain == VG_DRAIN_NONE || gate->drain_word != word) {
+    VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+    VG_STORE(&VG_LOAD(&device->report)->drain_expected_ns, 0);
+    VG_STORE(&VG_LOAD(&device->report)->noticed_word, word);
+    gate->drain = VG_DRAIN_IN_FLIGHT;
+    gate->drain_word = word;
+    gate->drain_begun_ns = now_ns;
+    gate->idle_probe = false;
+  }
+  return drain_step(device, now_ns);
+}
+
+/* Nothing is outstanding: looks every millisecond whether work has begun, and after a while waits to be told. Who waits
+ * for us has to know first that we have given up. */
+static uint64_t service_idle(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  bool waits = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NEIGHBOUR_WAITS;
+  if (waits) vg_gate_give_up(device);
+  bool told = !waits || VG_LOAD_RELAXED(&device->open_word) == VG_GATE_NO_WORD;
+  return told && now_ns > gate->idle_since_ns + REST_AFTER_NS ? FOREVER : now_ns + IDLE_LOOK_NS;
+}
+
+/* Have there been launches lately? */
+static bool is_quiet(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t launched = vg_gate_launched(device);
+  if (launched != gate->launched) gate->launched_ns = now_ns;
+  gate->launched = launched;
+  return now_ns >= gate->launched_ns + QUIET_NS;
+}
+
+/* A probe that was started behind everything that is known of has completed. */
+static bool end_idle_probe(struct vg_device *device, uint64_t done_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_work *locked;
+  gate->idle_probe = false;
+  vg_gate_lock_all(device, &locked);
+  bool idle = vg_gate_launched_all(locked) == gate->idle_probe_launched;
+  if (idle) {
+    vg_gate_clear_all(locked);
+    vg_gate_report_all(device, locked);
+    vg_gate_become_idle(device, done_ns);
+    if (!vg_gate_give_up(device)) vg_gate_ring_edge(device);
+  }
+  vg_gate_unlock_all(locked);
+  return idle;
+}
+
+/* Work is outstanding: looks how far it has come and, after a while without launches, whether it has run dry. */
+static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  uint64_t done_ns = now_ns;
+  uint64_t pause_ns = vg_gate_reap(device, now_ns); /* not before it can have completed, by the estimates */
+  if (pause_ns < BUSY_LOOK_LEAST_NS) pause_ns = BUSY_LOOK_LEAST_NS;
+  if (pause_ns > BUSY_LOOK_MOST_NS) pause_ns = BUSY_LOOK_MOST_NS;
+  if (!is_quiet(device, now_ns)) {
+    gate->idle_probe = false;
+    return now_ns + pause_ns;
+  }
+  if (!gate->idle_probe || gate->idle_probe_launched != gate->launched) {
+    gate->idle_probe_launched = gate->launched;
+    gate->idle_probe = start_probe(device);
+  }
+  bool unknown = !gate->idle_probe && VG_LOAD_RELAXED(&gate->solo_dirty); /* only a probe knows of those launches */
+  if (unknown || !is_done(device, gate->idle_probe, gate->launched_ns, &done_ns)) return now_ns + pause_ns;
+  return end_idle_probe(device, done_ns) ? now_ns + IDLE_LOOK_NS : now_ns + pause_ns;
+}
+
+/* The gate is open. How far has the work come, and has it run dry although the program never waits? It matters when a
+ * neighbour waits, for a cap, or when the arbiter goes by what is used. */
+static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  bool neighbour = VG_LOAD_RELAXED(&control->neighbour_waits) != VG_NOBODY_WAITS;
+  bool capped = VG_LOAD_RELAXED(&control->max_milli) < 1000;
+  bool watched = VG_LOAD_RELAXED(&control->watch) & (VG_WATCH_USAGE | VG_WATCH_EDGES);
+  gate->drain = VG_DRAIN_NONE;
+  if (!neighbour && !capped && !watched) return FOREVER;
+  bool busy = gate->busy.since_ns || VG_LOAD_RELAXED(&gate->solo_dirty);
+  return busy ? service_busy(device, now_ns) : service_idle(device, now_ns);
+}
+
+/* Nothing is outstanding, nobody waits, and nothing can begin without waking the helper: launches at an accepted SOLO
+ * gate tell nobody. */
+static bool may_rest(const struct vg_device *device, uint32_t word, uint64_t now_ns) {
+  const struct vg_gate_state *gate = device->gate;
+  bool solo = (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && word == VG_LOAD_RELAXED(&device->open_word);
+  bool idle = !gate->busy.since_ns && !gate->waiters && !VG_LOAD_RELAXED(&gate->solo_dirty);
+  return idle && !solo && now_ns > gate->idle_since_ns + REST_AFTER_NS;
+}
+
+uint64_t vg_gate_service(uint64_t now_ns) {
+  uint64_t deadline_ns = FOREVER;
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_device *device = &vg_session.devices[i];
+    struct vg_gate_state *gate = device->gate;
+    const uint32_t *word_at = VG_LOAD(&device->gate_word);
+    if (!gate || word_at == &device->private_word) continue;
+    uint32_t word = VG_LOAD(word_at);
+    pthread_mutex_lock(&gate->mutex);
+    uint64_t due_ns = (word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED ? service_closed(device, word, now_ns)
+                                                                    : service_open(device, now_ns);
+    gate->helper_rests = due_ns == FOREVER && may_rest(device, word, now_ns);
+    if (due_ns == FOREVER && !gate->helper_rests) due_ns = now_ns + LOOK_AROUND_NS;
+    pthread_mutex_unlock(&gate->mutex);
+    if (due_ns < deadline_ns) deadline_ns = due_ns;
+  }
+  return deadline_ns;
+}
+
+/* ---- without a daemon ---- */
+
+static bool has_whole_device(const struct vg_control_device *control) {
+  return control->max_milli >= 1000 && control->coast_slot_count == 1 && control->coast_slots[0].begin_us == 0 &&
+         control->coast_slots[0].end_us == control->coast_period_us;
+}
+
+static void turn_to(struct vg_device *device, const uint32_t *word_at) {
+  uint32_t *before = (uint32_t *)(uintptr_t)VG_LOAD(&device->gate_word);
+  VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  VG_STORE(&device->gate_word, word_at);
+  vg_prim_futex_wake(before, INT_MAX); /* works on the read-only page, too */
+}
+
+void vg_gate_daemon_gone(struct vg_device *device) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint32_t epoch = (device->private_word >> VG_GATE_EPOCH_SHIFT) + 1;
+  uint32_t state = VG_GATE_CLOSED;
+  bool coast = vg_session.mode == VG_MODE_COAST;
+  if (vg_session.mode == VG_MODE_OPEN || (coast && has_whole_device(control))) state = VG_GATE_SOLO;
+  VG_STORE(&device->gate->coasting, coast && state == VG_GATE_CLOSED);
+  VG_STORE(&device->private_word, epoch << VG_GATE_EPOCH_SHIFT | state);
+  turn_to(device, &device->private_word);
+}
+
+void vg_gate_daemon_back(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  pthread_mutex_lock(&gate->mutex);
+  VG_STORE(&gate->coasting, false);
+  gate->drain = VG_DRAIN_NONE;
+  vg_gate_report_again(device);
+  turn_to(device, &VG_LOAD(&device->control)->gate);
+  pthread_mutex_unlock(&gate->mutex);
+}

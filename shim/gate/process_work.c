@@ -1,0 +1,124 @@
+/*
+ * process_work.c - what all threads of this process together have outstanding on a device. Under the gate's mutex; each
+ * thread's work is locked for a moment. Only who holds the locks of all (lock_all) may say that nothing is outstanding:
+ * a launch is counted under its thread's lock, which then sees whether the device counts as idle.
+ */
+#include "gate/state.h"
+
+#define UNCOUNTED_NS VG_NS_PER_S /* launches that went through uncounted, and nobody may ask the driver for them */
+
+static struct vg_work *first(const struct vg_device *device) {
+  return VG_LOAD(&device->gate->works);
+}
+
+struct vg_work *vg_gate_new_work(struct vg_device *device) {
+  struct vg_work *work = vg_work_new();
+  if (!work) return NULL;
+  work->next = first(device);
+  while (!__atomic_compare_exchange_n(&device->gate->works, &work->next, work, false, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_ACQUIRE)) {
+  }
+  return work;
+}
+
+void vg_gate_lock_all(const struct vg_device *device, struct vg_work **ret_first) {
+  *ret_first = first(device); /* one that comes later has launched nothing before */
+  for (struct vg_work *work = *ret_first; work; work = work->next) vg_lock(&work->lock);
+}
+
+void vg_gate_unlock_all(struct vg_work *locked) {
+  for (struct vg_work *work = locked; work; work = work->next) vg_unlock(&work->lock);
+}
+
+uint64_t vg_gate_outstanding(const struct vg_device *device) {
+  uint64_t sum_ns = 0;
+  for (const struct vg_work *work = first(device); work; work = work->next)
+    sum_ns += VG_LOAD_RELAXED(&work->outstanding_ns);
+  return sum_ns;
+}
+
+uint64_t vg_gate_launched(const struct vg_device *device) {
+  uint64_t sum = 0;
+  for (struct vg_work *work = first(device); work; work = work->next) {
+    vg_lock(&work->lock);
+    sum += work->launched;
+    vg_unlock(&work->lock);
+  }
+  return sum;
+}
+
+uint64_t vg_gate_reap(struct vg_device *device, uint64_t now_ns) {
+  uint64_t left_ns = 0, most_ns = 0, done_ns = 0, launches = 0;
+  for (struct vg_work *work = first(device); work; work = work->next) {
+    vg_lock(&work->lock);
+    vg_work_reap(work, now_ns);
+    uint64_t progress_ns = vg_work_progress(work, now_ns);
+    if (progress_ns > most_ns) most_ns = progress_ns;
+    left_ns += work->outstanding_ns;
+    vg_gate_take_news(work, &done_ns, &launches);
+    vg_unlock(&work->lock);
+  }
+  vg_gate_report_news(device, done_ns, launches);
+  return left_ns > most_ns ? left_ns - most_ns : 0;
+}
+
+uint64_t vg_gate_seen(const struct vg_device *device, uint64_t now_ns) {
+  uint64_t sum_ns = 0;
+  for (struct vg_work *work = first(device); work; work = work->next) {
+    vg_lock(&work->lock);
+    sum_ns += vg_work_seen(work, now_ns);
+    vg_unlock(&work->lock);
+  }
+  return sum_ns;
+}
+
+bool vg_gate_settled(const struct vg_device *device, uint64_t since_ns, uint64_t now_ns) {
+  bool settled = !VG_LOAD_RELAXED(&device->gate->solo_dirty) || now_ns > since_ns + UNCOUNTED_NS;
+  for (struct vg_work *work = first(device); work && settled; work = work->next) {
+    vg_lock(&work->lock);
+    settled = vg_work_settled(work, since_ns, now_ns);
+    vg_unlock(&work->lock);
+  }
+  return settled;
+}
+
+void vg_gate_forget_context(struct vg_device *device, CUcontext context) {
+  for (struct vg_work *work = first(device); work; work = work->next) {
+    vg_lock(&work->lock);
+    vg_work_forget_context(work, context);
+    vg_unlock(&work->lock);
+  }
+}
+
+void vg_gate_take_news(struct vg_work *work, uint64_t *done_ns, uint64_t *launches) {
+  *done_ns += work->done_ns;
+  *launches += work->launched - work->reported;
+  work->done_ns = 0;
+  work->reported = work->launched;
+}
+
+/* ---- with the locks of all ---- */
+
+uint64_t vg_gate_left(const struct vg_work *locked) {
+  uint64_t sum_ns = 0;
+  for (const struct vg_work *work = locked; work; work = work->next)
+    for (int i = 0; i < VG_WORK_STREAMS; i++)
+      if (work->streams[i].used) sum_ns += work->streams[i].cost_ns;
+  return sum_ns;
+}
+
+uint64_t vg_gate_launched_all(const struct vg_work *locked) {
+  uint64_t sum = 0;
+  for (const struct vg_work *work = locked; work; work = work->next) sum += work->launched;
+  return sum;
+}
+
+void vg_gate_clear_all(struct vg_work *locked) {
+  for (struct vg_work *work = locked; work; work = work->next) vg_work_clear(work);
+}
+
+void vg_gate_report_all(struct vg_device *device, struct vg_work *locked) {
+  uint64_t done_ns = 0, launches = 0;
+  for (struct vg_work *work = locked; work; work = work->next) vg_gate_take_news(work, &done_ns, &launches);
+  vg_gate_report_news(device, done_ns, launches);
+}

@@ -1,0 +1,122 @@
+/*
+ * report.c - what the gate tells the arbiter in the report page: since when work is outstanding (busy), since when
+ * somebody wants the device (active: work outstanding or a thread at the closed gate), what has been completed, how
+ * long threads waited. Called under the gate's mutex.
+ *
+ * A page that a restarted daemon has handed out counts time from zero, so that its arbiter charges nothing for what was
+ * before it. A span's end is written after its beginning was taken back, and read in the other order: a reader that
+ * comes in between sees too little for a moment, never too much.
+ */
+#include "gate/state.h"
+#include "session/helper_wake.h"
+
+#define WAIT_FIRST_BUCKET_NS (16 * VG_NS_PER_US)
+
+static void span_begin(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
+  VG_STORE_RELAXED(&span->since_ns, now_ns); /* launching threads look whether it is 0 */
+  VG_STORE(since_at, now_ns);
+}
+
+static void span_end(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at, uint64_t *total_at) {
+  if (now_ns > span->since_ns) span->total_ns += now_ns - span->since_ns;
+  VG_STORE_RELAXED(&span->since_ns, 0);
+  VG_STORE(since_at, 0);
+  VG_STORE(total_at, span->total_ns);
+}
+
+/* On a page that has not been written to yet it begins anew. */
+static void span_restart(struct vg_gate_span *span, uint64_t now_ns, uint64_t *since_at) {
+  span->total_ns = 0;
+  if (span->since_ns) span_begin(span, now_ns, since_at);
+}
+
+static struct vg_report_device *page_of(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = VG_LOAD(&device->report);
+  if (gate->page != report) {
+    gate->page = report;
+    span_restart(&gate->busy, now_ns, &report->busy_since_ns);
+    span_restart(&gate->active, now_ns, &report->active_since_ns);
+    VG_STORE(&report->outstanding, gate->busy.since_ns != 0);
+    VG_STORE(&report->collectives, gate->collectives);
+  }
+  return report;
+}
+
+void vg_gate_report_again(struct vg_device *device) {
+  page_of(device, vg_prim_now_ns());
+}
+
+void vg_gate_wake_helper(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  if (VG_LIKELY(!gate->helper_rests)) return;
+  gate->helper_rests = false;
+  /* Meanwhile nobody has looked whether the program has closed our descriptors and has files of its own there. */
+  int fd = VG_LOAD_RELAXED(&device->doorbell_fd);
+  if (!vg_prim_eventfd_is(fd))
+    __atomic_compare_exchange_n(&device->doorbell_fd, &fd, -1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  vg_helper_wake();
+  vg_prim_eventfd_ring(VG_LOAD_RELAXED(&device->doorbell_fd)); /* nor has the arbiter looked at the page */
+}
+
+void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (gate->busy.since_ns) return;
+  struct vg_report_device *report = page_of(device, now_ns);
+  span_begin(&gate->busy, now_ns, &report->busy_since_ns);
+  if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
+  VG_STORE(&report->outstanding, 1);
+  vg_gate_wake_helper(device);
+  vg_gate_ring_edge(device);
+}
+
+bool vg_gate_become_idle(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  if (gate->busy.since_ns || gate->solo_dirty) gate->idle_since_ns = now_ns;
+  gate->solo_dirty = false;
+  if (!gate->busy.since_ns) return false;
+  struct vg_report_device *report = page_of(device, now_ns);
+  span_end(&gate->busy, now_ns, &report->busy_since_ns, &report->busy_ns);
+  if (!gate->waiters) span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
+  VG_STORE(&report->outstanding, 0);
+  return true;
+}
+
+void vg_gate_ring_edge(struct vg_device *device) {
+  if (VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_EDGES) vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
+void vg_gate_wait_begins(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = page_of(device, now_ns);
+  gate->waiters++;
+  vg_gate_wake_helper(device);
+  if (!gate->active.since_ns) span_begin(&gate->active, now_ns, &report->active_since_ns);
+}
+
+void vg_gate_wait_ends(struct vg_device *device, uint64_t begun_ns, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_report_device *report = page_of(device, now_ns);
+  uint64_t waited_ns = now_ns - begun_ns;
+  int bucket = 0;
+  while (bucket < VG_WAIT_BUCKETS - 1 && waited_ns >= WAIT_FIRST_BUCKET_NS << bucket) bucket++;
+  VG_STORE_RELAXED(&report->wait_counts[bucket], report->wait_counts[bucket] + 1);
+  VG_STORE_RELAXED(&report->waited_ns, report->waited_ns + waited_ns);
+  gate->waiters--;
+  if (!gate->waiters && !gate->busy.since_ns)
+    span_end(&gate->active, now_ns, &report->active_since_ns, &report->active_ns);
+}
+
+/* Streams that run side by side are each timed as if they had the device alone; together they cannot have had it for
+ * longer than anything was outstanding. */
+void vg_gate_report_news(struct vg_device *device, uint64_t done_ns, uint64_t launches) {
+  if (!done_ns && !launches) return;
+  struct vg_gate_state *gate = device->gate;
+  uint64_t now_ns = vg_prim_now_ns();
+  struct vg_report_device *report = page_of(device, now_ns);
+  uint64_t busy_ns = gate->busy.total_ns;
+  if (gate->busy.since_ns && now_ns > gate->busy.since_ns) busy_ns += now_ns - gate->busy.since_ns;
+  done_ns += report->done_ns;
+  VG_STORE_RELAXED(&report->done_ns, done_ns < busy_ns ? done_ns : busy_ns);
+  if (launches) __atomic_add_fetch(&report->launches, launches, __ATOMIC_RELAXED);
+}

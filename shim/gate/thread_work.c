@@ -1,0 +1,347 @@
+/* thread_work.c - see thread_work.h. Estimates are kept per function and grid class; markers are recorded every eighth
+ * of the bound. */
+#include "gate/thread_work.h"
+
+#include <stdlib.h>
+
+#include "base/prim.h"
+#include "context/context.h"
+#include "gen/abi/real.h"
+
+#define AHEAD_NS 40000 /* work ahead of a launch that is timed, so that the host's part is not timed, too */
+#define POSTPONED_MOST 16
+#define STALE_FACTOR 4
+#define STALE_LEAST_NS 4000000ull
+#define STALE_UNKNOWN_NS VG_NS_PER_S /* of what is not known yet: it may be one long kernel */
+#define STALE_BEGUN_NS (30 * VG_NS_PER_S)
+
+/* ---- estimates ---- */
+
+struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint32_t class) {
+  uint64_t hash = ((uintptr_t)function >> 4) * 0x9E3779B97F4A7C15ull + class * 0xC2B2AE3D27D4EB4Full;
+  struct vg_estimate *first = &work->estimates[(hash >> 40) % VG_WORK_ESTIMATES];
+  for (int probe = 0; probe < 8; probe++) {
+    struct vg_estimate *row = &work->estimates[((hash >> 40) + (uint64_t)probe) % VG_WORK_ESTIMATES];
+    if (row->function == function && row->grid_class == class) return work->recent = row;
+    if (!row->function) {
+      first = row;
+      break;
+    }
+  }
+  vg_lock(&work->lock); /* the one that it replaces may be that of a marker */
+  *first = (struct vg_estimate){.function = function, .grid_class = class, .countdown = 1, .cost_ns = 0};
+  vg_unlock(&work->lock);
+  return work->recent = first;
+}
+
+/* ---- streams and events ---- */
+
+struct vg_work *vg_work_new(void) {
+  struct vg_work *work = calloc(1, sizeof *work); /* large: most of its pages are never touched */
+  return work;
+}
+
+/* Each launch of a shared place has a marker of its own: one in another stream would say nothing of it. */
+static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream *with) {
+  stream->shared = true;
+  stream->handle = with->handle;
+  stream->per_thread = with->per_thread;
+  stream->context = with->context;
+  stream->owner = with->owner;
+  return stream;
+}
+
+struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
+  struct vg_stream *unused = NULL;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (!stream->shared && vg_work_is_stream(stream, handle, context, owner)) return work->last = stream;
+    if (stream->used && stream->cost_ns) continue;
+    if (!unused || (unused->used && !stream->used)) unused = stream;
+  }
+  struct vg_stream fresh = {.used = true, .handle = handle, .per_thread = owner, .context = context, .owner = owner};
+  if (unused)
+    *unused = fresh;
+  else
+    unused = share(&work->streams[VG_WORK_STREAMS - 1], &fresh);
+  return work->last = unused;
+}
+
+/* A capture that is open, or begins in another thread at this moment, must not be spoiled by our looking at events: in
+ * this mode it is not. To be put back afterwards. */
+static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
+  REAL(cuThreadExchangeStreamCaptureMode)(&mode);
+  return mode;
+}
+
+static CUevent new_event(unsigned int flags) {
+  CUevent event = NULL;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = REAL(cuEventCreate)(&event, flags);
+  exchange_mode(before);
+  return result == CUDA_SUCCESS ? event : NULL;
+}
+
+static void drop_event(CUevent event) {
+  if (!event) return;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  REAL(cuEventDestroy_v2)(event);
+  exchange_mode(before);
+}
+
+static CUevent take_event(struct vg_work *work, CUcontext context) {
+  if (work->pooled && work->pool_context == context) return work->pool[--work->pooled];
+  return new_event(CU_EVENT_DISABLE_TIMING);
+}
+
+static void give_event(struct vg_work *work, const struct vg_stream *stream, CUevent event) {
+  CUcontext context = stream->context;
+  if (work->pool_context != context && work->pooled == 0) work->pool_context = context;
+  /* Of a shared place nobody knows whose context the event is of. */
+  if (work->pool_context == context && work->pooled < VG_WORK_MARKERS && !stream->shared)
+    work->pool[work->pooled++] = event;
+  else
+    drop_event(event);
+}
+
+static CUresult record(CUevent event, const struct vg_stream *stream) {
+  /* The caller's own variant: the per-thread default stream is another stream than the legacy one. */
+  return stream->per_thread ? REAL(cuEventRecord_ptsz)(event, stream->handle)
+                            : REAL(cuEventRecord)(event, stream->handle);
+}
+
+CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate) {
+  if (stream->programmatic) return NULL;
+  if (stream->cost_ns < AHEAD_NS && estimate->count >= VG_ESTIMATE_SAMPLES_FIRST &&
+      estimate->postponed < POSTPONED_MOST) {
+    estimate->postponed++;
+    estimate->countdown = 1;
+    return NULL;
+  }
+  estimate->postponed = 0;
+  CUevent begin = new_event(CU_EVENT_DEFAULT);
+  if (!begin || record(begin, stream) == CUDA_SUCCESS) return begin;
+  drop_event(begin);
+  return NULL;
+}
+
+/* What a launch that was timed counts for. */
+static uint64_t calibrate(const struct vg_marker *marker) {
+  float elapsed_ms = 0;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  CUresult result = REAL(cuEventElapsedTime)(&elapsed_ms, marker->timing_begin, marker->event);
+  exchange_mode(before);
+  drop_event(marker->timing_begin);
+  drop_event(marker->event);
+  bool known = result == CUDA_SUCCESS && elapsed_ms >= 0;
+  return known ? vg_estimate_sample(marker->estimate, (uint64_t)(elapsed_ms * 1e6F)) : marker->last_ns;
+}
+
+static void take_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
+  stream->cost_ns -= cost_ns;
+  if (!stream->stale) vg_work_set_outstanding(work, work->outstanding_ns - cost_ns);
+}
+
+/* All before the marker has completed. Its last launch counts for what was measured, or for what is known by now, which
+ * matters when it was one of the first of its kind. */
+static void retire(struct vg_work *work, struct vg_stream *stream, const struct vg_marker *marker) {
+  work->done_ns += marker->cost_ns - marker->last_ns;
+  if (marker->timing_begin) {
+    work->done_ns += calibrate(marker);
+  } else {
+    work->done_ns += vg_estimate_cost(marker->estimate);
+    give_event(work, stream, marker->event);
+  }
+  take_cost(work, stream, marker->cost_ns);
+}
+
+static void set_stale(struct vg_work *work, struct vg_stream *stream, bool stale) {
+  if (stream->stale == stale) return;
+  stream->stale = stale;
+  vg_work_set_outstanding(work,
+                          stale ? work->outstanding_ns - stream->cost_ns : work->outstanding_ns + stream->cost_ns);
+}
+
+/* What is not known and has not been seen to end takes at least as long as it has taken so far, and so do those of its
+ * kind behind it. */
+static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, uint64_t now_ns) {
+  if (estimate->count || stream->stale || now_ns < stream->moved_ns + vg_estimate_cost(estimate)) return;
+  VG_STORE_RELAXED(&estimate->cost_ns, now_ns - stream->moved_ns); /* launching threads look at it without the lock */
+  for (uint32_t i = stream->head; i != stream->tail; i++) {
+    struct vg_marker *marker = &stream->markers[i % VG_WORK_MARKERS];
+    if (marker->estimate != estimate) continue;
+    uint64_t more_ns = estimate->cost_ns - marker->last_ns;
+    marker->last_ns += more_ns;
+    marker->cost_ns += more_ns;
+    vg_work_add_cost(work, stream, more_ns);
+  }
+}
+
+/* A marker has completed: between when it was last seen not to have and now, and if the device did nothing else, as
+ * long after the one before as it costs. */
+static void note_moved(struct vg_stream *stream, uint64_t cost_ns, uint64_t now_ns) {
+  uint64_t at_ns = stream->moved_ns + cost_ns;
+  if (at_ns < stream->pending_ns) at_ns = stream->pending_ns;
+  stream->moved_ns = at_ns < now_ns ? at_ns : now_ns;
+}
+
+/* What is known to run waits for nothing that is still to be launched, or hardly ever. */
+static bool begun(const struct vg_marker *marker) {
+  if (!marker->timing_begin) return false;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  bool runs = REAL(cuEventQuery)(marker->timing_begin) != CUDA_ERROR_NOT_READY;
+  exchange_mode(before);
+  return runs;
+}
+
+static void reap_stream(struct vg_work *work, struct vg_stream *stream, uint64_t now_ns) {
+  if (stream->head == stream->tail) return;
+  CUstreamCaptureMode before = exchange_mode(CU_STREAM_CAPTURE_MODE_RELAXED);
+  while (stream->head != stream->tail) {
+    struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
+    if (REAL(cuEventQuery)(marker->event) == CUDA_ERROR_NOT_READY) {
+      stream->pending_ns = now_ns;
+      break;
+    }
+    set_stale(work, stream, false);
+    uint64_t cost_ns = marker->cost_ns;
+    retire(work, stream, marker);
+    note_moved(stream, cost_ns, now_ns);
+    stream->head++;
+  }
+  exchange_mode(before);
+  if (stream->head == stream->tail) return;
+  const struct vg_marker *oldest = &stream->markers[stream->head % VG_WORK_MARKERS];
+  raise_guess(work, stream, oldest->estimate, now_ns);
+  uint64_t patience_ns = oldest->cost_ns * STALE_FACTOR;
+  if (patience_ns < STALE_LEAST_NS) patience_ns = STALE_LEAST_NS;
+  if (!oldest->estimate->count) patience_ns = STALE_UNKNOWN_NS;
+  if (now_ns > stream->moved_ns + patience_ns && begun(oldest)) patience_ns = STALE_BEGUN_NS;
+  if (now_ns > stream->moved_ns + patience_ns) set_stale(work, stream, true);
+}
+
+/* Puts a marker behind all that the stream has. A ring that stays full only means fewer markers. */
+static bool mark(struct vg_work *work, struct vg_stream *stream, struct vg_marker marker) {
+  uint64_t now_ns = vg_prim_now_ns();
+  if (stream->tail - stream->head == VG_WORK_MARKERS) reap_stream(work, stream, now_ns);
+  bool full = stream->tail - stream->head == VG_WORK_MARKERS;
+  if (!full) marker.event = marker.timing_begin ? new_event(CU_EVENT_DEFAULT) : take_event(work, stream->context);
+  if (!marker.event || record(marker.event, stream) != CUDA_SUCCESS) {
+    drop_event(marker.event);
+    drop_event(marker.timing_begin);
+    return false;
+  }
+  if (stream->head == stream->tail) stream->moved_ns = now_ns;
+  marker.cost_ns = stream->unmarked_ns;
+  stream->markers[stream->tail++ % VG_WORK_MARKERS] = marker;
+  stream->unmarked_ns = 0;
+  stream->unmarked_count = 0;
+  return true;
+}
+
+bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
+                  uint64_t cost_ns) {
+  return mark(work, stream, (struct vg_marker){.timing_begin = timing_begin, .estimate = estimate, .last_ns = cost_ns});
+}
+
+void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin) {
+  if (!estimate->countdown) estimate->countdown = 1;
+  drop_event(timing_begin);
+}
+
+void vg_work_reap(struct vg_work *work, uint64_t now_ns) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used) reap_stream(work, &work->streams[i], now_ns);
+}
+
+static const struct vg_marker *find_timed(const struct vg_work *work, const void *function, uint32_t grid_class) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    const struct vg_stream *stream = &work->streams[i];
+    for (uint32_t at = stream->head; stream->used && at != stream->tail; at++) {
+      const struct vg_marker *marker = &stream->markers[at % VG_WORK_MARKERS];
+      const struct vg_estimate *estimate = marker->estimate;
+      if (marker->timing_begin && estimate->function == function && estimate->grid_class == grid_class) return marker;
+    }
+  }
+  return NULL;
+}
+
+enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class) {
+  const struct vg_marker *marker = find_timed(work, function, grid_class);
+  if (!marker) return VG_TIMED_NONE;
+  return begun(marker) ? VG_TIMED_RUNS : VG_TIMED_QUEUED;
+}
+
+static uint64_t progress(const struct vg_stream *stream, uint64_t now_ns) {
+  if (!stream->used || stream->stale || stream->head == stream->tail || now_ns < stream->moved_ns) return 0;
+  uint64_t since_ns = now_ns - stream->moved_ns;
+  uint64_t oldest_ns = stream->markers[stream->head % VG_WORK_MARKERS].cost_ns;
+  return since_ns < oldest_ns ? since_ns : oldest_ns;
+}
+
+uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns) {
+  uint64_t most_ns = 0; /* the device works on one piece at a time */
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    uint64_t done_ns = progress(&work->streams[i], now_ns);
+    if (done_ns > most_ns) most_ns = done_ns;
+  }
+  return most_ns;
+}
+
+uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns) {
+  uint64_t unmarked_ns = 0;
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used && !work->streams[i].stale) unmarked_ns += work->streams[i].unmarked_ns;
+  bool over = now_ns > work->last_launch_ns + STALE_LEAST_NS + STALE_FACTOR * unmarked_ns;
+  return over ? work->outstanding_ns - unmarked_ns : work->outstanding_ns;
+}
+
+static bool stream_settled(const struct vg_stream *stream, uint64_t since_ns, uint64_t now_ns) {
+  if (stream->head != stream->tail) return false;
+  uint64_t from_ns = stream->moved_ns > since_ns ? stream->moved_ns : since_ns;
+  return !stream->unmarked_ns || now_ns > from_ns + STALE_LEAST_NS + STALE_FACTOR * stream->unmarked_ns;
+}
+
+bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns) {
+  bool settled = true;
+  for (int i = 0; i < VG_WORK_STREAMS && settled; i++)
+    settled = !work->streams[i].used || stream_settled(&work->streams[i], since_ns, now_ns);
+  return settled;
+}
+
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream) {
+  set_stale(work, stream, false);
+  for (; stream->head != stream->tail; stream->head++)
+    retire(work, stream, &stream->markers[stream->head % VG_WORK_MARKERS]);
+  work->done_ns += stream->cost_ns;
+  take_cost(work, stream, stream->cost_ns);
+  stream->unmarked_ns = 0;
+  stream->unmarked_count = 0;
+}
+
+void vg_work_clear(struct vg_work *work) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++)
+    if (work->streams[i].used) vg_work_clear_stream(work, &work->streams[i]);
+}
+
+/* Of a shared place: they may be of other contexts than the one that ends, whose own go with it. */
+static void drop_markers(struct vg_stream *stream) {
+  for (; stream->head != stream->tail; stream->head++) {
+    const struct vg_marker *marker = &stream->markers[stream->head % VG_WORK_MARKERS];
+    drop_event(marker->timing_begin);
+    drop_event(marker->event);
+  }
+}
+
+void vg_work_forget_context(struct vg_work *work, CUcontext context) {
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (!stream->used || (stream->context != context && !stream->shared)) continue;
+    set_stale(work, stream, false);
+    if (stream->shared) drop_markers(stream);
+    work->done_ns += stream->cost_ns;
+    take_cost(work, stream, stream->cost_ns);
+    stream->used = false;
+  }
+  if (work->pool_context == context) work->pooled = 0;
+}

@@ -1,0 +1,144 @@
+/*
+ * thread_work.h - what one thread has outstanding on one device: per stream the estimated time of launches that have
+ * not been seen to complete, with markers (events) to see it by. Each thread keeps its own, so that launches of several
+ * threads do not meet; whoever wants to know of all adds them up (process_work.c). Under the work's own lock, but for
+ * what only its thread touches. Driver calls here are in the caller's own stream variant.
+ */
+#ifndef VG_GATE_WORK_H
+#define VG_GATE_WORK_H
+#include "base/lock.h"
+#include "context/context.h"
+#include "gate/estimate.h"
+#include "gate/gate.h"
+
+#define VG_WORK_STREAMS 32
+#define VG_WORK_MARKERS 32
+#define VG_WORK_ESTIMATES 1024
+#define VG_WORK_MARK_EVERY 32
+
+struct vg_marker {
+  CUevent event;
+  CUevent timing_begin;         /* not NULL: event is a timing event, and the pair brackets one launch of estimate */
+  struct vg_estimate *estimate; /* of the last launch before it */
+  uint64_t cost_ns;             /* estimated work since the marker before */
+  uint64_t last_ns;             /* of that, what the last launch counts for */
+};
+
+struct vg_stream {
+  bool used;
+  bool per_thread;   /* the default stream of one thread (handle is its owner's line) */
+  bool programmatic; /* has seen programmatic launches: a marker between two of them would end their overlap */
+  bool stale;        /* does not move: waits for something outside the device */
+  bool shared;       /* by all streams that there was no room for; handle is that of the last launch */
+  CUstream handle;
+  CUcontext context;
+  const void *owner;
+  uint64_t last_epoch; /* of the last launch, see vg_gate_sync_begin() */
+  uint64_t unmarked_ns;
+  uint32_t unmarked_count;
+  uint64_t cost_ns;    /* all that is outstanding */
+  uint64_t moved_ns;   /* when a marker last completed, or the first was recorded */
+  uint64_t pending_ns; /* when its oldest marker was last seen not to have completed */
+  struct vg_marker markers[VG_WORK_MARKERS];
+  uint32_t head, tail;
+};
+
+struct vg_work {
+  struct vg_lock lock;
+  struct vg_work *next;          /* of another thread on the same device */
+  uint64_t outstanding_ns;       /* without stale streams */
+  uint64_t others_ns;            /* outstanding of the other threads when this one last looked; its thread's own */
+  uint64_t done_ns;              /* completed and not yet reported */
+  uint64_t launched;             /* counted launches so far */
+  uint64_t reported;             /* of them, in the report page */
+  uint64_t last_launch_ns;       /* while coasting */
+  struct vg_stream *last;        /* the stream of the last launch */
+  struct vg_estimate *recent;    /* that of the last launch; its thread's own */
+  CUevent pool[VG_WORK_MARKERS]; /* events of pool_context, ready for use */
+  CUcontext pool_context;
+  int pooled;
+  struct vg_stream streams[VG_WORK_STREAMS];
+  struct vg_estimate estimates[VG_WORK_ESTIMATES];
+};
+
+struct vg_work *vg_work_new(void); /* NULL: no memory */
+struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint32_t grid_class);
+
+/* Called by the work's own thread without the lock: nobody else adds estimates. */
+static inline struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads) {
+  uint32_t grid_class = 63 - (uint32_t)__builtin_clzll(threads | 1);
+  struct vg_estimate *recent = work->recent;
+  if (recent && recent->function == function && recent->grid_class == grid_class) return recent;
+  return vg_work_find_estimate(work, function, grid_class);
+}
+
+struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner);
+
+/* owner: of the default stream of one thread, else NULL. */
+static inline bool vg_work_is_stream(const struct vg_stream *stream, CUstream handle, CUcontext context,
+                                     const void *owner) {
+  return stream->used && stream->handle == handle && stream->context == context && stream->per_thread == !!owner &&
+         (!owner || stream->owner == owner);
+}
+
+/* Where a stream is accounted for; more streams at once than there is room for share a place. */
+static inline struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread,
+                                               const void *owner) {
+  CUcontext context = vg_context_remembered();
+  if (handle != CU_STREAM_PER_THREAD && !(per_thread && !handle)) owner = NULL;
+  if (VG_LIKELY(work->last && vg_work_is_stream(work->last, handle, context, owner))) return work->last;
+  return vg_work_find_stream(work, handle, context, owner);
+}
+
+/* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
+CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
+
+/* Read without the lock by those who only want to know roughly. */
+static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_ns) {
+  VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
+}
+
+static inline void vg_work_add_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
+  stream->cost_ns += cost_ns;
+  if (VG_LIKELY(!stream->stale)) vg_work_set_outstanding(work, work->outstanding_ns + cost_ns);
+}
+
+bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
+                  uint64_t cost_ns);
+
+/* A launch has gone to the driver. bound_ns decides how often markers are recorded, and while other streams capture one
+ * is behind every launch: markers are all there is to see it complete by. True: one was recorded. */
+static inline bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+                                    CUevent timing_begin, uint64_t bound_ns, bool captures) {
+  uint64_t cost_ns = vg_estimate_cost(estimate);
+  if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_estimate_next_timing(estimate);
+  vg_work_add_cost(work, stream, cost_ns);
+  stream->unmarked_ns += cost_ns;
+  stream->unmarked_count++;
+  work->launched++;
+  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
+  bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
+             ((stream->unmarked_count >= VG_WORK_MARK_EVERY || !estimate->count || captures || stream->shared) &&
+              !stream->programmatic);
+  return VG_UNLIKELY(due) && vg_work_mark(work, stream, estimate, timing_begin, cost_ns);
+}
+
+/* The driver has refused a launch: nothing is outstanding for it. */
+void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);
+void vg_work_reap(struct vg_work *work, uint64_t now_ns); /* takes out what has completed */
+enum vg_timed { VG_TIMED_NONE, VG_TIMED_QUEUED, VG_TIMED_RUNS };
+/* How far is a launch of this kind that is being timed? Under the lock. */
+enum vg_timed vg_work_timed(const struct vg_work *work, const void *function, uint32_t grid_class);
+/* How long the device has been at the oldest piece of it. */
+uint64_t vg_work_progress(const struct vg_work *work, uint64_t now_ns);
+/* What is outstanding behind markers that can be seen to complete; the few launches since the last one count for a
+ * multiple of their estimate. */
+uint64_t vg_work_seen(const struct vg_work *work, uint64_t now_ns);
+/* After vg_work_reap(): has everything completed that was launched before since_ns? By the markers alone, for when
+ * nothing better may be asked; the few launches behind the last one have had a multiple of their estimate. */
+bool vg_work_settled(const struct vg_work *work, uint64_t since_ns, uint64_t now_ns);
+void vg_work_clear_stream(struct vg_work *work, struct vg_stream *stream);
+void vg_work_clear(struct vg_work *work);                             /* everything has completed */
+void vg_work_forget_context(struct vg_work *work, CUcontext context); /* its events are gone with it */
+
+#endif

@@ -1,0 +1,349 @@
+/*
+ * credit.c - see credit.h. Called by the memory hooks (any thread) and by the helper thread.
+ *
+ * held = granted (control page, by the daemon) - returned (ours). A request that fits into what is held costs one
+ * uncontended lock; otherwise one thread at a time asks the daemon while its bytes are set aside, so that nobody takes
+ * from under it what it was just granted. Of the locks here only `ask_lock` is held while waiting, and none across a
+ * driver call (the pools' own is, across calls that do not wait: hooks/pool.c).
+ */
+#include "ledger/credit.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/lock.h"
+#include "base/prim.h"
+#include "session/helper_wake.h"
+
+#define ASK_DEADLINE_NS (50 * VG_NS_PER_MS)
+/* While the arbiter does not run (its heartbeat stands still, its socket is open) nobody decides: wait on, then coast.
+ */
+#define ASK_DEADLINE_STALLED_NS (1000 * VG_NS_PER_MS)
+#define SETTLE_NS (1000 * VG_NS_PER_MS) /* between questions for credit that is used already */
+#define ASK_POLL_NS (2 * VG_NS_PER_MS)
+#define SLACK_BYTES_MIN (64ull << 20)
+
+struct vg_memory_state {
+  struct vg_lock lock; /* every request takes it twice; in one cache line with what it looks at */
+  uint64_t used_bytes;
+  uint64_t asking_bytes; /* set aside for the thread that asks the daemon */
+  uint64_t returned_bytes;
+  pthread_mutex_t ask_lock;
+  uint64_t peak_bytes;
+  uint64_t coast_bytes; /* while the daemon is gone: the ceiling; whatever its page says afterwards */
+  uint64_t denied;
+  uint64_t settle_ns; /* no further question for what is used already before then */
+  uint32_t want_seq;
+  uint32_t contexts;
+  bool stalled; /* the arbiter did not answer and did not run: as if the daemon were gone, until it runs again */
+};
+
+void (*vg_memory_refresh)(struct vg_device *device);
+
+static uint64_t at_most(uint64_t a, uint64_t b) {
+  return a < b ? a : b;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b) {
+  return a > b ? a - b : 0;
+}
+
+static uint64_t plus(uint64_t a, uint64_t b) {
+  return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+int vg_memory_attach(struct vg_device *device) {
+  struct vg_memory_state *state = calloc(1, sizeof *state);
+  if (!state) return -ENOMEM;
+  pthread_mutex_init(&state->ask_lock, NULL);
+  device->memory = state;
+  return 0;
+}
+
+/* ---- under state->lock ---- */
+
+static uint64_t held_bytes(const struct vg_device *device) {
+  return device->control ? minus(VG_LOAD(&device->control->granted_bytes), device->memory->returned_bytes) : 0;
+}
+
+/* How much this process may use. Without pages there is no limit yet (never attached, or a device of no slice). */
+static uint64_t ceiling_bytes(const struct vg_device *device) {
+  if (!device->control) return UINT64_MAX;
+  if (VG_LOAD_RELAXED(&vg_session.link_lost)) return device->memory->coast_bytes;
+  uint64_t held = held_bytes(device);
+  uint64_t coast = VG_LOAD_RELAXED(&device->memory->stalled) ? VG_LOAD_RELAXED(&device->control->coast_bytes) : 0;
+  return held > coast ? held : coast;
+}
+
+static bool runs(const struct vg_control_device *control, uint64_t now_ns) {
+  return now_ns <= VG_LOAD_RELAXED(&control->heartbeat_ns) + VG_HEARTBEAT_LATE_NS;
+}
+
+uint64_t vg_memory_limit_bytes(const struct vg_device *device) {
+  if (!device->control) return UINT64_MAX;
+  uint64_t limit = VG_LOAD_RELAXED(&device->control->limit_bytes);
+  return limit ? limit : device->resolved.mem_max_bytes; /* 0: the arbiter has not made its first round yet */
+}
+
+static uint64_t slack_bytes(const struct vg_device *device) {
+  uint64_t part = vg_memory_limit_bytes(device) / 16;
+  return part > SLACK_BYTES_MIN ? part : SLACK_BYTES_MIN;
+}
+
+static void publish(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  if (state->used_bytes > state->peak_bytes) state->peak_bytes = state->used_bytes;
+  struct vg_report_device *report = device->report;
+  if (!report) return;
+  VG_STORE_RELAXED(&report->used_bytes, state->used_bytes);
+  VG_STORE_RELAXED(&report->peak_bytes, state->peak_bytes);
+}
+
+static void take(struct vg_device *device, uint64_t bytes) {
+  device->memory->used_bytes += bytes;
+  publish(device);
+}
+
+static bool fits(const struct vg_device *device, uint64_t used_bytes, uint64_t bytes) {
+  uint64_t ceiling = ceiling_bytes(device);
+  return used_bytes <= ceiling && bytes <= ceiling - used_bytes;
+}
+
+/* Hands back what is held beyond use and keep_bytes. Returns true when the daemon waits for it: ring, without lock. */
+static bool give_back(struct vg_device *device, uint64_t keep_bytes) {
+  struct vg_memory_state *state = device->memory;
+  if (!device->control || VG_LOAD_RELAXED(&vg_session.link_lost)) return false;
+  uint64_t unused = minus(held_bytes(device), plus(state->used_bytes, state->asking_bytes));
+  if (unused <= keep_bytes) return false;
+  state->returned_bytes += unused - keep_bytes;
+  VG_STORE(&device->report->returned_bytes, state->returned_bytes);
+  return keep_bytes == 0;
+}
+
+static void count_denied(struct vg_device *device) {
+  device->memory->denied++;
+  if (device->report) VG_STORE_RELAXED(&device->report->denied, device->memory->denied);
+}
+
+/* ---- asking the daemon ---- */
+
+/* Puts a question on the report page. Under state->lock; ring afterwards, without it. */
+static uint32_t post_want(struct vg_device *device, uint64_t bytes) {
+  uint32_t seq = ++device->memory->want_seq;
+  VG_STORE_RELAXED(&device->report->want_bytes, bytes);
+  VG_STORE(&device->report->want_seq, seq);
+  return seq;
+}
+
+/* Waits for the answer to want_seq. False: nobody answered in time. */
+static bool answered(struct vg_device *device, const struct vg_control_device *control, uint32_t seq) {
+  uint64_t begin_ns = vg_prim_now_ns();
+  for (;;) {
+    uint32_t word = VG_LOAD(&control->want_answered);
+    if ((int32_t)(word - seq) >= 0) return true;
+    uint64_t now_ns = vg_prim_now_ns();
+    bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */
+    uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
+    if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
+    if (!runs(control, now_ns)) vg_helper_wake(); /* it may rest, and is to look */
+    if (now_ns >= deadline_ns || VG_LOAD_RELAXED(&vg_session.link_lost) || VG_LOAD(&device->control) != control)
+      return false;
+    vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));
+  }
+}
+
+/* Somewhat more than is missing while the limit is far, so that many small requests ask once. */
+static uint64_t extra_bytes(const struct vg_device *device, uint64_t used_bytes) {
+  uint64_t room =
+      minus(vg_memory_limit_bytes(device), used_bytes + VG_LOAD_RELAXED(&device->control->slice_used_bytes));
+  uint64_t granule = device->resolved.granule_bytes ? device->resolved.granule_bytes : 1;
+  return at_most(room / 16, SLACK_BYTES_MIN) / granule * granule;
+}
+
+/* One question to the daemon. Under ask_lock, without state->lock. Returns 0 when it is worth looking again. */
+static int ask(struct vg_device *device, uint64_t bytes, bool modest) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  const struct vg_control_device *control = device->control;
+  uint64_t missing = minus(state->used_bytes + bytes, held_bytes(device));
+  if (!control || VG_LOAD_RELAXED(&vg_session.link_lost) || !missing) {
+    vg_unlock(&state->lock);
+    return missing && control ? -ENOMEM : 0;
+  }
+  if (!modest) missing += extra_bytes(device, state->used_bytes + bytes);
+  uint32_t seq = post_want(device, missing);
+  int doorbell_fd = device->doorbell_fd;
+  vg_unlock(&state->lock);
+  vg_prim_eventfd_ring(doorbell_fd);
+  return answered(device, control, seq) || VG_LOAD(&device->control) != control ? 0 : -ENOMEM;
+}
+
+static bool try_take_asked(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  bool fit = fits(device, state->used_bytes, bytes);
+  if (fit) take(device, bytes);
+  vg_unlock(&state->lock);
+  return fit;
+}
+
+static bool within_limit(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  uint64_t limit = vg_memory_limit_bytes(device);
+  bool within = state->used_bytes <= limit && bytes <= limit - state->used_bytes;
+  vg_unlock(&state->lock);
+  return within;
+}
+
+static void set_asking(struct vg_memory_state *state, uint64_t bytes) {
+  vg_lock(&state->lock);
+  state->asking_bytes = bytes;
+  vg_unlock(&state->lock);
+}
+
+static void give_back_unused(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  state->asking_bytes = 0;
+  give_back(device, 0);
+  vg_unlock(&state->lock);
+}
+
+static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  if (vg_memory_refresh) vg_memory_refresh(device);
+  pthread_mutex_lock(&state->ask_lock);
+  set_asking(state, bytes);
+  bool done = try_take_asked(device, bytes);
+  /* Somewhat more first, then exactly what is missing. Refused: two processes may each hold a part of what is left and
+   * ask for the other's, so what is unused goes back before the last try. */
+  for (int attempt = 0; !done && attempt < 3 && within_limit(device, bytes); attempt++) {
+    if (attempt == 2) give_back_unused(device);
+    if (ask(device, bytes, attempt > 0)) attempt = 2;
+    done = try_take_asked(device, bytes);
+  }
+  vg_lock(&state->lock);
+  state->asking_bytes = 0;
+  if (!done) count_denied(device);
+  vg_unlock(&state->lock);
+  pthread_mutex_unlock(&state->ask_lock);
+  return done ? 0 : -ENOMEM;
+}
+
+/* ---- the interface ---- */
+
+int vg_memory_reserve(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  bool fit = fits(device, plus(state->used_bytes, state->asking_bytes), bytes);
+  if (fit) take(device, bytes);
+  vg_unlock(&state->lock);
+  return VG_LIKELY(fit) ? 0 : reserve_slowly(device, bytes);
+}
+
+void vg_memory_release(struct vg_device *device, uint64_t bytes) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  state->used_bytes = minus(state->used_bytes, bytes);
+  publish(device);
+  bool pressed = device->control && VG_LOAD_RELAXED(&device->control->memory_pressure);
+  bool ring = give_back(device, pressed ? 0 : slack_bytes(device));
+  vg_unlock(&state->lock);
+  if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
+}
+
+void vg_memory_force(struct vg_device *device, uint64_t bytes) {
+  vg_lock(&device->memory->lock);
+  take(device, bytes);
+  vg_unlock(&device->memory->lock);
+}
+
+void vg_memory_info(struct vg_device *device, uint64_t *ret_free_bytes, uint64_t *ret_total_bytes) {
+  if (vg_memory_refresh) vg_memory_refresh(device);
+  vg_lock(&device->memory->lock);
+  uint64_t total = vg_memory_limit_bytes(device);
+  uint64_t used = device->memory->used_bytes;
+  if (device->control) used += VG_LOAD_RELAXED(&device->control->slice_used_bytes);
+  vg_unlock(&device->memory->lock);
+  *ret_total_bytes = total;
+  *ret_free_bytes = minus(total, used);
+}
+
+void vg_memory_contexts(struct vg_device *device, uint32_t contexts) {
+  vg_lock(&device->memory->lock);
+  device->memory->contexts = contexts;
+  if (device->report) VG_STORE_RELAXED(&device->report->contexts, contexts);
+  vg_unlock(&device->memory->lock);
+}
+
+/* ---- attach/attach.c and the helper thread ---- */
+
+void vg_memory_lost(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  uint64_t held = held_bytes(device);
+  uint64_t coast = device->control ? VG_LOAD_RELAXED(&device->control->coast_bytes) : 0;
+  state->coast_bytes = held > coast ? held : coast;
+  vg_unlock(&state->lock);
+}
+
+uint64_t vg_memory_held_bytes(struct vg_device *device) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  uint64_t held = device->control ? ceiling_bytes(device) : 0;
+  if (state->used_bytes > held) held = state->used_bytes;
+  vg_unlock(&state->lock);
+  return held;
+}
+
+void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *control,
+                      struct vg_report_device *report) {
+  struct vg_memory_state *state = device->memory;
+  vg_lock(&state->lock);
+  state->returned_bytes = 0;
+  state->want_seq = 0;
+  VG_STORE(&report->returned_bytes, 0);
+  VG_STORE_RELAXED(&report->contexts, state->contexts);
+  VG_STORE_RELAXED(&report->denied, state->denied);
+  VG_STORE(&device->report, report);
+  VG_STORE(&device->control, control);
+  publish(device);
+  vg_unlock(&state->lock);
+}
+
+/* The arbiter runs. What is used beyond the credit (taken while it did not run, or before we were attached) is asked
+ * for afterwards, without waiting: the daemon shall know of it. Under state->lock; true: ring. */
+static bool settle(struct vg_device *device, uint64_t now_ns) {
+  struct vg_memory_state *state = device->memory;
+  if (VG_LOAD_RELAXED(&vg_session.link_lost) || !runs(device->control, now_ns)) return false;
+  VG_STORE_RELAXED(&state->stalled, false);
+  uint64_t missing = minus(state->used_bytes, held_bytes(device));
+  bool useless = state->used_bytes > vg_memory_limit_bytes(device) || state->asking_bytes;
+  if (!missing || useless || now_ns < state->settle_ns) return false;
+  state->settle_ns = now_ns + SETTLE_NS;
+  post_want(device, missing);
+  return true;
+}
+
+uint64_t vg_memory_service(uint64_t now_ns) {
+  for (uint32_t i = 0; i < vg_session.device_count; i++) {
+    struct vg_device *device = &vg_session.devices[i];
+    if (!device->control) continue;
+    bool pressed = VG_LOAD(&device->control->memory_pressure);
+    if (pressed && vg_memory_refresh) vg_memory_refresh(device);
+    vg_lock(&device->memory->lock);
+    bool ring = settle(device, now_ns);
+    if (pressed) ring |= give_back(device, 0);
+    vg_unlock(&device->memory->lock);
+    if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
+  }
+  return UINT64_MAX; /* pressure comes with a bell */
+}
+
+void vg_memory_forked_child(void) {
+  /* The parent's states are left as they are: its locks may be held by threads that do not exist here. */
+  for (uint32_t i = 0; i < VG_DEVICES_MAX; i++) vg_session.devices[i].memory = NULL;
+}

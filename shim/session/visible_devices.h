@@ -1,0 +1,24 @@
+/*
+ * visible_devices.h - which of the slice's devices the program sees, and in which order: the user's
+ * CUDA_VISIBLE_DEVICES applied within the slice. Pure; used by attach/attach.c (order of vg_session.devices) and
+ * hooks/device.c (what the driver is told).
+ */
+#ifndef VG_VISIBLE_H
+#define VG_VISIBLE_H
+#include <stddef.h>
+#include <stdint.h>
+
+#include "abi/vg_abi.h"
+
+#define VG_VISIBLE_UUID_TEXT 41 /* "GPU-" 8-4-4-4-12 NUL */
+#define VG_VISIBLE_LIST_TEXT (VG_DEVICES_MAX * VG_VISIBLE_UUID_TEXT)
+
+/*
+ * Entries are indices within the slice or UUIDs ("GPU-...", a unique prefix is enough). As in CUDA the first entry that
+ * names no device ends the list; here also one that is none of the slice's, or is named a second time. NULL: unset,
+ * all. Returns how many are visible; ret_order holds their indices.
+ */
+int vg_visible_select(const uint8_t (*uuids)[VG_UUID_BYTES], int count, const char *visible_devices, int *ret_order);
+void vg_visible_uuid_text(const uint8_t *uuid, char ret_text[VG_VISIBLE_UUID_TEXT]);
+
+#endif

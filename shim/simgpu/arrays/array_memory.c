@@ -1,0 +1,49 @@
+/*
+ * array_memory.c - what the device is charged for an array. Called by array.c.
+ *
+ * The rule [assumed, no real device has been measured]: an array, with all its levels and planes, takes whole pages of
+ * 64 KiB, which is the unit that memory is mapped into sparse arrays by. From 2 MiB on it takes whole granules. Smaller
+ * ones share granules with other arrays of the same context, not with linear memory, first fit; a granule goes back to
+ * the device with the last array in it. Sparse arrays and those with deferred mapping take nothing: what is mapped into
+ * them belongs to a handle of cuMemCreate.
+ */
+#include "simgpu/arrays/array.h"
+#include "simgpu/ipc/external.h"
+
+uint64_t sim_array_round(uint64_t bytes) {
+  return sim_round_up(bytes, SIM_ARRAY_PAGE_BYTES);
+}
+
+/* To small.c arrays are another owner than the context itself, whose linear memory it packs. */
+static const void *owner_of(const struct sim_context *context) {
+  return &context->legacy;
+}
+
+CUresult sim_array_memory_take(struct sim_array *array) {
+  int device = array->context->device;
+  if (array->external) {
+    array->base = array->external->base;
+    return CUDA_SUCCESS;
+  }
+  if (array->bytes < SIM_GRANULE_BYTES && !array->unbacked)
+    return sim_small_alloc(owner_of(array->context), device, array->bytes, &array->base);
+  char *map = NULL;
+  if (array->unbacked)
+    map = sim_map_bytes(array->bytes);
+  else if (sim_map_charged(device, sim_round_up(array->bytes, SIM_GRANULE_BYTES), &map) != CUDA_SUCCESS)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  array->base = (CUdeviceptr)map;
+  return map ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sim_array_memory_give(struct sim_array *array) {
+  if (array->external) {
+    sim_external_unmap(array->external);
+  } else if (array->unbacked) {
+    sim_unmap_bytes((void *)array->base, array->bytes);
+  } else if (array->bytes < SIM_GRANULE_BYTES) {
+    sim_small_free(array->base, array->bytes, true);
+  } else {
+    sim_unmap_charged(array->context->device, (void *)array->base, sim_round_up(array->bytes, SIM_GRANULE_BYTES));
+  }
+}

@@ -1,0 +1,27 @@
+/*
+ * strict.h - a strict look at what a program does, if it is asked for, as compute-sanitizer takes one:
+ *
+ *   VGPU_SIM_STRICT=1     a line on standard error for each use of memory or of a handle after its end, each handle of
+ *                         another context, each range that goes beyond its allocation, with the entry point and the
+ *                         handle; at exit a line for each kind of thing that was not given back. =fail: then the
+ *                         process ends with 1.
+ *
+ * The calls answer what they do without it. Handles are used again as late as possible, so that a stale one is known.
+ */
+#ifndef VG_SIM_STRICT_H
+#define VG_SIM_STRICT_H
+#include "base/prim.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+extern bool sim_strict;                      /* not known before the first call */
+extern __thread const char *sim_strict_call; /* the entry point that the thread was in last */
+#define SIM_STRICT VG_UNLIKELY(sim_strict)
+
+void sim_strict_begin(const char *setting);
+void sim_strict_tell(const char *type, const void *handle, const char *wrong); /* a handle of that type is wrong */
+/* Whether bytes there may be used; tells if that was freed or goes beyond an allocation. Host memory may be used. */
+bool sim_strict_range(uint64_t address, uint64_t bytes);
+void sim_strict_words(const void *words, uint64_t bytes); /* arguments of a kernel: tells which are freed memory */
+
+#endif

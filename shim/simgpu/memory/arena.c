@@ -1,0 +1,51 @@
+/*
+ * arena.c - what device memory is made of: one sparse file per process, so that any part of it can be mapped into
+ * another process that is to share it (share.c). Memory at an address lies at the same offset of the file; physical
+ * memory without an address (vmm.c) lies behind all addresses. Called by memory.c, vmm.c and share.c.
+ */
+#define _GNU_SOURCE
+#include "simgpu/core.h"
+#include "simgpu/memory/backing.h"
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define ARENA_BYTES (1ull << 62)
+#define BEYOND_ADDRESSES (1ull << 57) /* also with five levels of page tables */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int fd = -1;
+static uint64_t next_offset = BEYOND_ADDRESSES;
+
+static void make(void) {
+  int made = vg_prim_memfd("vgpu-sim-memory", false);
+  if (made >= 0 && ftruncate(made, (off_t)ARENA_BYTES) < 0) {
+    close(made);
+    return;
+  }
+  fd = made;
+}
+
+int sim_arena_fd(void) {
+  pthread_once(&once, make);
+  return fd;
+}
+
+uint64_t sim_arena_take(uint64_t bytes) {
+  return __atomic_fetch_add(&next_offset, sim_round_up(bytes, SIM_GRANULE_BYTES), __ATOMIC_RELAXED);
+}
+
+void sim_arena_drop(int arena_fd, uint64_t offset, uint64_t bytes) {
+  fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+  if (arena_fd == fd) sim_backing_dropped();
+}
+
+bool sim_arena_place(int arena_fd, uint64_t offset, void *place, uint64_t bytes, int protection) {
+  void *map = mmap(place, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, arena_fd, (off_t)offset);
+  if (map == MAP_FAILED) return false;
+  madvise(map, bytes, MADV_DONTFORK);
+  madvise(map, bytes, MADV_DONTDUMP);
+  return true;
+}

@@ -1,0 +1,101 @@
+"""Which C folder may include which: one table. Includes name the folder ("gate/gate.h"), so the rule reads text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from .tree import ROOT, components, tracked
+
+_BELOW_GATE = {"base", "context", "gen/abi", "session"}
+
+#: folder of shim/ -> what it may include beside itself. From the ground up: base and abi; session; ledger; context;
+#: gate; attach; hooks. The arbiter runs in the daemon and has nothing of the tenant's folders.
+ALLOWED: dict[str, set[str]] = {
+    "abi": set(),
+    "base": set(),
+    "gen/abi": set(),
+    "gen/nvml": set(),
+    "session": {"abi", "base"},
+    "ledger": {"base", "gen/abi", "session"},
+    "context": {"base", "gen/abi", "ledger", "session"},
+    "gate": _BELOW_GATE,
+    "attach": {"abi", "base", "context", "gate", "ledger", "session"},
+    "driver": {"base", "gen/abi"},
+    "gen/hooks": {"base", "gate", "gen/abi"},
+    "hooks": _BELOW_GATE | {"attach", "driver", "gate", "gen/hooks", "ledger"},
+    "cuda_hook.c": {"gate", "gen/abi", "hooks"},
+    "nvml": {"abi", "attach", "base", "driver", "gen/nvml", "session"},
+    "arbiter": {"abi", "base"},
+    "job": set(),
+    "runtime": set(),
+    # the simulated device: sim.h and core.h are the ground of its driver, process/ is what every entry point passes
+    "simgpu": {"base", "gen/abi", "gen/simgpu", "simgpu/contexts"},
+    "simgpu/entries": {"gen/abi"},
+    "simgpu/arrays": {"ledger", "simgpu", "simgpu/ipc", "simgpu/memory"},
+    "simgpu/contexts": {"base", "simgpu", "simgpu/process"},
+    "simgpu/cuda": {"simgpu", "simgpu/memory"},
+    "simgpu/ipc": {"simgpu", "simgpu/arrays", "simgpu/memory"},
+    "simgpu/memory": {"simgpu", "simgpu/arrays", "simgpu/ipc"},
+    "simgpu/nvml": {"abi", "base", "simgpu"},
+    "simgpu/process": {"base", "gen/abi", "gen/simgpu", "simgpu", "simgpu/contexts", "simgpu/entries"},
+    "simgpu/server": {"base", "simgpu"},
+    "simgpu/streams": {"simgpu"},
+    "simgpu/textures": {"simgpu", "simgpu/arrays"},
+    "gen/simgpu": {"gen/abi", "simgpu", "simgpu/process"},
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def folder(name: str) -> str:
+    """The folder of a file of shim/, two words long under gen/ and simgpu/; of cuda_hook.c its name."""
+    parts = name.removeprefix("shim/").split("/")
+    if len(parts) == 1:
+        return parts[0]
+    return "/".join(parts[:2]) if parts[0] in {"gen", "simgpu"} and len(parts) > 2 else parts[0]
+
+
+def sources() -> list[str]:
+    """All C and assembler of the product, what is generated included."""
+    generated = [
+        str(p.relative_to(ROOT)) for p in (ROOT / "shim" / "gen").rglob("*") if p.suffix in (".c", ".h", ".inc")
+    ]
+    ours = [n for n in tracked(".c", ".h", ".S") if n == "cuda_hook.c" or n.startswith("shim/")]
+    return [n for n in [*ours, *generated] if not n.startswith("shim/pyabi/")]
+
+
+def included() -> Iterator[tuple[str, str]]:
+    """(file, included file of ours relative to shim/)"""
+    for name in sources():
+        yield from ((name, other) for other in INCLUDE.findall((ROOT / name).read_text()))
+
+
+def test_includes_name_their_folder() -> None:
+    wrong = [f'{name} includes "{other}"' for name, other in included() if not (ROOT / "shim" / other).is_file()]
+    assert not wrong, "name it from shim/ on: " + "; ".join(wrong)
+
+
+def test_folders_include_what_the_table_allows() -> None:
+    wrong = [
+        f'{name} includes "{other}": {folder(name)} may include {sorted(ALLOWED.get(folder(name), set()))}'
+        for name, other in included()
+        if folder(other) != folder(name) and folder(other) not in ALLOWED.get(folder(name), set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_table_allows_no_more_than_is_used() -> None:
+    used = {(folder(name), folder(other)) for name, other in included()}
+    spare = [f"{one} -> {other}" for one, others in ALLOWED.items() for other in others if (one, other) not in used]
+    assert not spare, f"nobody uses this any more: {spare}"
+    assert {folder(n) for n in sources()} <= set(ALLOWED)
+
+
+def test_the_table_has_no_circle_in_what_tenants_load() -> None:
+    tenants = {one: others for one, others in ALLOWED.items() if not one.startswith("simgpu") and one != "gen/simgpu"}
+    assert components(tenants) == []
+
+
+def test_few_files_lie_at_the_top() -> None:
+    at_top = [n for n in tracked("", under="shim/") if n.count("/") == 1]
+    assert len(at_top) <= 5, at_top
