@@ -424,7 +424,7 @@ class World:
             self._at(at_ns, partial(self._step, at_ns))
 
     def _read(self, p: Process) -> None:
-        """Totals as arbiter_pages.c takes them from a page: they never fall, and rise no faster than time goes by."""
+        """Totals as arbiter/pages.c takes them from a page: they never fall, and rise no faster than time goes by."""
         true_ns = {
             "busy": p.busy_total_ns + (self.now_ns - p.busy_since_ns) * p.seen_busy,
             "active": p.active_total_ns + (self.now_ns - p.active_since_ns if p.active_since_ns else 0),

@@ -15,7 +15,7 @@ from .arbiter_pair import Pair
 STEPS = 300
 SLICES = 6
 GANG = ("gang_turns", "gang_go", "gang_stop", "gang_busy")
-FORECAST_MAX_NS = 100_000 * MS  # arbiter_pages.c believes no more of each process
+FORECAST_MAX_NS = 100_000 * MS  # arbiter/pages.c believes no more of each process
 
 
 def any_params(draw: random.Random) -> SliceParams:

@@ -1,4 +1,4 @@
-/* Prints the files that the shim's search tries for a library's name (argv[1]), in order; linked with resolve_search.c.
+/* Prints the files that the shim's search tries for a library's name (argv[1]), in order; linked with driver/search.c.
  */
 #include <dlfcn.h>
 #include <stdio.h>
