@@ -1,5 +1,5 @@
 /*
- * memory.h - how an allocation goes through the ledger; shared by the hook_memory_*.c files.
+ * memory.h - how an allocation goes through the ledger; shared by the files of this folder.
  *
  *   struct vg_charge charge;
  *   if (!vg_charge_begin(&charge, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -44,7 +44,7 @@ CUresult vg_graph_paid_call(CUgraphExec exec, CUstream stream, vg_graph_call *ca
 /* A graph has been launched: a gang's devices count the collectives in it. */
 void vg_graph_launched(const struct vg_device *device, CUgraphExec exec);
 
-/* ---- among the hook_memory_*.c files and graph_memory.c ---- */
+/* ---- among the files of this folder ---- */
 /* The calling thread's capture mode: our own calls spoil no capture in mode RELAXED. False: it is as it was. */
 bool vg_exchange_mode(CUstreamCaptureMode *mode);
 /* Whether so much fits into what a context or a pool has taken of the device, as far as can be known. */

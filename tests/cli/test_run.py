@@ -17,9 +17,10 @@ import pytest
 
 #: the command line with an environment that preloads nothing
 UNHOOKED = (
-    "import contextlib; from vgpud.cli import environment, hold, main; "
+    "import contextlib; from vgpud.cli import main; from vgpud.cli.common import hold_slice; "
+    "from vgpud.libraries import environment; "
     "environment.for_slice = lambda before, node, item, simulated: dict(before); "
-    "hold.Holder = lambda path: contextlib.nullcontext(); "
+    "hold_slice.Holder = lambda path: contextlib.nullcontext(); "
     "main.main()"
 )
 
@@ -52,6 +53,11 @@ def test_a_slice_counts_against_the_queue_that_is_named(run: Any, daemon: Any, v
     assert refused.code == 125 and "--slice joins" in refused.stderr
 
 
+def hears_hangups() -> None:
+    """Under nohup these tests have SIGHUP ignored, and hand that on."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(daemon: Any) -> Iterator[Any]:
     """`vgpu run --gpus 0.5 ARGS` as a process of its own; killed at the end of the test."""
@@ -59,6 +65,7 @@ def start(daemon: Any) -> Iterator[Any]:
 
     def call(*args: str, **popen: Any) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", UNHOOKED, "--host", daemon.host, "run", "--gpus", "0.5", *args]
+        popen.setdefault("preexec_fn", hears_hangups)
         process = subprocess.Popen(command, text=True, **popen)
         started.append(process)
         return process

@@ -205,7 +205,8 @@ def recording(traced_slice: Any, tmp_path: Path) -> Iterator[Any]:
     """`vgpu trace train` without an end, once it has begun; killed if it lives still."""
     file = tmp_path / "t.json"
     command = [sys.executable, "-m", "vgpud.cli.main", "--host", traced_slice.host, "trace", "train", "-o", str(file)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    hears_hangups = lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)  # noqa: E731  nohup has them ignored
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hears_hangups)
     assert process.stderr is not None
     assert "recording train; Ctrl-C ends" in process.stderr.readline()
     while not isinstance(traced_slice.requests[-1], pb.WatchTraceRequest):

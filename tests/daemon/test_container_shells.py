@@ -419,7 +419,7 @@ def test_files_of_former_containers_go_and_those_of_new_ones_stay(
 def test_a_hanging_disk_does_not_keep_the_daemon_from_ending() -> None:
     script = """
 import asyncio, threading
-from vgpud.containers_work import Work
+from vgpud.containers.disk_work import Work
 
 async def main():
     try:

@@ -23,7 +23,7 @@ from vgpud.core.fairness.accounts import ADMINS
 from vgpud.core.fairness.frames import Frames
 from vgpud.host import processes
 
-log = logging.getLogger("vgpud.door")
+log = logging.getLogger("vgpud.api")
 
 #: connections of one user and of all together; root and the daemon's own user have ROOT_MORE beyond both
 PER_UID_MAX, ALL_MAX, ROOT_MORE = 128, 1024, 256
