@@ -241,6 +241,45 @@ async def test_what_a_handler_takes_is_its_users(clock: Clock) -> None:
     assert not clock.turns.is_free(ALICE), "its pieces were charged"
 
 
+@on_a_clock
+async def test_looking_up_the_jobs_that_a_watch_names_is_its_users(clock: Clock) -> None:
+    """Each once, however often it is named; others go on in between."""
+    others = 0
+    looked: list[int] = []
+
+    def job_owner(job_id: int) -> int:
+        looked.append(job_id)
+        end = asyncio.get_running_loop().time() + PIECE_NS / 1e9
+        while asyncio.get_running_loop().time() < end:
+            pass
+        return ALICE
+
+    async def other() -> None:
+        nonlocal others
+        while True:
+            await asyncio.sleep(0)
+            others += 1
+
+    async def method(request: Any, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
+        return
+        yield
+
+    async def handler(details: object) -> Any:
+        return grpc.unary_stream_rpc_method_handler(method, pb.WatchJobsRequest.FromString, None)
+
+    site: Any = SimpleNamespace(job_owner=job_owner)
+    roles = Roles(site, lambda address: Peer(ALICE, ALICE, (), 0, 0), clock.turns)
+    watch = await roles.intercept_service(handler, SimpleNamespace(method="/vgpud.v1.JobService/WatchJobs"))
+    beside = asyncio.create_task(other())
+    request = pb.WatchJobsRequest(job_ids=[*range(1, 21)] * 2)
+    await watch.unary_stream(request.SerializeToString(), Context())
+    beside.cancel()
+    assert looked == [*range(1, 21)]
+    assert others >= 15
+    clock.turns.charge(ALICE, Shares().saved_ns - 10 * PIECE_NS)
+    assert not clock.turns.is_free(ALICE), "looking them up was charged"
+
+
 def left_for(clock: Clock, messages: int) -> None:
     """Leaves Alice so much of what she had saved; the clock stands."""
     clock.turns.charge(ALICE, Shares().saved_ns - messages * MESSAGE_NS)

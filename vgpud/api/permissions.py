@@ -20,7 +20,7 @@ from vgpud.api.caller import Caller, set_caller
 from vgpud.api.decoding import DecodeError, decode, decoded
 from vgpud.api.peer_proxy import Peer
 from vgpud.api.rpc import RefusedError, abort
-from vgpud.api.turns import WAITING_MAX, Turn, Turns, begin
+from vgpud.api.turns import WAITING_MAX, Turn, Turns, begin, breathe
 from vgpud.core.fairness.accounts import ADMINS
 from vgpud.core.model import LATENCY, Denied, Reason
 from vgpud.oci.request import Limits
@@ -111,7 +111,7 @@ class Site(Protocol):
     def job_priority_max(self) -> int: ...
 
 
-def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
+async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
     """Why this caller may not have this request's answer. What does not exist is left to the method to say."""
     if row is None:
         return _denied("nobody may call this method: it is in no table of rights")
@@ -120,7 +120,7 @@ def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | 
     if row.who is Who.ADMIN:
         return _denied(f"only admins may do this, and uid {who.uid} is none: see admin_group in the configuration")
     if row.who is Who.JOB_OWNER:
-        return _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
+        return await _why_not_jobs(_numbers(getattr(request, row.field)), who, site, row.field)
     if row.who in (Who.SLICE_OWNER, Who.SLICE_USER):
         name = getattr(request, row.field)
         owner = site.slice_owner(name) if name else None
@@ -142,13 +142,14 @@ def _ahead(priority: int, most: int) -> Denied | None:
     return _denied(text, "priority")
 
 
-def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:
+async def _why_not_jobs(job_ids: tuple[int, ...], who: Caller, site: Site, field: str) -> Denied | None:
     if len(job_ids) > JOBS_NAMED_MAX:
         return Denied(Reason.INVALID, f"{len(job_ids)} jobs are named: {JOBS_NAMED_MAX} are the most", field)
-    for job_id in job_ids:
+    for job_id in sorted(set(job_ids)):
         owner = site.job_owner(job_id)
         if owner is not None and not who.owns(owner):
             return _denied(f"job {job_id} is not of uid {who.uid}: ask its owner or an admin", field)
+        await breathe()
     return None
 
 
@@ -233,16 +234,16 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
             """What is packed already, in its user's turn, stays so."""
             return message if isinstance(message, bytes) else handler.response_serializer(message)
 
-        def checked(given: Any, who: Caller) -> Any:
+        async def checked(given: Any, who: Caller) -> Any:
             """The request. Raises DecodeError, RefusedError."""
             request = decoded(parse, given) if handler.request_streaming else decode(parse, given)
-            denied = why_not(row, who, request, self._site)
+            denied = await why_not(row, who, request, self._site)
             if denied:
                 raise RefusedError(denied)
             return request
 
         async def answer(given: Any, context: Any, who: Caller) -> Any:
-            return pack(await behaviour(checked(given, who), context))
+            return pack(await behaviour(await checked(given, who), context))
 
         async def single(given: Any, context: Any) -> Any:
             who, turn = await self._queue(context)
@@ -258,7 +259,7 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
                 await abort(context, Denied(Reason.NO_CAPACITY, text))
             self._streams[who.uid] += not who.admin
             try:
-                messages = behaviour(checked(given, who), context)
+                messages = behaviour(await turn.run(checked(given, who)), context)
                 if not hasattr(messages, "__aiter__"):  # it writes its answers by itself
                     await messages
                     return

@@ -205,6 +205,15 @@ class JobStore:
 
         return self._db.read(read)  # type: ignore[no-any-return]
 
+    def owner(self, job_id: int) -> int | None:
+        """Whose a job is; None: there is none."""
+
+        def read(db: Any) -> int | None:
+            row = db.execute("SELECT uid FROM jobs WHERE id = ?", (job_id,)).fetchone()
+            return int(row[0]) if row else None
+
+        return self._db.read(read)  # type: ignore[no-any-return]
+
     def ended_after(self, job_id: int, count: int, uid: int | None, queue: str, last: int = INTEGER_MAX) -> list[Job]:
         """Jobs that have ended, with greater numbers up to `last`, in their order; uid None, queue "": any."""
 

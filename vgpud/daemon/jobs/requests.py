@@ -54,8 +54,8 @@ class JobRequests:
 
     def owner(self, job_id: int) -> int | None:
         """Whose a job is; None: there is none."""
-        job = self._desk.machine.jobs.get(job_id) or self._desk.store.find(job_id)
-        return job.spec.uid if job else None
+        job = self._desk.machine.jobs.get(job_id)
+        return job.spec.uid if job else self._desk.store.owner(job_id)
 
     # ---- looking ----
 
