@@ -19,13 +19,15 @@ import grpc
 import pytest
 
 from vgpud.core import events as ev
-from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState
-from vgpud.core.model import EVICTED, PAUSED, Denied, Reason, Slice, Spec, State
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
+from vgpud.daemon.daemon import Daemon
 from vgpud.daemon.jobs import controller
 from vgpud.daemon.jobs.controller import JobDesk
 from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.jobs.messages import Result
 from vgpud.store.database import FILE_NAME, Store
+from vgpud.store.flush import Flushing
 from vgpud.store.jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -278,6 +280,44 @@ def held_database(queue: QueueNode) -> Iterator[None]:
         db.execute("BEGIN IMMEDIATE")
         yield
         db.execute("ROLLBACK")
+
+
+def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(tmp_path: Path) -> None:
+    """A flush holds it when jobs have just ended, too."""
+    store = Store(tmp_path)
+    desk = JobDesk.__new__(JobDesk)
+    vars(desk).update(_timer=None, _tasks=set(), runner=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
+    vars(desk).update(_unsaved={}, _unsaved_requests=[], _unsaved_crews={}, _unsaved_notes=[], next_id=1, _histories={})
+    vars(desk).update(queues=MagicMock(unsaved=(), specs=[QueueSpec("default")]), store=JobStore(store))
+    vars(desk).update(machine=MagicMock(history=lambda name, now_ns: 7), clock=MagicMock(now_ns=lambda: 5))
+
+    async def stop() -> None:
+        with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            asyncio.get_running_loop().call_later(0.05, other.execute, "ROLLBACK")
+            await desk.stop()
+
+    asyncio.run(stop())
+    assert desk.store.load().histories == {"default": 7}
+    store.close()
+
+
+def test_what_was_decided_while_the_database_was_held_is_saved_at_the_end(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    daemon = Daemon.__new__(Daemon)
+    kept = ev.SaveDrain(Drain("a device", "it has failed", by_fault=True))
+    vars(daemon).update(_store=store, _unsaved=[kept], _log=MagicMock(take_unwritten=lambda: ()))
+    vars(daemon).update(config=MagicMock(events_max=10), _store_fault="")
+    store.erase()
+
+    async def stop() -> None:
+        vars(daemon).update(_flushing=Flushing(store))
+        await daemon._save_rest()
+
+    asyncio.run(stop())
+    assert store.load(10).drains == (kept.drain,)
+    assert not store.unflushed, "what a job has left behind is gone from the files"
+    store.close()
 
 
 def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: QueueNode) -> None:

@@ -46,8 +46,8 @@ from vgpud.host import descriptors
 from vgpud.host.directories import RuntimeDirectory
 from vgpud.host.upkeep import Upkeep
 from vgpud.oci.request import Limits
-from vgpud.store.database import BUSY_S, Store, saved_ones
-from vgpud.store.flush import Flushing
+from vgpud.store.database import Store, saved_ones
+from vgpud.store.flush import Flushing, while_busy
 from vgpud.store.jobs import JobStore
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -59,8 +59,6 @@ HOUSEKEEPING_S = 1.0
 DEVICE_FILES_S = 5.0
 #: changes that come close together wake the watchers once
 COALESCE_S = 0.02
-#: how often a database that another process holds is asked again
-BUSY_EVERY_S = 0.01
 _SOCKET_PATH_MAX = 107  # sun_path without its end
 
 
@@ -192,8 +190,17 @@ class Daemon:
         self._tenants.close_all()
         await self._lookout.stop()
         self._arbiters.close()
-        self._flush_events()
+        await self._save_rest()
         self._store.close()
+
+    async def _save_rest(self) -> None:
+        """What could not be written before; and what jobs leave behind goes from the disk."""
+        try:
+            await while_busy(lambda: self._save(()))
+            await self._flushing.saved()
+        except StoreError as error:
+            log.error("%s", error)
+        self._flush_events()
 
     def _serve_metrics(self, host: str, port: int) -> None:
         try:
@@ -305,16 +312,9 @@ class Daemon:
         old ones again when they could not be saved. While another process holds the store, the request is decided anew
         every time it is tried again, and others go on.
         """
-        deadline_ns = time.monotonic_ns() + int(BUSY_S * 1e9)
         live: list[ev.ApplySlice] = []
         try:
-            while True:
-                try:
-                    return self._try(event, live)
-                except StoreBusyError:
-                    if time.monotonic_ns() > deadline_ns:
-                        raise
-                await asyncio.sleep(BUSY_EVERY_S)
+            return await while_busy(lambda: self._try(event, live))
         except (StoreError, OSError) as error:
             log.error("%s", error)
             self._take_back(live)

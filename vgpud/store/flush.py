@@ -7,11 +7,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
-from vgpud.errors import StoreError
+from vgpud.errors import StoreBusyError, StoreError
 
 log = logging.getLogger("vgpud")
+
+T = TypeVar("T")
+
+#: how long work is tried again while somebody else writes into the database, and how often
+BUSY_S, BUSY_EVERY_S = 2.0, 0.01
+
+
+async def while_busy(work: Callable[[], T]) -> T:
+    """Does it, again and again while another process, or a flush, holds the store. Raises as it does."""
+    deadline_ns = time.monotonic_ns() + int(BUSY_S * 1e9)
+    while True:
+        try:
+            return work()
+        except StoreBusyError:
+            if time.monotonic_ns() > deadline_ns:
+                raise
+        await asyncio.sleep(BUSY_EVERY_S)
 
 
 class Store(Protocol):

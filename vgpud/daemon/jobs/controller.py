@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -43,13 +42,11 @@ from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Found, Jobs, StartError
 from vgpud.jobs.worker_group import is_crewed
 from vgpud.store.elastic import ElasticStore, Noted
+from vgpud.store.flush import while_busy
 from vgpud.store.jobs import JobStore, Request, forget_environment
 
 log = logging.getLogger("vgpud")
 
-#: as long is asked whether another process still holds the store
-BUSY_S = 2.0
-BUSY_EVERY_S = 0.01
 #: how often the accounting's rows are brought up to now
 ROWS_S = 10.0
 #: how long a daemon that starts waits at most for what it puts right
@@ -202,12 +199,15 @@ class JobDesk:
         self.runner.close()
         self.progress.save()
         try:
-            self._write({})
-            self.queues.save()
-            self._save_history()
+            await while_busy(self._save_all)
         except StoreError as error:
             log.error("%s", error)
         self._recorder.close()
+
+    def _save_all(self) -> None:
+        self._write({})
+        self.queues.save()
+        self._save_history()
 
     def tick(self) -> None:
         """Once a second: what jobs do, what the store could not take, and now and then the accounting."""
@@ -407,14 +407,8 @@ class JobDesk:
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
         wanted = set(job_ids)
-        deadline_ns = time.monotonic_ns() + int(BUSY_S * 1e9)
-        while not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_crews)):
-            try:
-                self._write({})
-            except StoreBusyError:
-                if time.monotonic_ns() > deadline_ns:
-                    raise
-                await asyncio.sleep(BUSY_EVERY_S)
+        if not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_crews)):
+            await while_busy(lambda: self._write({}))
         if denied := await self.host.saved():
             raise StoreError(denied.message)
 
