@@ -6,6 +6,8 @@ Names end in the time (UTC), so that the newest is the last. All of them are 060
 from __future__ import annotations
 
 import contextlib
+import functools
+import logging
 import os
 import sqlite3
 import time
@@ -16,6 +18,8 @@ from pathlib import Path
 from vgpud.host import private_files
 from vgpud.store import environments
 from vgpud.store.connecting import connect
+
+log = logging.getLogger("vgpud")
 
 #: of each kind; the oldest goes first
 KEPT_MAX = 3
@@ -87,11 +91,22 @@ def forget_environments(path: Path, db: sqlite3.Connection) -> bool:
     """Takes out of all backups what the database has no more; whether one still holds an environment."""
     kept = False
     for name in existing(path):
-        with contextlib.closing(connect(name)) as copy:
-            copy.execute("PRAGMA secure_delete = ON")
-            if _has_jobs(copy):
-                kept |= _at_once(copy, partial(environments.forget_in_copy, copy, db))
+        try:
+            with contextlib.closing(connect(name)) as copy:
+                copy.execute("PRAGMA secure_delete = ON")
+                if _has_jobs(copy):
+                    kept |= _at_once(copy, partial(environments.forget_in_copy, copy, db))
+        except sqlite3.Error as error:  # one that is held, or that somebody has compressed: the database goes on
+            kept = True
+            _warn(name, str(error))
     return kept
+
+
+@functools.lru_cache(maxsize=64)
+def _warn(name: Path, error: str) -> None:
+    """Once: it is tried again whenever a job ends."""
+    text = "cannot take environments of jobs that have ended out of %s: %s; remove it if it holds any"
+    log.warning(text, name, error)
 
 
 def replace(path: Path, new: Path) -> Path:

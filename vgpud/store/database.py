@@ -138,6 +138,8 @@ class Store:
         if not opened.why:
             self._guard("open", lambda: _set_up(opened.db))
         self._db, self.told, self.unwritable = opened.db, opened.told, ""
+        if not opened.why and backups.existing(self._path):
+            self.erase()  # a daemon that was killed may have left environments in them
         if opened.why:
             self.unwritable = f"the state database {self._path} cannot be written: {opened.why}. Nothing new is"
             self.unwritable += " admitted until it can be; what is there is served"

@@ -167,6 +167,38 @@ def test_an_environment_goes_with_its_job_from_all_files(tmp_path: Path) -> None
     assert holding(tmp_path) == []
 
 
+def test_an_environment_in_a_backup_goes_although_the_daemon_was_killed_before_its_flush(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    jobs = JobStore(store)
+    jobs.save([secret_job()])
+    backups.back_up(store._db, tmp_path / stores.FILE_NAME, 7)
+    jobs.save([secret_job(state=JobState.COMPLETED, ended_ns=2)])
+    store.close()
+    store = Store(tmp_path)
+    flushed(store)
+    assert holding(tmp_path) == []
+    store.close()
+
+
+def test_a_backup_that_is_no_database_keeps_nothing_from_being_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that somebody has compressed, for example."""
+    other = tmp_path / f"{stores.FILE_NAME}.backup-20200101T000000Z.gz"
+    other.write_bytes(b"\x1f\x8b" * 4096)
+    store = Store(tmp_path)
+    jobs = JobStore(store)
+    for job_id in (1, 2):
+        jobs.save([secret_job(job_id)])
+        backups.back_up(store._db, tmp_path / stores.FILE_NAME, 7)
+        jobs.save([secret_job(job_id, JobState.COMPLETED, ended_ns=2)])
+        flushed(store)
+    assert holding(tmp_path) == []
+    (told,) = [record.message for record in caplog.records if str(other) in record.message]
+    assert told.endswith(f"{other}: file is not a database; remove it if it holds any")
+    store.close()
+
+
 def test_an_array_keeps_its_environment_until_its_last_job_has_ended(tmp_path: Path) -> None:
     def member(number: int, state: JobState = JobState.PENDING) -> Job:
         made = secret_job(number, state, **({"ended_ns": 9 * S} if state.ended else {}))
