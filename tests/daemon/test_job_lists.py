@@ -113,3 +113,19 @@ def test_others_go_first_between_the_jobs_that_a_watch_names(monkeypatch: pytest
     monkeypatch.setattr(jobs, "breathe", breathe)
     asyncio.run(first())
     assert steps[:6] == ["read", "others"] * 3
+
+
+def test_others_go_first_between_the_jobs_that_one_comes_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be a thousand, and each that has ended is read from the store."""
+    world = World()
+    ids = [job_id for _ in range(3) for job_id in world.submit()]
+    breaths = 0
+
+    async def breathe() -> None:
+        nonlocal breaths
+        breaths += 1
+
+    monkeypatch.setattr(api_jobs, "breathe", breathe)
+    api_roles._caller.set(ALICE)
+    asyncio.run(world.jobs._check_after(JobSpec(Ask(Spec(100)), after=tuple(ids))))
+    assert breaths == 3

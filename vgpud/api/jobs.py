@@ -197,7 +197,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
 
     async def _check_after(self, spec: JobSpec) -> None:
         """Jobs that are there, the caller's, and may still complete. There is no circle: they all came before."""
-        for job_id in spec.after:
+        async for job_id in _in_pieces(spec.after):
             job = await self._own(job_id)
             if job.state.ended and job.state is not JobState.COMPLETED and not spec.after_any:
                 text = f"after job {job_id}, which has {_ENDED[job.state]}: it will not complete; --after-any waits for"

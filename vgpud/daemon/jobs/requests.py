@@ -208,7 +208,7 @@ class JobRequests:
 
     def _is_past(self, job_id: int) -> bool:
         """Whether a job that nobody remembers but the store has ended: the API has looked how."""
-        return job_id not in self._desk.machine.jobs and self._desk.store.find(job_id) is not None
+        return job_id not in self._desk.machine.jobs and self._desk.store.owner(job_id) is not None
 
     async def _wish(self, *events: Event) -> Denied | None:
         for event in events:
