@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import mmap
@@ -15,10 +16,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from vgpud._shim import ffi, lib
+from vgpud.tenants import Tenants
 
 from . import client
 from .conftest import PATIENCE_S, Node, eventually
@@ -517,3 +521,31 @@ def test_resumed_credit_is_counted_and_bounded(node: Node) -> None:
     held = {p.program: p.devices[0].mem_held_bytes for p in node.processes()}
     assert held == {"liar": 2 * GIB} or sum(held.values()) <= 2 * GIB
     assert "memory.over_limit" in node.kinds()
+
+
+def test_between_connections_to_many_slices_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any user may connect to the sockets of all slices, as often as they like."""
+    rounds = 0
+    accepted_in: list[int] = []
+    slices = [f"s{number}" for number in range(20)]
+
+    def peer(self: Tenants, sock: socket.socket, slice_name: str) -> None:
+        accepted_in.append(rounds)
+
+    async def main() -> None:
+        nonlocal rounds
+        backend: Any = SimpleNamespace()
+        tenants = Tenants(tmp_path / "slices", tmp_path / "shared", "n", "open", backend)
+        for name in slices:
+            tenants.open(name)
+        peers = [client.connect(str(tmp_path / "slices" / name / "attach.sock")) for name in slices * 2]
+        while len(accepted_in) < len(peers):
+            await asyncio.sleep(0)
+            rounds += 1
+        tenants.close_all()
+        for sock in peers:
+            sock.close()
+
+    monkeypatch.setattr(Tenants, "_peer", peer)
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert len(set(accepted_in)) == len(accepted_in) == 2 * len(slices)

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,6 +155,7 @@ class Tenants:
         self._backend = backend
         self._loop = asyncio.get_running_loop()
         self._listeners: dict[str, Listener] = {}
+        self._ready_ones: deque[tuple[str, Listener]] = deque()  # with somebody who connects, in the order of turns
         self._peers: dict[int, Peer] = {}
 
     def set_mode(self, mode: str) -> None:
@@ -183,7 +184,7 @@ class Tenants:
             sock.close()
             raise
         self._listeners[slice_name] = listener = Listener(sock, path)
-        self._loop.add_reader(sock, self._accept, slice_name, listener)
+        self._listen(slice_name, listener)
 
     def close(self, slice_name: str, *, keep_file: bool = False) -> None:
         """Stops listening; the file stays when the daemon only stops, so that containers' mounts stay good."""
@@ -235,15 +236,36 @@ class Tenants:
 
     # ---- greeting ----
 
-    def _accept(self, slice_name: str, listener: Listener) -> None:
+    def _listen(self, slice_name: str, listener: Listener) -> None:
+        if self._listeners.get(slice_name) is listener:
+            self._loop.add_reader(listener.sock, self._ready, slice_name, listener)
+
+    def _ready(self, slice_name: str, listener: Listener) -> None:
+        """Somebody connects, and is accepted when it is this listener's turn."""
+        self._loop.remove_reader(listener.sock)
+        self._ready_ones.append((slice_name, listener))
+        if len(self._ready_ones) == 1:
+            self._loop.call_soon(self._accept_one)
+
+    def _accept_one(self) -> None:
+        """One connection of all listeners, then everything else goes on: any user may connect to every one of them."""
+        slice_name, listener = self._ready_ones.popleft()
+        if self._ready_ones:
+            self._loop.call_soon(self._accept_one)
+        if self._listeners.get(slice_name) is not listener:
+            return
         try:
             sock, _ = listener.sock.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
+            self._listen(slice_name, listener)
         except OSError as error:  # out of descriptors: leave the rest in the backlog for a moment
             self._backend.refused(slice_name, 0, f"cannot accept: {error.strerror}; raise LimitNOFILE")
-            self._pause(listener, slice_name)
-            return
+            self._loop.call_later(0.1, self._listen, slice_name, listener)
+        else:
+            self._listen(slice_name, listener)
+            self._await_greeting(sock, slice_name, listener)
+
+    def _await_greeting(self, sock: socket.socket, slice_name: str, listener: Listener) -> None:
         sock.setblocking(False)
         peer = self._peer(sock, slice_name)
         if peer is None:
@@ -287,15 +309,6 @@ class Tenants:
         stranger = isinstance(self._backend.look(name, uid, inside), Denied)
         account = self._backend.account(payer, inside)
         return Peer(name, sock, pid, uid, inside, pidfd, namespace, own_pid, stranger, payer, account)
-
-    def _pause(self, listener: Listener, slice_name: str) -> None:
-        self._loop.remove_reader(listener.sock)
-
-        def resume() -> None:
-            if self._listeners.get(slice_name) is listener:
-                self._loop.add_reader(listener.sock, self._accept, slice_name, listener)
-
-        self._loop.call_later(0.1, resume)
 
     def _drop_silent(self, listener: Listener, peer: Peer) -> None:
         listener.pending.discard(peer)
