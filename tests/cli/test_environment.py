@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 
 from vgpud import paths
-from vgpud.cli.common.exits import CliError
 from vgpud.cli.system import checks
-from vgpud.errors import DeniedError, DriverError
+from vgpud.errors import DeniedError, DriverError, VgpudError
 from vgpud.libraries import environment
 
 
@@ -26,7 +25,7 @@ def test_preload_stands_in_front_and_replaces_an_outer_shim() -> None:
 
 @pytest.mark.parametrize("path", ["/a b/libvgpu.so", "/a:b/libvgpu.so"])
 def test_paths_that_the_loader_would_split_are_refused(path: str) -> None:
-    with pytest.raises(CliError, match="splits LD_PRELOAD"):
+    with pytest.raises(VgpudError, match="splits LD_PRELOAD"):
         environment.preload([Path(path)], "")
 
 
@@ -140,7 +139,7 @@ def test_all_variables_of_a_simulated_slice(monkeypatch: pytest.MonkeyPatch, two
 
 def test_a_shim_that_is_not_built_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(paths, "lib_dir", lambda: tmp_path / "lib")
-    with pytest.raises(CliError, match=r"libvgpu\.so is not there: build it"):
+    with pytest.raises(VgpudError, match=r"libvgpu\.so is not there: build it"):
         environment.fitted_shims(Path("/bin/true"), None, tmp_path)
 
 
@@ -148,6 +147,6 @@ def test_a_driver_that_is_no_library_is_one_line(monkeypatch: pytest.MonkeyPatch
     for name in ("libvgpu.so", "libcuda.so.1"):
         (tmp_path / name).write_text("no library")
     monkeypatch.setattr(paths, "lib_dir", lambda: tmp_path)
-    with pytest.raises(CliError) as caught:
+    with pytest.raises(VgpudError) as caught:
         environment.fitted_shims(tmp_path / "libcuda.so.1", None, tmp_path / "cache")
-    assert "libvgpu.so" in caught.value.message or "libcuda.so.1" in caught.value.message
+    assert "libvgpu.so" in str(caught.value) or "libcuda.so.1" in str(caught.value)

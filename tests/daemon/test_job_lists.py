@@ -125,7 +125,7 @@ def test_others_go_first_between_the_jobs_that_one_comes_after(monkeypatch: pyte
         nonlocal breaths
         breaths += 1
 
-    monkeypatch.setattr(api_jobs, "breathe", breathe)
-    api_roles._caller.set(ALICE)
+    monkeypatch.setattr(jobs, "breathe", breathe)
+    set_caller(ALICE)
     asyncio.run(world.jobs._check_after(JobSpec(Ask(Spec(100)), after=tuple(ids))))
     assert breaths == 3

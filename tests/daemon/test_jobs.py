@@ -167,7 +167,7 @@ DAEMON = """
 import asyncio, sys
 from pathlib import Path
 from tests.daemon.test_jobs import Ends, Place
-from vgpud.jobs import Jobs
+from vgpud.jobs.runner import Jobs
 async def main():
     place = Place()
     place.folder = Path(sys.argv[1])

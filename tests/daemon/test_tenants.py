@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from vgpud._shim import ffi, lib
-from vgpud.tenants import Tenants
+from vgpud.attach.server import Tenants
 
 from . import client
 from .conftest import PATIENCE_S, Node, eventually
