@@ -1,0 +1,97 @@
+"""Documents, help texts and messages use the words of docs/glossary.md, and none that it lists as not used."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+import click
+
+from vgpud.cli.main import cli
+
+from .tree import ROOT, c_code, parse, tracked
+
+GLOSSARY = "docs/glossary.md"
+TERMS_MAX = 30
+
+
+def _rows(title: str) -> list[list[str]]:
+    """The rows of the glossary's table whose first column has this title."""
+    lines = (ROOT / GLOSSARY).read_text().splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith(f"| {title} |")) + 2
+    rows = []
+    for line in lines[first:]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def not_used() -> re.Pattern[str]:
+    """One pattern for every word and phrase that is not used."""
+    cells = [row[3] for row in _rows("term")] + [row[0] for row in _rows("not used")]
+    phrases = [phrase for cell in cells for phrase in re.findall("`([^`]+)`", cell)]
+    return re.compile(
+        "|".join(rf"\b{re.escape(p).replace(chr(92) + '*', r'[a-z]*')}\b" for p in phrases), re.IGNORECASE
+    )
+
+
+def _texts_of_python(name: str) -> Iterator[tuple[int, str]]:
+    """The strings of a module that have more than a word, its docstrings left out."""
+    tree = parse(name)
+    docstrings = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            if " " in node.value.strip():
+                yield node.lineno, node.value
+
+
+def _texts_of_c(name: str) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(c_code(name).split("\n"), 1):
+        yield from ((number, text) for text in re.findall(r'"((?:[^"\\]|\\.)*)"', line) if " " in text)
+
+
+def _helps(command: click.Command, path: str) -> Iterator[tuple[str, str]]:
+    """Help texts are docstrings of commands, which the strings of modules leave out."""
+    yield path, command.help or ""
+    if isinstance(command, click.Group):
+        for name in sorted(command.commands):
+            yield from _helps(command.commands[name], f"{path} {name}")
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """(where, text) of everything that a user reads."""
+    for name in tracked(".md"):
+        if name != GLOSSARY:
+            yield from ((f"{name}:{n}", line) for n, line in enumerate((ROOT / name).read_text().splitlines(), 1))
+    for name in tracked(".py", under="vgpud/"):
+        yield from ((f"{name}:{n}", text) for n, text in _texts_of_python(name))
+    for name in ["cuda_hook.c", *tracked(".c", ".h", under="shim/")]:
+        yield from ((f"{name}:{n}", text) for n, text in _texts_of_c(name))
+    yield from _helps(cli, "vgpu")
+
+
+def test_no_text_has_a_word_that_is_not_used() -> None:
+    pattern = not_used()
+    wrong = [
+        f"{where}: {found.group()!r} in {text.strip()[:100]!r}"
+        for where, text in texts()
+        for found in [pattern.search(text)]
+        if found
+    ]
+    assert not wrong, f"{len(wrong)} texts; docs/glossary.md has what stands instead\n" + "\n".join(wrong)
+
+
+def test_the_glossary_is_short() -> None:
+    assert len(_rows("term")) <= TERMS_MAX
+
+
+def test_a_planted_word_is_seen() -> None:
+    assert not_used().search("The operator Mended it") and not not_used().search("a recommended value")
