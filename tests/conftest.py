@@ -20,6 +20,8 @@ import vgpud.client.grpc_import  # noqa: F401  before any test imports grpc: it 
 from tests.turns import turn
 from vgpud.cli.demo.private_system import OwnSystem
 
+#: fixtures that several folders use
+pytest_plugins = ["tests.daemon.node"]
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
 #: folders whose tests use what a machine has once: engines, their networks and images, the CDI directories

@@ -15,7 +15,7 @@ from types import FrameType
 
 from benchmarks.hostile import users
 from benchmarks.hostile.attacker import BEGIN, END
-from tests.daemon import client as wire
+from tests.attach import client as wire
 
 HELD_MAX = 2048
 REPORT_S = 0.05

@@ -19,7 +19,7 @@ import google.rpc.error_details_pb2  # type: ignore[import-untyped]  # noqa: F40
 import grpc_status.rpc_status  # noqa: F401
 
 from benchmarks.hostile import users
-from tests.daemon import client as wire
+from tests.attach import client as wire
 from vgpud.cli.common.exits import CliError
 from vgpud.cli.common.job_client import JobClient
 from vgpud.cli.common.options import Settings

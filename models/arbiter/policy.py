@@ -1,7 +1,7 @@
 """The arbiter's policy as a reference model, pure: what shim/arbiter/policy.c decides, this decides, step by step.
 
 One device. Each step takes what the tenants report and the time, and sets the gates. Integers throughout, so that the
-two can be compared for equality (tests/core/test_arbiter_equality.py).
+two can be compared for equality (tests/arbiter/test_equality.py).
 
 A slice is *free* or *saturating*, by what it does. Free: it leaves gaps, or has just come; its gate is open and the
 hardware slices time between it and whatever else runs; it is charged for completed work. Saturating: it always wants

@@ -5,7 +5,7 @@
  *
  * Rules: one writer per word. The control page is written by the daemon alone (sealed before it is sent), the report
  * page by the tenant alone; the daemon copies and validates what it reads there. Words that change are read and
- * written with __atomic builtins. Units are in the names. Layout is frozen per VG_ABI_VERSION: tests/test_abi.py.
+ * written with __atomic builtins. Units are in the names. Layout is frozen per VG_ABI_VERSION: tests/shim/test_abi.py.
  */
 #ifndef VG_ABI_H
 #define VG_ABI_H

@@ -1,6 +1,6 @@
 /*
  * record.h - a recording of all that the core of a device was told and of what it decided, in order, so that
- * the same can be given to the core, or to its reference model, once more (tests/core/arbiter_replay.py). Called by
+ * the same can be given to the core, or to its reference model, once more (tests/arbiter/replay.py). Called by
  * arbiter.c under its lock; costs nothing while nothing is recorded. A file that cannot be written ends it.
  *
  * The file: one vg_record_header, then vg_record after vg_record, in the machine's byte order. It begins with a device

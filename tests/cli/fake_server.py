@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from fake_queue import FakeQueue
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from tests.cli.fake_queue import FakeQueue
 from vgpud.cli.common.hold_slice import ABI_VERSION
 from vgpud.v1 import vgpud_pb2 as pb
 from vgpud.v1 import vgpud_pb2_grpc as stubs

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import engine
-from tests.daemon.test_jobs import Place, daemon, on_a_loop, until
+from tests.jobs.test_runner import Place, daemon, on_a_loop, until
 from tests.runtime.supervisors import USER
 from vgpud.cli.demo.private_system import OwnSystem
 from vgpud.jobs.image import Engine, image_error

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.core.test_machine import S, answer, create, denied, kinds, process, started
 from vgpud.core import events as ev
 from vgpud.core import invariants
 from vgpud.core.containers import container_of, id_error
 from vgpud.core.machine import step
 from vgpud.core.model import Process, Quota, Reason, Slice, Spec, State
-
-from .test_machine import S, answer, create, denied, kinds, process, started
 
 ID, OTHER = "a" * 64, "b" * 64
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.queue_world import Shell, gpus, queue, shell
+from tests.core.queue.world import Shell, gpus, queue, shell
 from vgpud.core import estimates
 from vgpud.core.estimates import HIGH_PPM, JOBS_MAX, LOW_PPM, MEDIAN_PPM, Estimates, quantiles
 from vgpud.core.jobs.events import Cancelled, DurationsKnown, Ran

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.core.test_machine import GIB, answer, create, denied, started
 from vgpud.core import admit, invariants, offered
 from vgpud.core import events as ev
 from vgpud.core.faults import fault_drain
 from vgpud.core.machine import step
 from vgpud.core.model import ANYONE, Denied, Drain, Reason, Share, Slice, Spec, State, Taken
 from vgpud.core.offered import REASON_BYTES_MAX
-
-from .test_machine import GIB, answer, create, denied, started
 
 
 def drain(state: State, device: str = "0", reason: str = "a fan is broken") -> list[ev.Command]:

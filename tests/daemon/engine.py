@@ -21,11 +21,11 @@ from typing import Any
 
 ID = "0123456789abcdef" * 4
 OTHER = "fedcba9876543210" * 4
-_HERE = str(Path(__file__).parent)
-sys.path.insert(0, _HERE)  # also as a program
+_ATTACH = str(Path(__file__).parents[1] / "attach")
+sys.path.insert(0, _ATTACH)  # also as a program
 import client  # noqa: E402
 
-sys.path.remove(_HERE)  # programs that are given our path would find this folder's queue.py before Python's own
+sys.path.remove(_ATTACH)
 
 _BASES = ("/sys/fs/cgroup/unified", "/sys/fs/cgroup", "/sys/fs/cgroup/pids")
 _numbers = itertools.count()

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.daemon import engine
 from vgpud.containers import cdi, disk_work, server
 from vgpud.containers import messages as wire
 from vgpud.containers.server import Containers, Site, slice_name
@@ -31,8 +32,6 @@ from vgpud.host import cgroups, processes
 from vgpud.metrics import Metrics
 from vgpud.oci.request import Limits, RequestError
 from vgpud.store.database import MIGRATIONS, Store
-
-from . import engine
 
 KNOWN = Container("c" * 64, "a", True, 12, 34, "/docker/c", 56, started=True)
 SLICE = Slice("a", "u", 1, Spec(500), (Share("GPU-0", 500, 500, 1, 1),), True, 0, 1, cdi_device=True, cdi_used=True)

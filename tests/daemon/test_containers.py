@@ -17,15 +17,15 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.attach import client
+from tests.daemon import engine
+from tests.daemon.engine import ID, OTHER, Engine, end
+from tests.daemon.node import Node, eventually
 from vgpud.containers import disk_work
 from vgpud.core.checksums import unseal
 from vgpud.v1 import vgpud_pb2 as pb
 
-from . import client, engine
-from .conftest import Node, eventually
-from .engine import ID, OTHER, Engine, end
-
-CLIENT = Path(__file__).with_name("client.py")
+CLIENT = Path(client.__file__)
 NAME = f"c-{ID[:12]}"
 HALF = "VGPU=0.5"
 SOMEBODY = "12345:12345"

@@ -19,12 +19,11 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.attach import client
+from tests.daemon.node import Node, eventually
 from vgpud._shim import ffi
 from vgpud.errors import ExitCode
 from vgpud.v1 import vgpud_pb2 as pb
-
-from . import client
-from .conftest import Node, eventually
 
 
 def refusal(node: Node, code: ExitCode, *words: str, arguments: tuple[str, ...] = ()) -> None:

@@ -11,13 +11,12 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.attach import client
+from tests.daemon.node import Node, eventually
 from vgpud import paths
 from vgpud.errors import ExitCode
 from vgpud.simdevice.process import SimulatedDevice
 from vgpud.v1 import vgpud_pb2 as pb
-
-from . import client
-from .conftest import Node, eventually
 
 pytestmark = pytest.mark.skipif(
     not (paths.sim_lib_dir() / "libcuda.so.1").exists(), reason="the simulated driver is not built: run make"

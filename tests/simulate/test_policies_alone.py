@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.scheduling.traces import CLUSTER400, load
-from tests.core.policy_world import World, make_job
-from tests.core.test_policy_properties import POLICIES
+from tests.core.policy.test_properties import POLICIES
+from tests.core.policy.world import World, make_job
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.policy.registry import make
 from vgpud.simulate import clusters, scenario

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from google.protobuf import message_factory
 
-from tests.daemon import client
-from tests.daemon.asker import Asker
+from tests.api.asker import Asker
+from tests.attach import client
 from vgpud.cli.demo.private_system import OwnSystem, Part, wait_for
 from vgpud.v1 import vgpud_pb2 as pb
 

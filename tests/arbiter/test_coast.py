@@ -1,0 +1,96 @@
+"""The timetable that shims follow without a daemon: as said, for each slice by itself, and as examples."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models.arbiter.model import GANG_LEADER, GANG_NONE, MS, SliceParams
+from tests.arbiter.pair import Pair
+
+PERIOD_US = 20_000
+LEAST_MILLI = 10
+Spans = dict[int, tuple[int, int]]
+
+
+def attached(*rows: tuple[int, SliceParams]) -> Pair:
+    pair = Pair()
+    for s in [pair.set(ident, params) for ident, params in rows]:
+        s.attached = True
+    pair.step(MS)
+    return pair
+
+
+def coast(pair: Pair) -> Spans:
+    """The core's spans, of those slices that have one."""
+    slots = pair.ffi.new("struct vg_coast_slot[128]")
+    pair.lib.vg_core_coast(pair.core, slots)
+    rows = [pair.core.slices[i] for i in range(pair.core.slice_count)]
+    spans = {row.id: (slots[i].begin_us, slots[i].end_us) for i, row in enumerate(rows) if row.present}
+    return {ident: span for ident, span in spans.items() if span != (0, 0)}
+
+
+def share_milli(self: SliceParams, everyone: list[SliceParams]) -> int:
+    """One slice's part of the period, asked for by itself."""
+    reserved = sum(max(p.min_milli, LEAST_MILLI) for p in everyone)
+    least = max(self.min_milli, LEAST_MILLI)
+    if reserved > 1000:
+        return least * 1000 // reserved
+    wanting = [p for p in everyone if p.max_milli > p.min_milli]
+    weights = sum(p.weight or p.min_milli or 1 for p in wanting)
+    more = (1000 - reserved) * (self.weight or self.min_milli or 1) // weights if self in wanting else 0
+    return min(least + more, max(self.max_milli, least))
+
+
+def said(rows: dict[int, SliceParams]) -> Spans:
+    """Gangs first, then by id; each begins where those before it end."""
+    spans: Spans = {}
+    begin_milli = 0
+    for ident in sorted(rows, key=lambda ident: (rows[ident].gang == GANG_NONE, ident)):
+        end_milli = begin_milli + share_milli(rows[ident], list(rows.values()))
+        spans[ident] = (begin_milli * PERIOD_US // 1000, end_milli * PERIOD_US // 1000)
+        begin_milli = end_milli
+    return spans
+
+
+@st.composite
+def some_params(draw: st.DrawFn) -> SliceParams:
+    maximum = draw(st.integers(1, 1000))
+    minimum = draw(st.integers(0, maximum))
+    return SliceParams(minimum, maximum, weight=draw(st.integers(0, 5)), gang=draw(st.integers(0, 3)))
+
+
+@settings(deadline=None)  # the first one compiles the core
+@given(st.dictionaries(st.integers(1, 1000), some_params(), min_size=1, max_size=12), st.data())
+def test_the_table_is_what_each_slice_by_itself_would_get(rows: dict[int, SliceParams], data: st.DataObject) -> None:
+    pair = attached(*rows.items())
+    assert coast(pair) == said(rows)
+    gone = data.draw(st.sampled_from(sorted(rows)))
+    pair.remove(gone)
+    assert coast(pair) == said({ident: params for ident, params in rows.items() if ident != gone})
+
+
+def test_minima_are_given_and_never_more_than_maxima() -> None:
+    pair = attached((1, SliceParams(250, 250)), (2, SliceParams(500, 1000)))
+    assert coast(pair) == {1: (0, 5000), 2: (5000, 20000)}
+
+
+def test_gangs_come_first_then_the_order_of_ids() -> None:
+    pair = attached(
+        (4, SliceParams(250, 250)), (2, SliceParams(250, 250)), (3, SliceParams(500, 500, gang=GANG_LEADER))
+    )
+    assert coast(pair) == {3: (0, 10000), 2: (10000, 15000), 4: (15000, 20000)}
+
+
+def test_there_is_a_little_for_everybody_and_never_more_than_the_whole() -> None:
+    spans = coast(attached((1, SliceParams(1000, 1000)), (2, SliceParams(0, 1000)), (3, SliceParams(0, 0))))
+    assert len(spans) == 3 and all(b > a for a, b in spans.values()) and spans[3][1] <= PERIOD_US
+    assert all(b <= c for (_, b), (c, _) in pairwise(spans[ident] for ident in (1, 2, 3)))
+
+
+def test_only_who_is_attached_and_not_paused_has_a_part() -> None:
+    pair = attached((1, SliceParams(500, 1000)), (3, SliceParams(500, 1000, paused=True)))
+    pair.set(2, SliceParams(500, 1000))
+    assert coast(pair) == {1: (0, PERIOD_US)}

@@ -1,0 +1,66 @@
+"""What happens in the pauses of those who nearly always want: work that cannot be taken back would be let in each time,
+however much its owner has had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.arbiter.pair import Pair
+from tests.arbiter.sharing_world import MS, SECOND, US, Load, Tenant, World, tenant
+
+
+def pausing(burst_ms: int, pause_us: int) -> Tenant:
+    """Kernels of .2 ms, three quarters of the device."""
+    return tenant(1, 750, 1000, Load(200 * US, 5 * burst_ms, gap_ns=pause_us * US))
+
+
+def shares(seconds: int, *tenants: Tenant) -> list[float]:
+    world = World(list(tenants), Pair())
+    world.run(seconds * SECOND)
+    return [t.share(2 * SECOND, world.now_ns) for t in tenants]
+
+
+#: nothing is known of a kernel that is the first of its kind
+NEW: dict[str, Any] = {"told_ns": MS}
+
+
+@pytest.mark.parametrize("more", [{}, NEW], ids=["known", "new"])
+@pytest.mark.parametrize(("burst_ms", "pause_us"), [(20, 300), (100, 2000), (8, 1000), (200, 10_000)])
+def test_pauses_let_no_kernels_of_a_second_in_beyond_what_their_owner_is_due(
+    burst_ms: int, pause_us: int, more: dict[str, Any]
+) -> None:
+    first, second = shares(18, pausing(burst_ms, pause_us), tenant(2, 250, 1000, Load(SECOND, 1, **more)))
+    assert second <= 0.28  # half of a kernel more or less in 16 s
+    assert first >= 0.66
+
+
+@pytest.mark.parametrize(("burst_ms", "pause_us"), [(20, 300), (8, 1000)])
+def test_nor_kernels_of_40_ms(burst_ms: int, pause_us: int) -> None:
+    first, second = shares(6, pausing(burst_ms, pause_us), tenant(2, 250, 1000, Load(40 * MS, 1)))
+    assert second <= 0.26
+    assert first >= 0.67
+
+
+def test_who_is_let_in_while_another_pauses_makes_room_when_that_one_is_back() -> None:
+    first, second = shares(4, pausing(20, 300), tenant(2, 250, 1000))
+    assert first >= 0.73
+    assert second >= 0.24
+
+
+def test_a_pause_is_no_time_that_is_saved_up() -> None:
+    """Half of what it is due is all that this one wants; its page says that it never pauses."""
+    says = Load(20 * US, 50, gap_ns=MS, lie=lambda name, true_ns: 2**62 if name == "active" else true_ns)
+    first, second = shares(4, tenant(1, 400, 1000, says), tenant(2, 600, 1000))
+    assert 0.15 <= first <= 0.4
+    assert second >= 0.7
+
+
+def test_who_is_gone_keeps_nobody_waiting() -> None:
+    """However much the one who stays has had."""
+    goes = tenant(1, 750, 1000, Load(end_ns=4 * SECOND))
+    stays = tenant(2, 250, 1000, Load(SECOND, 1))
+    world = World([goes, stays], Pair())
+    world.run(8 * SECOND)
+    assert stays.share(4100 * MS, 8 * SECOND) >= 0.98

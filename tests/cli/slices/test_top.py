@@ -1,0 +1,315 @@
+"""`vgpu top`: a view per sample, bars that mean something."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from tests.cli.fake_server import FakeDaemon
+from vgpud.cli.common import figures, views
+from vgpud.cli.common.history import History, Recent
+from vgpud.cli.common.output import blocks_unknown
+from vgpud.cli.slices.top_frame import Line, _got_style, _rooms, frame
+from vgpud.v1 import vgpud_pb2 as pb
+
+UUID = "GPU-00000000-0000-0000-0000-000000000000"
+
+
+def device_of(**fields: Any) -> dict[str, Any]:
+    """A slice's view on the fake daemon's device."""
+    return views.slice_device_view(pb.SliceDevice(device_uuid=UUID, **fields), simulated=True)
+
+
+def slice_of(name: str, processes: int = 1, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "uid": name, "processes": processes, "devices": [device_of(**fields)]}
+
+
+def drawn(
+    slices: list[dict[str, Any]], width: int, height: int = 24, encoding: str = "utf-8", **more: Any
+) -> list[str]:
+    """The lines of a frame, after a minute of the same view every second."""
+    device = views.device_view(pb.Device(uuid=UUID, name="H200", simulated=True, memory_total_bytes=1 << 36))
+    history = History(1.0)
+    for second in range(120):
+        history.add(float(second), slices)
+    written = io.BytesIO()
+    out = Console(file=io.TextIOWrapper(written, encoding), width=width, height=height)
+    out.print(frame(out, {"devices": [device], "slices": slices}, history, "12:34:56", **more))
+    out.file.flush()
+    return written.getvalue().decode(encoding).split("\n")
+
+
+# ---- figures ----
+
+
+def test_a_sparkline_goes_from_low_to_high() -> None:
+    assert figures.sparkline([0.0, 0.5, 0.99, 1.0, 7.0, -1.0, None]) == "▁▅███▁ "
+    plain = figures.sparkline([i / 8 for i in range(9)], ascii_only=True)
+    assert plain.isascii() and len(set(plain)) == 8
+
+
+def test_bars_are_as_long_as_their_ratio_and_never_vanish() -> None:
+    assert figures.bar(1.0, 10) == "█" * 10
+    assert figures.bar(0.55, 10) == "█████▌"
+    assert figures.bar(0.0001, 10) == "▏"
+    assert figures.bar(0.0, 10) == figures.bar(0.0, 10, ascii_only=True) == ""
+    assert figures.bar(0.5, 10, ascii_only=True) == "#####"
+
+
+@pytest.mark.parametrize(
+    ("span_ns", "text"),
+    [
+        (0, "0"),
+        (400, "0"),
+        (16_000, "16us"),
+        (999_499, "999us"),
+        (999_501, "1.0ms"),
+        (8_190_000, "8.2ms"),
+        (-131_000_000, "-131ms"),
+        (1.5e9, "1.5s"),
+        (4.2e11, "420s"),
+    ],
+)
+def test_spans_of_time_are_short(span_ns: float, text: str) -> None:
+    assert figures.short_time(span_ns) == text
+
+
+def test_quantiles_are_ends_of_buckets() -> None:
+    counts = [0] * 16
+    assert figures.wait_quantile(counts, 0.5) == "-"
+    counts[3], counts[9] = 98, 2
+    assert figures.wait_quantile(counts, 0.5) == "128us"
+    assert figures.wait_quantile(counts, 0.99) == "8.2ms"
+    counts[15] = 1000
+    assert figures.wait_quantile(counts, 0.5) == ">262ms"
+
+
+def test_wait_bars_leave_out_the_empty_ends() -> None:
+    counts = [0, 0, 4, 0, 8] + [0] * 10 + [1]
+    bars = figures.wait_bars(counts, 8)
+    assert bars[0] == ("< 64us", "████", 4)
+    assert bars[1] == ("< 128us", "", 0)
+    assert bars[-1] == (">= 262ms", "█", 1)
+    assert len(bars) == 14
+    assert figures.wait_bars([0] * 16, 8) == []
+
+
+# ---- the last minute ----
+
+
+def test_the_minute_is_a_mean_per_cell_and_blank_where_nothing_was_heard() -> None:
+    history = History(1.0)
+    for second, share in [(0, 1.0), (1, 0.5), (2, 0.0), (3, 0.0), (30, 0.4), (31, 0.6), (59, 0.2)]:
+        history.add(float(second), [slice_of("a", share_ratio=share)])
+    cells = history.shares(("a", UUID), 60)
+    assert cells[:4] == [1.0, 0.5, 0.0, 0.0]
+    assert cells[30:32] == [0.4, 0.6]
+    assert cells[-1] == 0.2
+    assert set(cells[4:30]) == set(cells[32:59]) == {None}
+    assert history.shares(("a", UUID), 6)[0] == pytest.approx(0.375)
+    assert history.shares(("unknown", UUID), 3) == [None] * 3
+
+
+def test_slow_views_fill_the_cells_between_them() -> None:
+    history = History(10.0)
+    for second in range(0, 70, 10):
+        history.add(float(second), [slice_of("a", share_ratio=0.5)])
+    assert history.shares(("a", UUID), 60) == [0.5] * 60
+
+
+def test_rates_are_of_the_last_second_and_waits_of_the_last_minute() -> None:
+    history = History(0.5)
+    assert history.recent(("a", UUID)).throttled_ratio is None
+    for step in range(200):
+        waits = [step] + [0] * 15
+        fields = {"throttled_ns": step * 100_000_000, "borrowed_ns": step * 50_000_000, "wait_counts": waits}
+        history.add(step * 0.5, [slice_of("a", **fields)])
+    recent = history.recent(("a", UUID))
+    assert recent.throttled_ratio == pytest.approx(0.2)
+    assert recent.borrowed_ratio == pytest.approx(0.1)
+    assert recent.wait_counts == (120,) + (0,) * 15
+
+
+def test_counters_that_begin_again_and_slices_that_went_are_forgotten() -> None:
+    history = History(1.0)
+    history.add(0.0, [slice_of("a", throttled_ns=5_000_000_000), slice_of("b")])
+    history.add(1.0, [slice_of("a", throttled_ns=1_000)])
+    assert history.recent(("a", UUID)).throttled_ratio is None
+    history.add(2.0, [slice_of("a", throttled_ns=500_001_000), slice_of("b")])
+    assert history.recent(("a", UUID)).throttled_ratio == pytest.approx(0.5)
+    assert history.recent(("b", UUID)).throttled_ratio is None
+
+
+# ---- the frame ----
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_lines_fit_and_wide_terminals_show_more(width: int) -> None:
+    lines = drawn([slice_of("a-name-that-is-rather-long-for-a-slice", share_ratio=0.5)], width)
+    assert max(map(len, lines)) <= width
+    titles = lines[1].split()
+    assert {"SLICE", "DUE%", "GOT%", "WAIT%", "p99", "BALANCE", "MEM%"} <= set(titles)
+    assert ({"BORR%", "GATE", "p50"} <= set(titles)) == (width >= 80)
+    assert ("PROCS" in titles) == (width >= 200)
+
+
+def test_a_line_says_what_the_slice_is_due_got_and_waited() -> None:
+    fields = {"entitlement_milli": 250, "share_ratio": 0.253, "lag_ns": -3_000_000, "gate": "closed"}
+    limits = {"min_milli": 250, "max_milli": 750, "mem_max_bytes": 8 << 30, "mem_used_bytes": 2 << 30}
+    lines = drawn([slice_of("train", regime="arbitrated", **fields, **limits)], 120)
+    assert "arbitrated" in lines[0] and "SIMULATED" in lines[0]
+    shown = dict(zip(lines[1].replace("LAST MINUTE", "MINUTE").split(), lines[2].split(), strict=False))
+    assert (shown["DUE%"], shown["GOT%"], shown["LIMITS"]) == ("25.0", "25.3", "0.25..0.75")
+    for text in ("-3.0ms", "closed", " 25.0\n", "▃▃▃▃▃▃▃▃▃▃"):
+        assert text in lines[2] + "\n"
+    assert "12:34:56" in lines[-2]
+
+
+def test_lines_stay_where_they_are_and_idle_slices_come_last() -> None:
+    slices = [slice_of("c", share_ratio=0.9), slice_of("a", processes=0), slice_of("b", share_ratio=0.1)]
+    assert [line[0] for line in drawn(slices, 80)[2:5]] == ["b", "c", "a"]
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    lines = drawn([slice_of(f"s{i:02d}", processes=i % 2) for i in range(40)], 80, height=12)
+    assert len([line for line in lines if line]) <= 12
+    assert lines[-4] == "and 33 more, 20 of them without a program"
+
+
+def test_a_slice_without_a_program_is_due_nothing() -> None:
+    lines = drawn([slice_of("a", processes=0, entitlement_milli=250, lag_ns=500_000)], 80)
+    assert lines[2].split()[1] == "-"
+    assert "500us" not in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("share", "throttled_ratio", "style"),
+    [(0.45, 0.9, "yellow"), (0.45, 0.0, "green"), (0.49, 0.9, "green"), (0.65, 0.9, "red")],
+)
+def test_who_waits_and_gets_less_than_it_is_due_is_coloured(share: float, throttled_ratio: float, style: str) -> None:
+    (given,) = slice_of("a", entitlement_milli=500, max_milli=600, share_ratio=share)["devices"]
+    assert _got_style(Line({}, given, Recent(throttled_ratio, 0.0, ()))) == style
+
+
+@pytest.mark.parametrize(
+    ("wanted", "room", "given"),
+    [([3, 1], 20, [3, 1]), ([40, 1], 10, [9, 1]), ([9, 8, 2], 12, [5, 5, 2]), ([5], 0, [1])],
+)
+def test_devices_share_the_lines_that_there_are(wanted: list[int], room: int, given: list[int]) -> None:
+    assert _rooms(wanted, room) == given
+
+
+def test_a_terminal_without_block_characters_gets_ascii() -> None:
+    text = "\n".join(drawn([slice_of("a", share_ratio=0.5)], 120, encoding="ascii"))
+    assert "======" in text and text.isascii()
+
+
+@pytest.mark.parametrize(("name", "plain"), [("C", True), ("POSIX", True), ("C.UTF-8", False), ("", False)])
+def test_a_terminal_of_the_c_locale_gets_ascii(monkeypatch: pytest.MonkeyPatch, name: str, plain: bool) -> None:
+    """Python says UTF-8 there."""
+    for variable in ("LC_ALL", "LC_CTYPE", "TERM"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("LANG", name)
+    out = Console(file=io.TextIOWrapper(io.BytesIO(), "utf-8"), force_terminal=True)
+    assert blocks_unknown(out) is plain
+
+
+def test_an_old_view_says_why() -> None:
+    assert "the daemon does not answer" in drawn([], 80, problem="the daemon does not answer")[-2]
+
+
+# ---- the command ----
+
+
+def test_json_is_a_line_a_view(vgpu: Any, daemon: Any) -> None:
+    vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
+    result = vgpu("top", "-n", "3", "-d", "0.1", "-o", "json", host=daemon.host)
+    assert result.code == 0
+    views = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(views) == 3
+    assert all(v["schema_version"] == 1 and v["at"].endswith("Z") for v in views)
+    assert views[0]["slices"][0]["devices"][0]["share_ratio"] == 0.25
+
+
+def test_without_a_terminal_tables_follow_each_other(vgpu: Any, daemon: Any) -> None:
+    vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
+    result = vgpu("top", "-n", "2", "-d", "0.1", "--no-headers", host=daemon.host)
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [["a", "0-SIMULATED"]] * 2
+
+
+@pytest.fixture
+def waiting(vgpu: Any, daemon: Any) -> Any:
+    """A daemon with one slice, which waits more and more."""
+    vgpu("slice", "create", "a", "--gpus", "0.5", host=daemon.host)
+    daemon.throttled_ns_per_view = 1_000_000_000
+    return daemon
+
+
+def test_one_view_is_enough_to_see_who_waits(vgpu: Any, waiting: Any) -> None:
+    titles, line = vgpu("top", "-n", "1", "-d", "0.1", host=waiting.host).stdout.splitlines()
+    shown = dict(zip(titles.split(), line.split(), strict=True))
+    assert (shown["SLICE"], shown["LIMITS"], shown["GOT%"]) == ("a", "0.5", "25.0")
+    assert float(shown["WAIT%"]) > 0
+
+
+def on_a_terminal(*command: str) -> tuple[int, str]:
+    """Exit code of `vgpu` on a terminal, and all that it has written."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        whole = [sys.executable, "-m", "vgpud.cli.main", *command]
+        os.execve(sys.executable, whole, os.environ | {"TERM": "xterm", "COLUMNS": "100"})
+    text = b""
+    try:
+        while data := os.read(terminal, 4096):
+            text += data
+    except OSError:  # how Linux says that the other end of a terminal is closed
+        pass
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(status), text.decode()
+
+
+def test_on_a_terminal_it_draws_and_leaves_the_screen(daemon: Any) -> None:
+    code, text = on_a_terminal("--host", daemon.host, "top", "-n", "2", "-d", "0.1")
+    assert code == 0
+    assert text.count("\x1b[?1049h") == text.count("\x1b[?1049l") == 1
+    drawn_there, _, left = text.partition("\x1b[?1049l")
+    assert "no slices" in drawn_there and "no slices" in left, "the last view stays"
+
+
+def test_the_first_view_on_a_terminal_shows_who_waits_as_well(waiting: Any) -> None:
+    code, text = on_a_terminal("--host", waiting.host, "top", "-n", "1", "-d", "0.1")
+    left = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", text.partition("\x1b[?1049l")[2])
+    titles, line = left.splitlines()[1:3]
+    end = titles.index("WAIT%") + len("WAIT%")
+    assert code == 0 and float(line[end - 5 : end]) > 0
+
+
+def test_it_waits_for_a_daemon_that_is_restarted(tmp_path: Path) -> None:
+    first = FakeDaemon(tmp_path)
+    command = [sys.executable, "-m", "vgpud.cli.main", "--host", first.host, "top", "-d", "0.1", "-o", "name"]
+    with first:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            assert process.stdout.readline() == "\n"
+            first.stop()
+            assert "daemon" in process.stderr.readline()
+            with FakeDaemon(tmp_path) as second:
+                second.create("back")
+                while process.stdout.readline() != "back\n":
+                    pass
+        finally:
+            process.kill()
+            process.communicate()

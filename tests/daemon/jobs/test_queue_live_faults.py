@@ -1,0 +1,377 @@
+"""The live queue when something goes wrong: daemons that die between two steps, failing starts, limits, taken room."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
+import grpc
+import pytest
+
+from tests.api.asker import Asker
+from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
+from tests.daemon.jobs.test_queue_live import refused
+from tests.daemon.node import Node, eventually
+from vgpud.core import events as ev
+from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
+from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
+from vgpud.daemon.daemon import Daemon
+from vgpud.daemon.jobs import controller
+from vgpud.daemon.jobs.controller import JobDesk
+from vgpud.daemon.jobs.slices import JobSlices
+from vgpud.jobs.messages import Result
+from vgpud.store.database import FILE_NAME, Store
+from vgpud.store.flush import Flushing
+from vgpud.store.jobs import JobStore
+from vgpud.v1 import vgpud_pb2 as pb
+
+pytestmark = pytest.mark.skipif(MISSING, reason="the simulated driver or vgpu-job is not built: run make")
+
+
+@pytest.fixture
+def queue(node: Node) -> Iterator[QueueNode]:
+    with queue_node(node) as made:
+        yield made.start()
+
+
+def change(queue: QueueNode, job_id: int, **fields: Any) -> None:
+    """Has the database say something else of a job, as it would if the daemon had been killed at another point."""
+    store = Store(queue.node.state)
+    jobs = JobStore(store)
+    found = jobs.find(job_id)
+    assert found
+    jobs.save([replace(found, **fields)])
+    store.close()
+
+
+def test_a_decision_to_start_that_was_saved_and_no_more_is_carried_out_once(queue: QueueNode) -> None:
+    (first,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 500)
+    (job_id,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran", 500, hold=True)
+    queue.until(first, "running")
+    queue.node.stop(signal.SIGKILL)
+    jobs = Store(queue.node.state)
+    placed = JobStore(jobs).find(first)
+    assert placed
+    jobs.close()
+    change(queue, job_id, state=JobState.RUNNING, attempt=1, started_ns=placed.started_ns, placement=placed.placement)
+    queue.start()
+    assert queue.ended(job_id).state == "completed"
+    queue.restart(signal.SIGKILL)
+    assert queue.written("ran") == "1\n"
+    (queue.work / "go").touch()
+    assert queue.ended(first).state == "completed"
+    assert queue.node.names() == []
+
+
+def test_one_that_was_told_to_end_is_told_again(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("sleep 1000", 500)
+    (again,) = queue.submit("echo $VGPU_JOB_ATTEMPT >> ran; while [ ! -e go ]; do sleep 0.02; done", 500)
+    queue.until(job_id, "running")
+    eventually(lambda: queue.written("ran"), "its first attempt")
+    queue.node.stop(signal.SIGKILL)
+    change(queue, job_id, stopping="cancelled by its owner", stop_to=JobState.CANCELLED)
+    change(queue, again, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
+    queue.start()
+    job = queue.ended(job_id)
+    assert (job.state, job.reason) == ("cancelled", "cancelled by its owner")
+    eventually(lambda: queue.get(again).preemptions == 1, "it makes room, although nobody needs it any more")
+    assert queue.until(again, "running").attempt == 1
+    (queue.work / "go").touch()
+    assert queue.ended(again).state == "completed"
+    assert queue.written("ran") == "1\n"
+
+
+@pytest.mark.parametrize("code", [0, 9])
+def test_one_that_ends_because_the_former_daemon_told_it_to_is_started_anew(queue: QueueNode, code: int) -> None:
+    """It was to make room by SIGTERM, and takes its time; the daemon that told it is killed meanwhile. Who saves his
+    state then exits with 0, and has not completed."""
+    tidies = f'trap "sleep 1.5; exit {code}" TERM; while :; do sleep 0.05; done'
+    (job_id,) = queue.submit(f"echo $VGPU_JOB_ATTEMPT >> ran; [ $VGPU_JOB_ATTEMPT = 2 ] || {{ {tidies}; }}", 500)
+    eventually(lambda: queue.written("ran"), "its first attempt")
+    queue.node.stop(signal.SIGKILL)
+    begun = (queue.node.state / "jobs" / f"{job_id}.1" / "begun").read_text()
+    (supervisor,) = [int(line.split()[1]) for line in begun.splitlines() if line.startswith("pid ")]
+    os.kill(supervisor, signal.SIGTERM)
+    change(queue, job_id, stopping="job 9 needs the room", stop_to=JobState.SUSPENDED)
+    queue.start()
+    job = queue.ended(job_id)
+    assert (job.state, job.attempt) == ("completed", 2)
+    assert queue.written("ran") == "1\n2\n"
+
+
+def test_slices_without_their_job_go_at_the_next_start(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 500)
+    queue.until(job_id, "running")
+    eventually(lambda: queue.node.names(), "its slice")
+    queue.node.stop(signal.SIGKILL)
+    (queue.work / "go").touch()
+    change(queue, job_id, state=JobState.COMPLETED, ended_ns=1 << 61, placement=())
+    queue.start()
+    assert queue.node.names() == []
+    assert queue.get(job_id).state == "completed"
+
+
+def test_what_cannot_be_started_fails_with_the_reason(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("true", 500, directory="/nonexistent")
+    job = queue.ended(job_id)
+    assert job.state == "failed"
+    assert "/nonexistent" in job.reason
+    assert queue.node.names() == []
+
+
+def test_nobody_fills_the_daemons_memory(node: Node) -> None:
+    with queue_node(node, jobs_per_user_max="5") as queue:
+        queue.start()
+        queue.submit("true", 100, hold=True, array_first=1, array_last=4)
+        code, text = refused(lambda: queue.submit("true", 100, array_first=1, array_last=2))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "4 jobs that have not ended" in text
+        queue.restart(signal.SIGKILL)
+        queue.submit("true", 100, hold=True)
+        assert refused(lambda: queue.submit("true", 100))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
+    device = queue.node.nodes.ListDevices(pb.ListDevicesRequest()).devices[0]
+    queue.node.nodes.DrainDevice(pb.DrainDeviceRequest(device_uuid=device.uuid, reason="dust"))
+    (one,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done", 800)
+    (two,) = queue.submit("true", 800)
+    assert list(queue.until(one, "running").device_indices) in ([], [1])
+    assert queue.get(two).state == "pending"
+    queue.node.nodes.UndrainDevice(pb.UndrainDeviceRequest(device_uuid=device.uuid))
+    assert queue.ended(two).state == "completed"
+    (queue.work / "go").touch()
+
+
+def test_steps_of_one_job_never_overlap() -> None:
+    """Three who come one after another, the third while the second has been let in but does not run yet."""
+    desk = JobDesk.__new__(JobDesk)
+    desk._turns = {}
+    inside: list[int] = []
+    order: list[int] = []
+
+    async def step(number: int) -> None:
+        async with desk.alone_with(7):
+            inside.append(number)
+            assert len(inside) == 1
+            await asyncio.sleep(0)
+            order.append(inside.pop())
+
+    async def all_of_them() -> None:
+        tasks = [asyncio.create_task(step(1)), asyncio.create_task(step(2))]
+        for number in range(3, 9):
+            await asyncio.sleep(0)
+            tasks.append(asyncio.create_task(step(number)))
+        await asyncio.gather(*tasks)
+
+    asyncio.run(all_of_them())
+    assert order == list(range(1, 9))
+    assert not desk._turns
+
+
+class Suspending:
+    """The daemon, as far as it suspends the two slices of gang 7, of which the second is refused so often."""
+
+    def __init__(self, refusals: int) -> None:
+        self.state = State()
+        for name in ("j-7-0", "j-7-1"):
+            self.state.slices[name] = Slice(name, name, 1, Spec(500), (), False, 0, 0, suspended=EVICTED, job_id=7)
+        self.refusals = refusals
+        self.notes: list[ev.Log] = []
+
+    def note(self, entry: ev.Log) -> None:
+        self.notes.append(entry)
+
+    async def suspend_job(self, name: str, evict: bool, job_id: int) -> Slice:
+        return self._now(name, EVICTED if evict else PAUSED)
+
+    async def resume_job(self, name: str, job_id: int) -> Slice | Denied:
+        if name.endswith("1") and self.refusals:
+            self.refusals -= 1
+            return Denied(Reason.UNAVAILABLE, "the disk is full")
+        return self._now(name, "")
+
+    def _now(self, name: str, suspended: str) -> Slice:
+        self.state.slices[name] = replace(self.state.slices[name], suspended=suspended)
+        return self.state.slices[name]
+
+
+def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "GO_ON_S", 0.01)
+    desk = JobDesk.__new__(JobDesk)
+    desk._turns = {}
+    host = desk.host = Suspending(2)  # type: ignore[assignment]
+    desk.slices = JobSlices(desk.host, lambda: 0)
+    desk.machine, desk.clock, desk.elastic, desk._unsaved_notes = MagicMock(), MagicMock(), MagicMock(), []
+    job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
+    denied = asyncio.run(desk.slices.resume(job))
+    assert denied and [made.suspended for made in host.state.slices.values()] == [EVICTED, EVICTED]
+    asyncio.run(desk._go_on(job))
+    assert [made.suspended for made in host.state.slices.values()] == ["", ""]
+    (note,) = host.notes
+    assert note.message == "job 7: it does not go on, and is asked to again: the disk is full"
+
+
+def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd would end it: a job that goes on from the host's memory takes as long as it takes."""
+    monkeypatch.setattr(controller, "SETTLE_S", 0.05)
+    desk = JobDesk.__new__(JobDesk)
+    decided: list[str] = []
+    for name in ("_drop_orphans", "_carry_out", "_look_at_room"):
+        monkeypatch.setattr(desk, name, lambda *_: None)
+    monkeypatch.setattr(desk, "feed", lambda *_: decided.append("room"))
+    desk.machine, desk.clock, desk.runner, desk.progress = MagicMock(), MagicMock(), AsyncMock(), MagicMock()
+    desk.store, desk._unsaved_crews = MagicMock(), {}
+    desk._kept, desk._histories, desk._history_at_ns, desk._unsaved = (), {}, 0, {}
+
+    async def start() -> None:
+        hangs = asyncio.create_task(asyncio.sleep(1000))
+        desk._tasks = {hangs}  # type: ignore[arg-type]
+        await asyncio.wait_for(desk.start(), 30)
+        assert not hangs.done()
+        hangs.cancel()
+
+    asyncio.run(start())
+    assert decided and desk.runner.note_boot.await_count == 1
+
+
+def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
+    """Also if the daemon is killed between its result and its end, and the next one finds the result again."""
+    desk = JobDesk.__new__(JobDesk)
+    desk.store = JobStore(Store(tmp_path))
+    job = Job(3, JobSpec(Ask(Spec(500))), 0, attempt=1)
+    desk.store.save([job])
+    for _ in range(2):
+        desk._keep_result(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
+    job.attempt = 2
+    desk._keep_result(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
+    facts = desk.store.facts(3)
+    assert (facts["cpu_ns"], facts["ram_peak_bytes"]) == (12, 9)
+
+
+def test_fair_shares_outlive_the_daemon(queue: QueueNode) -> None:
+    (job_id,) = queue.submit("sleep 1.5", 2000)
+    queue.ended(job_id)
+
+    def history() -> float:
+        return queue.queues.ListQueues(pb.ListQueuesRequest()).queues[0].history_gpu_seconds
+
+    before = history()
+    assert 2.5 < before < 10
+    queue.restart(signal.SIGTERM)
+    assert 0.99 * before < history() <= before
+
+
+@contextlib.contextmanager
+def held_database(queue: QueueNode) -> Iterator[None]:
+    """Somebody else writes into the database and does not end."""
+    with contextlib.closing(sqlite3.connect(queue.node.state / FILE_NAME, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
+def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(tmp_path: Path) -> None:
+    """A flush holds it when jobs have just ended, too."""
+    store = Store(tmp_path)
+    desk = JobDesk.__new__(JobDesk)
+    vars(desk).update(_timer=None, _tasks=set(), runner=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
+    vars(desk).update(_unsaved={}, _unsaved_requests=[], _unsaved_crews={}, _unsaved_notes=[], next_id=1, _histories={})
+    vars(desk).update(queues=MagicMock(unsaved=(), specs=[QueueSpec("default")]), store=JobStore(store))
+    vars(desk).update(machine=MagicMock(history=lambda name, now_ns: 7), clock=MagicMock(now_ns=lambda: 5))
+
+    async def stop() -> None:
+        with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            asyncio.get_running_loop().call_later(0.05, other.execute, "ROLLBACK")
+            await desk.stop()
+
+    asyncio.run(stop())
+    assert desk.store.load().histories == {"default": 7}
+    store.close()
+
+
+def test_what_was_decided_while_the_database_was_held_is_saved_at_the_end(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    daemon = Daemon.__new__(Daemon)
+    kept = ev.SaveDrain(Drain("a device", "it has failed", by_fault=True))
+    vars(daemon).update(_store=store, _unsaved=[kept], _log=MagicMock(take_unwritten=lambda: ()))
+    vars(daemon).update(config=MagicMock(events_max=10), _store_fault="")
+    store.erase()
+
+    async def stop() -> None:
+        vars(daemon).update(_flushing=Flushing(store))
+        await daemon._save_rest()
+
+    asyncio.run(stop())
+    assert store.load(10).drains == (kept.drain,)
+    assert not store.unflushed, "what a job has left behind is gone from the files"
+    store.close()
+
+
+def test_nothing_is_half_queued_while_the_database_cannot_be_written(queue: QueueNode) -> None:
+    """What is asked for is refused and never runs; what ends meanwhile is kept in mind, and written when it can be."""
+    (running,) = queue.submit("while [ ! -e go ]; do sleep 0.02; done; exit 4", 500)
+    queue.until(running, "running")
+    eventually(lambda: queue.node.names(), "its slice")
+    with held_database(queue):
+        code, text = refused(lambda: queue.submit("touch ran", 500, "again", array_first=1, array_last=3))
+        assert code is grpc.StatusCode.UNAVAILABLE
+        assert "nothing was changed" in text
+        (queue.work / "go").touch()
+        assert queue.ended(running).exit_code == 4
+    assert {job.state for job_id, job in queue.all().items() if job_id != running} <= {"cancelled"}
+    eventually(lambda: not queue.node.names(), "the end of its slice")
+    (after,) = queue.submit("touch after", 500)
+    assert queue.ended(after).state == "completed"
+    queue.restart(signal.SIGKILL)
+    assert queue.get(running).exit_code == 4
+    assert not (queue.work / "ran").exists()
+    again = queue.submit("touch ran", 500, "again", array_first=1, array_last=3)
+    assert {queue.ended(job_id).state for job_id in again} == {"completed"}, "as clients do by themselves"
+    assert again == queue.submit("touch ran", 500, "again", array_first=1, array_last=3)
+
+
+def test_who_is_held_up_for_a_moment_notices_nothing(queue: QueueNode) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with held_database(queue):
+            asked = pool.submit(queue.submit, "touch ran", 500)
+            time.sleep(0.5)
+            assert not asked.done()
+        (job_id,) = asked.result(30)
+    assert queue.ended(job_id).state == "completed"
+    assert (queue.work / "ran").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to ask as another user")
+def test_users_make_slices_as_the_site_says_and_jobs_anyway(node: Node) -> None:
+    """direct = "deny": a user's slice is refused, his job has one; an admin's is made."""
+    with queue_node(node, direct='"deny"', socket_mode='"0666"') as queue:
+        queue.start()
+        node.directory.chmod(0o755)
+        queue.work.chmod(0o777)
+        asker = Asker(f"unix:{queue.node.runtime / 'vgpud.sock'}", "64001:64001")
+        try:
+            asked = pb.CreateSliceRequest(name="mine", spec=pb.SliceSpec(gpus_milli=100))
+            code, text, _ = asker.ask("/vgpud.v1.SliceService/CreateSlice", "unary_unary", asked)
+            assert code == "PERMISSION_DENIED"
+            assert "vgpu submit" in text
+            request = pb.SubmitJobRequest(spec=queue.spec("id -u > who", 500))
+            code, text, raw = asker.ask("/vgpud.v1.JobService/SubmitJob", "unary_unary", request)
+            assert code == "OK", text
+        finally:
+            asker.close()
+        (job_id,) = pb.SubmitJobResponse.FromString(raw).job_ids
+        assert queue.ended(job_id).state == "completed", queue.get(job_id).reason
+        assert queue.written("who") == "64001\n"
+        assert queue.node.create("admins", 100).queue == "default"

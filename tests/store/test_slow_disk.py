@@ -1,0 +1,300 @@
+"""A disk that takes its time, or fails: only who is told that something is kept waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.attach import client
+from tests.daemon.node import Node, eventually
+from vgpud._shim import ffi
+from vgpud.core import events as ev
+from vgpud.core.events import SaveSlice
+from vgpud.core.model import Process, Share, Slice, Spec, State
+from vgpud.core.observed import Entry
+from vgpud.daemon.daemon import Daemon
+from vgpud.errors import StoreBusyError, StoreError
+from vgpud.store import database as stores
+from vgpud.store.database import Store
+from vgpud.store.flush import Flushing
+from vgpud.v1 import vgpud_pb2 as pb
+
+LIMITS = client.PAGE + ffi.offsetof("struct vg_control_device", "min_milli")
+#: vgpud on a disk whose flushes last as long as the file of the variable SLOW_DISK exists; one that says so fails them
+SLOW = """
+import errno, os, time
+flush = os.fdatasync
+def slow(fd):
+    while os.path.exists(os.environ["SLOW_DISK"]):
+        with open(os.environ["SLOW_DISK"]) as said:
+            if said.read() == "fail":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+        time.sleep(0.01)
+    flush(fd)
+os.fdatasync = slow
+from vgpud.serve import main
+main()
+"""
+
+
+def slice_of(name: str, revision: int = 1) -> Slice:
+    return Slice(name, f"uid-{name}", 1, Spec(250), (Share("GPU-0", 250, 250, 1, 1),), False, 0, 0, revision)
+
+
+@pytest.fixture
+def slow(node: Node) -> Path:
+    """Starts the node with two slices; while the returned file is there, its disk does not get ready."""
+    flag = node.directory / "slow"
+    node.program = ["-c", SLOW]
+    node.env = {"SLOW_DISK": str(flag)}
+    node.start()
+    node.create("a", 250)
+    node.create("b", 250)
+    return flag
+
+
+def numbers(node: Node, name: str) -> Callable[[], tuple[int, int]]:
+    """Attaches to the slice; what its control page says of minimum and maximum now."""
+    tenant = client.attach(node.socket(name))
+    control, _report = tenant.map()
+
+    def shown(_attached: client.Tenant = tenant) -> tuple[int, int]:
+        return struct.unpack_from("<II", control, LIMITS)
+
+    return shown
+
+
+def change(node: Node, name: str, milli: int) -> Any:
+    spec = pb.SliceSpec(min_milli=milli, max_milli=milli)
+    return node.slices.UpdateSlice.future(pb.UpdateSliceRequest(name=name, spec=spec))
+
+
+def test_nothing_waits_for_a_disk_that_another_request_waits_for(node: Node, slow: Path) -> None:
+    a, b = numbers(node, "a"), numbers(node, "b")
+    slow.touch()
+    waiting = [change(node, "a", 300)]
+    eventually(lambda: a() == (300, 300), "the first change in force")
+    waiting.append(change(node, "b", 400))
+    eventually(lambda: b() == (400, 400), "the second change in force")
+    waiting.append(change(node, "a", 100))
+    eventually(lambda: a() == (100, 100), "the third change in force")
+    assert client.attach(node.socket("b")).status == client.OK
+    assert node.get("a").revision == 3
+    made = node.slices.CreateSlice.future(pb.CreateSliceRequest(name="c", spec=pb.SliceSpec(gpus_milli=100)))
+    eventually(lambda: "c" in node.names(), "the new slice")
+    assert not made.done() and not any(one.done() for one in waiting), "what is answered is on the disk"
+    slow.unlink()
+    assert [one.result(30).slice.revision for one in waiting] == [2, 2, 3]
+    assert made.result(30).slice.name == "c"
+    node.stop(signal.SIGKILL)
+    node.start()
+    assert (node.get("a").revision, node.get("b").revision, node.names()) == (3, 2, ["a", "b", "c"])
+
+
+def test_a_repeated_request_waits_for_the_disk_as_the_first_did(node: Node, slow: Path) -> None:
+    slow.touch()
+    request = pb.CreateSliceRequest(name="c", spec=pb.SliceSpec(gpus_milli=100), request_id="r")
+    first = node.slices.CreateSlice.future(request)
+    eventually(lambda: "c" in node.names(), "the new slice")
+    with pytest.raises(grpc.RpcError) as error:
+        node.slices.CreateSlice(request, timeout=0.3)
+    assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    slow.unlink()
+    assert node.slices.CreateSlice(request).slice.uid == first.result(30).slice.uid
+
+
+def test_a_disk_that_fails_is_said(node: Node, slow: Path) -> None:
+    slow.write_text("fail")
+    failed = change(node, "a", 300)
+    assert failed.code() is grpc.StatusCode.UNAVAILABLE
+    assert "carried out, but perhaps not kept" in failed.details() and "Input/output error" in failed.details()
+    assert node.get("a").revision == 2
+    slow.unlink()
+    assert change(node, "a", 400).result(30).slice.revision == 3
+    assert "Traceback" not in node.log.read_text()
+
+
+def test_who_holds_the_database_holds_up_nobody_else(node: Node) -> None:
+    """Two requests wait for another process's write, both in force; programs come and go, and the end is kept."""
+    node.start()
+    node.create("a", 250)
+    node.create("b", 250)
+    node.create("brief", 100, ephemeral=True)
+    a, b = numbers(node, "a"), numbers(node, "b")
+    brief = client.attach(node.socket("brief"), client.request(client.HOLD))
+    with contextlib.closing(sqlite3.connect(node.state / stores.FILE_NAME, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        waiting = [change(node, "a", 300)]
+        eventually(lambda: a() == (300, 300), "the first change in force")
+        waiting.append(change(node, "b", 400))
+        eventually(lambda: b() == (400, 400), "the second change in force")
+        assert not any(one.done() for one in waiting)
+        assert node.get("a").revision == 1, "not saved, not changed"
+        impatient = node.slices.UpdateSlice.future(pb.UpdateSliceRequest(name="a", spec=pb.SliceSpec(max_milli=900)))
+        eventually(lambda: a() == (250, 900), "the third change in force")
+        impatient.cancel()  # type: ignore[no-untyped-call]
+        eventually(lambda: a() != (250, 900), "that change taken back")
+        brief.close()
+        eventually(lambda: node.names() == ["a", "b"], "the end of the slice that nobody holds any more")
+        busy.execute("COMMIT")
+    assert [one.result(30).slice.revision for one in waiting] == [2, 2]
+    eventually(lambda: (a(), b()) == ((300, 300), (400, 400)), "what was saved in force")
+    node.stop(signal.SIGKILL)
+    node.start()
+    assert node.names() == ["a", "b"]
+
+
+# ---- the store and its flushes by themselves ----
+
+
+def test_a_held_database_is_said_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / stores.FILE_NAME, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusyError, match="who else has it open"):
+            store.apply([SaveSlice(slice_of("a"))])
+    assert not store.unflushed
+    assert store.load(1).slices == ()
+
+
+def test_only_what_is_to_be_kept_waits_for_a_held_database() -> None:
+    """Programs come and go for as long as it is held."""
+
+    def busy(_commands: object) -> None:
+        raise StoreBusyError("held")
+
+    made = replace(slice_of("a"), ephemeral=True)
+    held: Any = SimpleNamespace(state=State(slices={"a": made}), _unsaved=[], _save=busy, _execute=list)
+    for number in range(10):
+        Daemon.run(held, ev.ProcessAttached(Process(number, "a", 1, 0, "p", 0, False), (), ()))
+    for number in range(9):
+        Daemon.run(held, ev.ProcessGone(number))
+    assert held._unsaved == []
+    Daemon.run(held, ev.ProcessGone(9))
+    assert held._unsaved == [ev.ForgetSlice(made.uid)], "the slice ends with its last program"
+
+
+def test_the_log_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nobody waits for the disk: events alone make it long."""
+    monkeypatch.setattr(stores, "LOG_BYTES", 200_000)
+    store, log = Store(tmp_path), tmp_path / f"{stores.FILE_NAME}-wal"
+    longest = 0
+    for sequence in range(1, 300):
+        store.append_events([Entry(sequence, 0, "kind", "a", "", 0, "x" * 2000)], 100)
+        longest = max(longest, log.stat().st_size)
+        if store.unflushed:
+            store.unflushed = False
+            store.flush()
+            assert log.stat().st_size < 100_000, "begun anew, so that no writer has the disk wait for its head"
+    assert 200_000 <= longest < 300_000
+    assert len(store.load(1000).events) == 100
+    store.close()
+    store.flush()  # nothing is left to be done
+
+
+def test_no_writer_waits_for_a_log_that_begins(tmp_path: Path) -> None:
+    """SQLite has the disk wait for the head of a log: whoever opens the store has written it."""
+    Store(tmp_path).close()
+    log = tmp_path / f"{stores.FILE_NAME}-wal"
+    assert not log.exists()
+    store = Store(tmp_path)
+    assert log.stat().st_size
+    store.close()
+
+
+def test_a_held_database_is_flushed_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "LOG_BYTES", 1)
+    store = Store(tmp_path)
+    store.apply([SaveSlice(slice_of("a"))])
+    with contextlib.closing(sqlite3.connect(tmp_path / stores.FILE_NAME, isolation_level=None)) as busy:
+        busy.execute("BEGIN IMMEDIATE")
+        store.flush()
+    store.close()
+
+
+class Disk:
+    """Flushes last until they are let go."""
+
+    def __init__(self) -> None:
+        self.unflushed = False
+        self.begun = 0
+        self.go = threading.Semaphore(0)
+        self.fault = ""
+
+    def flush(self) -> None:
+        self.begun += 1
+        self.go.acquire()
+        if self.fault:
+            raise StoreError(self.fault)
+
+
+def test_all_who_write_during_a_flush_share_the_next() -> None:
+    disk = Disk()
+
+    async def story() -> None:
+        flushing = Flushing(disk)
+        await flushing.saved()  # nothing was written: nothing to wait for
+
+        async def write() -> None:
+            disk.unflushed = True
+            await flushing.saved()
+
+        first = asyncio.create_task(write())
+        while not disk.begun:
+            await asyncio.sleep(0.001)
+        reading = asyncio.create_task(flushing.saved())
+        rest = [asyncio.create_task(write()) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        assert disk.begun == 1, "one at a time"
+        rest[0].cancel()  # who does not wait any longer ends no flush
+        disk.go.release()
+        await first
+        done, _ = await asyncio.wait([reading, *rest[1:]], timeout=0.1)
+        assert done <= {reading}
+        disk.go.release()
+        await asyncio.gather(*rest[1:], reading)
+        assert disk.begun == 2 and not disk.unflushed
+
+    asyncio.run(story())
+
+
+def test_a_flush_that_failed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    disk = Disk()
+    disk.fault, disk.unflushed = "no disk", True
+
+    async def story() -> None:
+        flushing = Flushing(disk)
+        for _ in range(2):
+            disk.go.release()
+            with pytest.raises(StoreError, match="no disk"):
+                await flushing.saved()
+        disk.fault = ""
+        disk.go.release()
+        await flushing.saved()
+
+    asyncio.run(story())
+    assert disk.begun == 3 and not disk.unflushed
+    assert caplog.text.count("no disk") == 1, "said once"
+
+
+def test_files_of_the_store_are_really_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[str] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: flushed.append(os.readlink(f"/proc/self/fd/{fd}")))
+    store = Store(tmp_path)
+    store.apply([SaveSlice(slice_of("a"))])
+    assert store.unflushed
+    store.flush()
+    assert flushed == [str(tmp_path / f"{stores.FILE_NAME}-wal")]
