@@ -2,7 +2,8 @@
  * cuda_hook.c - the launch path: hooks of kernel and graph launches, which wait at the gate and count as outstanding
  * work. The other families' bodies are shim/hook_<family>.c; what only passes is generated (shim/gen/).
  *
- * Every launch first asks vg_gate_solo(): alone on the device, or in no slice at all, it is a tail call.
+ * Every launch first asks vg_gate_solo_fast(): alone on the device it is a jump to the driver. A launch under a cap
+ * goes through vg_gate_enter() (gate/enter.c), the driver and vg_gate_leave() (gate/count.c).
  */
 #include "gate/gate.h"
 #include "gen/abi/real.h"
@@ -58,18 +59,16 @@ typedef CUresult (*launch_jump)(IN_REGISTERS);
   __attribute__((visibility("hidden"))) CUresult jump_gated_##name(IN_REGISTERS) __asm__("vg_gated_" #name);           \
   __attribute__((visibility("default"))) CUresult jump_##name(IN_REGISTERS) __asm__(#name);                            \
   CUresult vg_gated_##name parameters {                                                                                \
-    if (vg_gate_solo_after_all()) return REAL(name) arguments;                                                         \
     struct vg_ticket ticket;                                                                                           \
     uint64_t threads = threads_of(gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ);                      \
     vg_gate_enter(&ticket, hStream, per_thread, f, threads);                                                           \
     ticket.kernel = true;                                                                                              \
     CUresult result = REAL(name) arguments;                                                                            \
-    vg_gate_leave(&ticket, result);                                                                                    \
-    return result;                                                                                                     \
+    return vg_gate_leave(&ticket, result);                                                                             \
   }                                                                                                                    \
   CUresult jump_##name(IN_REGISTERS) {                                                                                 \
     launch_jump jump = (launch_jump)(void *)REAL(name);                                                                \
-    if (VG_LIKELY(vg_gate_surely_solo())) JUMP jump(REGISTERS);                                                        \
+    if (VG_LIKELY(vg_gate_solo_fast())) JUMP jump(REGISTERS);                                                          \
     JUMP jump_gated_##name(REGISTERS);                                                                                 \
   }
 
@@ -92,7 +91,7 @@ static bool is_programmatic(const CUlaunchConfig *config) {
 static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *config, CUfunction f,
                                                           void **kernelParams, void **extra, bool per_thread) {
   __typeof__(&cuLaunchKernelEx) launch = per_thread ? REAL(cuLaunchKernelEx_ptsz) : REAL(cuLaunchKernelEx);
-  if (!config || vg_gate_solo_after_all()) return launch(config, f, kernelParams, extra);
+  if (!config) return launch(config, f, kernelParams, extra);
   struct vg_ticket ticket;
   uint64_t threads = threads_of(config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                                 config->blockDimY, config->blockDimZ);
@@ -100,17 +99,16 @@ static __attribute__((noinline)) CUresult gated_launch_ex(const CUlaunchConfig *
   ticket.kernel = true;
   CUresult result = launch(config, f, kernelParams, extra);
   ticket.programmatic = result == CUDA_SUCCESS && is_programmatic(config); /* the driver has read the attributes */
-  vg_gate_leave(&ticket, result);
-  return result;
+  return vg_gate_leave(&ticket, result);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-  if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuLaunchKernelEx)(config, f, kernelParams, extra);
+  if (VG_LIKELY(vg_gate_solo_fast())) return REAL(cuLaunchKernelEx)(config, f, kernelParams, extra);
   return gated_launch_ex(config, f, kernelParams, extra, false);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra) {
-  if (VG_LIKELY(vg_gate_surely_solo())) return REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra);
+  if (VG_LIKELY(vg_gate_solo_fast())) return REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra);
   return gated_launch_ex(config, f, kernelParams, extra, true);
 }
 
@@ -123,17 +121,16 @@ static __attribute__((noinline)) CUresult gated_launch_graph(CUgraphExec graph, 
   vg_gate_enter(&ticket, stream, per_thread, graph, 0);
   CUresult result = vg_graph_paid_call(graph, stream, launch);
   if (ticket.device && result == CUDA_SUCCESS) vg_graph_launched(ticket.device, graph);
-  vg_gate_leave(&ticket, result);
-  return result;
+  return vg_gate_leave(&ticket, result);
 }
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream) {
-  bool plain = vg_gate_surely_solo() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
+  bool plain = vg_gate_solo_fast() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
   return VG_LIKELY(plain) ? REAL(cuGraphLaunch)(hGraph, hStream) : gated_launch_graph(hGraph, hStream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
-  bool plain = vg_gate_surely_solo() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
+  bool plain = vg_gate_solo_fast() && !VG_LOAD_RELAXED(&vg_graphs_with_memory);
   return VG_LIKELY(plain) ? REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream)
                           : gated_launch_graph(hGraphExec, hStream, true);
 }

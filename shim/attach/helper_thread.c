@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <string.h>
 
-#include "attach/attach.h"
+#include "attach/pages.h"
 #include "attach/state.h"
 #include "base/log.h"
 #include "base/prim.h"

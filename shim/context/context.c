@@ -37,13 +37,8 @@ static struct {
   uint64_t charged_bytes;
 } life[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
-/* Bumped whenever what a thread remembers of its context may be wrong. */
-static uint32_t generation = 1;
-static __thread struct {
-  uint32_t generation; /* 0: not known */
-  struct vg_device *device;
-  CUcontext context;
-} remembered __attribute__((tls_model("initial-exec")));
+uint32_t vg_context_generation = 1;
+__thread struct vg_context_here vg_context_here;
 
 static size_t index_of(const struct vg_device *device) {
   return (size_t)(device - vg_session.devices);
@@ -53,7 +48,7 @@ static size_t index_of(const struct vg_device *device) {
 
 void vg_context_map(CUdevice ordinal, struct vg_device *device) {
   if (ordinal >= 0 && ordinal < ORDINALS_MAX) VG_STORE(&by_ordinal[ordinal], device);
-  __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+  __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE);
 }
 
 struct vg_device *vg_context_ordinal(CUdevice ordinal) {
@@ -67,7 +62,7 @@ CUdevice vg_context_handle(const struct vg_device *device) {
 }
 
 void vg_context_switched(void) {
-  remembered.generation = 0;
+  vg_context_here.generation = 0;
 }
 
 struct vg_device *vg_context_device_of(CUcontext context) {
@@ -121,20 +116,20 @@ struct vg_device *vg_context_current(CUcontext *ret_context) {
 }
 
 static void recall(void) {
-  uint32_t now = VG_LOAD(&generation);
-  if (VG_LIKELY(remembered.generation == now)) return;
-  remembered.device = current(&remembered.context);
-  remembered.generation = remembered.context ? now : 0;
+  uint32_t now = VG_LOAD(&vg_context_generation);
+  if (VG_LIKELY(vg_context_here.generation == now)) return;
+  vg_context_here.device = current(&vg_context_here.context);
+  vg_context_here.generation = vg_context_here.context ? now : 0;
 }
 
 CUcontext vg_context_remembered(void) {
   recall();
-  return remembered.context;
+  return vg_context_here.context;
 }
 
 static struct vg_device *recall_device(void) {
   recall();
-  return remembered.device;
+  return vg_context_here.device;
 }
 
 struct vg_device *vg_context_device(void) {
@@ -287,7 +282,7 @@ void vg_context_green(struct vg_device *device, CUcontext green) {
 
 void vg_context_green_gone(CUcontext green) {
   drop(green);
-  __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+  __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE);
 }
 
 void vg_context_retired(struct vg_device *device, CUcontext context, bool gone) {
@@ -296,7 +291,7 @@ void vg_context_retired(struct vg_device *device, CUcontext context, bool gone) 
     /* Of two releases at once both may find the driver without it: the one that counted last, and the one that called
      * last. It ends once. */
     if (drop(context)) life[i].contexts--;
-    __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE);
   } else {
     revive(context);
   }
@@ -306,7 +301,7 @@ void vg_context_retired(struct vg_device *device, CUcontext context, bool gone) 
 
 void vg_context_charge_late(struct vg_device *device) {
   size_t i = index_of(device);
-  __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+  __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE);
   /* The lock may be held across a long destruction: the helper thread takes it only when there is something to do. */
   if (!VG_LOAD_RELAXED(&life[i].contexts) || VG_LOAD_RELAXED(&life[i].charged_bytes)) return;
   pthread_mutex_lock(&life[i].lock);
@@ -327,6 +322,6 @@ void vg_context_forked_child(void) {
   entry_count = 0;
   green_count = 0;
   memset(by_ordinal, 0, sizeof by_ordinal);
-  remembered.generation = 0;
-  __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+  vg_context_here.generation = 0;
+  __atomic_add_fetch(&vg_context_generation, 1, __ATOMIC_RELEASE);
 }

@@ -12,6 +12,15 @@
 struct vg_device *vg_context_device(void);
 /* The calling thread's current context, as it was when it last changed by a call that is hooked. */
 CUcontext vg_context_remembered(void);
+/* The same without a call: context, while generation is vg_context_generation. */
+struct vg_context_here {
+  uint32_t generation; /* 0: not known */
+  struct vg_device *device;
+  CUcontext context;
+};
+extern __thread struct vg_context_here vg_context_here __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* Grows when what threads remember of their contexts may be wrong. */
+extern uint32_t vg_context_generation __attribute__((visibility("hidden")));
 /* The contexts of a device, at most capacity of them; returns how many were written. They stay alive until
  * vg_context_unlock(): a context is taken off the list under the lock before the driver destroys it. */
 int vg_context_list(const struct vg_device *device, CUcontext *ret_contexts, int capacity);

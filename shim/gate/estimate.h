@@ -29,10 +29,6 @@ uint64_t vg_estimate_guess(void); /* what the first launch of its kind counts fo
 uint32_t
 vg_estimate_next_timing(const struct vg_estimate *estimate); /* how many launches until the next one is timed? */
 
-static inline bool vg_estimate_timing_due(struct vg_estimate *estimate) {
-  return estimate->countdown && --estimate->countdown == 0;
-}
-
 static inline uint64_t vg_estimate_cost(const struct vg_estimate *estimate) {
   return VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_estimate_guess();
 }

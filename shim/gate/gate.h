@@ -1,35 +1,37 @@
 /*
- * gate.h - the launch gate (DESIGN D5): decides when a launch may go to the driver, bounds what is outstanding, knows
- * when nothing is outstanding any more and tells the arbiter so.
+ * gate.h - the launch gate (DESIGN D5): decides when a launch may go to the driver, bounds the outstanding work, sees
+ * when none is outstanding any more and reports that to the arbiter.
  *
- *   if (VG_LIKELY(vg_gate_solo())) return real(...);          // alone on the device, or no slice at all: three loads
+ *   if (VG_LIKELY(vg_gate_solo_fast())) return real(...);      // alone on the device: three loads
  *   struct vg_ticket ticket;
- *   vg_gate_enter(&ticket, stream, per_thread, function, grid_threads);   // waits; never under a lock of ours
+ *   vg_gate_enter(&ticket, stream, per_thread, function, grid_threads);   // waits; never under a lock of the shim
  *   CUresult result = real(...);
- *   vg_gate_leave(&ticket, result);                            // counts, and records a marker now and then
+ *   return vg_gate_leave(&ticket, result);                     // counts, and records a marker now and then
  *
- * The helper thread (attach/attach.c) calls vg_gate_service() whenever the header's bell rang or its own deadline
- * passed.
+ * The helper thread (attach/helper_thread.c) calls vg_gate_service() when the daemon has woken it or its own deadline
+ * has passed.
  */
 #ifndef VG_GATE_H
 #define VG_GATE_H
 #include <stddef.h>
 
-#include "base/prim.h"
+#include "gate/gate_fast.h"
 #include "gen/abi/cuda_abi.h"
-#include "session/session.h"
 
 #define VG_GATE_NO_WORD UINT32_MAX /* no gate word ever has this value: an open_word that accepts nothing */
 
+struct vg_gate_line;
 struct vg_work;
 struct vg_estimate;
 
 struct vg_ticket {
-  struct vg_device *device; /* NULL: not counted */
-  struct vg_work *work;     /* NULL: neither estimated nor marked */
+  struct vg_device *device; /* NULL: not counted, and nothing else is set */
+  struct vg_gate_line *line;
+  struct vg_work *work; /* NULL: neither estimated nor marked */
   struct vg_estimate *estimate;
   CUstream stream;
   CUevent timing_begin;
+  uint64_t bound_ns; /* on outstanding work, as of when the launch entered */
   bool per_thread;
   /* set by the caller between enter and leave */
   bool programmatic; /* the launch overlaps with the one before it */
@@ -48,32 +50,13 @@ struct vg_gate_point {
 
 int vg_gate_attach(struct vg_device *device); /* at attach, before the first launch; 0 or -ENOMEM */
 
-/* The device when there is just one, or NULL: several (see context/context.h) or none (no slice: everything passes). */
-extern struct vg_device *vg_gate_only_device;
-bool vg_gate_solo_elsewhere(void); /* the same question with several devices, or none */
-
-static inline bool vg_gate_solo_device(const struct vg_device *device) {
-  uint32_t word = VG_LOAD(VG_LOAD_RELAXED(&device->gate_word));
-  return word == VG_LOAD_RELAXED(&device->open_word) && (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
-}
-
-/* For a launch path that must not call anything before it jumps: false leaves the question open. */
-static inline bool vg_gate_surely_solo(void) {
-  const struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
-  return VG_LIKELY(device != NULL) && vg_gate_solo_device(device);
-}
-
-/* What that has left open. */
-static inline bool vg_gate_solo_after_all(void) {
-  return VG_UNLIKELY(!VG_LOAD_RELAXED(&vg_gate_only_device)) && vg_gate_solo_elsewhere();
-}
-
+/* May a launch pass uncounted, with one device or several? */
 static inline bool vg_gate_solo(void) {
-  return vg_gate_surely_solo() || vg_gate_solo_after_all();
+  return vg_gate_solo_fast() || vg_gate_solo_slow();
 }
 
 void vg_gate_enter(struct vg_ticket *ticket, CUstream stream, bool per_thread, const void *function, uint64_t threads);
-void vg_gate_leave(struct vg_ticket *ticket, CUresult result);
+CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result); /* returns the driver's result */
 /* Before a call that waits: what vg_gate_synced() wants to know afterwards. */
 uint64_t vg_gate_sync_begin(void);
 /* The program has waited for a stream (or, with all, for its whole context), which covers what was launched up to

@@ -37,6 +37,10 @@ uint64_t vg_gate_outstanding(const struct vg_device *device) {
   return sum_ns;
 }
 
+void vg_gate_refresh_other_threads(const struct vg_device *device, struct vg_work *work) {
+  work->others_ns = vg_gate_outstanding(device) - VG_LOAD_RELAXED(&work->outstanding_ns);
+}
+
 uint64_t vg_gate_launched(const struct vg_device *device) {
   uint64_t sum = 0;
   for (struct vg_work *work = first(device); work; work = work->next) {

@@ -5,14 +5,8 @@
 #include <pthread.h>
 
 #include "gate/idle_probe.h"
+#include "gate/thread_line.h"
 #include "gate/thread_work.h"
-
-struct vg_gate_line {       /* one per thread that launches; own cache line */
-  struct vg_device *device; /* the in-flight mark: the device that a launch is on its way to, or NULL */
-  uint32_t owned;
-  struct vg_work *works[VG_DEVICES_MAX]; /* NULL: nothing was launched there */
-  struct vg_gate_line *next;
-} __attribute__((aligned(64)));
 
 enum vg_drain { VG_DRAIN_NONE, VG_DRAIN_IN_FLIGHT, VG_DRAIN_MARKERS, VG_DRAIN_PROBED };
 
@@ -45,12 +39,11 @@ struct vg_gate_state {
   struct vg_gate_span busy;                           /* work is outstanding; ends only under the locks of all works */
 } __attribute__((aligned(64)));
 
-extern uint32_t vg_gate_captures; /* streams that capture now */
+extern uint32_t vg_gate_captures __attribute__((visibility("hidden"))); /* streams that capture now */
 extern pthread_mutex_t vg_gate_capture_mutex;
 
-const struct vg_gate_line *vg_gate_own_line(void); /* NULL: this thread has not launched yet */
+void vg_gate_capture_forked_child(void);
 void vg_gate_sync_forked_child(void);
-bool vg_gate_in_flight(const struct vg_device *device); /* any thread but the caller, after a barrier */
 /* May a launch pass the gate that is closed by this word, since another device of the gang is further? */
 bool vg_gate_gang_passes(struct vg_device *device, uint32_t word);
 /* A kernel has been launched in a gang, which counts it if it is a collective. By the thread that launches. */
@@ -58,6 +51,32 @@ void vg_gate_gang_kernel(struct vg_device *device, struct vg_estimate *estimate)
 
 struct vg_work *vg_gate_new_work(struct vg_device *device);   /* NULL: no memory */
 uint64_t vg_gate_outstanding(const struct vg_device *device); /* roughly, at any time */
+/* Each thread knows its own part and remembers that of the others for as long as it takes to launch a marker's worth.
+ */
+void vg_gate_refresh_other_threads(const struct vg_device *device, struct vg_work *work);
+
+/* ---- waiting before a launch (wait.c) ---- */
+
+enum vg_admission {
+  VG_ADMISSION_ACCEPTED,  /* the present gate word has been accepted: the launch asks again */
+  VG_ADMISSION_PASS_ONCE, /* this one launch passes: coasting, or in a gang whose devices are not equally far */
+};
+enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device);
+/* Until what is outstanding has come down to the bound, or twice that time has passed. */
+void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
+                            uint64_t bound_ns);
+/* Of the function's first launch; for a second at most. */
+void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate);
+
+/* ---- accounting of launches (count.c), under the work's lock ---- */
+
+/* Where a stream is accounted for; more streams at once than there are places share one. owner: the calling thread's
+ * line, for the default stream of one thread. */
+struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner);
+/* A launch has gone to the driver. bound_ns decides how often markers are recorded; while streams capture, one is
+ * behind every launch, since only markers show then that it has completed. True: one was recorded. */
+bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+                      CUevent timing_begin, uint64_t bound_ns, bool captures);
 
 /* Under the mutex, all of them. */
 uint64_t vg_gate_launched(const struct vg_device *device); /* counted launches so far */
@@ -75,7 +94,6 @@ uint64_t vg_gate_left(const struct vg_work *locked);
 uint64_t vg_gate_launched_all(const struct vg_work *locked);
 void vg_gate_clear_all(struct vg_work *locked); /* everything has completed */
 void vg_gate_report_all(struct vg_device *device, struct vg_work *locked);
-bool vg_gate_give_up(struct vg_device *device); /* does nothing unless a neighbour waits; did it ring the arbiter? */
 void vg_gate_become_busy(struct vg_device *device, uint64_t now_ns);
 /* Under the locks of all works, too: everything has completed. Was anything outstanding before? Then the arbiter is
  * to be rung, if it wants to be. */

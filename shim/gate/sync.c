@@ -27,7 +27,7 @@ static struct vg_gate_point point_of(uint64_t begin, CUstream stream, bool per_t
   struct vg_gate_point point = {.begin = begin, .stream = stream};
   point.device = begin ? vg_context_device() : NULL;
   point.per_thread = stream == CU_STREAM_PER_THREAD || (per_thread && !stream);
-  if (point.per_thread) point.owner = vg_gate_own_line();
+  if (point.per_thread) point.owner = vg_gate_own_line;
   if (point.device) point.context = vg_context_remembered();
   return point;
 }

@@ -41,32 +41,6 @@ struct vg_work *vg_work_new(void) {
   return work;
 }
 
-/* Each launch of a shared place has a marker of its own: one in another stream would say nothing of it. */
-static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream *with) {
-  stream->shared = true;
-  stream->handle = with->handle;
-  stream->per_thread = with->per_thread;
-  stream->context = with->context;
-  stream->owner = with->owner;
-  return stream;
-}
-
-struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
-  struct vg_stream *unused = NULL;
-  for (int i = 0; i < VG_WORK_STREAMS; i++) {
-    struct vg_stream *stream = &work->streams[i];
-    if (!stream->shared && vg_work_is_stream(stream, handle, context, owner)) return work->last = stream;
-    if (stream->used && stream->cost_ns) continue;
-    if (!unused || (unused->used && !stream->used)) unused = stream;
-  }
-  struct vg_stream fresh = {.used = true, .handle = handle, .per_thread = owner, .context = context, .owner = owner};
-  if (unused)
-    *unused = fresh;
-  else
-    unused = share(&work->streams[VG_WORK_STREAMS - 1], &fresh);
-  return work->last = unused;
-}
-
 /* A capture that is open, or begins in another thread at this moment, must not be spoiled by our looking at events: in
  * this mode it is not. To be put back afterwards. */
 static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode) {
@@ -173,7 +147,8 @@ static void raise_guess(struct vg_work *work, struct vg_stream *stream, struct v
     uint64_t more_ns = estimate->cost_ns - marker->last_ns;
     marker->last_ns += more_ns;
     marker->cost_ns += more_ns;
-    vg_work_add_cost(work, stream, more_ns);
+    stream->cost_ns += more_ns;
+    vg_work_set_outstanding(work, work->outstanding_ns + more_ns);
   }
 }
 

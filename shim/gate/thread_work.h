@@ -64,32 +64,6 @@ struct vg_work {
 struct vg_work *vg_work_new(void); /* NULL: no memory */
 struct vg_estimate *vg_work_find_estimate(struct vg_work *work, const void *function, uint32_t grid_class);
 
-/* Called by the work's own thread without the lock: nobody else adds estimates. */
-static inline struct vg_estimate *vg_work_estimate(struct vg_work *work, const void *function, uint64_t threads) {
-  uint32_t grid_class = 63 - (uint32_t)__builtin_clzll(threads | 1);
-  struct vg_estimate *recent = work->recent;
-  if (recent && recent->function == function && recent->grid_class == grid_class) return recent;
-  return vg_work_find_estimate(work, function, grid_class);
-}
-
-struct vg_stream *vg_work_find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner);
-
-/* owner: of the default stream of one thread, else NULL. */
-static inline bool vg_work_is_stream(const struct vg_stream *stream, CUstream handle, CUcontext context,
-                                     const void *owner) {
-  return stream->used && stream->handle == handle && stream->context == context && stream->per_thread == !!owner &&
-         (!owner || stream->owner == owner);
-}
-
-/* Where a stream is accounted for; more streams at once than there is room for share a place. */
-static inline struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread,
-                                               const void *owner) {
-  CUcontext context = vg_context_remembered();
-  if (handle != CU_STREAM_PER_THREAD && !(per_thread && !handle)) owner = NULL;
-  if (VG_LIKELY(work->last && vg_work_is_stream(work->last, handle, context, owner))) return work->last;
-  return vg_work_find_stream(work, handle, context, owner);
-}
-
 /* A launch whose timing is due: returns the event recorded before it; NULL: it is not timed. */
 CUevent vg_work_time_begin(struct vg_stream *stream, struct vg_estimate *estimate);
 
@@ -98,30 +72,8 @@ static inline void vg_work_set_outstanding(struct vg_work *work, uint64_t cost_n
   VG_STORE_RELAXED(&work->outstanding_ns, cost_ns);
 }
 
-static inline void vg_work_add_cost(struct vg_work *work, struct vg_stream *stream, uint64_t cost_ns) {
-  stream->cost_ns += cost_ns;
-  if (VG_LIKELY(!stream->stale)) vg_work_set_outstanding(work, work->outstanding_ns + cost_ns);
-}
-
 bool vg_work_mark(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate, CUevent timing_begin,
                   uint64_t cost_ns);
-
-/* A launch has gone to the driver. bound_ns decides how often markers are recorded, and while other streams capture one
- * is behind every launch: markers are all there is to see it complete by. True: one was recorded. */
-static inline bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
-                                    CUevent timing_begin, uint64_t bound_ns, bool captures) {
-  uint64_t cost_ns = vg_estimate_cost(estimate);
-  if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_estimate_next_timing(estimate);
-  vg_work_add_cost(work, stream, cost_ns);
-  stream->unmarked_ns += cost_ns;
-  stream->unmarked_count++;
-  work->launched++;
-  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
-  bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
-             ((stream->unmarked_count >= VG_WORK_MARK_EVERY || !estimate->count || captures || stream->shared) &&
-              !stream->programmatic);
-  return VG_UNLIKELY(due) && vg_work_mark(work, stream, estimate, timing_begin, cost_ns);
-}
 
 /* The driver has refused a launch: nothing is outstanding for it. */
 void vg_work_refused(struct vg_estimate *estimate, CUevent timing_begin);

@@ -179,6 +179,9 @@ struct vg_device *vg_context_current(CUcontext *ret_context) {
   return fake_device;
 }
 
+uint32_t vg_context_generation = 1;
+__thread struct vg_context_here vg_context_here;
+
 CUcontext vg_context_remembered(void) {
   return FAKE_CONTEXT;
 }

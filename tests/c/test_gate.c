@@ -381,7 +381,7 @@ static uint32_t launches_until_timed(struct vg_work *work, struct vg_estimate *e
   struct vg_stream *stream = vg_work_stream(work, fake_stream(1), false, NULL);
   for (uint32_t count = 1;; count++) {
     stream->cost_ns = ahead_ns;
-    CUevent begin = vg_estimate_timing_due(estimate) ? vg_work_time_begin(stream, estimate) : NULL;
+    CUevent begin = estimate->countdown && --estimate->countdown == 0 ? vg_work_time_begin(stream, estimate) : NULL;
     if (begin) {
       vg_work_refused(estimate, begin);
       return count;
@@ -402,13 +402,13 @@ static void what_is_timed_and_when(void) {
     uint32_t every;
   } kinds[] = {{20000, 256}, {1000000, 9}, {50000000, 1}};
   for (int i = 0; i < 3; i++) {
-    struct vg_estimate *estimate = vg_work_estimate(work, &function_of_thread[0], 1024 << i);
+    struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 10 + (uint32_t)i);
     for (int k = 0; k < 4; k++) vg_estimate_sample(estimate, kinds[i].cost_ns);
     estimate->countdown = 0;
     vg_work_launched(work, stream, estimate, NULL, VG_NS_PER_S, false);
     CHECK(estimate->countdown == kinds[i].every);
   }
-  struct vg_estimate *estimate = vg_work_estimate(work, &function_of_thread[0], 1024);
+  struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 10);
   estimate->countdown = 1;
   CHECK(launches_until_timed(work, estimate, VG_NS_PER_MS) == 1);
   estimate->countdown = 1;
@@ -425,7 +425,7 @@ static void events_of_a_shared_place_end_with_it(void) {
   fake_driver_start(device);
   struct vg_work *work = vg_work_new();
   CHECK(work);
-  struct vg_estimate *estimate = vg_work_estimate(work, &function_of_thread[0], 1024);
+  struct vg_estimate *estimate = vg_work_find_estimate(work, &function_of_thread[0], 10);
   uint64_t before = fake_events;
   for (uintptr_t i = 1; i <= VG_WORK_STREAMS; i++)
     vg_work_stream(work, fake_stream(i), false, NULL)->cost_ns = VG_NS_PER_MS;

@@ -1,0 +1,21 @@
+/* capture.c - how many streams capture. The mutex keeps the helper's own driver calls out of the moment in which a
+ * capture begins. */
+#include "gate/state.h"
+
+uint32_t vg_gate_captures;
+pthread_mutex_t vg_gate_capture_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+void vg_gate_capture_begin(void) {
+  pthread_mutex_lock(&vg_gate_capture_mutex);
+  __atomic_add_fetch(&vg_gate_captures, 1, __ATOMIC_ACQ_REL);
+  pthread_mutex_unlock(&vg_gate_capture_mutex);
+}
+
+void vg_gate_capture_end(void) {
+  __atomic_sub_fetch(&vg_gate_captures, 1, __ATOMIC_ACQ_REL);
+}
+
+void vg_gate_capture_forked_child(void) {
+  pthread_mutex_init(&vg_gate_capture_mutex, NULL);
+  vg_gate_captures = 0;
+}

@@ -1,0 +1,113 @@
+/*
+ * count.c - a launch after its driver call. The common path is vg_gate_leave() and count(): the launch goes into the
+ * same stream as the thread's last one, and no marker is due behind it.
+ */
+#include "context/context.h"
+#include "gate/state.h"
+#include "gate/thread_work.h"
+
+/* ---- the stream that it is accounted to ---- */
+
+static bool is_stream(const struct vg_stream *stream, CUstream handle, CUcontext context, const void *owner) {
+  return stream->used && stream->handle == handle && stream->context == context && stream->owner == owner;
+}
+
+/* Each launch of a shared place has a marker of its own: one in another stream would say nothing of it. */
+static struct vg_stream *share(struct vg_stream *stream, const struct vg_stream *with) {
+  stream->shared = true;
+  stream->handle = with->handle;
+  stream->per_thread = with->per_thread;
+  stream->context = with->context;
+  stream->owner = with->owner;
+  return stream;
+}
+
+static struct vg_stream *find_stream(struct vg_work *work, CUstream handle, CUcontext context, const void *owner) {
+  struct vg_stream *unused = NULL;
+  for (int i = 0; i < VG_WORK_STREAMS; i++) {
+    struct vg_stream *stream = &work->streams[i];
+    if (!stream->shared && is_stream(stream, handle, context, owner)) return work->last = stream;
+    if (stream->used && stream->cost_ns) continue;
+    if (!unused || (unused->used && !stream->used)) unused = stream;
+  }
+  struct vg_stream fresh = {.used = true, .handle = handle, .per_thread = owner, .context = context, .owner = owner};
+  if (unused)
+    *unused = fresh;
+  else
+    unused = share(&work->streams[VG_WORK_STREAMS - 1], &fresh);
+  return work->last = unused;
+}
+
+/* The calling thread's, without a call while nothing has changed. */
+static CUcontext current_context(void) {
+  bool unchanged = vg_context_here.generation == VG_LOAD(&vg_context_generation);
+  return VG_LIKELY(unchanged) ? vg_context_here.context : vg_context_remembered();
+}
+
+struct vg_stream *vg_work_stream(struct vg_work *work, CUstream handle, bool per_thread, const void *owner) {
+  CUcontext context = current_context();
+  if (handle != CU_STREAM_PER_THREAD && !(per_thread && !handle)) owner = NULL;
+  if (VG_LIKELY(work->last && is_stream(work->last, handle, context, owner))) return work->last;
+  return find_stream(work, handle, context, owner);
+}
+
+/* ---- counting ---- */
+
+bool vg_work_launched(struct vg_work *work, struct vg_stream *stream, struct vg_estimate *estimate,
+                      CUevent timing_begin, uint64_t bound_ns, bool captures) {
+  uint64_t cost_ns = VG_LIKELY(estimate->cost_ns) ? estimate->cost_ns : vg_estimate_guess();
+  if (VG_UNLIKELY(!estimate->countdown)) estimate->countdown = vg_estimate_next_timing(estimate);
+  stream->cost_ns += cost_ns;
+  if (VG_LIKELY(!stream->stale)) VG_STORE_RELAXED(&work->outstanding_ns, work->outstanding_ns + cost_ns);
+  stream->unmarked_ns += cost_ns;
+  stream->unmarked_count++;
+  work->launched++;
+  uint64_t mark_ns = stream->programmatic ? bound_ns : bound_ns / 8;
+  bool due = timing_begin || stream->unmarked_ns >= mark_ns ||
+             ((stream->unmarked_count >= VG_WORK_MARK_EVERY || !estimate->count || captures || stream->shared) &&
+              !stream->programmatic);
+  return VG_UNLIKELY(due) && vg_work_mark(work, stream, estimate, timing_begin, cost_ns);
+}
+
+/* A launch has been counted where another thread has waited for all that was there before. */
+static void stay_busy(struct vg_device *device) {
+  struct vg_gate_state *gate = device->gate;
+  struct vg_work *locked;
+  pthread_mutex_lock(&gate->mutex);
+  vg_gate_lock_all(device, &locked);
+  bool busy = vg_gate_left(locked) != 0; /* or has it waited for this one, too? */
+  vg_gate_unlock_all(locked);
+  if (busy) vg_gate_become_busy(device, vg_prim_now_ns());
+  pthread_mutex_unlock(&gate->mutex);
+}
+
+static void count(struct vg_ticket *ticket) {
+  struct vg_device *device = ticket->device;
+  struct vg_work *work = ticket->work;
+  struct vg_gate_state *gate = device->gate;
+  bool capturing = VG_LOAD_RELAXED(&vg_gate_captures) != 0;
+  vg_lock(&work->lock);
+  struct vg_stream *stream = vg_work_stream(work, ticket->stream, ticket->per_thread, ticket->line);
+  stream->programmatic |= ticket->programmatic;
+  stream->last_epoch = VG_LOAD(&gate->epoch);
+  bool marked = vg_work_launched(work, stream, ticket->estimate, ticket->timing_begin, ticket->bound_ns, capturing);
+  if (VG_UNLIKELY(VG_LOAD_RELAXED(&gate->coasting))) work->last_launch_ns = vg_prim_now_ns();
+  bool busy = VG_LOAD_RELAXED(&gate->busy.since_ns) != 0;
+  vg_unlock(&work->lock);
+  if (marked) vg_gate_refresh_other_threads(device, work);
+  if (VG_UNLIKELY(!busy)) stay_busy(device);
+  bool in_gang = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->watch) & VG_WATCH_GANG;
+  if (VG_UNLIKELY(in_gang) && ticket->kernel) vg_gate_gang_kernel(device, ticket->estimate);
+}
+
+CUresult vg_gate_leave(struct vg_ticket *ticket, CUresult result) {
+  if (!ticket->device) return result;
+  if (VG_UNLIKELY(!ticket->work))
+    __atomic_add_fetch(&VG_LOAD(&ticket->device->report)->launches, 1, __ATOMIC_RELAXED);
+  else if (VG_LIKELY(result == CUDA_SUCCESS))
+    count(ticket);
+  else
+    vg_work_refused(ticket->estimate, ticket->timing_begin);
+  VG_STORE(&ticket->line->device, NULL);
+  return result;
+}

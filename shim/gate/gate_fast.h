@@ -1,0 +1,26 @@
+/*
+ * gate_fast.h - what every launch asks first: may it pass uncounted? Inline, so that a hook can jump to the driver
+ * without a call: with one device three loads.
+ */
+#ifndef VG_GATE_FAST_H
+#define VG_GATE_FAST_H
+#include "base/prim.h"
+#include "session/session.h"
+
+/* The device when there is just one, or NULL: several (see context/context.h) or none (no slice: everything passes). */
+extern struct vg_device *vg_gate_only_device __attribute__((visibility("hidden")));
+/* Slow path: several devices, or no slice. */
+bool vg_gate_solo_slow(void);
+
+static inline bool vg_gate_solo_device(const struct vg_device *device) {
+  uint32_t word = VG_LOAD(VG_LOAD_RELAXED(&device->gate_word));
+  return word == VG_LOAD_RELAXED(&device->open_word) && (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
+}
+
+/* False: vg_gate_solo_slow() or vg_gate_enter() decides. */
+static inline bool vg_gate_solo_fast(void) {
+  const struct vg_device *device = VG_LOAD_RELAXED(&vg_gate_only_device);
+  return VG_LIKELY(device != NULL) && vg_gate_solo_device(device);
+}
+
+#endif

@@ -1,0 +1,71 @@
+/* thread_line.c - see thread_line.h. */
+#include "gate/thread_line.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gate/gate.h"
+
+__thread struct vg_gate_line *vg_gate_own_line;
+static struct vg_gate_line *lines; /* all lines ever made; never freed, reused by later threads */
+static pthread_key_t line_key;
+static pthread_once_t line_once = PTHREAD_ONCE_INIT;
+
+static void line_free(void *line) {
+  vg_gate_own_line = NULL; /* another destructor of this thread may launch yet: it gets a line of its own again */
+  VG_STORE(&((struct vg_gate_line *)line)->device, NULL);
+  VG_STORE(&((struct vg_gate_line *)line)->owned, 0);
+}
+
+static void make_key(void) {
+  pthread_key_create(&line_key, line_free);
+}
+
+struct vg_gate_line *vg_gate_make_line(void) {
+  pthread_once(&line_once, make_key);
+  struct vg_gate_line *line = VG_LOAD(&lines);
+  for (; line; line = line->next) {
+    uint32_t unowned = 0;
+    if (__atomic_compare_exchange_n(&line->owned, &unowned, 1, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) break;
+  }
+  if (!line) {
+    line = aligned_alloc(64, sizeof *line);
+    if (!line) return NULL;
+    *line = (struct vg_gate_line){.owned = 1, .next = VG_LOAD(&lines)};
+    while (!__atomic_compare_exchange_n(&lines, &line->next, line, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    }
+  }
+  pthread_setspecific(line_key, line);
+  vg_gate_own_line = line;
+  return line;
+}
+
+bool vg_gate_in_flight(const struct vg_device *device) {
+  vg_prim_membarrier();
+  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next)
+    if (line != vg_gate_own_line && VG_LOAD(&line->device) == device) return true;
+  return false;
+}
+
+bool vg_gate_give_up(struct vg_device *device) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint32_t word = VG_LOAD(&device->open_word);
+  if (word == VG_GATE_NO_WORD || VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NOBODY_WAITS) return false;
+  VG_STORE(&device->open_word, VG_GATE_NO_WORD);
+  if (vg_gate_in_flight(device)) {
+    VG_STORE(&device->open_word, word);
+    return false;
+  }
+  VG_STORE(&VG_LOAD(&device->report)->given_up_word, word);
+  vg_prim_eventfd_ring(device->doorbell_fd);
+  return true;
+}
+
+/* The parent's other threads do not exist here: their marks and works mean nothing. */
+void vg_gate_lines_forked_child(void) {
+  for (struct vg_gate_line *line = VG_LOAD(&lines); line; line = line->next) {
+    line->device = NULL;
+    memset(line->works, 0, sizeof line->works);
+  }
+}

@@ -1,0 +1,185 @@
+/*
+ * wait.c - everything that a launch waits for before its driver call: that the gate opens, that less is outstanding
+ * than the bound allows, and that the first launch of its function has been timed. No lock is held and the thread's own
+ * in-flight mark is not set while it waits.
+ */
+#include "gate/state.h"
+#include "gate/thread_work.h"
+
+#define WAIT_ROUND_NS (100 * VG_NS_PER_MS) /* how long a thread sleeps at the gate before it looks around */
+#define COAST_LOOK_NS 1000000ull           /* in its own slot: how often a waiting thread looks what has completed */
+#define LOOSE_BOUND_NS 2000000ull
+#define PIECE_MAX_NS 8000000ull
+#define FIRST_RUNS_NS VG_NS_PER_S
+#define FIRST_BEGINS_NS (20 * VG_NS_PER_MS)
+#define FIRST_LOOK_LEAST_NS 20000ull
+#define FIRST_LOOK_MOST_NS 1000000ull
+
+/* ---- at the closed gate ---- */
+
+static bool is_open(uint32_t word) {
+  return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+}
+
+/* Is it this tenant's turn in the timetable, and until when? Else when does its turn begin? */
+static bool coast_turn(const struct vg_device *device, uint64_t now_ns, uint64_t *ret_until_ns) {
+  const struct vg_control_device *control = VG_LOAD(&device->control);
+  uint32_t seq, period_us, count;
+  struct vg_coast_slot slots[VG_COAST_SLOTS_MAX];
+  do { /* the writer is gone when this is read, so an odd count means that it died in between: take what is there */
+    seq = VG_LOAD(&control->coast_seq);
+    period_us = VG_LOAD_RELAXED(&control->coast_period_us);
+    count = VG_LOAD_RELAXED(&control->coast_slot_count);
+    for (int i = 0; i < VG_COAST_SLOTS_MAX; i++) {
+      slots[i].begin_us = VG_LOAD_RELAXED(&control->coast_slots[i].begin_us);
+      slots[i].end_us = VG_LOAD_RELAXED(&control->coast_slots[i].end_us);
+    }
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  } while (seq != VG_LOAD_RELAXED(&control->coast_seq));
+  *ret_until_ns = now_ns + WAIT_ROUND_NS;
+  if (!period_us || count > VG_COAST_SLOTS_MAX) return false;
+  uint64_t period_ns = period_us * VG_NS_PER_US;
+  uint64_t start_ns = now_ns - now_ns % period_ns, best_ns = UINT64_MAX;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t begin_ns = start_ns + slots[i].begin_us * VG_NS_PER_US, end_ns = start_ns + slots[i].end_us * VG_NS_PER_US;
+    if (now_ns >= begin_ns && now_ns < end_ns) {
+      *ret_until_ns = end_ns;
+      return true;
+    }
+    if (begin_ns <= now_ns) begin_ns += period_ns;
+    if (begin_ns < best_ns) best_ns = begin_ns;
+  }
+  if (count) *ret_until_ns = best_ns;
+  return false;
+}
+
+/* While coasting: admits a launch in the tenant's own slot as long as what is outstanding fits into the rest of it. */
+static bool coast_admits(struct vg_device *device, uint64_t now_ns, uint64_t *ret_deadline_ns) {
+  uint64_t until_ns;
+  if (!coast_turn(device, now_ns, &until_ns)) {
+    *ret_deadline_ns = until_ns;
+    return false;
+  }
+  struct vg_gate_state *gate = device->gate;
+  pthread_mutex_lock(&gate->mutex);
+  vg_gate_reap(device, now_ns); /* nobody else does while we wait */
+  uint64_t seen_ns = vg_gate_seen(device, now_ns);
+  pthread_mutex_unlock(&gate->mutex);
+  *ret_deadline_ns = until_ns < now_ns + COAST_LOOK_NS ? until_ns : now_ns + COAST_LOOK_NS;
+  return now_ns + seen_ns < until_ns;
+}
+
+/* Under the mutex, for whoever gives a word up first refuses it and then looks who is on his way: a thread that came in
+ * between would go on under a word that is not ours any more. */
+static bool accept_word(struct vg_device *device, uint32_t word) {
+  pthread_mutex_lock(&device->gate->mutex);
+  bool accepted = word != VG_LOAD_RELAXED(&VG_LOAD(&device->report)->given_up_word);
+  if (accepted) {
+    VG_STORE(&device->open_word, word);
+    vg_gate_wake_helper(device);
+  }
+  pthread_mutex_unlock(&device->gate->mutex);
+  return accepted;
+}
+
+static void begin_wait(struct vg_device *device, uint64_t now_ns) {
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_gate_wait_begins(device, now_ns);
+  pthread_mutex_unlock(&device->gate->mutex);
+}
+
+static void end_wait(struct vg_device *device, uint64_t begun_ns) {
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_gate_wait_ends(device, begun_ns, vg_prim_now_ns());
+  pthread_mutex_unlock(&device->gate->mutex);
+}
+
+static enum vg_admission wait_at_closed_gate(struct vg_device *device) {
+  for (;;) {
+    const uint32_t *word_at = VG_LOAD(&device->gate_word);
+    struct vg_report_device *report = VG_LOAD(&device->report);
+    uint32_t word = VG_LOAD(word_at);
+    if (is_open(word) && accept_word(device, word)) return VG_ADMISSION_ACCEPTED;
+    uint64_t now_ns = vg_prim_now_ns(), deadline_ns = now_ns + WAIT_ROUND_NS;
+    if (VG_LOAD(&device->gate->coasting)) {
+      if (coast_admits(device, now_ns, &deadline_ns)) return VG_ADMISSION_PASS_ONCE;
+      vg_prim_futex_wait(word_at, word, deadline_ns);
+      continue;
+    }
+    if (vg_gate_gang_passes(device, word)) return VG_ADMISSION_PASS_ONCE;
+    __atomic_add_fetch(&report->waiting, 1, __ATOMIC_ACQ_REL);
+    vg_prim_eventfd_ring(device->doorbell_fd);
+    vg_prim_futex_wait(word_at, word, deadline_ns);
+    __atomic_sub_fetch(&report->waiting, 1, __ATOMIC_ACQ_REL);
+  }
+}
+
+enum vg_admission vg_gate_wait_until_admitted(struct vg_device *device) {
+  uint32_t word = VG_LOAD(VG_LOAD(&device->gate_word));
+  if (is_open(word) && accept_word(device, word)) return VG_ADMISSION_ACCEPTED; /* no wait to report */
+  uint64_t begun_ns = vg_prim_now_ns();
+  begin_wait(device, begun_ns);
+  enum vg_admission admission = wait_at_closed_gate(device);
+  end_wait(device, begun_ns);
+  return admission;
+}
+
+/* ---- the bound on outstanding work ---- */
+
+static uint64_t reaped_remaining(struct vg_device *device, uint64_t now_ns) {
+  struct vg_gate_state *gate = device->gate;
+  pthread_mutex_lock(&gate->mutex);
+  uint64_t remaining_ns = vg_gate_reap(device, now_ns);
+  pthread_mutex_unlock(&gate->mutex);
+  return remaining_ns;
+}
+
+/* A program that launches graphs of some milliseconds prepares the next one while the last one runs: one may always be
+ * queued behind the one that runs, or the device would stand still for as long as the program thinks. Long pieces and
+ * tight bounds are kept to. */
+static uint64_t bound_for(uint64_t bound_ns, const struct vg_estimate *estimate) {
+  uint64_t cost_ns = VG_LOAD_RELAXED(&estimate->cost_ns);
+  return bound_ns >= LOOSE_BOUND_NS && cost_ns > bound_ns && cost_ns <= PIECE_MAX_NS ? cost_ns : bound_ns;
+}
+
+/* Paces and never blocks for ever: twice the bound later than what is outstanding should have come down to it, the
+ * launch goes on all the same. */
+void vg_gate_wait_for_bound(struct vg_device *device, struct vg_work *work, const struct vg_estimate *estimate,
+                            uint64_t bound_ns) {
+  bound_ns = bound_for(bound_ns, estimate);
+  uint64_t now_ns = vg_prim_now_ns(), remaining_ns = reaped_remaining(device, now_ns);
+  uint64_t deadline_ns = now_ns + bound_ns + (remaining_ns > bound_ns ? remaining_ns : bound_ns);
+  while (remaining_ns >= bound_ns && now_ns < deadline_ns) {
+    uint64_t pause_ns = remaining_ns - bound_ns / 2;
+    if (pause_ns > bound_ns / 2) pause_ns = bound_ns / 2;
+    vg_prim_sleep_until_ns(now_ns + pause_ns < deadline_ns ? now_ns + pause_ns : deadline_ns);
+    now_ns = vg_prim_now_ns();
+    remaining_ns = reaped_remaining(device, now_ns);
+  }
+  vg_gate_refresh_other_threads(device, work);
+}
+
+static enum vg_timed find_first(struct vg_device *device, const struct vg_estimate *estimate) {
+  enum vg_timed found = VG_TIMED_NONE;
+  pthread_mutex_lock(&device->gate->mutex);
+  vg_gate_reap(device, vg_prim_now_ns());
+  for (struct vg_work *work = VG_LOAD(&device->gate->works); work && found == VG_TIMED_NONE; work = work->next) {
+    vg_lock(&work->lock);
+    found = vg_work_timed(work, estimate->function, estimate->grid_class);
+    vg_unlock(&work->lock);
+  }
+  pthread_mutex_unlock(&device->gate->mutex);
+  return found;
+}
+
+/* A kernel that has never been seen to end may take seconds, and no one can take it back: the next one of its kind
+ * waits for that, though not for ever; and only a moment if it does not even begin, for its stream may wait for us. */
+void vg_gate_wait_for_first_timing(struct vg_device *device, const struct vg_estimate *estimate) {
+  uint64_t begun_ns = vg_prim_now_ns(), now_ns = begun_ns;
+  for (enum vg_timed first; (first = find_first(device, estimate)) != VG_TIMED_NONE; now_ns = vg_prim_now_ns()) {
+    if (now_ns > begun_ns + (first == VG_TIMED_RUNS ? FIRST_RUNS_NS : FIRST_BEGINS_NS)) return;
+    uint64_t pause_ns = (now_ns - begun_ns) / 8;
+    if (pause_ns < FIRST_LOOK_LEAST_NS) pause_ns = FIRST_LOOK_LEAST_NS;
+    vg_prim_sleep_until_ns(now_ns + (pause_ns < FIRST_LOOK_MOST_NS ? pause_ns : FIRST_LOOK_MOST_NS));
+  }
+}
