@@ -17,7 +17,7 @@
 #include "context/context.h"
 #include "driver/resolve.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/lifecycle.h"
 #include "ledger/credit.h"
 #include "session/visible_devices.h"
 
@@ -134,8 +134,8 @@ static CUresult refused(int error) {
 
 static CUresult init_locked(unsigned int flags) {
   static pid_t done; /* the process whose devices are mapped */
-  vg_link_forked = vg_charge_forked_child;
-  vg_memory_refresh = vg_charge_refresh;
+  vg_link_forked = vg_lifecycle_forked_child;
+  vg_memory_refresh = vg_lifecycle_refresh;
   if (vg_resolve_driver() == NULL) {
     if (*vg_resolve_refusal()) say_why(vg_resolve_refusal(), "");
     return REAL(cuInit)(flags);
