@@ -49,7 +49,7 @@ const char *vg_resolve_refusal(void) {
 /* Once: from several threads at once the line is the same. */
 static void refuse_named(const char *path) {
   if (*refusal) return;
-  snprintf(refusal, sizeof refusal, "%s is no CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, path,
+  snprintf(refusal, sizeof refusal, "%s is not a CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, path,
            vg_resolve_why());
   VG_LOG_ONCE("%s", refusal);
 }
@@ -61,7 +61,7 @@ void *vg_resolve_driver(void) {
     if (named != NULL) {
       if (!accept_driver(named)) refuse_named(named);
     } else if (!vg_resolve_search(DRIVER_SONAME, accept_driver)) {
-      VG_LOG_ONCE("no CUDA driver found: %s is in no directory that the loader searches", DRIVER_SONAME);
+      VG_LOG_ONCE("no CUDA driver found: %s is not in any directory that the loader searches", DRIVER_SONAME);
     }
     dlerror(); /* what we tried in vain is not the program's error */
     errno = saved_errno;

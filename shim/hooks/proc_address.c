@@ -94,7 +94,8 @@ static void swap_for_hook(const char *symbol, void **function, cuuint64_t flags)
   if (met != NULL && vg_hook_behaviours[met->entry] != VG_HOOK_PASS) *function = hook_of(met->entry);
   /* an exported name that we do not know is a newer ABI and passes; a private address would go round every hook */
   if (met == NULL && !vg_resolve_is_exported(*function))
-    VG_LOG_ONCE("the driver gives a private address for %s: not hooked (tell us the driver's version)", symbol);
+    VG_LOG_ONCE("the driver returned a private address for %s: not hooked (please report the driver's version)",
+                symbol);
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags) {

@@ -30,9 +30,9 @@ static void *real_library(void) {
     const char *named = vg_resolve_named("VGPU_NVML", VG_CONTAINER_LIBRARIES NVML_SONAME);
     if (named != NULL) {
       if (!accept_library(named))
-        VG_LOG_ONCE("%s is no NVML (%s): VGPU_NVML can name the real " NVML_SONAME, named, vg_resolve_why());
+        VG_LOG_ONCE("%s is not NVML (%s): VGPU_NVML can name the real " NVML_SONAME, named, vg_resolve_why());
     } else if (!vg_resolve_search(NVML_SONAME, accept_library)) {
-      VG_LOG_ONCE("no NVML found: %s is in no directory that the loader searches", NVML_SONAME);
+      VG_LOG_ONCE("no NVML found: %s is not in any directory that the loader searches", NVML_SONAME);
     }
     dlerror(); /* what we tried in vain is not the program's error */
     errno = saved_errno;
