@@ -7,7 +7,7 @@
  */
 #include "gate/gate.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/graph_memory.h"
 
 static uint64_t threads_of(unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,
                            unsigned int block_y, unsigned int block_z) {

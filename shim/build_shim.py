@@ -25,7 +25,7 @@ TENANT_FOLDERS = ("base", "session", "ledger", "context", "gate", "attach", "dri
 #: what the NVML shim takes of them
 NVML_PARTS = (
     *("base/prim", "base/log", "session/visible_devices", "attach/socket"),
-    *("driver/elf", "driver/search", "driver/open", "driver/own_calls"),
+    *("driver/next", "driver/elf", "driver/search", "driver/open", "driver/own_calls"),
 )
 SIMGPU_FOLDERS = ("process", "memory", "arrays", "textures", "contexts", "streams", "ipc", "cuda")
 

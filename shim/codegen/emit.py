@@ -74,10 +74,10 @@ def real_header(surface: Surface) -> str:
  * returns CUDA_ERROR_NOT_FOUND, or CUDA_ERROR_NO_DEVICE when there is no driver at all.
  */
 extern void *vg_real_slots[] __attribute__((visibility("hidden")));
-bool vg_resolve_has(enum vg_entry entry); /* resolve.c */
+bool vg_resolve_has(enum vg_entry entry, void **slots); /* resolve.c, which lies below the slots */
 
 #define REAL(name) ((__typeof__(&name))__atomic_load_n(&vg_real_slots[VG_ENTRY_##name], __ATOMIC_RELAXED))
-#define HAVE(name) vg_resolve_has(VG_ENTRY_##name)
+#define HAVE(name) vg_resolve_has(VG_ENTRY_##name, vg_real_slots)
 
 #endif
 """

@@ -7,7 +7,9 @@ from emit import MARKER, NOTICE, version_script
 from hookdef import BEHAVIOURS, HAND_WRITTEN, Row
 
 SPARES = 256
-SPARE_LENGTH = 80  # room for a name that a newer driver has (vgpud/libraries/fit.py)
+SPARE_LENGTH = 80  # fits any name that a newer driver has (vgpud/libraries/fit.py)
+#: defined in hooks/proc_address.c, which reads the table: it adds them itself, so that neither file needs the other's
+LOOKUPS = ("cuGetProcAddress", "cuGetProcAddress_v2")
 
 
 def spare_names() -> list[str]:
@@ -42,7 +44,7 @@ def hook_header() -> str:
 enum vg_behaviour {{
 {behaviours}}};
 
-extern void *const vg_hook_functions[VG_ENTRY_COUNT];
+extern void *const vg_hook_functions[VG_ENTRY_COUNT]; /* NULL: defined in hooks/proc_address.c */
 extern const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT]; /* enum vg_behaviour */
 
 #endif
@@ -55,7 +57,7 @@ def hook_table(surface: Surface, rows: dict[str, Row]) -> str:
     out = [NOTICE.format(what="Every hook's address and behaviour, in the order of entries.h.")]
     out += ['#include "gen/hooks/hook_table.h"', '#include "gen/abi/cuda_abi.h"', ""]
     out += ["void *const vg_hook_functions[VG_ENTRY_COUNT] = {"]
-    out += [f"  {entry.name}," for entry in surface.entries]
+    out += [f"  NULL, /* {entry.name} */" if entry.name in LOOKUPS else f"  {entry.name}," for entry in surface.entries]
     out += ["};", "", "const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT] = {"]
     out += [f"  VG_HOOK_{rows[entry.name].behaviour.upper()}, /* {entry.name} */" for entry in surface.entries]
     out += ["};", ""]

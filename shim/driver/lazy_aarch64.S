@@ -1,9 +1,10 @@
 /*
  * lazy_aarch64.S - the slots of the real driver's functions, the thunks that fill them at the first call, and the spare
- * entries that vgpud/libraries/fit.py names after functions which only the driver at hand has. A thunk knows no prototype, so it
- * saves every register that can hold an argument, asks vg_resolve_slot() and jumps there.
+ * entries that vgpud/libraries/fit.py names after functions which only the driver at hand has. A thunk knows no
+ * prototype, so it saves every register that can hold an argument, asks vg_resolve_slot() and jumps there. It passes the
+ * addresses of the slots and of the spare entries along: what this file calls needs none of its symbols.
  */
-#ifndef VG_LAZY_COUNTS /* shim/ml/lazy_*.S names other files for libvgpu-ml.so */
+#ifndef VG_LAZY_COUNTS /* shim/nvml/lazy_*.S names other files for libvgpu-ml.so */
 #define VG_LAZY_COUNTS "gen/abi/counts.h"
 #define VG_LAZY_SPARES "gen/hooks/spares.inc"
 #endif
@@ -53,6 +54,12 @@ resolve: /* w16: slot number, x30: return address of the caller */
   stp q4, q5, [sp, #160]
   stp q6, q7, [sp, #192]
   mov w0, w16
+  adrp x1, vg_real_slots
+  add x1, x1, :lo12:vg_real_slots
+  adrp x2, spares_begin
+  add x2, x2, :lo12:spares_begin
+  adrp x3, spares_end
+  add x3, x3, :lo12:spares_end
   bl vg_resolve_slot
   mov x16, x0
   ldp x0, x1, [sp, #16]
@@ -80,11 +87,9 @@ resolve: /* w16: slot number, x30: return address of the caller */
   ldr x16, [x16]; br x16;                                         \
   .size name, . - name
   .balign 32
-  .globl vg_spares_begin, vg_spares_end
-  .hidden vg_spares_begin, vg_spares_end
-vg_spares_begin:
+spares_begin:
 #include VG_LAZY_SPARES
   .balign 32
-vg_spares_end:
+spares_end:
 
   .section .note.GNU-stack,"",%progbits

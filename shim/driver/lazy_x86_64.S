@@ -1,9 +1,10 @@
 /*
  * lazy_x86_64.S - the slots of the real driver's functions, the thunks that fill them at the first call, and the spare
- * entries that vgpud/libraries/fit.py names after functions which only the driver at hand has. A thunk knows no prototype, so it
- * saves every register that can hold an argument, asks vg_resolve_slot() and jumps there.
+ * entries that vgpud/libraries/fit.py names after functions which only the driver at hand has. A thunk knows no
+ * prototype, so it saves every register that can hold an argument, asks vg_resolve_slot() and jumps there. It passes the
+ * addresses of the slots and of the spare entries along: what this file calls needs none of its symbols.
  */
-#ifndef VG_LAZY_COUNTS /* shim/ml/lazy_*.S names other files for libvgpu-ml.so */
+#ifndef VG_LAZY_COUNTS /* shim/nvml/lazy_*.S names other files for libvgpu-ml.so */
 #define VG_LAZY_COUNTS "gen/abi/counts.h"
 #define VG_LAZY_SPARES "gen/hooks/spares.inc"
 #endif
@@ -57,6 +58,9 @@ resolve: /* 0(%rsp) slot number, 8(%rsp) return address of the caller; the stack
   movups %xmm6, 144(%rsp)
   movups %xmm7, 160(%rsp)
   movl 176(%rsp), %edi
+  leaq vg_real_slots(%rip), %rsi
+  leaq spares_begin(%rip), %rdx
+  leaq spares_end(%rip), %rcx
   call vg_resolve_slot
   movq %rax, %r11
   movq 0(%rsp), %rdi
@@ -84,11 +88,9 @@ resolve: /* 0(%rsp) slot number, 8(%rsp) return address of the caller; the stack
   endbr64; jmp *vg_real_slots + 8 * (VG_ENTRIES + number)(%rip);  \
   .size name, . - name
   .balign 16
-  .globl vg_spares_begin, vg_spares_end
-  .hidden vg_spares_begin, vg_spares_end
-vg_spares_begin:
+spares_begin:
 #include VG_LAZY_SPARES
   .balign 16
-vg_spares_end:
+spares_end:
 
   .section .note.GNU-stack,"",@progbits

@@ -145,7 +145,7 @@ void vg_resolve_own_calls(void *library) {
   int saved_errno = errno;
   dl_iterate_phdr(find_both, &own);
   if (own.error != 0)
-    VG_LOG_ONCE("calls of %s to itself cannot be told from a program's: mprotect: %s", map->l_name,
+    VG_LOG_ONCE("cannot distinguish calls of %s to itself from a program's: mprotect: %s", map->l_name,
                 strerror(own.error));
   errno = saved_errno;
 }

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <link.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/prim.h"
@@ -18,9 +17,6 @@
 #include "gen/abi/real.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
-#define SPARE_PREFIX "vg_spare_"
-
-extern const char vg_spares_begin[], vg_spares_end[]; /* lazy_<machine>.S: VG_SPARES entries of equal size */
 
 static void *driver; /* handle, set once */
 
@@ -29,10 +25,6 @@ static CUresult missing_function(void) {
 }
 static CUresult missing_driver(void) {
   return CUDA_ERROR_NO_DEVICE;
-}
-
-void *vg_resolve_next(const char *name) {
-  return dlsym(RTLD_NEXT, name);
 }
 
 /* The candidate becomes the driver unless it cannot be loaded, is a shim or no driver. */
@@ -57,7 +49,7 @@ const char *vg_resolve_refusal(void) {
 /* Once: from several threads at once the line is the same. */
 static void refuse_named(const char *path) {
   if (*refusal) return;
-  snprintf(refusal, sizeof refusal, "%s is no CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, path,
+  snprintf(refusal, sizeof refusal, "%s is not a CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, path,
            vg_resolve_why());
   VG_LOG_ONCE("%s", refusal);
 }
@@ -69,7 +61,7 @@ void *vg_resolve_driver(void) {
     if (named != NULL) {
       if (!accept_driver(named)) refuse_named(named);
     } else if (!vg_resolve_search(DRIVER_SONAME, accept_driver)) {
-      VG_LOG_ONCE("no CUDA driver found: %s is in no directory that the loader searches", DRIVER_SONAME);
+      VG_LOG_ONCE("no CUDA driver found: %s is not in any directory that the loader searches", DRIVER_SONAME);
     }
     dlerror(); /* what we tried in vain is not the program's error */
     errno = saved_errno;
@@ -121,24 +113,22 @@ void *vg_resolve_symbol(const char *name) {
   return dlsym(handle, name);
 }
 
-/* A spare entry's name stands in our own symbol table, where vgpud/libraries/fit.py wrote it; NULL when it has none. */
-static const char *spare_name(uint32_t spare) {
-  Dl_info info;
-  size_t bytes = (size_t)(vg_spares_end - vg_spares_begin) / VG_SPARES;
-  if (dladdr(vg_spares_begin + spare * bytes, &info) == 0 || info.dli_sname == NULL) return NULL;
-  return strncmp(info.dli_sname, SPARE_PREFIX, strlen(SPARE_PREFIX)) == 0 ? NULL : info.dli_sname;
-}
-
-void *vg_resolve_slot(uint32_t slot) {
-  const char *name = slot < VG_ENTRIES ? vg_entry_name(slot) : spare_name(slot - VG_ENTRIES);
+static void *fill(void **slot, const char *name) {
   void *function = name == NULL ? NULL : vg_resolve_symbol(name);
   if (function == NULL) function = vg_resolve_driver_opened() ? (void *)missing_function : (void *)missing_driver;
-  __atomic_store_n(&vg_real_slots[slot], function, __ATOMIC_RELEASE);
+  __atomic_store_n(slot, function, __ATOMIC_RELEASE);
   return function;
 }
 
-bool vg_resolve_has(enum vg_entry entry) {
-  void *function = VG_LOAD(&vg_real_slots[entry]);
-  if (function != (void *)missing_function && function != (void *)missing_driver) function = vg_resolve_slot(entry);
+void *vg_resolve_slot(uint32_t slot, void **slots, const char *spares_begin, const char *spares_end) {
+  size_t spare_bytes = (size_t)(spares_end - spares_begin) / VG_SPARES;
+  if (slot < VG_ENTRIES) return fill(&slots[slot], vg_entry_name(slot));
+  return fill(&slots[slot], vg_resolve_spare_name(spares_begin + (slot - VG_ENTRIES) * spare_bytes));
+}
+
+bool vg_resolve_has(enum vg_entry entry, void **slots) {
+  void *function = VG_LOAD(&slots[entry]);
+  if (function != (void *)missing_function && function != (void *)missing_driver)
+    function = fill(&slots[entry], vg_entry_name(entry));
   return function != (void *)missing_function && function != (void *)missing_driver;
 }

@@ -1,6 +1,6 @@
 /*
  * resolve.h - the real driver behind the shim: which file it is, its functions, and dlopen as the program sees it.
- * The resolve*.c files are the only ones that touch dlopen, dlsym and dlinfo. No locks and nothing half-done: every
+ * Only this folder and nvml/resolve_ml.c touch dlopen, dlsym and dlinfo. No locks and no intermediate states: every
  * step may run in several threads at once, and in a forked child, since the dynamic loader does the serialising.
  */
 #ifndef VG_RESOLVE_H
@@ -8,8 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Fills one slot of vg_real_slots and returns what it holds from now on; never NULL. Called by lazy_<machine>.S. */
-void *vg_resolve_slot(uint32_t slot);
+/* Fills a slot and returns what it holds from now on; never NULL. Called by lazy_<machine>.S, which has the slots
+ * (vg_real_slots), and between spares_begin and spares_end VG_SPARES entries of equal size. */
+void *vg_resolve_slot(uint32_t slot, void **slots, const char *spares_begin, const char *spares_end);
+/* The name of a spare entry in our own symbol table, where vgpud/libraries/fit.py writes it; NULL: it has none yet. */
+const char *vg_resolve_spare_name(const char *entry);
 /* The real driver's function of that name, NULL when it has none. */
 void *vg_resolve_symbol(const char *name);
 /* Handle of the real driver, opened at the first call; NULL when there is none (then it looks again at the next call).

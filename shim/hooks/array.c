@@ -13,9 +13,14 @@
 #include <stdlib.h>
 
 #include "base/prim.h"
+#include "context/context.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/array_size.h"
+#include "hooks/charge.h"
+#include "hooks/sparse.h"
+#include "hooks/vmm.h"
 #include "ledger/credit.h"
+#include "ledger/granule.h"
 
 #define PAGES_MAX 64 /* of a granule: bits of a word */
 #define ORDER_DEADLINE_NS (1000 * VG_NS_PER_MS)
@@ -56,7 +61,7 @@ static void leave_order(bool entered) {
 
 /* The first place for so many pages; false: in none of the granules. Under lock. */
 static bool place(struct vg_record *record, uint64_t wanted) {
-  unsigned granule_pages = (unsigned)(vg_charge_granule(record->device) / VG_ARRAY_PAGE_BYTES);
+  unsigned granule_pages = (unsigned)(vg_granule_bytes(record->device) / VG_ARRAY_PAGE_BYTES);
   if (granule_pages > PAGES_MAX) granule_pages = PAGES_MAX;
   unsigned count = (unsigned)(record->size / VG_ARRAY_PAGE_BYTES);
   for (struct granule *granule = granules; granule; granule = granule->next) {
@@ -87,7 +92,7 @@ static bool add_granule(const struct vg_record *record) {
 
 /* Under order. */
 static bool add_small(struct vg_record *record) {
-  uint64_t wanted = pages_of(record->size), granule_bytes = vg_charge_granule(record->device);
+  uint64_t wanted = pages_of(record->size), granule_bytes = vg_granule_bytes(record->device);
   for (bool more = false;; more = true) {
     pthread_mutex_lock(&lock);
     bool placed = place(record, wanted);
@@ -100,7 +105,8 @@ static bool add_small(struct vg_record *record) {
   }
 }
 
-void vg_array_gone(const struct vg_record *record) {
+/* An array that is not charged as such: its place in a granule, or what is mapped into it. */
+static void leave_place(const struct vg_record *record) {
   struct granule *granule = (struct granule *)(uintptr_t)record->other;
   if (!granule) { /* it has no memory of its own */
     vg_sparse_gone(record->key);
@@ -116,7 +122,12 @@ void vg_array_gone(const struct vg_record *record) {
     break;
   }
   pthread_mutex_unlock(&lock);
-  if (empty) vg_memory_release(record->device, vg_charge_granule(record->device));
+  if (empty) vg_memory_release(record->device, vg_granule_bytes(record->device));
+}
+
+void vg_array_return(struct vg_record *record) {
+  if (!record->bytes) leave_place(record);
+  vg_charge_return(record);
 }
 
 /* ---- reserve, commit, roll back ---- */
@@ -139,8 +150,8 @@ static bool begin(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels
   bool done = true;
   if (unbacked) {
     record->count = descriptor->Flags & CUDA_ARRAY3D_DEFERRED_MAPPING ? VG_ARRAY_DEFERRED : 0;
-  } else if (bytes >= vg_charge_granule(device)) {
-    record->bytes = vg_charge_round(bytes, vg_charge_granule(device));
+  } else if (bytes >= vg_granule_bytes(device)) {
+    record->bytes = vg_round_up(bytes, vg_granule_bytes(device));
     done = vg_memory_reserve(device, record->bytes) == 0;
   } else {
     making->ordered = enter_order();
@@ -157,7 +168,7 @@ static bool begin(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels
 
 static CUresult end(struct making *making, CUresult result, uint64_t handle) {
   if (making->record && result == CUDA_SUCCESS) vg_table_put(making->record, handle);
-  if (making->record && result != CUDA_SUCCESS) vg_charge_return(making->record);
+  if (making->record && result != CUDA_SUCCESS) vg_array_return(making->record);
   leave_order(making->ordered);
   return result;
 }
@@ -232,7 +243,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
   bool unbacked = record && !record->other && !record->bytes;                                                          \
   unsigned entered = unbacked ? vg_handles_begin_end() : 0;                                                            \
   CUresult result = call;                                                                                              \
-  if (record && result == CUDA_SUCCESS) vg_charge_return(record);                                                      \
+  if (record && result == CUDA_SUCCESS) vg_array_return(record);                                                       \
   if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);                                             \
   vg_handles_done(entered);                                                                                            \
   leave_order(ordered);                                                                                                \

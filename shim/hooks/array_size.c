@@ -5,10 +5,11 @@
  * Else it is computed from the descriptor in the device's block layout (64 bytes by 8 rows). Sparse arrays and those
  * with deferred mapping hold nothing.
  */
-#include "hooks/array.h"
+#include "hooks/array_size.h"
 
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/capture_mode.h"
+#include "ledger/granule.h"
 
 #define BLOCK_WIDTH_BYTES 64
 #define BLOCK_ROWS 8
@@ -73,8 +74,8 @@ struct extent {
 static uint64_t level_bytes(const struct extent *extent) {
   uint64_t row, area, bytes;
   if (__builtin_mul_overflow(extent->width, extent->element_bits, &row)) return UINT64_MAX;
-  row = vg_charge_round(row / 8 + (row % 8 != 0), BLOCK_WIDTH_BYTES);
-  uint64_t rows = extent->height > 1 ? vg_charge_round(extent->height, BLOCK_ROWS) : 1;
+  row = vg_round_up(row / 8 + (row % 8 != 0), BLOCK_WIDTH_BYTES);
+  uint64_t rows = extent->height > 1 ? vg_round_up(extent->height, BLOCK_ROWS) : 1;
   if (__builtin_mul_overflow(row, rows, &area)) return UINT64_MAX;
   if (__builtin_mul_overflow(area, extent->depth ? extent->depth : 1, &bytes)) return UINT64_MAX;
   return bytes;
@@ -143,9 +144,9 @@ static CUresult ask(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int leve
   CUresult result = REAL(cuCtxGetDevice)(&device);
   if (result != CUDA_SUCCESS) return result;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool exchanged = vg_exchange_mode(&mode);
+  bool exchanged = vg_capture_mode_exchange(&mode);
   result = levels ? ask_mipmap(&twin, levels, device, &needs) : ask_array(&twin, device, &needs);
-  if (exchanged) vg_exchange_mode(&mode);
+  if (exchanged) vg_capture_mode_exchange(&mode);
   *ret_bytes = needs.size;
   return result;
 }
@@ -160,5 +161,5 @@ uint64_t vg_array_bytes(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int 
   uint64_t bytes;
   if (descriptor->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) return 0;
   if (ask(descriptor, levels, &bytes) != CUDA_SUCCESS || !bytes) bytes = computed(descriptor, levels);
-  return vg_charge_round(bytes, VG_ARRAY_PAGE_BYTES);
+  return vg_round_up(bytes, VG_ARRAY_PAGE_BYTES);
 }

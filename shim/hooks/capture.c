@@ -3,9 +3,11 @@
  * meanwhile (gate/gate.h). A capture ends with cuStreamEndCapture, with its stream or with its context: each open one
  * is a record of the table, so that none is counted for ever. Called by programs, any thread.
  */
+#include "hooks/capture.h"
+
+#include "context/context.h"
 #include "gate/gate.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
 
 typedef CUresult status_call(CUstream stream, CUstreamCaptureStatus *status);
 
@@ -22,11 +24,16 @@ static struct vg_record *begin(void) {
   return record;
 }
 
+void vg_capture_return(struct vg_record *record) {
+  vg_gate_capture_end();
+  vg_record_free(record);
+}
+
 static CUresult begun(struct vg_record *record, CUstream stream, bool per_thread, CUresult result) {
   if (result == CUDA_SUCCESS)
     vg_table_put(record, key_of(stream, per_thread));
   else
-    vg_charge_return(record);
+    vg_capture_return(record);
   return result;
 }
 
@@ -72,7 +79,7 @@ static CUresult ended(struct vg_record *record, CUstream stream, CUresult result
   if (result != CUDA_SUCCESS && status_of(stream, &status) == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE)
     vg_table_put(record, record->key);
   else
-    vg_charge_return(record);
+    vg_capture_return(record);
   return result;
 }
 
@@ -87,7 +94,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph) {
 }
 
 static CUresult destroyed(struct vg_record *record, CUresult result) {
-  if (record && result == CUDA_SUCCESS) vg_charge_return(record);
+  if (record && result == CUDA_SUCCESS) vg_capture_return(record);
   if (record && result != CUDA_SUCCESS) vg_table_put(record, record->key);
   return result;
 }

@@ -3,10 +3,11 @@
  * context is charged before it is created and paid back when it is gone, with whatever it held. Called by programs, any
  * thread.
  */
+#include "context/context.h"
 #include "base/prim.h"
 #include "gate/gate.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/lifecycle.h"
 
 /* ---- creation ---- */
 
@@ -75,7 +76,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
 /* ---- destruction ---- */
 
 static void finish(struct vg_device *device, CUcontext context, bool gone) {
-  if (gone) vg_charge_context_gone(device, context);
+  if (gone) vg_lifecycle_context_gone(device, context);
   vg_context_retired(device, context, gone);
   vg_context_switched();
 }

@@ -4,11 +4,15 @@
  * program asks for beyond is charged when it asks, since a driver may take it later in calls that cannot be refused
  * (a load, a launch). Called by programs, any thread.
  */
+#include "hooks/context_limits.h"
+
 #include <pthread.h>
 
+#include "context/context.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
 #include "ledger/credit.h"
+#include "ledger/granule.h"
+#include "ledger/records.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one limit is changed at a time; nobody else waits for it */
 
@@ -28,7 +32,7 @@ static uint64_t bytes_of(const struct vg_device *device, CUlimit limit, uint64_t
     of_each = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, ordinal) *
               attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, ordinal);
   if (__builtin_mul_overflow(value, of_each, &bytes)) return UINT64_MAX;
-  return vg_charge_round(bytes, vg_charge_granule(device));
+  return vg_round_up(bytes, vg_granule_bytes(device));
 }
 
 /* The record of a limit, out of the table; the first time with what is usual, as the driver says it. */

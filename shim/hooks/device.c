@@ -17,7 +17,7 @@
 #include "context/context.h"
 #include "driver/resolve.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/lifecycle.h"
 #include "ledger/credit.h"
 #include "session/visible_devices.h"
 
@@ -91,7 +91,8 @@ static CUresult map_devices(void) {
   int count;
   CUresult result = driver_uuids(uuids, handles, &count);
   if (result != CUDA_SUCCESS) return result;
-  if (!vg_session.ledger && vg_link_devices(uuids[0], (uint32_t)count)) vg_log("out of memory: not accounted");
+  if (!vg_session.ledger && vg_link_devices(uuids[0], (uint32_t)count))
+    vg_log("out of memory: device memory is not accounted");
   uint32_t met = 0;
   for (int i = 0; i < count; i++) {
     for (uint32_t j = 0; j < vg_session.device_count; j++) {
@@ -101,7 +102,8 @@ static CUresult map_devices(void) {
     }
   }
   if (met < vg_session.device_count)
-    vg_log("slice %s has %u devices, the driver shows %u of them", vg_session.slice, vg_session.device_count, met);
+    vg_log("slice %s has %u devices, but the driver shows only %u of them", vg_session.slice, vg_session.device_count,
+           met);
   return CUDA_SUCCESS;
 }
 
@@ -120,13 +122,13 @@ static void say_why(const char *reason, const char *detail) {
 
 static CUresult refused(int error) {
   CUresult result = CUDA_ERROR_SYSTEM_NOT_READY;
-  const char *reason = "the daemon's answer is not understood: is another program listening on the socket?";
+  const char *reason = "the daemon's answer is invalid: is another program listening on the socket?";
   if (error == -EACCES) result = CUDA_ERROR_NOT_PERMITTED, reason = "the daemon refused this process";
-  if (error == -ECONNREFUSED) result = CUDA_ERROR_NOT_PERMITTED, reason = "no daemon is there and the mode is closed";
+  if (error == -ECONNREFUSED) result = CUDA_ERROR_NOT_PERMITTED, reason = "no daemon is running and the mode is closed";
   if (error == -EPROTONOSUPPORT)
-    result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH,
-    reason = "daemon and library are of different versions: install the same";
-  if (error == -ENOSPC) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the daemon has no place for this process";
+    result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, reason = "daemon and library have different versions: install the same";
+  if (error == -ENOSPC)
+    result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the daemon's limit on attached processes is reached";
   if (error == -ENOMEM) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "out of memory";
   say_why(reason, vg_link_refusal_text());
   return result;
@@ -134,8 +136,8 @@ static CUresult refused(int error) {
 
 static CUresult init_locked(unsigned int flags) {
   static pid_t done; /* the process whose devices are mapped */
-  vg_link_forked = vg_charge_forked_child;
-  vg_memory_refresh = vg_charge_refresh;
+  vg_link_forked = vg_lifecycle_forked_child;
+  vg_memory_refresh = vg_lifecycle_refresh;
   if (vg_resolve_driver() == NULL) {
     if (*vg_resolve_refusal()) say_why(vg_resolve_refusal(), "");
     return REAL(cuInit)(flags);

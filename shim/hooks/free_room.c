@@ -6,9 +6,12 @@
  * Known is where allocations lie, from the table: small ones, in chunks of a granule that they share, leave holes;
  * large ones have their granules for themselves.
  */
+#include "hooks/free_room.h"
+
 #include <stdlib.h>
 
-#include "hooks/memory.h"
+#include "ledger/granule.h"
+#include "ledger/records.h"
 
 #define ALIGN_BYTES 512 /* of small ones [measured] */
 
@@ -29,10 +32,10 @@ struct search {
 static void note(const struct vg_record *record, void *argument) {
   struct search *search = argument;
   uint64_t owner = search->kind == VG_RECORD_POOLED ? record->other : (uint64_t)(uintptr_t)record->context;
-  uint64_t granule = vg_charge_granule(search->device);
+  uint64_t granule = vg_granule_bytes(search->device);
   if (record->device != search->device || owner != search->owner || record->bytes) return;
   if (record->size >= granule) {
-    search->large_bytes += vg_charge_round(record->size, granule);
+    search->large_bytes += vg_round_up(record->size, granule);
     return;
   }
   if (search->count == search->places) {
@@ -43,7 +46,7 @@ static void note(const struct vg_record *record, void *argument) {
     search->small = more;
     search->places = places;
   }
-  search->small[search->count++] = (struct span){record->key, record->key + vg_charge_round(record->size, ALIGN_BYTES)};
+  search->small[search->count++] = (struct span){record->key, record->key + vg_round_up(record->size, ALIGN_BYTES)};
 }
 
 static int by_place(const void *left, const void *right) {
@@ -53,7 +56,7 @@ static int by_place(const void *left, const void *right) {
 
 /* Whether one of the shared granules has a hole of that size. Says how many there are. */
 static bool has_hole(struct search *search, uint64_t bytes, uint64_t *ret_chunks) {
-  uint64_t granule = vg_charge_granule(search->device), chunk_end = 0, end = 0;
+  uint64_t granule = vg_granule_bytes(search->device), chunk_end = 0, end = 0;
   bool found = false;
   *ret_chunks = 0;
   if (search->count) qsort(search->small, search->count, sizeof *search->small, by_place);
@@ -75,18 +78,18 @@ bool vg_room_by_address(const struct vg_device *device, CUcontext context, uint6
   struct search search = {.kind = VG_RECORD_POINTER, .device = device, .owner = (uintptr_t)context};
   uint64_t chunks;
   vg_table_each(search.kind, note, &search);
-  bool found = has_hole(&search, vg_charge_round(bytes, ALIGN_BYTES), &chunks);
+  bool found = has_hole(&search, vg_round_up(bytes, ALIGN_BYTES), &chunks);
   free(search.small);
   return found && !search.failed;
 }
 
 bool vg_room_in_pool(const struct vg_device *device, CUmemoryPool pool, uint64_t held_bytes, uint64_t bytes) {
   struct search search = {.kind = VG_RECORD_POOLED, .device = device, .owner = (uintptr_t)pool};
-  uint64_t granule = vg_charge_granule(device), chunks;
+  uint64_t granule = vg_granule_bytes(device), chunks;
   vg_table_each(search.kind, note, &search);
-  bool found = has_hole(&search, vg_charge_round(bytes, ALIGN_BYTES), &chunks) && bytes < granule;
+  bool found = has_hole(&search, vg_round_up(bytes, ALIGN_BYTES), &chunks) && bytes < granule;
   uint64_t taken = search.large_bytes + chunks * granule;
-  if (taken <= held_bytes && vg_charge_round(bytes, granule) <= held_bytes - taken) found = true;
+  if (taken <= held_bytes && vg_round_up(bytes, granule) <= held_bytes - taken) found = true;
   free(search.small);
   return found && !search.failed;
 }

@@ -13,14 +13,18 @@
  * that were instantiated before their slice was a gang. A question that the driver does not answer is answered with its
  * error to the program: a graph is not instantiated as if the node were not there.
  */
+#include "hooks/graph_memory.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/prim.h"
+#include "context/context.h"
 #include "gate/gate.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
 #include "ledger/credit.h"
+#include "ledger/granule.h"
+#include "ledger/records.h"
 
 static struct {
   pthread_mutex_t lock;
@@ -67,13 +71,12 @@ static CUresult add_allocation(struct need *need, CUgraphNode node) {
   if (result != CUDA_SUCCESS || parameters.poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE) return result;
   struct vg_device *device = vg_context_ordinal(parameters.poolProps.location.id);
   if (!device) return CUDA_SUCCESS;
-  uint64_t granule = vg_charge_granule(device), begin = parameters.dptr / granule * granule, end;
+  uint64_t granule = vg_granule_bytes(device), begin = parameters.dptr / granule * granule, end;
   if (__builtin_add_overflow(parameters.dptr, parameters.bytesize, &end)) end = UINT64_MAX;
   struct range *more = realloc(need->ranges, (need->range_count + 1) * sizeof *more);
   if (!more) return CUDA_ERROR_OUT_OF_MEMORY;
   need->ranges = more;
-  more[need->range_count++] =
-      (struct range){(uint32_t)(device - vg_session.devices), begin, vg_charge_round(end, granule)};
+  more[need->range_count++] = (struct range){(uint32_t)(device - vg_session.devices), begin, vg_round_up(end, granule)};
   return CUDA_SUCCESS;
 }
 
@@ -220,8 +223,9 @@ static uint64_t exec_key(CUgraphExec exec, uint32_t index) {
   return (uint64_t)(uintptr_t)exec | (uint64_t)index << 56;
 }
 
-void vg_graph_record_gone(const struct vg_record *record) {
+static void free_record(struct vg_record *record) {
   if (record->size) __atomic_sub_fetch(&vg_graphs_with_memory, 1, __ATOMIC_RELAXED);
+  vg_record_free(record);
 }
 
 struct records { /* one per device, made before the driver is called */
@@ -230,7 +234,7 @@ struct records { /* one per device, made before the driver is called */
 
 static void drop(struct records *records) {
   for (uint32_t i = 0; i < VG_DEVICES_MAX; i++)
-    if (records->of[i]) vg_charge_return(records->of[i]);
+    if (records->of[i]) free_record(records->of[i]);
 }
 
 static CUresult begin(CUgraph graph, struct records *records) {
@@ -260,7 +264,7 @@ static CUresult end(struct records *records, CUresult result, const CUgraphExec 
   if (result != CUDA_SUCCESS) drop(records);
   for (uint32_t i = 0; result == CUDA_SUCCESS && i < vg_session.device_count; i++) {
     struct vg_record *stale = vg_table_take(VG_RECORD_GRAPH, exec_key(*exec, i)); /* it ended without a call */
-    if (stale) vg_charge_return(stale);
+    if (stale) free_record(stale);
     if (records->of[i]) vg_table_put(records->of[i], exec_key(*exec, i));
   }
   return result;

@@ -5,12 +5,17 @@
  *
  * Memory of a pool is the pool's.
  */
+#include "hooks/multicast.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/prim.h"
+#include "context/context.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/physical.h"
+#include "hooks/vmm.h"
+#include "ledger/records.h"
 
 struct binding {
   struct binding *next;
@@ -57,9 +62,26 @@ static struct binding *begin(CUmemGenericAllocationHandle object, CUmemGenericAl
   return binding;
 }
 
+/* Takes out the first binding of an object, at that place of that device unless device is NULL. */
+static struct binding *take(uint64_t object, const struct vg_device *device, uint64_t offset) {
+  pthread_mutex_lock(&lock);
+  struct binding **link = &bindings;
+  while (*link && ((*link)->object != object || (device && ((*link)->device != device || (*link)->offset != offset))))
+    link = &(*link)->next;
+  struct binding *binding = *link;
+  if (binding) *link = binding->next;
+  pthread_mutex_unlock(&lock);
+  return binding;
+}
+
+static void end_bindings(uint64_t object) {
+  for (struct binding *binding; (binding = take(object, NULL, 0)); free(binding)) vg_handle_leave(binding->memory);
+}
+
 static CUresult settle(struct binding *binding, CUresult result) {
   if (!binding) return result;
   if (result == CUDA_SUCCESS) {
+    vg_physical_on_object_gone(end_bindings);
     pthread_mutex_lock(&lock);
     binding->next = bindings;
     bindings = binding;
@@ -88,18 +110,6 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOff
   return result;
 }
 
-/* Takes out the first binding of an object, at that place of that device unless device is NULL. */
-static struct binding *take(uint64_t object, const struct vg_device *device, uint64_t offset) {
-  pthread_mutex_lock(&lock);
-  struct binding **link = &bindings;
-  while (*link && ((*link)->object != object || (device && ((*link)->device != device || (*link)->offset != offset))))
-    link = &(*link)->next;
-  struct binding *binding = *link;
-  if (binding) *link = binding->next;
-  pthread_mutex_unlock(&lock);
-  return binding;
-}
-
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset, size_t size) {
   unsigned entered = vg_handles_begin_end();
   CUresult result = REAL(cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
@@ -109,10 +119,6 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, 
   vg_handles_done(entered);
   free(binding);
   return result;
-}
-
-void vg_multicast_gone(uint64_t object) {
-  for (struct binding *binding; (binding = take(object, NULL, 0)); free(binding)) vg_handle_leave(binding->memory);
 }
 
 void vg_multicast_forked_child(void) {

@@ -7,12 +7,13 @@
  * number (dup, a socket) is another process's for all we know. A descriptor alone is not charged, since no call says
  * when it is closed; what is imported through it after that is charged anew.
  */
+#include "hooks/physical.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/prim.h"
-#include "hooks/memory.h"
 #include "ledger/credit.h"
 
 struct vg_physical {
@@ -32,6 +33,7 @@ struct export { /* at most one for a number */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of these */
 static struct export *exports;
+static void (*object_gone)(uint64_t object); /* multicast.c's, set with its first binding */
 
 struct vg_physical *vg_physical_new(struct vg_device *device, uint64_t bytes) {
   struct vg_physical *physical = calloc(1, sizeof *physical);
@@ -53,7 +55,16 @@ void vg_physical_leave(struct vg_physical *physical) {
   free_unused(physical);
   pthread_mutex_unlock(&lock);
   if (gone && last.device) vg_memory_release(last.device, last.bytes);
-  if (gone && !last.device) vg_multicast_gone((uintptr_t)physical);
+  if (gone && !last.device) vg_physical_object_gone((uintptr_t)physical);
+}
+
+void vg_physical_object_gone(uint64_t object) {
+  void (*call)(uint64_t) = VG_LOAD(&object_gone);
+  if (call) call(object);
+}
+
+void vg_physical_on_object_gone(void (*call)(uint64_t object)) {
+  VG_STORE(&object_gone, call);
 }
 
 static struct export **link_of(int fd) { /* under lock */

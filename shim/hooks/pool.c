@@ -14,13 +14,19 @@
  * A pool of managed memory is charged in full, wherever its memory prefers to be: to the device of its location, else
  * to that of the context in which it was first asked for.
  */
+#include "hooks/pool.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/prim.h"
+#include "context/context.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/capture_mode.h"
+#include "hooks/free_room.h"
 #include "ledger/credit.h"
+#include "ledger/granule.h"
+#include "ledger/records.h"
 
 #define POOLS_FIRST 16
 #define SHED_TRIES 8 /* what other threads free meanwhile is kept by the pool again */
@@ -100,9 +106,9 @@ static void forget(struct pool *pool) {
 /* Trims and ends pools on our own account: that may not spoil what other threads capture. */
 static CUresult relaxed(CUresult (*call)(CUmemoryPool), CUmemoryPool handle) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool exchanged = vg_exchange_mode(&mode);
+  bool exchanged = vg_capture_mode_exchange(&mode);
   CUresult result = call(handle);
-  if (exchanged) vg_exchange_mode(&mode);
+  if (exchanged) vg_capture_mode_exchange(&mode);
   return result;
 }
 
@@ -254,7 +260,7 @@ static bool begin(struct order *order, struct vg_device *device, uint64_t bytes)
   if (!order->record) return false;
   order->record->size = bytes;
   order->record->other = (uintptr_t)handle;
-  uint64_t reserved = vg_charge_round(bytes, vg_charge_granule(device));
+  uint64_t reserved = vg_round_up(bytes, vg_granule_bytes(device));
   bool refused = vg_memory_reserve(device, reserved) != 0;
   order->blind = refused && !captures(order);
   if (order->blind) pthread_mutex_lock(&blind_lock);

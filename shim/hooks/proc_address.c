@@ -78,16 +78,24 @@ static const struct known *find(const struct known_functions *table, const void 
   return named != NULL ? named : first;
 }
 
+/* Those of this file are not in the table (gen/hooks/hook_table.h). */
+static void *hook_of(uint16_t entry) {
+  if (entry == VG_ENTRY_cuGetProcAddress) return (void *)cuGetProcAddress;
+  if (entry == VG_ENTRY_cuGetProcAddress_v2) return (void *)cuGetProcAddress_v2;
+  return vg_hook_functions[entry];
+}
+
 static void swap_for_hook(const char *symbol, void **function, cuuint64_t flags) {
   if (symbol == NULL || function == NULL || *function == NULL) return;
   const struct known_functions *table = known_functions();
   if (table == NULL) return;
   const struct known *met =
       find(table, *function, symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
-  if (met != NULL && vg_hook_behaviours[met->entry] != VG_HOOK_PASS) *function = vg_hook_functions[met->entry];
+  if (met != NULL && vg_hook_behaviours[met->entry] != VG_HOOK_PASS) *function = hook_of(met->entry);
   /* an exported name that we do not know is a newer ABI and passes; a private address would go round every hook */
   if (met == NULL && !vg_resolve_is_exported(*function))
-    VG_LOG_ONCE("the driver gives a private address for %s: not hooked (tell us the driver's version)", symbol);
+    VG_LOG_ONCE("the driver returned a private address for %s: not hooked (please report the driver's version)",
+                symbol);
 }
 
 CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags) {

@@ -3,14 +3,18 @@
  * physical memory alive without its handle, so it counts as references (vmm.c) until it is undone or the
  * array ends. Called by programs, any thread.
  */
+#include "hooks/sparse.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/prim.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/array.h"
+#include "hooks/vmm.h"
 #include "ledger/array_boxes.h"
+#include "ledger/records.h"
 
 struct sparse {
   struct sparse *next;

@@ -8,12 +8,17 @@
  * before the driver's call and come back if it fails: once it has succeeded another thread may be given the same handle
  * or address.
  */
+#include "hooks/vmm.h"
+
 #include <pthread.h>
 
 #include "base/prim.h"
+#include "context/context.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/charge.h"
+#include "hooks/physical.h"
 #include "ledger/credit.h"
+#include "ledger/granule.h"
 
 #define WAIT_NS (1000 * VG_NS_PER_MS)
 #define POLL_NS (VG_NS_PER_MS / 20)
@@ -98,7 +103,7 @@ static void handle_gone(struct vg_record *last) {
   if (last->other)
     vg_physical_leave(physical_of(last));
   else if (!last->bytes)
-    vg_multicast_gone(last->key);
+    vg_physical_object_gone(last->key);
   vg_charge_return(last);
 }
 
@@ -109,7 +114,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
   bool on_device = peeked && known.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   struct vg_device *device = on_device ? vg_context_ordinal(known.location.id) : NULL;
   if (!device) return REAL(cuMemCreate)(handle, size, prop, flags);
-  uint64_t bytes = vg_charge_round(size, vg_charge_granule(device));
+  uint64_t bytes = vg_round_up(size, vg_granule_bytes(device));
   if (vg_memory_reserve(device, bytes)) return refused(size, &known, flags);
   struct vg_record *record = new_record(device, bytes, &known);
   if (!record) {

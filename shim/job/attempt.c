@@ -76,7 +76,7 @@ int vj_attempt_begin(const struct vj_launch *launch, const struct vj_cgroups *cg
   static struct lines content;
   if (vj_path(ret_attempt->path, "%s/%s", launch->directory, launch->name) ||
       vj_path(made, "%s/.%s.%d", launch->directory, launch->name, (int)getpid()) || vj_path(begun, "%s/begun", made))
-    return vj_say(text, ENAMETOOLONG, "%.200s is too long a path", launch->directory);
+    return vj_say(text, ENAMETOOLONG, "the path %.200s is too long", launch->directory);
   unlink(begun); /* of a supervisor that died here with the pid that is now ours */
   rmdir(made);
   describe(launch, cgroups, &content);
@@ -86,7 +86,7 @@ int vj_attempt_begin(const struct vj_launch *launch, const struct vj_cgroups *cg
   if (!error) return 0;
   unlink(begun);
   rmdir(made);
-  if (error == -EEXIST) return vj_say(text, EEXIST, "attempt %s has begun already", launch->name);
+  if (error == -EEXIST) return vj_say(text, EEXIST, "attempt %s has already begun", launch->name);
   return vj_say(text, -error, "cannot make %s: %s", ret_attempt->path, strerror(-error));
 }
 

@@ -20,7 +20,7 @@
                  */
 
 static const char *const names[VJ_CONTROLLERS] = {"cpu", "memory", "pids"};
-static const char *const flags[VJ_CONTROLLERS] = {"--cpus", "--ram", "the limit of processes"};
+static const char *const flags[VJ_CONTROLLERS] = {"--cpus", "--ram", "the limit on processes"};
 
 /* Whether a list has the word, separated by `separator` or the end of a line. */
 static bool has_word(const char *list, const char *word, const char *separators) {
@@ -188,12 +188,13 @@ void vj_cgroups_make(const struct vj_launch *launch, bool here, struct vj_cgroup
   if (!*ret_cgroups->track) make_split("freezer", launch, ret_cgroups->track);
   for (size_t i = 0; i < VJ_CONTROLLERS; i++)
     if (!*ret_cgroups->limit[i] && (amounts[i] || i == VJ_MEMORY)) make_split(names[i], launch, ret_cgroups->limit[i]);
-  if (!*ret_cgroups->track) note(ret_cgroups, "%s: processes are found by their parents", "no cgroup can be made here");
+  if (!*ret_cgroups->track)
+    note(ret_cgroups, "%s: the job's processes are found by their parents", "no cgroup can be created here");
   for (size_t i = 0; i < VJ_CONTROLLERS; i++) {
     bool done = true;
     for (size_t member = 0; amounts[i] && done && member < launch->member_count; member++)
       done = limit(ret_cgroups, i, member, amounts[i]);
-    if (!done) note(ret_cgroups, "%s is not enforced: no such controller can be used here", flags[i]);
+    if (!done) note(ret_cgroups, "%s is not enforced: its cgroup controller is not available here", flags[i]);
   }
 }
 

@@ -108,7 +108,7 @@ static bool parse_member(const char *key, char *value, struct vj_launch *launch,
 
 static int check(const struct vj_launch *launch, char *text) {
   if (!launch->directory || !launch->name || !launch->cwd || !launch->member_count)
-    return vj_say(text, EINVAL, "the instructions lack directory, name, cwd or member");
+    return vj_say(text, EINVAL, "the instructions have no directory, name, cwd or member");
   for (size_t i = 0; i < launch->member_count; i++)
     if (!*launch->members[i].argv) return vj_say(text, EINVAL, "member %zu has no command", i);
   return 0;
@@ -129,16 +129,16 @@ int vj_launch_parse(char *bytes, size_t count, struct vj_launch *ret_launch, cha
     at = value + strlen(value) + 1;
     strings -= 2;
     if (!strcmp(key, "end")) {
-      if (at != end) return vj_say(text, EINVAL, "the instructions go on after their end");
+      if (at != end) return vj_say(text, EINVAL, "the instructions continue after their end");
       close_member(ret_launch, &lists);
       if (ret_launch->uid == UINT32_MAX || ret_launch->gid == UINT32_MAX)
-        return vj_say(text, EINVAL, "the instructions lack uid or gid");
+        return vj_say(text, EINVAL, "the instructions have no uid or gid");
       return check(ret_launch, text);
     }
     bool known = ret_launch->member_count
                      ? parse_member(key, value, ret_launch, &lists)
                      : parse_common(key, value, ret_launch) || parse_member(key, value, ret_launch, &lists);
-    if (!known) return vj_say(text, EINVAL, "the instructions say %.40s=%.200s, which cannot be meant", key, value);
+    if (!known) return vj_say(text, EINVAL, "invalid line in the instructions: %.40s=%.200s", key, value);
   }
   return vj_say(text, EPROTO, "the instructions end too early");
 }
@@ -147,7 +147,7 @@ static int check_peer(int fd, char *text) {
   struct ucred peer;
   socklen_t bytes = sizeof peer;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes))
-    return vj_say(text, errno, "stdin is no socket: only vgpud starts vgpu-job");
+    return vj_say(text, errno, "stdin is not a socket: only vgpud starts vgpu-job");
   if (peer.uid != geteuid())
     return vj_say(text, EPERM, "uid %u may not start jobs of uid %u's daemon", (unsigned)peer.uid, (unsigned)geteuid());
   return 0;

@@ -64,7 +64,8 @@ static void member_ended(struct job *job, size_t member, int code, int signal, c
   if (*why && !*job->outcome->why) vj_say(job->outcome->why, 0, "%s", why);
   if (!job->alive || job->phase != RUNNING) return;
   if (!*job->outcome->why)
-    vj_say(job->outcome->why, 0, "member %zu ended with %d, and the rest of its gang with it", member, code);
+    vj_say(job->outcome->why, 0, "member %zu exited with code %d; the other members of its gang were ended", member,
+           code);
   end(job, job->launch->grace_ns);
 }
 
@@ -173,7 +174,7 @@ static void account(struct job *job) {
   }
   vj_cgroups_usage(job->cgroups, &outcome->cpu_ns, &outcome->ram_peak_bytes);
   if (outcome->code && vj_cgroups_oom_kills(job->cgroups))
-    vj_say(outcome->why, 0, "out of memory: it reached its limit of %llu MiB (--ram)",
+    vj_say(outcome->why, 0, "out of memory: the job reached its limit of %llu MiB (--ram)",
            (unsigned long long)(job->launch->ram_bytes >> 20));
   outcome->ended_wall_ns = vj_wall_ns();
 }
@@ -194,7 +195,7 @@ void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgrou
   int signals = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
   if (!job.ends || !job.failures || !job.pids || signals < 0) {
     outcome->code = VJ_CODE_NOT_RUNNABLE;
-    vj_say(outcome->why, 0, "the supervisor has no memory or descriptors");
+    vj_say(outcome->why, 0, "the supervisor is out of memory or file descriptors");
   } else {
     for (size_t i = 0; i < count; i++) {
       job.failures[i] = (struct pollfd){.fd = -1, .events = POLLIN};

@@ -106,26 +106,28 @@ static int converse(int fd, const char *header, size_t header_bytes, const struc
 }
 
 static int explain(int error, const char *path, uint64_t answer_ns, char *text) {
-  static const char mend[] = "start it with `systemctl start vgpud`, or run the container without asking for a GPU";
+  static const char fix[] = "start it with `systemctl start vgpud`, or run the container without asking for a GPU";
   switch (-error) {
   case ENOENT:
   case ENOTDIR:
-    return vr_say(text, -error, "vgpud is not running (there is no socket %s): %s", path, mend);
+    return vr_say(text, -error, "vgpud is not running (no socket at %s): %s", path, fix);
   case ECONNREFUSED:
-    return vr_say(text, -error, "vgpud is not running (nobody answers at %s): %s", path, mend);
+    return vr_say(text, -error, "vgpud is not running (connection refused at %s): %s", path, fix);
   case ECONNRESET:
   case EPIPE:
-    return vr_say(text, -error, "vgpud went away without an answer (at %s): see `journalctl -u vgpud`, then try again",
+    return vr_say(text, -error,
+                  "vgpud closed the connection at %s without an answer: see `journalctl -u vgpud`, then try again",
                   path);
   case ETIMEDOUT:
   case EAGAIN: /* its queue of connections is full */
     return vr_say(text, -error, "vgpud did not answer within %llu s at %s: see `journalctl -u vgpud`",
                   (unsigned long long)(answer_ns / 1000000000ull), path);
   case EPROTONOSUPPORT:
-    return vr_say(text, -error, "vgpud at %s is of another version than this vgpu-runtime: run `vgpu setup` again",
+    return vr_say(text, -error, "vgpud at %s and this vgpu-runtime have different versions: run `vgpu setup` again",
                   path);
   case EPROTO:
-    return vr_say(text, -error, "what answers at %s is not vgpud: correct `socket` in vgpu-runtime.conf", path);
+    return vr_say(text, -error, "the process that answers at %s is not vgpud: correct `socket` in vgpu-runtime.conf",
+                  path);
   case EMSGSIZE:
     return vr_say(text, -error, "vgpud's answer at %s is longer than %u bytes", path, VR_BODY_BYTES_MAX);
   case ENAMETOOLONG:
@@ -134,13 +136,14 @@ static int explain(int error, const char *path, uint64_t answer_ns, char *text) 
   case EPERM:
     return vr_say(
         text, -error,
-        "vgpud's socket %s: access denied to user %u: start a vgpud as that user, whom this one does not serve", path,
+        "vgpud's socket %s: access denied to user %u, whom this vgpud does not serve: start another as that user", path,
         (unsigned)geteuid());
   case EUSERS:
-    return vr_say(text, -error, "what answers at %s is neither root's nor of user %u: start a vgpud as that user", path,
-                  (unsigned)geteuid());
+    return vr_say(text, -error,
+                  "the process that answers at %s belongs neither to root nor to user %u: start a vgpud as that user",
+                  path, (unsigned)geteuid());
   default:
-    return vr_say(text, -error, "vgpud cannot be asked at %s: %s", path, vr_reason(-error));
+    return vr_say(text, -error, "cannot reach vgpud at %s: %s", path, vr_reason(-error));
   }
 }
 

@@ -71,7 +71,7 @@ static int read_config(int fd, struct vr_bundle *bundle, char *text) {
   if (fstat(fd, &status)) return unreadable(bundle, errno, text);
   if (S_ISDIR(status.st_mode)) return 0;
   if (!S_ISREG(status.st_mode))
-    return vr_say(text, EINVAL, "%s/%s is no regular file: put the configuration itself there", bundle->directory,
+    return vr_say(text, EINVAL, "%s/%s is not a regular file: put the configuration itself there", bundle->directory,
                   bundle->name);
   bundle->mode = status.st_mode & 07777;
   bundle->uid = status.st_uid;
@@ -82,9 +82,10 @@ static int read_config(int fd, struct vr_bundle *bundle, char *text) {
   bool asks = vr_bundle_asks(bundle->json, bundle->json_bytes);
   if (bundle->json_bytes <= VR_BODY_BYTES_MAX) return asks;
   if (!asks && !rest_asks(fd, (off_t)bundle->json_bytes)) return 0;
-  return vr_say(text, E2BIG,
-                "%s/%s has %lld bytes, a container with a slice may have %u: shorten its environment or mounts",
-                bundle->directory, bundle->name, (long long)status.st_size, VR_BODY_BYTES_MAX);
+  return vr_say(
+      text, E2BIG,
+      "%s/%s has %lld bytes; the maximum for a container with a slice is %u: shorten its environment or mounts",
+      bundle->directory, bundle->name, (long long)status.st_size, VR_BODY_BYTES_MAX);
 }
 
 int vr_bundle_read(const struct vr_call *call, struct vr_bundle *ret_bundle, char *text) {

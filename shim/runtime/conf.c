@@ -25,8 +25,7 @@ static char *trimmed(char *text) {
 static void set(const char *name, int line, const char *key, const char *value, struct vr_conf *conf) {
   char *place = !strcmp(key, "socket") ? conf->socket : !strcmp(key, "runtime") ? conf->runtime : NULL;
   if (!place)
-    vr_say(conf->problem, 0, "%s line %d: no setting is called `%s` (there are `socket` and `runtime`)", name, line,
-           key);
+    vr_say(conf->problem, 0, "%s line %d: unknown setting `%s` (settings are `socket` and `runtime`)", name, line, key);
   else if (!*value || strlen(value) >= PATH_MAX)
     vr_say(conf->problem, 0, "%s line %d: `%s` needs a value of 1 to %d characters", name, line, key, PATH_MAX - 1);
   else if (place == conf->socket && *value != '/')
@@ -45,7 +44,7 @@ void vr_conf_parse(const char *name, char *text, struct vr_conf *conf) {
     if (!*line || *line == '#') continue;
     char *equals = strchr(line, '=');
     if (!equals) {
-      vr_say(conf->problem, 0, "%s line %d: `%s` is no `key = value`", name, number, line);
+      vr_say(conf->problem, 0, "%s line %d: `%s` is not `key = value`", name, number, line);
       continue;
     }
     *equals = 0;

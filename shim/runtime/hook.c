@@ -23,8 +23,7 @@ static const struct vr_patience stopped_patience = {.answer_ns = 3 * S, .missing
 static int tell(const char *op, const struct vr_patience *patience, const struct vr_conf *conf, char *text) {
   char *state = NULL;
   ssize_t got = vr_read_all(STDIN_FILENO, STATE_BYTES_MAX, patience->answer_ns, &state);
-  if (got < 0)
-    return vr_say(text, (int)-got, "the container's state cannot be read from stdin: %s", vr_reason((int)-got));
+  if (got < 0) return vr_say(text, (int)-got, "cannot read the container's state from stdin: %s", vr_reason((int)-got));
   static char id[PATH_MAX], bundle[PATH_MAX];
   int error = got > (ssize_t)STATE_BYTES_MAX ? -E2BIG : vr_json_string(state, (size_t)got, "id", id, sizeof id);
   if (!error) error = vr_json_string(state, (size_t)got, "bundle", bundle, sizeof bundle);

@@ -23,7 +23,8 @@ static int follow(const struct vr_reply *reply, const struct vr_bundle *bundle, 
   case VR_REFUSED:
     return vr_refusal(reply, text);
   default:
-    return vr_say(text, EPROTO, "what answers at %s is not vgpud: correct `socket` in vgpu-runtime.conf", conf->socket);
+    return vr_say(text, EPROTO, "the process that answers at %s is not vgpud: correct `socket` in vgpu-runtime.conf",
+                  conf->socket);
   }
 }
 

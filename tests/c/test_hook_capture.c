@@ -4,7 +4,7 @@
  */
 #include "fake_driver.h"
 #include "gate/state.h"
-#include "hooks/memory.h"
+#include "hooks/capture.h"
 
 #define STREAMS 4 /* stream i has the handle i + 16 */
 
@@ -45,14 +45,6 @@ static CUresult answer_status(CUstream stream, CUstreamCaptureStatus *ret_status
 static CUresult destroy_stream(CUstream stream) {
   if (refusal == CUDA_SUCCESS) *state_of(stream) = false;
   return refusal;
-}
-
-/* ---- what the ledger answers ---- */
-
-void vg_charge_return(struct vg_record *record) {
-  CHECK(record->kind == VG_RECORD_CAPTURE);
-  vg_gate_capture_end();
-  vg_record_free(record);
 }
 
 /* ---- tests ---- */
@@ -116,7 +108,8 @@ static void a_capture_ends_with_its_context(void) {
   struct vg_record *record = vg_table_take_context(FAKE_CONTEXT);
   for (struct vg_record *next; record; record = next) {
     next = record->next;
-    vg_charge_return(record);
+    CHECK(record->kind == VG_RECORD_CAPTURE);
+    vg_capture_return(record);
   }
   CHECK(vg_gate_captures == 0);
 }

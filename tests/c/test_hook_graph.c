@@ -6,7 +6,7 @@
 
 #include "fake_driver.h"
 #include "gate/state.h"
-#include "hooks/memory.h"
+#include "hooks/graph_memory.h"
 #include "ledger/credit.h"
 
 #define NODES 4
@@ -101,21 +101,6 @@ void vg_memory_force(struct vg_device *device, uint64_t bytes) {
 
 void vg_memory_release(struct vg_device *device, uint64_t bytes) {
   vg_memory_reserve(device, bytes);
-}
-
-uint64_t vg_charge_round(uint64_t bytes, uint64_t granule) {
-  (void)granule;
-  return bytes;
-}
-
-uint64_t vg_charge_granule(const struct vg_device *device) {
-  (void)device;
-  return 1;
-}
-
-void vg_charge_return(struct vg_record *record) {
-  vg_graph_record_gone(record);
-  vg_record_free(record);
 }
 
 struct vg_device *vg_context_ordinal(CUdevice ordinal) {

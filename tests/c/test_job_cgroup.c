@@ -200,7 +200,7 @@ static void test_controllers_that_are_missing_are_named(void) {
   vj_cgroups_make(&launch, false, &cgroups);
   CHECK(*cgroups.track && !strcmp(cgroups.limit[VJ_CPU], cgroups.track) && !*cgroups.limit[VJ_MEMORY]);
   CHECK(!strstr(cgroups.note, "--cpus") && strstr(cgroups.note, "--ram is not enforced"));
-  CHECK(strstr(cgroups.note, "the limit of processes is not enforced"));
+  CHECK(strstr(cgroups.note, "the limit on processes is not enforced"));
   finish();
 }
 

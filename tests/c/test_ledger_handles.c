@@ -8,7 +8,9 @@
 #include "base/prim.h"
 #include "check.h"
 #include "gen/abi/real.h"
-#include "hooks/memory.h"
+#include "hooks/charge.h"
+#include "hooks/physical.h"
+#include "hooks/sparse.h"
 #include "ledger/credit.h"
 
 #define BYTES (2ull << 20)
@@ -30,8 +32,8 @@ static uint64_t moment_ns = MOMENT_NS;
 
 /* ---- what the rest of the hook answers ---- */
 
-bool vg_resolve_has(enum vg_entry entry) {
-  (void)entry;
+bool vg_resolve_has(enum vg_entry entry, void **slots) {
+  (void)entry, (void)slots;
   return false;
 }
 
@@ -48,15 +50,6 @@ void vg_memory_release(struct vg_device *device, uint64_t bytes) {
 
 struct vg_device *vg_context_ordinal(CUdevice ordinal) {
   return ordinal == 0 ? &vg_session.devices[0] : NULL;
-}
-
-uint64_t vg_charge_granule(const struct vg_device *device) {
-  (void)device;
-  return BYTES;
-}
-
-uint64_t vg_charge_round(uint64_t bytes, uint64_t granule) {
-  return (bytes + granule - 1) / granule * granule;
 }
 
 void vg_charge_return(struct vg_record *record) {
@@ -221,7 +214,7 @@ static void what_is_bound_stays_charged(void) {
   CHECK(cuMemUnmap(ADDRESS, BYTES) == CUDA_SUCCESS);
   expect_held(1);
   fake_release(MEMORY); /* with the object, which is not known here: it ends by itself */
-  vg_multicast_gone(OBJECT);
+  vg_physical_object_gone(OBJECT);
   expect_held(0);
 }
 

@@ -201,7 +201,7 @@ def test_a_named_file_that_is_no_nvml(tmp_path: Path) -> None:
     code = "import ctypes; nvml = ctypes.CDLL('libnvidia-ml.so.1'); print(nvml.nvmlInit(), nvml.nvmlUnitGetCount(None))"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == (f"{LIBRARY_NOT_FOUND} {LIBRARY_NOT_FOUND}\n", "")
-    assert log.read_text().count(f"{named} is no NVML (it has no nvmlInit_v2): VGPU_NVML can name the real") == 1
+    assert log.read_text().count(f"{named} is not NVML (it has no nvmlInit_v2): VGPU_NVML can name the real") == 1
 
 
 @pytest.mark.parametrize("function", ["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"])

@@ -128,7 +128,7 @@ def test_no_daemon(docker: engine.Docker, podman: engine.Podman, engines_dir: Pa
     docker.reload()
     done = docker.run(*HALF, engine.BASE, "true", runtime="alone")
     text = (
-        f"vgpud is not running (there is no socket {socket}): start it with `systemctl start vgpud`,"
+        f"vgpud is not running (no socket at {socket}): start it with `systemctl start vgpud`,"
         " or run the container without asking for a GPU"
     )
     refused(docker, done, text)

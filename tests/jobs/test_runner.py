@@ -328,7 +328,7 @@ async def test_refusals(place: Place) -> None:
     async with daemon(place) as (jobs, ends, _):
         good = place.attempt("true")
         rows = [
-            (replace(good, directory="here"), "the instructions say cwd=here, which cannot be meant"),
+            (replace(good, directory="here"), "invalid line in the instructions: cwd=here"),
             (replace(good, members=(Member((), {}),)), "member 0 has no command"),
             (replace(good, limits=(("nofile", 9, 3),)), "limit nofile: 9 is no soft limit below 3"),
             (replace(good, limits=(("files", 1, 1),)), "unknown limit 'files': write one of as, core,"),

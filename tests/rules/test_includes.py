@@ -96,6 +96,11 @@ def test_the_table_has_no_circle_in_what_tenants_load() -> None:
     assert components(tenants) == []
 
 
+def test_headers_of_hooks_are_of_one_source_each() -> None:
+    headers = tracked(".h", under="shim/hooks/")
+    assert headers and [h for h in headers if not (ROOT / h).with_suffix(".c").is_file()] == []
+
+
 def test_few_files_lie_at_the_top() -> None:
     at_top = [n for n in tracked("", under="shim/") if n.count("/") == 1]
     assert len(at_top) <= 5, at_top

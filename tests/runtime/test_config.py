@@ -186,7 +186,7 @@ def test_what_cannot_be_looked_into_does_not_start(front: Front) -> None:
     os.mkfifo(path)
     done = front.create()
     assert (done.returncode, front.seen()) == (1, None)
-    assert "is no regular file" in done.stderr
+    assert "is not a regular file" in done.stderr
     path.unlink()
     front.write()
     words = [str(front.path), "create", "--bundle", str(front.bundle), "c1"]

@@ -162,8 +162,8 @@ def test_defaults_without_a_file(front: Front) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("sokcet = /x", "no setting is called `sokcet`"),
-        ("socket", "is no `key = value`"),
+        ("sokcet = /x", "unknown setting `sokcet`"),
+        ("socket", "is not `key = value`"),
         ("socket =", "needs a value"),
         ("socket = run/x", "must be an absolute path"),
         ("runtime = ./runc", "must be a name or an absolute path"),

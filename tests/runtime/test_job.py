@@ -282,7 +282,7 @@ def test_gang(world: World) -> None:
 def test_gang_ends_with_the_first_that_fails(world: World) -> None:
     result = world.run(members=members(world, "sleep 1000", "exit 5", "sleep 1000"))
     assert result.exit_code == 5 and result.member_codes == (143, 5, 143)
-    assert result.why == "member 1 ended with 5, and the rest of its gang with it"
+    assert result.why == "member 1 exited with code 5; the other members of its gang were ended"
 
 
 def test_gang_of_which_one_cannot_start(world: World) -> None:
@@ -305,7 +305,7 @@ def test_cpu_and_memory_limits(world: World) -> None:
     running = world.start(world.attempt("python3", "-c", "x = bytearray(200 << 20)", cpu_milli=500, ram_bytes=64 << 20))
     assert isinstance(running.answer, wire.Started) and not running.answer.note
     result = running.wait()
-    assert (result.exit_code, result.why) == (137, "out of memory: it reached its limit of 64 MiB (--ram)")
+    assert (result.exit_code, result.why) == (137, "out of memory: the job reached its limit of 64 MiB (--ram)")
 
 
 @pytest.mark.skipif(not controllers_are_there(), reason="no cpu controller here")
@@ -320,7 +320,7 @@ def test_limits_that_cannot_be_had_are_said(builds: Mapping[str, Path]) -> None:
     try:
         running = world.start(world.attempt("true", cpu_milli=500, ram_bytes=1 << 30))
         assert isinstance(running.answer, wire.Started)
-        for words in ("no cgroup can be made here", "--cpus is not enforced", "--ram is not enforced"):
+        for words in ("no cgroup can be created here", "--cpus is not enforced", "--ram is not enforced"):
             assert words in running.answer.note
         assert running.wait().exit_code == 0
     finally:
@@ -330,20 +330,20 @@ def test_limits_that_cannot_be_had_are_said(builds: Mapping[str, Path]) -> None:
 # ---- what it is told ----
 
 
-def test_instructions_that_cannot_be_meant(world: World) -> None:
+def test_invalid_instructions(world: World) -> None:
     good = wire.instructions(world.attempt("true"), str(world.jobs))
     rows = {
         good[:-1]: b"no the instructions end too early",
         good[: len(good) // 2]: b"no the instructions end too early",
         b"": b"no the instructions end too early",
-        good + b"x\0y\0": b"no the instructions go on after their end",
-        good.replace(b"uid\x0012345", b"uid\x00-1"): b"no the instructions say uid=-1, which cannot be meant",
-        good.replace(b"uid\x0012345", b"uid\x004294967295"): b"no the instructions say uid=4294967295",
-        good.replace(b"name\x00", b"name\x00../"): b"no the instructions say name=../",
-        good.replace(b"umask\x0018", b"umask\x00999"): b"no the instructions say umask=999",
-        good.replace(b"arg\x00true", b"what\x00true"): b"no the instructions say what=true",
+        good + b"x\0y\0": b"no the instructions continue after their end",
+        good.replace(b"uid\x0012345", b"uid\x00-1"): b"no invalid line in the instructions: uid=-1",
+        good.replace(b"uid\x0012345", b"uid\x004294967295"): b"no invalid line in the instructions: uid=4294967295",
+        good.replace(b"name\x00", b"name\x00../"): b"no invalid line in the instructions: name=../",
+        good.replace(b"umask\x0018", b"umask\x00999"): b"no invalid line in the instructions: umask=999",
+        good.replace(b"arg\x00true", b"what\x00true"): b"no invalid line in the instructions: what=true",
         good.replace(b"arg\x00true\0", b""): b"no member 0 has no command",
-        good.replace(b"gid\x0012345\0", b""): b"no the instructions lack uid or gid",
+        good.replace(b"gid\x0012345\0", b""): b"no the instructions have no uid or gid",
     }
     for said, answer in rows.items():
         process, answered, errors = world.talk(said)

@@ -81,7 +81,7 @@ def test_without_a_driver_dlopen_fails_as_without_us(shim: Path, run: Run, tmp_p
     lines = result.stdout.splitlines()
     assert len(lines) == 3
     assert all(line.startswith("- libcuda.so") and "No such file or directory" in line for line in lines)
-    assert result.stderr.count("/nowhere/libcuda.so.1 is no CUDA driver (/nowhere/libcuda.so.1: cannot open") == 1
+    assert result.stderr.count("/nowhere/libcuda.so.1 is not a CUDA driver (/nowhere/libcuda.so.1: cannot open") == 1
     assert run([snippet("no_load", tmp_path)], None, shim, nowhere).returncode == 3
 
 
@@ -105,7 +105,7 @@ def test_a_named_file_that_is_no_driver(
 ) -> None:
     """Every call says that there is no device, the log says why once, and cuInit says it to the user as well."""
     linked = tiny_driver.snippet("linked", tmp_path / "linked", ["cuMemcpy", "cuMemFree_v2"], same_driver.path)
-    line = f"{named} is no CUDA driver ({why}): VGPU_DRIVER can name the real libcuda.so.1"
+    line = f"{named} is not a CUDA driver ({why}): VGPU_DRIVER can name the real libcuda.so.1"
     result = run([linked], same_driver, shim, {"VGPU_DRIVER": named, "VGPU_LOG": str(tmp_path / "log")})
     assert result.stdout.splitlines() == [f"{name} {shim.name} 100" for name in ("cuMemcpy", "cuMemFree_v2")]
     assert result.stderr == "" and (tmp_path / "log").read_text().count(line) == 1
@@ -129,7 +129,7 @@ def test_the_shim_never_takes_itself_for_the_driver(
         assert (result.returncode, result.stdout) == (0, expected.stdout)
     wrong = {"VGPU_DRIVER": str(shim), "VGPU_LOG": "stderr"}
     log = run([program], same_driver, shim, wrong).stderr
-    assert f"{shim} is no CUDA driver (it is a hook of vgpud): VGPU_DRIVER can name the real libcuda.so.1" in log
+    assert f"{shim} is not a CUDA driver (it is a hook of vgpud): VGPU_DRIVER can name the real libcuda.so.1" in log
 
 
 def test_the_driver_is_the_one_that_the_loader_would_take(

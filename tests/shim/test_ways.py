@@ -193,5 +193,5 @@ def test_private_addresses_are_told(surface: cudaspec.Surface, shim: Path, run: 
         command = [program(way, driver, tmp_path, driver.families), *way.arguments]
         result = run(command, driver, shim, {"VGPU_LOG": "stderr"})
         assert result.returncode == 0
-        assert result.stderr.count("gives a private address for cuLaunchGrid") == lines
+        assert result.stderr.count("returned a private address for cuLaunchGrid") == lines
         assert result.stderr.count("\n") == lines

@@ -159,8 +159,8 @@ void *const vg_hook_functions[VG_ENTRY_COUNT] = {
   cuGetErrorName,
   cuGetErrorString,
   cuGetExportTable,
-  cuGetProcAddress,
-  cuGetProcAddress_v2,
+  NULL, /* cuGetProcAddress */
+  NULL, /* cuGetProcAddress_v2 */
   cuGraphAddBatchMemOpNode,
   cuGraphAddChildGraphNode,
   cuGraphAddDependencies,

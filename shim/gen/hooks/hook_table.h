@@ -11,7 +11,7 @@ enum vg_behaviour {
   VG_HOOK_CUSTOM,
 };
 
-extern void *const vg_hook_functions[VG_ENTRY_COUNT];
+extern void *const vg_hook_functions[VG_ENTRY_COUNT]; /* NULL: defined in hooks/proc_address.c */
 extern const uint8_t vg_hook_behaviours[VG_ENTRY_COUNT]; /* enum vg_behaviour */
 
 #endif

@@ -1,0 +1,51 @@
+/*
+ * lifecycle.c - see lifecycle.h. Above all families of memory hooks, none of which calls it. Called by the hooks of
+ * contexts and of cuInit, by the ledger (vg_memory_refresh) and after a fork.
+ */
+#include "hooks/lifecycle.h"
+
+#include "hooks/array.h"
+#include "hooks/capture.h"
+#include "hooks/charge.h"
+#include "hooks/context_limits.h"
+#include "hooks/graph_memory.h"
+#include "hooks/multicast.h"
+#include "hooks/pool.h"
+#include "hooks/vmm.h"
+#include "ledger/records.h"
+
+/* Records of graphs and handles belong to no context. */
+static void return_record(struct vg_record *record) {
+  if (record->kind == VG_RECORD_ARRAY)
+    vg_array_return(record);
+  else if (record->kind == VG_RECORD_CAPTURE)
+    vg_capture_return(record);
+  else
+    vg_charge_return(record);
+}
+
+void vg_lifecycle_context_gone(struct vg_device *device, CUcontext context) {
+  struct vg_record *record = vg_table_take_context(context);
+  while (record) {
+    struct vg_record *next = record->next;
+    return_record(record);
+    record = next;
+  }
+  vg_lifecycle_refresh(device);
+}
+
+void vg_lifecycle_refresh(struct vg_device *device) {
+  vg_pool_refresh(device);
+  vg_graph_refresh(device);
+}
+
+void vg_lifecycle_forked_child(void) {
+  vg_charge_forked_child();
+  vg_table_forked_child();
+  vg_pool_forked_child();
+  vg_graph_forked_child();
+  vg_array_forked_child();
+  vg_handle_forked_child();
+  vg_multicast_forked_child();
+  vg_limit_forked_child();
+}
