@@ -36,10 +36,10 @@ void sim_link_wake(void); /* the server is to look at the ring again */
 void sim_link_kick(void);
 void sim_link_check(void); /* sets gone when the server has ended */
 
-/* ---- init.c, checkpoint.c ---- */
+/* ---- state.c ---- */
 
-CUresult sim_started(void); /* as sim_ready(), but never blocks */
-void sim_locked_wait(void); /* until the process is not locked any more */
+CUresult sim_started(void);           /* as sim_ready(), but never blocks */
+void sim_start(const uint32_t *page); /* cuInit has succeeded: *page is 1 from now on, and 0 in a forked child */
 
 /* ---- device.c ---- */
 
