@@ -85,6 +85,7 @@ CUresult sim_green_find(CUgreenCtx handle, struct sim_context **ret_green);
 void sim_green_destroy(struct sim_context *green);
 void sim_events_destroy(struct sim_context *context);
 uint64_t sim_next_id(void);
+extern struct sim_slab sim_contexts; /* enter.c */
 extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
 
 void sim_log(const char *text); /* logs.c */
@@ -106,7 +107,10 @@ struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation);
 bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation);
 /* Whether [address, address + bytes) lies within one allocation (or registered host memory). */
 bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocation *ret_allocation);
+bool sim_memory_of(const struct sim_context *context, struct sim_allocation *ret_allocation); /* any one of it */
 void sim_memory_each(void (*use)(void *, const struct sim_allocation *), void *argument);
+/* handle NULL: the current pool of the context's device. */
+CUresult sim_pool_alloc(CUmemoryPool handle, struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
 bool sim_pool_free(CUdeviceptr pointer);                          /* false: not from a pool */
 void sim_pool_take_back(const struct sim_allocation *allocation); /* already out of the list */
 void sim_pools_trim(struct sim_context *context); /* at synchronisations: down to the release threshold */
@@ -117,13 +121,17 @@ char *sim_reserve_bytes(uint64_t bytes, int protection); /* addresses, 2 MiB ali
 void *sim_map_bytes(uint64_t bytes); /* lazily backed, zeroed, 2 MiB aligned; NULL: no address space */
 void sim_unmap_bytes(void *map, uint64_t bytes);
 
-uint64_t sim_round_up(uint64_t bytes, uint64_t step);
+static inline uint64_t sim_round_up(uint64_t bytes, uint64_t step) {
+  return (bytes + step - 1) / step * step;
+}
 size_t sim_pitch(size_t width_bytes, size_t height, unsigned element_bytes); /* alloc.c; 0: not valid, or too much */
 /* Device memory that is not charged: whole granules. NULL: no address space. */
 char *sim_map_device(uint64_t bytes);
+char *sim_map_device_low(uint64_t bytes);         /* below 4 GiB */
 void sim_clear_device(void *map, uint64_t bytes); /* its pages go back to the host; it reads as zero */
 void sim_unmap_device(void *map, uint64_t bytes);
 CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map); /* charged at the server, then mapped */
+CUresult sim_map_charged_low(int device, uint64_t bytes, char **ret_map);
 
 /* The end of what sim_map_charged() made; where others share it (share.c), what it costs goes to them. */
 void sim_unmap_charged(int device, void *map, uint64_t bytes);
@@ -131,8 +139,8 @@ void sim_unmap_charged(int device, void *map, uint64_t bytes);
 /* ---- arena.c: the file that device memory is made of ---- */
 
 int sim_arena_fd(void);                                             /* -1: there cannot be one */
+bool sim_arena_is_own(int arena_fd);                                /* or another process's */
 uint64_t sim_arena_take(uint64_t bytes);                            /* an offset for physical memory */
-void sim_arena_drop(int arena_fd, uint64_t offset, uint64_t bytes); /* contents and host memory of that part */
 bool sim_arena_place(int arena_fd, uint64_t offset, void *place, uint64_t bytes, int protection);
 
 /* ---- share.c: what several processes hold. The server keeps it under a key, with who holds it, and charges the first
@@ -190,10 +198,11 @@ void sim_small_free(CUdeviceptr pointer, uint64_t bytes, bool give_back); /* the
 uint64_t sim_small_bytes(const void *owner);                              /* of all its granules */
 void sim_small_trim(const void *owner, uint64_t most_bytes); /* gives empty granules back, so many bytes at most */
 
-/* ---- strict.c ---- */
+/* ---- freed.c, strict_memory.c ---- */
 
 void sim_strict_freed(const struct sim_allocation *allocation); /* it was taken out of the list */
-void sim_strict_free_refused(CUdeviceptr pointer);              /* tells what is wrong with it */
+bool sim_strict_was_freed(uint64_t address);
+void sim_strict_free_refused(CUdeviceptr pointer); /* reports what is wrong with it */
 
 /* ---- agent.c ---- */
 

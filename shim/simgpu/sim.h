@@ -12,7 +12,7 @@
 
 #include "base/prim.h"
 #include "gen/abi/cuda_abi.h"
-#include "simgpu/contexts/strict.h"
+#include "simgpu/base/strict.h"
 #include <stddef.h>
 #include <sys/types.h>
 

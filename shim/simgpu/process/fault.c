@@ -3,7 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/process/fault.h"
-#include "simgpu/contexts/strict.h"
+#include "simgpu/base/strict.h"
 #include "simgpu/names.h"
 #include <pthread.h>
 #include <stdio.h>
