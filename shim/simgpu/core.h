@@ -56,6 +56,8 @@ void sim_submit_release(uint32_t slot, uint64_t effective_ns);
 extern uint32_t sim_released;
 /* A marker (returned) and a hold behind it: the agent does something when the marker is reached, then releases. */
 void sim_submit_hold(struct sim_stream *stream, struct sim_point *ret_reached);
+void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event); /* not event->ipc */
+void sim_submit_order(struct sim_stream *stream); /* what the legacy stream and blocking ones wait for of each other */
 CUresult sim_submit_record_all(struct sim_context *context, struct sim_event *event); /* after all streams */
 CUresult sim_submit_wait_all(struct sim_context *context, struct sim_point point);    /* before all further work */
 void sim_spin_until(uint64_t time_ns);
@@ -74,6 +76,8 @@ CUresult sim_waited(void); /* CUDA_SUCCESS, or what a wait answers once the serv
 /* ---- stream.c, context.c ---- */
 
 CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority, struct sim_stream **ret_stream);
+CUresult sim_stream_find_created(CUstream handle, struct sim_stream **ret_stream); /* by cuStreamCreate */
+void sim_stream_end(struct sim_stream *stream); /* a created one */
 void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uint32_t slot);
 uint32_t sim_slot_take(void); /* UINT32_MAX: none left */
 void sim_slot_give(uint32_t slot);
@@ -83,10 +87,10 @@ void sim_streams_orphan(struct sim_context *green); /* it is gone, and they are 
 CUresult sim_green_make(CUdevice ordinal, unsigned sm_count, unsigned sm_alignment, struct sim_context **ret_green);
 CUresult sim_green_find(CUgreenCtx handle, struct sim_context **ret_green);
 void sim_green_destroy(struct sim_context *green);
+void sim_event_end(struct sim_event *event);
 void sim_events_destroy(struct sim_context *context);
 uint64_t sim_next_id(void);
 extern struct sim_slab sim_contexts; /* enter.c */
-extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
 
 void sim_log(const char *text); /* logs.c */
 
@@ -167,11 +171,14 @@ bool sim_share_leave(void *base, uint64_t bytes); /* the maker frees such memory
 /* Where a pointer may be mapped from: the unit of sharing around it. */
 void sim_share_unit(const struct sim_allocation *allocation, uint64_t *ret_base, uint64_t *ret_bytes);
 
-/* ---- ipc_event.c: events that other processes may record, too ---- */
+/* ---- event_page.c: events that other processes may record, too ---- */
 
 CUresult sim_event_make(struct sim_context *context, unsigned flags, struct sim_ipc_event *ipc, CUevent *ret_handle);
 CUresult sim_ipc_event_begin(struct sim_event *event); /* makes event->ipc */
 void sim_ipc_event_end(struct sim_event *event);
+uint64_t sim_ipc_event_key(const struct sim_event *event);
+CUresult sim_ipc_event_open(uint64_t key, struct sim_ipc_event **ret_ipc); /* another process's */
+void sim_ipc_event_close(struct sim_ipc_event *ipc);                       /* of which no event was made */
 CUresult sim_ipc_event_record(struct sim_stream *stream, struct sim_event *event);
 CUresult sim_ipc_event_wait(struct sim_stream *stream, const struct sim_event *event);
 bool sim_ipc_event_done(const struct sim_event *event);
@@ -206,7 +213,6 @@ void sim_strict_free_refused(CUdeviceptr pointer); /* reports what is wrong with
 
 /* ---- agent.c ---- */
 
-CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then);
 CUresult sim_agent_write(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes);
 CUresult sim_agent_wait(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes, unsigned flags);
 

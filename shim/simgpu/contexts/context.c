@@ -88,7 +88,9 @@ static void green_end(struct sim_context *green) {
 
 static void context_destroy(struct sim_context *context) {
   sim_context_wait(context);
-  sim_wide_context_destroy(context);
+  sim_capture_context_destroy(context);
+  sim_graph_memory_context_destroy(context);
+  sim_modules_destroy(context);
   sim_events_destroy(context);
   sim_streams_destroy(context);
   sim_arrays_destroy(context);
