@@ -27,7 +27,7 @@ NVML_PARTS = (
     *("base/prim", "base/log", "session/visible_devices", "attach/socket"),
     *("driver/next", "driver/elf", "driver/search", "driver/open", "driver/own_calls"),
 )
-SIMGPU_FOLDERS = ("process", "memory", "arrays", "textures", "contexts", "streams", "ipc", "cuda")
+SIMGPU_FOLDERS = ("base", "process", "memory", "arrays", "textures", "contexts", "streams", "ipc", "cuda")
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")
@@ -95,7 +95,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
     machine = os.uname().machine
     return {
         "libvgpu.so": (
-            ["cuda_hook.c", *_in(*TENANT_FOLDERS)]
+            ["cuda_hook.c", *_in(*TENANT_FOLDERS), *_parts("gen/abi/entries")]
             + [f"shim/driver/lazy_{machine}.S", f"shim/driver/dlopen_{machine}.S"],
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/hooks/libvgpu.map"],
         ),
@@ -104,7 +104,7 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
             ["-Wl,-soname,libnvidia-ml.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/nvml/libvgpu-ml.map"],
         ),
         "sim/libcuda.so.1": (
-            _parts("base/prim", "ledger/array_boxes")
+            _parts("base/prim", "ledger/array_boxes", "gen/abi/entries")
             + _in(*(f"simgpu/{folder}" for folder in SIMGPU_FOLDERS), "gen/simgpu"),
             ["-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic", "-Wl,--version-script=shim/gen/simgpu/simgpu.map", "-lm"],
         ),

@@ -41,7 +41,7 @@ def entry_header(surface: Surface) -> str:
 
 
 def entry_names(surface: Surface) -> str:
-    """gen/hooks/hook_entries.c: the names, sorted, as one text."""
+    """gen/abi/entries.c: the names, sorted, as one text."""
     out = [NOTICE.format(what="Names of the entry points, sorted."), '#include "gen/abi/entries.h"', ""]
     out.append("const char vg_entry_text[] =")
     offsets: list[int] = []
@@ -103,8 +103,8 @@ def simulated_entries(surface: Surface) -> str:
         out.append(f"{entry.prototype} {{")
         out.append(f"  SIM_ENTRY({entry.name}, ({entry.argument_list}));")
         out.append("}")
-    out += ["", "const struct vg_sim_entry vg_sim_entry_points[VG_ENTRY_COUNT] = {"]
-    out += [f'  {{"{entry.name}", {entry.name}}},' for entry in surface.entries]
+    out += ["", "void *const vg_sim_entry_points[VG_ENTRY_COUNT] = {"]
+    out += [f"  {entry.name}," for entry in surface.entries]
     out += ["};", "", '__asm__(".pushsection .rodata\\n.balign 4\\n.ascii \\"vgpu-sim-entries\\"\\n"']
     for entry in surface.entries:
         out.append(f'  ".hidden sim_{entry.name}\\n.long sim_{entry.name} - .\\n.long lacking_{entry.name} - .\\n"')
@@ -127,12 +127,8 @@ SIMULATED_HEADER = (
 #include "gen/abi/cuda_abi.h"
 #include "gen/abi/entries.h"
 
-struct vg_sim_entry {
-  const char *name;
-  void *function; /* what a program that looks the name up is given */
-};
-
-extern const struct vg_sim_entry vg_sim_entry_points[VG_ENTRY_COUNT]; /* sorted by name (strcmp) */
+/* What a program that looks a name up is given, by enum vg_entry, which is sorted by name (strcmp). */
+extern void *const vg_sim_entry_points[VG_ENTRY_COUNT];
 
 #endif
 """

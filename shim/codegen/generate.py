@@ -35,7 +35,7 @@ def generated(surface: cudaspec.Surface) -> dict[str, str]:
         "hooks/libvgpu.map": emit_hooks.library_script(surface),
         "hooks/spares.inc": emit_hooks.spare_stubs(),
         "abi/entries.h": emit.entry_header(surface),
-        "hooks/hook_entries.c": emit.entry_names(surface),
+        "abi/entries.c": emit.entry_names(surface),
         "abi/real.h": emit.real_header(surface),
         "simgpu/simgpu_entries.h": emit.SIMULATED_HEADER,
         "simgpu/simgpu_bodies.h": emit.simulated_bodies(surface),

@@ -36,10 +36,10 @@ void sim_link_wake(void); /* the server is to look at the ring again */
 void sim_link_kick(void);
 void sim_link_check(void); /* sets gone when the server has ended */
 
-/* ---- init.c, checkpoint.c ---- */
+/* ---- state.c ---- */
 
-CUresult sim_started(void); /* as sim_ready(), but never blocks */
-void sim_locked_wait(void); /* until the process is not locked any more */
+CUresult sim_started(void);           /* as sim_ready(), but never blocks */
+void sim_start(const uint32_t *page); /* cuInit has succeeded: *page is 1 from now on, and 0 in a forked child */
 
 /* ---- device.c ---- */
 
@@ -56,6 +56,8 @@ void sim_submit_release(uint32_t slot, uint64_t effective_ns);
 extern uint32_t sim_released;
 /* A marker (returned) and a hold behind it: the agent does something when the marker is reached, then releases. */
 void sim_submit_hold(struct sim_stream *stream, struct sim_point *ret_reached);
+void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event); /* not event->ipc */
+void sim_submit_order(struct sim_stream *stream); /* what the legacy stream and blocking ones wait for of each other */
 CUresult sim_submit_record_all(struct sim_context *context, struct sim_event *event); /* after all streams */
 CUresult sim_submit_wait_all(struct sim_context *context, struct sim_point point);    /* before all further work */
 void sim_spin_until(uint64_t time_ns);
@@ -74,6 +76,8 @@ CUresult sim_waited(void); /* CUDA_SUCCESS, or what a wait answers once the serv
 /* ---- stream.c, context.c ---- */
 
 CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority, struct sim_stream **ret_stream);
+CUresult sim_stream_find_created(CUstream handle, struct sim_stream **ret_stream); /* by cuStreamCreate */
+void sim_stream_end(struct sim_stream *stream); /* a created one */
 void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uint32_t slot);
 uint32_t sim_slot_take(void); /* UINT32_MAX: none left */
 void sim_slot_give(uint32_t slot);
@@ -83,9 +87,10 @@ void sim_streams_orphan(struct sim_context *green); /* it is gone, and they are 
 CUresult sim_green_make(CUdevice ordinal, unsigned sm_count, unsigned sm_alignment, struct sim_context **ret_green);
 CUresult sim_green_find(CUgreenCtx handle, struct sim_context **ret_green);
 void sim_green_destroy(struct sim_context *green);
+void sim_event_end(struct sim_event *event);
 void sim_events_destroy(struct sim_context *context);
 uint64_t sim_next_id(void);
-extern uint32_t sim_event_generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
+extern struct sim_slab sim_contexts; /* enter.c */
 
 void sim_log(const char *text); /* logs.c */
 
@@ -106,7 +111,10 @@ struct sim_allocation *sim_memory_add(const struct sim_allocation *allocation);
 bool sim_memory_remove(CUdeviceptr base, struct sim_allocation *ret_allocation);
 /* Whether [address, address + bytes) lies within one allocation (or registered host memory). */
 bool sim_memory_covers(CUdeviceptr address, uint64_t bytes, struct sim_allocation *ret_allocation);
+bool sim_memory_of(const struct sim_context *context, struct sim_allocation *ret_allocation); /* any one of it */
 void sim_memory_each(void (*use)(void *, const struct sim_allocation *), void *argument);
+/* handle NULL: the current pool of the context's device. */
+CUresult sim_pool_alloc(CUmemoryPool handle, struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer);
 bool sim_pool_free(CUdeviceptr pointer);                          /* false: not from a pool */
 void sim_pool_take_back(const struct sim_allocation *allocation); /* already out of the list */
 void sim_pools_trim(struct sim_context *context); /* at synchronisations: down to the release threshold */
@@ -117,13 +125,17 @@ char *sim_reserve_bytes(uint64_t bytes, int protection); /* addresses, 2 MiB ali
 void *sim_map_bytes(uint64_t bytes); /* lazily backed, zeroed, 2 MiB aligned; NULL: no address space */
 void sim_unmap_bytes(void *map, uint64_t bytes);
 
-uint64_t sim_round_up(uint64_t bytes, uint64_t step);
+static inline uint64_t sim_round_up(uint64_t bytes, uint64_t step) {
+  return (bytes + step - 1) / step * step;
+}
 size_t sim_pitch(size_t width_bytes, size_t height, unsigned element_bytes); /* alloc.c; 0: not valid, or too much */
 /* Device memory that is not charged: whole granules. NULL: no address space. */
 char *sim_map_device(uint64_t bytes);
+char *sim_map_device_low(uint64_t bytes);         /* below 4 GiB */
 void sim_clear_device(void *map, uint64_t bytes); /* its pages go back to the host; it reads as zero */
 void sim_unmap_device(void *map, uint64_t bytes);
 CUresult sim_map_charged(int device, uint64_t bytes, char **ret_map); /* charged at the server, then mapped */
+CUresult sim_map_charged_low(int device, uint64_t bytes, char **ret_map);
 
 /* The end of what sim_map_charged() made; where others share it (share.c), what it costs goes to them. */
 void sim_unmap_charged(int device, void *map, uint64_t bytes);
@@ -131,8 +143,8 @@ void sim_unmap_charged(int device, void *map, uint64_t bytes);
 /* ---- arena.c: the file that device memory is made of ---- */
 
 int sim_arena_fd(void);                                             /* -1: there cannot be one */
+bool sim_arena_is_own(int arena_fd);                                /* or another process's */
 uint64_t sim_arena_take(uint64_t bytes);                            /* an offset for physical memory */
-void sim_arena_drop(int arena_fd, uint64_t offset, uint64_t bytes); /* contents and host memory of that part */
 bool sim_arena_place(int arena_fd, uint64_t offset, void *place, uint64_t bytes, int protection);
 
 /* ---- share.c: what several processes hold. The server keeps it under a key, with who holds it, and charges the first
@@ -159,11 +171,14 @@ bool sim_share_leave(void *base, uint64_t bytes); /* the maker frees such memory
 /* Where a pointer may be mapped from: the unit of sharing around it. */
 void sim_share_unit(const struct sim_allocation *allocation, uint64_t *ret_base, uint64_t *ret_bytes);
 
-/* ---- ipc_event.c: events that other processes may record, too ---- */
+/* ---- event_page.c: events that other processes may record, too ---- */
 
 CUresult sim_event_make(struct sim_context *context, unsigned flags, struct sim_ipc_event *ipc, CUevent *ret_handle);
 CUresult sim_ipc_event_begin(struct sim_event *event); /* makes event->ipc */
 void sim_ipc_event_end(struct sim_event *event);
+uint64_t sim_ipc_event_key(const struct sim_event *event);
+CUresult sim_ipc_event_open(uint64_t key, struct sim_ipc_event **ret_ipc); /* another process's */
+void sim_ipc_event_close(struct sim_ipc_event *ipc);                       /* of which no event was made */
 CUresult sim_ipc_event_record(struct sim_stream *stream, struct sim_event *event);
 CUresult sim_ipc_event_wait(struct sim_stream *stream, const struct sim_event *event);
 bool sim_ipc_event_done(const struct sim_event *event);
@@ -190,14 +205,14 @@ void sim_small_free(CUdeviceptr pointer, uint64_t bytes, bool give_back); /* the
 uint64_t sim_small_bytes(const void *owner);                              /* of all its granules */
 void sim_small_trim(const void *owner, uint64_t most_bytes); /* gives empty granules back, so many bytes at most */
 
-/* ---- strict.c ---- */
+/* ---- freed.c, strict_memory.c ---- */
 
 void sim_strict_freed(const struct sim_allocation *allocation); /* it was taken out of the list */
-void sim_strict_free_refused(CUdeviceptr pointer);              /* tells what is wrong with it */
+bool sim_strict_was_freed(uint64_t address);
+void sim_strict_free_refused(CUdeviceptr pointer); /* reports what is wrong with it */
 
 /* ---- agent.c ---- */
 
-CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then);
 CUresult sim_agent_write(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes);
 CUresult sim_agent_wait(struct sim_stream *stream, CUdeviceptr address, uint64_t value, unsigned bytes, unsigned flags);
 

@@ -12,7 +12,7 @@
 
 #include "base/prim.h"
 #include "gen/abi/cuda_abi.h"
-#include "simgpu/contexts/strict.h"
+#include "simgpu/base/strict.h"
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -87,7 +87,7 @@ struct sim_context {
   size_t limits[16];               /* CUlimit */
   CUfunc_cache cache_config;
   uint64_t peers; /* bit of a context's server_id: peer access to it is on */
-  void *wide;     /* for cuda/: per-context data of theirs (modules ...); sim_wide_context_destroy() frees it */
+  void *wide;     /* for cuda/: per-context data of theirs (modules ...); sim_modules_destroy() frees it */
 };
 
 /* Stream 0 of its context? */
@@ -210,6 +210,17 @@ CUresult sim_memory_charge(int device, uint64_t bytes);
 void sim_memory_refund(int device, uint64_t bytes);
 bool sim_memory_find(CUdeviceptr address, struct sim_allocation *ret_allocation); /* the allocation that holds it */
 
+/* ---- semaphores of other interfaces (external_semaphore.c): check, then signal or wait in a stream ---- */
+
+CUresult sim_semaphores_check_signal(const CUexternalSemaphore *handles,
+                                     const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned count);
+CUresult sim_semaphores_check_wait(const CUexternalSemaphore *handles,
+                                   const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned count);
+CUresult sim_semaphores_signal(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                               const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned count);
+CUresult sim_semaphores_wait(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                             const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned count);
+
 /* ---- capture hooks: called by the core when stream->capture is set, written in cuda/. They make a node instead of
  * doing the work. ---- */
 
@@ -235,6 +246,9 @@ void sim_capture_stream_destroy(struct sim_stream *stream);    /* ends its captu
 /* Is it the legacy stream beside a blocking capture? It may be asked without harm. */
 bool sim_capture_has_legacy(const struct sim_stream *stream);
 bool sim_graph_memory_free(CUdeviceptr pointer); /* false: no graph has allocated it, or it is free already */
-void sim_wide_context_destroy(struct sim_context *context); /* frees what cuda/ keeps in context->wide */
+/* The end of a context, each for its own things. */
+void sim_capture_context_destroy(struct sim_context *context); /* ends the captures that were begun in it */
+void sim_graph_memory_context_destroy(struct sim_context *context);
+void sim_modules_destroy(struct sim_context *context); /* frees what cuda/ keeps in context->wide */
 
 #endif

@@ -4,11 +4,7 @@
 #include "gen/abi/cuda_abi.h"
 #include "gen/abi/entries.h"
 
-struct vg_sim_entry {
-  const char *name;
-  void *function; /* what a program that looks the name up is given */
-};
-
-extern const struct vg_sim_entry vg_sim_entry_points[VG_ENTRY_COUNT]; /* sorted by name (strcmp) */
+/* What a program that looks a name up is given, by enum vg_entry, which is sorted by name (strcmp). */
+extern void *const vg_sim_entry_points[VG_ENTRY_COUNT];
 
 #endif

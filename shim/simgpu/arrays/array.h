@@ -65,6 +65,8 @@ bool sim_layout_of(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, struct sim_layout 
 uint64_t sim_array_round(uint64_t bytes); /* to whole pages */
 CUresult sim_array_memory_take(struct sim_array *array);
 void sim_array_memory_give(struct sim_array *array);
+void sim_array_count_map(uint64_t handle, int delta); /* maps of physical memory; under its lock */
+void sim_array_unmap_all(struct sim_array *array);
 
 /* ---- array.c ---- */
 
@@ -83,9 +85,5 @@ CUdeviceptr sim_array_base(const struct sim_array *array); /* 0: nothing is mapp
 /* ---- copy_shape.c: what every copy with a shape does; waits: it is no form with Async ---- */
 
 CUresult sim_copy_shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D *copy, bool waits);
-
-/* ---- array_sparse.c ---- */
-
-void sim_array_unmap_all(struct sim_array *array);
 
 #endif

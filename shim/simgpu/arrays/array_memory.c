@@ -1,5 +1,5 @@
 /*
- * array_memory.c - what the device is charged for an array. Called by array.c.
+ * array_memory.c - what the device is charged for an array, and the end of what is mapped into one. Called by array.c.
  *
  * The rule [assumed, no real device has been measured]: an array, with all its levels and planes, takes whole pages of
  * 64 KiB, which is the unit that memory is mapped into sparse arrays by. From 2 MiB on it takes whole granules. Smaller
@@ -7,8 +7,10 @@
  * the device with the last array in it. Sparse arrays and those with deferred mapping take nothing: what is mapped into
  * them belongs to a handle of cuMemCreate.
  */
+#include "ledger/array_boxes.h"
 #include "simgpu/arrays/array.h"
 #include "simgpu/ipc/external.h"
+#include "simgpu/memory/vmm.h"
 
 uint64_t sim_array_round(uint64_t bytes) {
   return sim_round_up(bytes, SIM_ARRAY_PAGE_BYTES);
@@ -46,4 +48,20 @@ void sim_array_memory_give(struct sim_array *array) {
   } else {
     sim_unmap_charged(array->context->device, (void *)array->base, sim_round_up(array->bytes, SIM_GRANULE_BYTES));
   }
+}
+
+void sim_array_count_map(uint64_t handle, int delta) {
+  struct sim_physical *physical = sim_physical_find(handle);
+  if (delta > 0)
+    physical->references++;
+  else
+    sim_physical_drop(physical);
+}
+
+void sim_array_unmap_all(struct sim_array *array) {
+  struct vg_box *boxes = array->maps;
+  sim_physicals_lock();
+  vg_boxes_clear(&boxes, sim_array_count_map);
+  sim_physicals_unlock();
+  array->maps = NULL;
 }

@@ -77,22 +77,6 @@ SIM_PUBLIC CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPER
 
 /* ---- mapping ---- */
 
-static void count_references(uint64_t handle, int delta) { /* under the lock of physical memory */
-  struct sim_physical *physical = sim_physical_find(handle);
-  if (delta > 0)
-    physical->references++;
-  else
-    sim_physical_drop(physical);
-}
-
-void sim_array_unmap_all(struct sim_array *array) {
-  struct vg_box *boxes = array->maps;
-  sim_physicals_lock();
-  vg_boxes_clear(&boxes, count_references);
-  sim_physicals_unlock();
-  array->maps = NULL;
-}
-
 static bool fits(uint32_t offset, uint32_t extent, size_t all, uint32_t step) {
   if (all == 0) all = 1;
   return extent && offset % step == 0 && offset < all && extent <= all - offset + step &&
@@ -155,9 +139,9 @@ static CUresult map_one(const struct sim_context *context, const CUarrayMapInfo 
   struct vg_box *boxes = array->maps;
   struct vg_box box = vg_box_of(info, array->descriptor.Flags & CUDA_ARRAY3D_DEFERRED_MAPPING);
   if (map)
-    vg_boxes_put(&boxes, &box, info->memHandle.memHandle, count_references);
+    vg_boxes_put(&boxes, &box, info->memHandle.memHandle, sim_array_count_map);
   else
-    vg_boxes_cut(&boxes, &box, count_references);
+    vg_boxes_cut(&boxes, &box, sim_array_count_map);
   array->maps = boxes;
   return CUDA_SUCCESS;
 }

@@ -9,35 +9,11 @@
 
 #define STACK_MAX 64
 
-static struct sim_slab contexts = SIM_SLAB(sizeof(struct sim_context), 4096);
 static struct sim_context *all; /* under sim_lock() */
-static uint64_t ids;
 static uint32_t server_ids[SIM_CONTEXTS_MAX]; /* 1 = taken, under sim_lock() */
 
-__thread struct sim_context *sim_current;
 static __thread struct sim_context *stack[STACK_MAX]; /* below the current one */
 static __thread int depth;
-
-uint64_t sim_next_id(void) {
-  return __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
-}
-
-struct sim_context *sim_context_find(CUcontext handle) {
-  return sim_slab_find(&contexts, handle ? (const void *)handle : sim_current, SIM_CONTEXT_MAGIC);
-}
-
-CUresult sim_enter(struct sim_context **ret_context) {
-  CUresult result = sim_ready();
-  if (VG_UNLIKELY(result != CUDA_SUCCESS)) return result;
-  struct sim_context *context = sim_current;
-  if (VG_UNLIKELY(!context)) return CUDA_ERROR_INVALID_CONTEXT;
-  if (VG_UNLIKELY(context->object.magic != SIM_CONTEXT_MAGIC)) {
-    if (SIM_STRICT) sim_strict_tell("context", context, "current after its end");
-    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  }
-  *ret_context = context->home;
-  return sim_context_state(context);
-}
 
 static uint32_t server_id_take(void) {
   uint32_t id = 0;
@@ -60,7 +36,7 @@ static CUresult context_make(CUdevice ordinal, unsigned flags, bool primary, str
   int rc = id == SIM_CONTEXTS_MAX || slot == UINT32_MAX || join == UINT32_MAX
                ? -ENOSPC
                : sim_link_request(SIM_REQUEST_CONTEXT_CREATE, device->index, id, 0);
-  struct sim_context *context = rc == 0 ? sim_slab_get(&contexts, SIM_CONTEXT_MAGIC) : NULL;
+  struct sim_context *context = rc == 0 ? sim_slab_get(&sim_contexts, SIM_CONTEXT_MAGIC) : NULL;
   if (!context) {
     if (id < SIM_CONTEXTS_MAX) server_id_give(id);
     if (slot != UINT32_MAX) sim_slot_give(slot);
@@ -107,14 +83,18 @@ static void green_end(struct sim_context *green) {
   sim_streams_orphan(green);
   list_remove(green);
   sim_slot_give(green->join.slot);
-  sim_slab_put(&contexts, green);
+  sim_slab_put(&sim_contexts, green);
 }
 
 static void context_destroy(struct sim_context *context) {
   sim_context_wait(context);
-  sim_wide_context_destroy(context);
+  sim_capture_context_destroy(context);
+  sim_graph_memory_context_destroy(context);
+  sim_modules_destroy(context);
   sim_events_destroy(context);
   sim_streams_destroy(context);
+  sim_arrays_destroy(context);
+  sim_ipc_destroy(context);
   sim_memory_destroy(context);
   sim_limits_end(context);
   for (struct sim_context *green; (green = green_of(context)) != NULL;) green_end(green);
@@ -126,7 +106,7 @@ static void context_destroy(struct sim_context *context) {
   server_id_give(context->server_id);
   sim_slot_give(context->legacy.slot);
   sim_slot_give(context->join.slot);
-  sim_slab_put(&contexts, context);
+  sim_slab_put(&sim_contexts, context);
 }
 
 static CUresult push_context(struct sim_context *context) {
@@ -307,7 +287,7 @@ CUresult sim_green_make(CUdevice ordinal, unsigned sm_count, unsigned sm_alignme
   if (result != CUDA_SUCCESS) return result;
   struct sim_context *home = (struct sim_context *)primary;
   uint32_t join = sim_slot_take();
-  struct sim_context *green = join == UINT32_MAX ? NULL : sim_slab_get(&contexts, SIM_CONTEXT_MAGIC);
+  struct sim_context *green = join == UINT32_MAX ? NULL : sim_slab_get(&sim_contexts, SIM_CONTEXT_MAGIC);
   if (!green) {
     if (join != UINT32_MAX) sim_slot_give(join);
     cuDevicePrimaryCtxRelease_v2(ordinal);

@@ -1,23 +1,11 @@
 /*
- * capture.c - stream capture: begin, end, what is asked about it, and the rules about calls that do not go with it
- * (programming guide, "Stream Capture"). Called by programs and, through the hooks of sim.h, by the core.
+ * capture.c - stream capture: begin and end. Called by programs, and when a stream or a context ends.
  */
 #include "simgpu/cuda/capture.h"
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sim_capture *captures;
-static uint32_t capture_count;
 static uint64_t last_id;
-static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-
-void sim_capture_lock(void) {
-  pthread_mutex_lock(&lock);
-}
-void sim_capture_unlock(void) {
-  pthread_mutex_unlock(&lock);
-}
 
 CUresult sim_tail_add(struct sim_tail *tail, struct sim_node *const *nodes, uint32_t count) {
   struct sim_node **list = realloc(tail->nodes, (tail->count + count + 1) * sizeof *list);
@@ -47,10 +35,6 @@ struct sim_tail *sim_capture_join(struct sim_capture *capture, struct sim_stream
   return tail;
 }
 
-static bool is_legacy(const struct sim_stream *stream) {
-  return stream == &stream->context->legacy;
-}
-
 static CUresult begin(CUstream handle, bool per_thread, struct sim_graph *graph, const CUgraphNode *nodes, size_t count,
                       CUstreamCaptureMode mode) {
   struct sim_context *context;
@@ -74,9 +58,7 @@ static CUresult begin(CUstream handle, bool per_thread, struct sim_graph *graph,
   result = tail == NULL ? CUDA_ERROR_OUT_OF_MEMORY : sim_tail_set(tail, (struct sim_node *const *)nodes, count);
   if (result == CUDA_SUCCESS) {
     capture->id = ++last_id;
-    capture->next = captures;
-    captures = capture;
-    VG_STORE(&capture_count, capture_count + 1);
+    sim_capture_list(capture);
   }
   sim_capture_unlock();
   if (result != CUDA_SUCCESS) free(capture);
@@ -134,12 +116,7 @@ static CUresult check_joined(const struct sim_capture *capture, const struct sim
 }
 
 static void end_list(struct sim_capture *capture) {
-  for (struct sim_capture **at = &captures; *at != NULL; at = &(*at)->next) {
-    if (*at != capture) continue;
-    *at = capture->next;
-    VG_STORE(&capture_count, capture_count - 1);
-    break;
-  }
+  sim_capture_unlist(capture);
   while (capture->tails != NULL) {
     struct sim_tail *tail = capture->tails;
     capture->tails = tail->next;
@@ -167,7 +144,7 @@ void sim_capture_context_destroy(struct sim_context *context) {
   struct sim_capture *found;
   do {
     sim_capture_lock();
-    for (found = captures; found != NULL && found->origin->context != context;) found = found->next;
+    for (found = sim_captures; found != NULL && found->origin->context != context;) found = found->next;
     if (found != NULL) end_list(found);
     sim_capture_unlock();
     if (found != NULL) drop(found);
@@ -222,81 +199,4 @@ SIM_PUBLIC CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret_graph) {
 }
 SIM_PUBLIC CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret_graph) {
   return end(stream, true, ret_graph);
-}
-
-SIM_PUBLIC CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) {
-  if (mode == NULL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
-  CUstreamCaptureMode before = thread_mode;
-  thread_mode = *mode;
-  *mode = before;
-  return CUDA_SUCCESS;
-}
-
-/* Ends the captures that a call breaks; returns what the call answers. */
-static CUresult invalidate(bool (*breaks)(const struct sim_capture *, const struct sim_stream *),
-                           const struct sim_stream *stream, CUresult code) {
-  CUresult result = CUDA_SUCCESS;
-  sim_capture_lock();
-  for (struct sim_capture *c = captures; c != NULL; c = c->next) {
-    if (!breaks(c, stream)) continue;
-    c->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    result = code;
-  }
-  sim_capture_unlock();
-  return result;
-}
-
-static bool breaks_thread(const struct sim_capture *capture, const struct sim_stream *stream) {
-  (void)stream;
-  bool own = pthread_equal(capture->thread, pthread_self());
-  if (own) return capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-  return capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-static bool breaks_stream(const struct sim_capture *capture, const struct sim_stream *stream) {
-  const struct sim_tail *tail = stream->capture;
-  return tail != NULL && tail->capture == capture;
-}
-
-static bool breaks_context(const struct sim_capture *capture, const struct sim_stream *legacy) {
-  for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
-    if (t->stream != NULL && t->stream->context == legacy->context) return true;
-  return false;
-}
-
-static bool breaks_legacy(const struct sim_capture *capture, const struct sim_stream *legacy) {
-  for (const struct sim_tail *t = capture->tails; t != NULL; t = t->next)
-    if (t->stream != NULL && t->stream->context == legacy->context && (t->stream->flags & CU_STREAM_NON_BLOCKING) == 0)
-      return true;
-  return false;
-}
-
-CUresult sim_capture_unsafe(void) {
-  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0) || thread_mode == CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_SUCCESS;
-  return invalidate(breaks_thread, NULL, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-}
-
-CUresult sim_capture_implicit(struct sim_stream *stream) {
-  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0) || !is_legacy(stream)) return CUDA_SUCCESS;
-  return invalidate(breaks_legacy, stream, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-}
-
-CUresult sim_capture_stream_unsafe(struct sim_stream *stream) {
-  if (stream->capture == NULL) return sim_capture_implicit(stream);
-  return invalidate(breaks_stream, stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-}
-
-CUresult sim_capture_context(struct sim_context *context) {
-  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0)) return CUDA_SUCCESS;
-  return invalidate(breaks_context, &context->legacy, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-}
-
-bool sim_capture_has_legacy(const struct sim_stream *stream) {
-  bool found = false;
-  if (VG_LIKELY(VG_LOAD_RELAXED(&capture_count) == 0) || !is_legacy(stream)) return false;
-  sim_capture_lock();
-  for (const struct sim_capture *c = captures; c != NULL && !found; c = c->next) found = breaks_legacy(c, stream);
-  sim_capture_unlock();
-  return found;
 }

@@ -1,6 +1,7 @@
 /*
- * capture.h - a stream capture: the streams that take part and where each stands. Shared by capture.c (begin, end,
- * rules) and capture_work.c (what the streams are given to do meanwhile).
+ * capture.h - a stream capture: the streams that take part and where each stands. Shared by
+ * capture_rules.c (the list, and which calls are refused), capture.c (begin, end) and capture_work.c (what the streams
+ * are given to do meanwhile).
  */
 #ifndef VG_SIM_CAPTURE_H
 #define VG_SIM_CAPTURE_H
@@ -40,6 +41,9 @@ struct sim_capture {
   struct sim_capture *next;
 };
 
+extern struct sim_capture *sim_captures; /* capture_rules.c: those that have begun, under the lock */
+void sim_capture_list(struct sim_capture *capture);
+void sim_capture_unlist(struct sim_capture *capture);
 void sim_capture_lock(void); /* of the list of captures and everything in them */
 void sim_capture_unlock(void);
 struct sim_tail *sim_capture_join(struct sim_capture *capture, struct sim_stream *stream); /* NULL: no memory */

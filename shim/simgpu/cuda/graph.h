@@ -135,7 +135,6 @@ void sim_node_drop_alloc(struct sim_node *node);
 CUresult sim_graph_reserve(const struct sim_graph *graph); /* memory for its allocation nodes */
 CUresult sim_node_run_alloc(const struct sim_node *node);
 CUresult sim_node_run_free(const struct sim_node *node);
-void sim_graph_memory_context_destroy(struct sim_context *context);
 
 bool sim_graph_has_memory(const struct sim_graph *graph);      /* such a graph may not be copied, or lose nodes */
 bool sim_graph_is_instantiated(const struct sim_graph *graph); /* says so of graphs with allocation nodes only */
@@ -154,8 +153,5 @@ CUresult sim_graph_run_inner(struct sim_graph *graph, struct sim_stream *stream)
 /* capture.c */
 CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
 CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
-void sim_capture_context_destroy(struct sim_context *context); /* ends the captures that were begun in it */
-/* Work in the legacy stream while a stream that waits for it captures: refused, and ends that capture. */
-CUresult sim_capture_implicit(struct sim_stream *stream);
 
 #endif

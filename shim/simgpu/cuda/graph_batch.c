@@ -109,11 +109,14 @@ void sim_node_drop_batch(struct sim_node *node) {
 CUresult sim_node_run_batch(const struct sim_node *node, struct sim_stream *stream) {
   CUstream handle = stream == &stream->context->legacy ? CU_STREAM_LEGACY : (CUstream)stream;
   const struct sim_semaphores *list = &node->semaphores;
+  CUresult result;
   switch (node->type) {
   case SIGNAL:
-    return cuSignalExternalSemaphoresAsync(list->handles, list->params, list->count, handle);
+    result = sim_semaphores_check_signal(list->handles, list->params, list->count);
+    return result == CUDA_SUCCESS ? sim_semaphores_signal(stream, list->handles, list->params, list->count) : result;
   case WAIT:
-    return cuWaitExternalSemaphoresAsync(list->handles, list->params, list->count, handle);
+    result = sim_semaphores_check_wait(list->handles, list->params, list->count);
+    return result == CUDA_SUCCESS ? sim_semaphores_wait(stream, list->handles, list->params, list->count) : result;
   default:
     return cuStreamBatchMemOp_v2(handle, node->batch.count, node->batch.paramArray, node->batch.flags);
   }

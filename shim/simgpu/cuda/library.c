@@ -16,32 +16,6 @@ static struct sim_function *kernel_find(CUkernel handle) {
   return kernel != NULL && kernel->module == NULL ? kernel : NULL;
 }
 
-CUresult sim_library_module(struct sim_library *library, struct sim_context *context, struct sim_module **ret_module) {
-  for (struct sim_module *m = library->modules; m != NULL; m = m->library_next) {
-    if (m->context != context) continue;
-    *ret_module = m;
-    return CUDA_SUCCESS;
-  }
-  CUresult result = sim_module_make(context, library->image, library, ret_module);
-  if (result != CUDA_SUCCESS) return result;
-  (*ret_module)->library_next = library->modules;
-  library->modules = *ret_module;
-  return CUDA_SUCCESS;
-}
-
-CUresult sim_library_function(struct sim_function *kernel, struct sim_context *context,
-                              struct sim_function **ret_function) {
-  struct sim_module *module;
-  CUresult result = sim_library_module(kernel->library, context, &module);
-  if (result != CUDA_SUCCESS) return result;
-  result = sim_function_get(&module->functions, module->image, kernel->kernel.name, ret_function);
-  if (result != CUDA_SUCCESS) return result;
-  (*ret_function)->module = module;
-  (*ret_function)->library = kernel->library;
-  (*ret_function)->settings = kernel->settings;
-  return CUDA_SUCCESS;
-}
-
 static CUresult register_library(struct sim_image *image, CUlibrary *ret_library) {
   struct sim_library *library = sim_slab_get(&libraries, SIM_LIBRARY_MAGIC);
   if (library == NULL) {

@@ -4,7 +4,6 @@
  * are checked by their slab, so a stale one is refused and never followed.
  */
 #include "simgpu/cuda/module.h"
-#include "simgpu/cuda/graph.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -117,9 +116,7 @@ void sim_module_unlink(struct sim_module *module) {
   if (*at != NULL) *at = module->library_next;
 }
 
-void sim_wide_context_destroy(struct sim_context *context) {
-  sim_capture_context_destroy(context);
-  sim_graph_memory_context_destroy(context);
+void sim_modules_destroy(struct sim_context *context) {
   sim_module_lock();
   while (context->wide != NULL) {
     struct sim_module *module = context->wide;
@@ -152,6 +149,32 @@ CUresult sim_function_get(struct sim_function **list, struct sim_image *image, c
   function->next = *list;
   *list = function;
   *ret_function = function;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_library_module(struct sim_library *library, struct sim_context *context, struct sim_module **ret_module) {
+  for (struct sim_module *m = library->modules; m != NULL; m = m->library_next) {
+    if (m->context != context) continue;
+    *ret_module = m;
+    return CUDA_SUCCESS;
+  }
+  CUresult result = sim_module_make(context, library->image, library, ret_module);
+  if (result != CUDA_SUCCESS) return result;
+  (*ret_module)->library_next = library->modules;
+  library->modules = *ret_module;
+  return CUDA_SUCCESS;
+}
+
+CUresult sim_library_function(struct sim_function *kernel, struct sim_context *context,
+                              struct sim_function **ret_function) {
+  struct sim_module *module;
+  CUresult result = sim_library_module(kernel->library, context, &module);
+  if (result != CUDA_SUCCESS) return result;
+  result = sim_function_get(&module->functions, module->image, kernel->kernel.name, ret_function);
+  if (result != CUDA_SUCCESS) return result;
+  (*ret_function)->module = module;
+  (*ret_function)->library = kernel->library;
+  (*ret_function)->settings = kernel->settings;
   return CUDA_SUCCESS;
 }
 

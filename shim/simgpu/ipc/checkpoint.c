@@ -8,13 +8,6 @@
 #include <string.h>
 
 #define ASK_AGAIN_NS 500000ull
-#define CHECK_NS 100000000ull
-
-void sim_locked_wait(void) {
-  uint32_t locked;
-  while ((locked = VG_LOAD(&sim_link.done->locked)) && !VG_LOAD_RELAXED(&sim_link.gone))
-    if (vg_prim_futex_wait(&sim_link.done->locked, locked, vg_prim_now_ns() + CHECK_NS) < 0) sim_link_check();
-}
 
 static CUresult code_of(int rc) {
   switch (-rc) {

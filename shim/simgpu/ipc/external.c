@@ -1,146 +1,12 @@
 /*
- * external.c - memory of other interfaces (cuImportExternalMemory) and of other libraries by dma-buf. A descriptor is
- * what cuMemExportToShareableHandle or cuMemGetHandleForAddressRange gave, in this process or another; or, as there is
- * no other interface on a simulated device, any file that can be mapped (a memfd). Called by programs.
- *
- * Nothing is charged here: memory that came from the driver is paid by its maker (share.c), the rest is nobody's.
+ * external.c - memory of other interfaces in use: buffers and arrays in it; and descriptors for other libraries of what
+ * lies at an address (dma-buf). Called by programs; builds on external_memory.c.
  */
-#include "simgpu/ipc/external.h"
 #include "simgpu/arrays/array.h"
+#include "simgpu/ipc/external.h"
 #include "simgpu/memory/vmm.h"
-#include <pthread.h>
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#define EXTERNAL_MAGIC 0x4558544du
-#define EXTERNAL_ENDED 0x45585444u /* destroyed, and parts of it are still mapped */
 #define PAGE_BYTES 4096ull
-
-struct sim_external {
-  struct sim_object object;
-  struct sim_share share; /* key 0: a file of another interface */
-  uint64_t bytes;
-  uint64_t offset; /* in fd */
-  int fd;
-  uint32_t references; /* the handle and maps */
-};
-
-static struct sim_slab slab = SIM_SLAB(sizeof(struct sim_external), 1u << 16);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of references and of handles that end */
-
-static struct sim_external *find(CUexternalMemory handle) {
-  return sim_slab_find(&slab, handle, EXTERNAL_MAGIC);
-}
-
-static void drop(struct sim_external *memory) { /* under lock */
-  if (--memory->references > 0) return;
-  if (memory->share.key) sim_share_close(&memory->share);
-  close(memory->fd);
-  sim_slab_put(&slab, memory);
-}
-
-/* ---- importing ---- */
-
-static CUresult open_ticket(struct sim_external *memory, uint64_t key, bool dma_buf) {
-  CUresult result = sim_share_open(key, SIM_SHARE_PHYSICAL, &memory->share);
-  if (result == CUDA_ERROR_INVALID_HANDLE && dma_buf) result = sim_share_open(key, SIM_SHARE_MEMORY, &memory->share);
-  if (result != CUDA_SUCCESS) return result;
-  memory->bytes = memory->share.bytes;
-  memory->offset = memory->share.offset;
-  memory->fd = memory->share.fd;
-  return CUDA_SUCCESS;
-}
-
-static CUresult open_file(struct sim_external *memory, int fd) {
-  struct stat found;
-  if (vg_prim_fstat(fd, &found) < 0 || !S_ISREG(found.st_mode)) return CUDA_ERROR_INVALID_HANDLE;
-  memory->bytes = (uint64_t)found.st_size;
-  memory->fd = dup(fd);
-  return memory->fd < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
-}
-
-/* The descriptor is the driver's once it has been imported. */
-SIM_PUBLIC CUresult cuImportExternalMemory(CUexternalMemory *ret_handle, const CUDA_EXTERNAL_MEMORY_HANDLE_DESC *desc) {
-  struct sim_context *context;
-  uint64_t key;
-  CUresult result = sim_enter(&context);
-  if (result != CUDA_SUCCESS) return result;
-  if (!ret_handle || !desc || desc->size == 0 || desc->flags & ~(unsigned)CUDA_EXTERNAL_MEMORY_DEDICATED)
-    return CUDA_ERROR_INVALID_VALUE;
-  bool dma_buf = desc->type == CU_EXTERNAL_MEMORY_HANDLE_TYPE_DMABUF_FD;
-  if (!dma_buf && desc->type != CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD) return CUDA_ERROR_NOT_SUPPORTED;
-  struct sim_external *memory = sim_slab_get(&slab, EXTERNAL_MAGIC);
-  if (!memory) return CUDA_ERROR_OUT_OF_MEMORY;
-  result = sim_share_ticket_key(desc->handle.fd, &key) ? open_ticket(memory, key, dma_buf)
-                                                       : open_file(memory, desc->handle.fd);
-  if (result != CUDA_SUCCESS) {
-    sim_slab_put(&slab, memory);
-    return result;
-  }
-  memory->references = 1;
-  if (desc->size > memory->bytes) {
-    drop(memory);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  memory->bytes = desc->size;
-  close(desc->handle.fd);
-  *ret_handle = (CUexternalMemory)memory;
-  return CUDA_SUCCESS;
-}
-
-/* What is mapped of it stays, until the program frees that. */
-SIM_PUBLIC CUresult cuDestroyExternalMemory(CUexternalMemory handle) {
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
-  pthread_mutex_lock(&lock);
-  struct sim_external *memory = find(handle);
-  if (memory) {
-    VG_STORE(&memory->object.magic, EXTERNAL_ENDED);
-    drop(memory);
-  }
-  pthread_mutex_unlock(&lock);
-  return memory ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-/* ---- mapping ---- */
-
-/* Of [offset, offset + bytes), which lies within the memory. */
-static struct sim_external_map *map_part(struct sim_external *memory, uint64_t offset, uint64_t bytes) {
-  uint64_t before = offset % PAGE_BYTES, whole = sim_round_up(before + bytes, PAGE_BYTES);
-  struct sim_external_map *map = malloc(sizeof *map);
-  char *pages = map ? sim_reserve_bytes(whole, 0) : NULL;
-  if (!pages || !sim_arena_place(memory->fd, memory->offset + offset - before, pages, whole, SIM_READ_WRITE)) {
-    if (pages) sim_unmap_bytes(pages, whole);
-    free(map);
-    return NULL;
-  }
-  *map = (struct sim_external_map){memory, pages, whole, (CUdeviceptr)pages + before};
-  memory->references++;
-  return map;
-}
-
-static CUresult map(CUexternalMemory handle, uint64_t offset, uint64_t bytes, struct sim_external_map **ret_map) {
-  CUresult result = CUDA_SUCCESS;
-  pthread_mutex_lock(&lock);
-  struct sim_external *memory = find(handle);
-  if (!memory)
-    result = CUDA_ERROR_INVALID_HANDLE;
-  else if (offset > memory->bytes || bytes > memory->bytes - offset)
-    result = CUDA_ERROR_INVALID_VALUE;
-  else if ((*ret_map = map_part(memory, offset, bytes)) == NULL)
-    result = CUDA_ERROR_OUT_OF_MEMORY;
-  pthread_mutex_unlock(&lock);
-  return result;
-}
-
-void sim_external_unmap(struct sim_external_map *map) {
-  sim_unmap_bytes(map->pages, map->pages_bytes);
-  pthread_mutex_lock(&lock);
-  drop(map->memory);
-  pthread_mutex_unlock(&lock);
-  free(map);
-}
 
 static CUresult enter_unsafe(struct sim_context **ret_context) {
   CUresult result = sim_enter(ret_context);
@@ -154,7 +20,7 @@ SIM_PUBLIC CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *ret_pointer, CU
   CUresult result = enter_unsafe(&context);
   if (result != CUDA_SUCCESS) return result;
   if (!ret_pointer || !desc || desc->size == 0 || desc->flags) return CUDA_ERROR_INVALID_VALUE;
-  result = map(handle, desc->offset, desc->size, &made);
+  result = sim_external_map(handle, desc->offset, desc->size, &made);
   if (result != CUDA_SUCCESS) return result;
   struct sim_allocation allocation = {.base = made->base,
                                       .bytes = desc->size,
@@ -180,7 +46,7 @@ SIM_PUBLIC CUresult cuExternalMemoryGetMappedMipmappedArray(CUmipmappedArray *re
   result = sim_descriptor_check(context, &desc->arrayDesc, true);
   if (result != CUDA_SUCCESS) return result;
   if (desc->numLevels == 0 || desc->numLevels > sim_levels_max(&desc->arrayDesc)) return CUDA_ERROR_INVALID_VALUE;
-  result = map(handle, desc->offset, sim_level_offset(&desc->arrayDesc, desc->numLevels), &made);
+  result = sim_external_map(handle, desc->offset, sim_level_offset(&desc->arrayDesc, desc->numLevels), &made);
   if (result != CUDA_SUCCESS) return result;
   result = sim_array_create(&desc->arrayDesc, desc->numLevels, SIM_MIPMAP_MAGIC, made, &array);
   if (result == CUDA_SUCCESS)

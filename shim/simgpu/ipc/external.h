@@ -1,4 +1,5 @@
-/* external.h - memory of other interfaces: how a part of it is mapped; among external.c, memory.c and array_memory.c.
+/* external.h - memory of other interfaces: how a part of it is mapped; among external_memory.c, external.c, memory.c and
+ * array_memory.c.
  */
 #ifndef VG_SIM_EXTERNAL_H
 #define VG_SIM_EXTERNAL_H
@@ -11,6 +12,8 @@ struct sim_external_map {
   CUdeviceptr base; /* of the part */
 };
 
+/* CUDA_ERROR_INVALID_HANDLE, INVALID_VALUE (not within the memory), OUT_OF_MEMORY. */
+CUresult sim_external_map(CUexternalMemory handle, uint64_t offset, uint64_t bytes, struct sim_external_map **ret_map);
 void sim_external_unmap(struct sim_external_map *map);
 
 #endif

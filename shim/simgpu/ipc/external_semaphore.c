@@ -2,7 +2,7 @@
  * external_semaphore.c - semaphores of other interfaces. There is none on a simulated device: a file that can be mapped
  * (a memfd) stands for one, its first 64-bit word for the state: the counter of a timeline semaphore, 0 or 1 of a
  * binary one. A signal is a value that the stream writes there, a wait is a stream that waits for it; any process may
- * do either. Called by programs and by graphs' nodes (cuda/graph_batch.c).
+ * do either. Called by semaphore_calls.c and by nodes of graphs (cuda/graph_batch.c).
  */
 #include "simgpu/core.h"
 #include <sys/mman.h>
@@ -67,32 +67,24 @@ static CUresult wait_one(struct sim_stream *stream, const struct semaphore *sema
   return result == CUDA_SUCCESS ? sim_agent_write(stream, state, 0, sizeof value) : result;
 }
 
-static CUresult find(CUstream handle, bool is_per_thread, bool given, struct sim_stream **ret_stream) {
-  struct sim_context *context;
-  CUresult result = sim_enter(&context);
-  if (result == CUDA_SUCCESS) result = sim_stream_find(handle, is_per_thread, ret_stream);
-  if (result != CUDA_SUCCESS) return result;
-  return given ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-/* Signals and waits, legacy and per thread. All are looked at before the first is done. Flags are of NvSciSync. */
-#define SEMAPHORES(name, suffix, is_per_thread, params_type, to_node, one)                                             \
-  SIM_PUBLIC CUresult cu##name##ExternalSemaphoresAsync##suffix(                                                       \
-      const CUexternalSemaphore *handles, const params_type *params, unsigned count, CUstream handle) {                \
-    struct sim_stream *stream;                                                                                         \
-    CUresult result = find(handle, is_per_thread, handles && params && count, &stream);                                \
+/* Signals and waits. All semaphores are looked at before the first is done. Flags are of NvSciSync. */
+#define EACH(name, params_type, one)                                                                                   \
+  CUresult sim_semaphores_check_##name(const CUexternalSemaphore *handles, const params_type *params,                  \
+                                       unsigned count) {                                                               \
+    CUresult result = handles && params && count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;                            \
     for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++) {                                                   \
       if (!sim_slab_find(&slab, handles[i], SEMAPHORE_MAGIC)) result = CUDA_ERROR_INVALID_HANDLE;                      \
       if (params[i].flags) result = CUDA_ERROR_INVALID_VALUE;                                                          \
     }                                                                                                                  \
-    if (result == CUDA_SUCCESS && stream->capture) return to_node(stream, handles, params, count);                     \
-    if (result == CUDA_SUCCESS) result = sim_capture_implicit(stream);                                                 \
+    return result;                                                                                                     \
+  }                                                                                                                    \
+  CUresult sim_semaphores_##name(struct sim_stream *stream, const CUexternalSemaphore *handles,                        \
+                                 const params_type *params, unsigned count) {                                          \
+    CUresult result = sim_capture_implicit(stream);                                                                    \
     for (unsigned i = 0; i < count && result == CUDA_SUCCESS; i++)                                                     \
       result = one(stream, (const struct semaphore *)handles[i], params[i].params.fence.value);                        \
     return result;                                                                                                     \
   }
 
-SEMAPHORES(Signal, , false, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, sim_capture_signal, signal_one)
-SEMAPHORES(Signal, _ptsz, true, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, sim_capture_signal, signal_one)
-SEMAPHORES(Wait, , false, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, sim_capture_wait_semaphores, wait_one)
-SEMAPHORES(Wait, _ptsz, true, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, sim_capture_wait_semaphores, wait_one)
+EACH(signal, CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS, signal_one)
+EACH(wait, CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS, wait_one)

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/core.h"
+#include "simgpu/memory/backing.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -82,7 +83,7 @@ void sim_share_close(const struct sim_share *share) {
   struct sim_request request = {.kind = SIM_REQUEST_SHARE_CLOSE, .share.key = share->key};
   struct sim_reply reply;
   if (sim_link_exchange(&request, -1, &reply, NULL) == 1 && share->bytes)
-    sim_arena_drop(share->fd, share->offset, share->bytes);
+    sim_backing_drop(share->fd, share->offset, share->bytes);
 }
 
 CUresult sim_share_ticket(uint64_t key, int *ret_fd) {

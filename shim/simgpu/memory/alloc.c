@@ -59,7 +59,7 @@ SIM_PUBLIC CUresult cuMemFree_v2(CUdeviceptr pointer) {
     sim_context_wait(context);
     return sim_pool_free(pointer) ? sim_waited() : CUDA_ERROR_INVALID_VALUE;
   }
-  return sim_memory_free(context, pointer);
+  return sim_graph_memory_free(pointer) ? CUDA_SUCCESS : sim_memory_free(context, pointer);
 }
 
 SIM_PUBLIC CUresult cuMemGetInfo_v2(size_t *ret_free, size_t *ret_total) {

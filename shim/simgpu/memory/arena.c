@@ -5,9 +5,6 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/core.h"
-#include "simgpu/memory/backing.h"
-#include <fcntl.h>
-#include <linux/falloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -33,13 +30,12 @@ int sim_arena_fd(void) {
   return fd;
 }
 
-uint64_t sim_arena_take(uint64_t bytes) {
-  return __atomic_fetch_add(&next_offset, sim_round_up(bytes, SIM_GRANULE_BYTES), __ATOMIC_RELAXED);
+bool sim_arena_is_own(int arena_fd) {
+  return arena_fd == fd;
 }
 
-void sim_arena_drop(int arena_fd, uint64_t offset, uint64_t bytes) {
-  fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
-  if (arena_fd == fd) sim_backing_dropped();
+uint64_t sim_arena_take(uint64_t bytes) {
+  return __atomic_fetch_add(&next_offset, sim_round_up(bytes, SIM_GRANULE_BYTES), __ATOMIC_RELAXED);
 }
 
 bool sim_arena_place(int arena_fd, uint64_t offset, void *place, uint64_t bytes, int protection) {

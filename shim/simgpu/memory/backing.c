@@ -8,6 +8,8 @@
 #include "simgpu/memory/backing.h"
 #include "simgpu/core.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -118,10 +120,16 @@ void sim_backing_end(uint64_t claimed) {
   __atomic_sub_fetch(&pending_bytes, claimed, __ATOMIC_RELEASE);
 }
 
-void sim_backing_dropped(void) {
+/* The server may let other processes have what was given back. */
+static void shrink_grant(void) {
   if (VG_LOAD_RELAXED(&granted_bytes) <= STEP_BYTES) return;
   pthread_mutex_lock(&lock);
   uint64_t kept = sim_round_up(measure(), STEP_BYTES);
   if (kept < granted_bytes) grant(kept);
   pthread_mutex_unlock(&lock);
+}
+
+void sim_backing_drop(int arena_fd, uint64_t offset, uint64_t bytes) {
+  fallocate(arena_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+  if (sim_arena_is_own(arena_fd)) shrink_grant();
 }

@@ -17,7 +17,7 @@ CUresult sim_backing_begin(CUdeviceptr address, uint64_t bytes, uint64_t *ret_cl
 CUresult sim_backing_begin_rows(CUdeviceptr address, uint64_t bytes, uint64_t rows, uint64_t row_bytes,
                                 uint64_t *ret_claimed);
 void sim_backing_end(uint64_t claimed);
-/* Pages have been given back to the host: the server may let other processes have them. */
-void sim_backing_dropped(void);
+/* Contents and host memory of a part of an arena go back to the host. */
+void sim_backing_drop(int arena_fd, uint64_t offset, uint64_t bytes);
 
 #endif

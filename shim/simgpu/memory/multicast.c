@@ -39,6 +39,20 @@ SIM_PUBLIC CUresult cuMulticastGetGranularity(size_t *ret_bytes, const CUmultica
   return CUDA_SUCCESS;
 }
 
+/* Takes a binding out; what it held may end here. */
+static void unbind(struct binding **link) {
+  struct binding *binding = *link;
+  *link = binding->next;
+  sim_physical_drop(binding->physical);
+  free(binding);
+}
+
+static void multicast_end(void *object) {
+  struct multicast *multicast = object;
+  while (multicast->bindings) unbind(&multicast->bindings);
+  free(multicast);
+}
+
 SIM_PUBLIC CUresult cuMulticastCreate(CUmemGenericAllocationHandle *ret_handle, const CUmulticastObjectProp *prop) {
   CUresult result = sim_ready();
   if (result == CUDA_SUCCESS) result = prop_valid(prop);
@@ -52,6 +66,7 @@ SIM_PUBLIC CUresult cuMulticastCreate(CUmemGenericAllocationHandle *ret_handle, 
     *multicast = (struct multicast){.wanted = prop->numDevices, .space = physical};
     physical->offset = sim_arena_take(prop->size);
     physical->multicast = multicast;
+    physical->multicast_end = multicast_end;
     *ret_handle = (CUmemGenericAllocationHandle)physical;
   }
   sim_physicals_unlock();
@@ -134,14 +149,6 @@ SIM_PUBLIC CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, siz
   return result;
 }
 
-/* Takes a binding out; what it held may end here. */
-static void unbind(struct binding **link) {
-  struct binding *binding = *link;
-  *link = binding->next;
-  sim_physical_drop(binding->physical);
-  free(binding);
-}
-
 SIM_PUBLIC CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice ordinal, size_t offset,
                                       size_t bytes) {
   CUresult result = sim_ready();
@@ -159,10 +166,4 @@ SIM_PUBLIC CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdev
   }
   sim_physicals_unlock();
   return result;
-}
-
-void sim_multicast_end(void *object) {
-  struct multicast *multicast = object;
-  while (multicast->bindings) unbind(&multicast->bindings);
-  free(multicast);
 }

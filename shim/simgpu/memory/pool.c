@@ -169,6 +169,11 @@ static CUresult alloc(struct sim_pool *pool, struct sim_context *context, uint64
   return sim_memory_add(&allocation) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+CUresult sim_pool_alloc(CUmemoryPool handle, struct sim_context *context, uint64_t bytes, CUdeviceptr *ret_pointer) {
+  struct sim_pool *pool = handle ? find(handle) : current_of(on_device(context->device));
+  return pool ? alloc(pool, context, bytes, ret_pointer) : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 void sim_pool_take_back(const struct sim_allocation *allocation) {
   struct sim_pool *pool = sim_slab_find(&pools, allocation->pool, SIM_POOL_MAGIC);
   struct block *block;
@@ -208,58 +213,6 @@ void sim_pools_trim(struct sim_context *context) {
 }
 
 /* ---- entry points ---- */
-
-static CUresult alloc_async(CUdeviceptr *ret_pointer, size_t bytes, struct sim_pool *pool, CUstream handle,
-                            bool is_per_thread) {
-  struct sim_stream *stream;
-  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  if (!ret_pointer) return CUDA_ERROR_INVALID_VALUE;
-  if (pool && pool->sharing.imported) return CUDA_ERROR_INVALID_VALUE; /* its maker alone allocates */
-  if (stream->capture) return sim_capture_alloc(stream, bytes, ret_pointer);
-  if (!pool) pool = current_of(on_device(stream->context->device));
-  return pool ? alloc(pool, stream->context, bytes, ret_pointer) : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-SIM_PUBLIC CUresult cuMemAllocAsync(CUdeviceptr *ret_pointer, size_t bytes, CUstream stream) {
-  return alloc_async(ret_pointer, bytes, NULL, stream, false);
-}
-
-SIM_PUBLIC CUresult cuMemAllocAsync_ptsz(CUdeviceptr *ret_pointer, size_t bytes, CUstream stream) {
-  return alloc_async(ret_pointer, bytes, NULL, stream, true);
-}
-
-SIM_PUBLIC CUresult cuMemAllocFromPoolAsync(CUdeviceptr *ret_pointer, size_t bytes, CUmemoryPool pool,
-                                            CUstream stream) {
-  return find(pool) ? alloc_async(ret_pointer, bytes, find(pool), stream, false) : CUDA_ERROR_INVALID_VALUE;
-}
-
-SIM_PUBLIC CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *ret_pointer, size_t bytes, CUmemoryPool pool,
-                                                 CUstream stream) {
-  return find(pool) ? alloc_async(ret_pointer, bytes, find(pool), stream, true) : CUDA_ERROR_INVALID_VALUE;
-}
-
-static CUresult free_async(CUdeviceptr pointer, CUstream handle, bool is_per_thread) {
-  struct sim_stream *stream;
-  struct sim_allocation allocation;
-  CUresult result = sim_stream_find(handle, is_per_thread, &stream);
-  if (result != CUDA_SUCCESS) return result;
-  if (stream->capture) return sim_capture_free(stream, pointer);
-  if (!sim_memory_find(pointer, &allocation) || allocation.base != pointer) {
-    if (SIM_STRICT) sim_strict_free_refused(pointer);
-    return CUDA_ERROR_INVALID_VALUE;
-  }
-  if (allocation.pool) return sim_pool_free(pointer) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-  return sim_memory_free(stream->context, pointer); /* from cuMemAlloc: legal, and waits as cuMemFree does */
-}
-
-SIM_PUBLIC CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  return free_async(pointer, stream, false);
-}
-
-SIM_PUBLIC CUresult cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream) {
-  return free_async(pointer, stream, true);
-}
 
 static CUresult pool_of(CUmemoryPool *ret_pool, const CUmemLocation *location, CUmemAllocationType type,
                         struct sim_pool *(*which)(struct place)) {

@@ -99,6 +99,17 @@ struct sim_physical *sim_physical_mapped_at(CUdeviceptr address, uint64_t bytes,
   return map->physical;
 }
 
+CUresult sim_physical_share_at(CUdeviceptr address, uint64_t bytes, uint64_t *ret_key) {
+  uint64_t offset;
+  CUresult result = CUDA_ERROR_INVALID_VALUE;
+  sim_physicals_lock();
+  struct sim_physical *physical = sim_physical_mapped_at(address, bytes, &offset);
+  if (physical && !physical->multicast) result = offset ? CUDA_ERROR_NOT_SUPPORTED : sim_physical_share(physical);
+  if (result == CUDA_SUCCESS) *ret_key = physical->share.key;
+  sim_physicals_unlock();
+  return result;
+}
+
 static CUresult map_make(CUdeviceptr base, uint64_t bytes, uint64_t offset, struct sim_physical *physical) {
   struct map *map = malloc(sizeof *map);
   if (!map || !sim_arena_place(physical->fd, physical->offset + offset, (void *)base, bytes, PROT_NONE)) {
@@ -191,4 +202,18 @@ SIM_PUBLIC CUresult cuMemGetAccess(unsigned long long *ret_flags, const CUmemLoc
   if (map && ret_flags && location) *ret_flags = map->access;
   sim_physicals_unlock();
   return map && ret_flags && location ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+SIM_PUBLIC CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret_handle, void *address) {
+  uint64_t offset;
+  CUresult result = sim_ready();
+  if (result != CUDA_SUCCESS) return result;
+  sim_physicals_lock();
+  struct sim_physical *physical = sim_physical_mapped_at((CUdeviceptr)address, 1, &offset);
+  if (physical && ret_handle) {
+    physical->references++;
+    *ret_handle = (CUmemGenericAllocationHandle)physical;
+  }
+  sim_physicals_unlock();
+  return physical && ret_handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -14,6 +14,7 @@ struct sim_physical {
   uint32_t references;    /* handles given out, maps, bindings to multicast objects */
   struct sim_share share; /* key 0: not shared */
   void *multicast;        /* multicast.c: it is such an object and no memory; else NULL */
+  void (*multicast_end)(void *multicast); /* the last reference is gone: what is bound is released */
 };
 
 void sim_physicals_lock(void);
@@ -22,10 +23,11 @@ void sim_physicals_unlock(void);
 struct sim_physical *sim_physical_find(CUmemGenericAllocationHandle handle); /* NULL: no live one */
 struct sim_physical *sim_physical_new(uint64_t bytes);                       /* one reference, nothing behind it */
 void sim_physical_drop(struct sim_physical *physical);                       /* a reference less */
+CUresult sim_physical_share(struct sim_physical *physical);                  /* for other processes */
+/* vmm.c: what is mapped there, under that lock. */
 struct sim_physical *sim_physical_mapped_at(CUdeviceptr address, uint64_t bytes, uint64_t *ret_offset);
 /* For other processes: of a mapping that begins where its memory begins. Takes the lock itself. */
 CUresult sim_physical_share_at(CUdeviceptr address, uint64_t bytes, uint64_t *ret_key);
-void sim_multicast_end(void *multicast); /* the last reference is gone: what is bound is let go */
 
 bool sim_whole(uint64_t bytes); /* of granules */
 

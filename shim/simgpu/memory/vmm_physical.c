@@ -2,6 +2,7 @@
  * vmm_physical.c - physical memory by handle: made, released, exported to other processes and imported from them. It is
  * charged when it is made, if it lies on a device, and given back when it is released, mapped and bound nowhere.
  */
+#include "simgpu/memory/backing.h"
 #include "simgpu/memory/vmm.h"
 #include <pthread.h>
 #include <unistd.h>
@@ -40,11 +41,11 @@ struct sim_physical *sim_physical_new(uint64_t bytes) {
 
 void sim_physical_drop(struct sim_physical *physical) {
   if (--physical->references > 0) return;
-  if (physical->multicast) sim_multicast_end(physical->multicast);
+  if (physical->multicast) physical->multicast_end(physical->multicast);
   if (physical->share.key) {
     sim_share_close(&physical->share);
   } else {
-    sim_arena_drop(physical->fd, physical->offset, physical->bytes);
+    sim_backing_drop(physical->fd, physical->offset, physical->bytes);
     if (physical->device >= 0) sim_memory_refund(physical->device, physical->bytes);
   }
   if (physical->imported) close(physical->fd);
@@ -128,20 +129,6 @@ SIM_PUBLIC CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *
   return CUDA_SUCCESS;
 }
 
-SIM_PUBLIC CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *ret_handle, void *address) {
-  uint64_t offset;
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
-  pthread_mutex_lock(&lock);
-  struct sim_physical *physical = sim_physical_mapped_at((CUdeviceptr)address, 1, &offset);
-  if (physical && ret_handle) {
-    physical->references++;
-    *ret_handle = (CUmemGenericAllocationHandle)physical;
-  }
-  pthread_mutex_unlock(&lock);
-  return physical && ret_handle ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 /* ---- between processes: a descriptor holds the memory as a handle does, until its last copy is closed ---- */
 
 /* What an importer is told of the properties: where, and what it may be exported as. */
@@ -149,7 +136,7 @@ static uint64_t tag_of(const CUmemAllocationProp *prop) {
   return (uint64_t)prop->location.type | (uint64_t)prop->requestedHandleTypes << 32;
 }
 
-static CUresult share(struct sim_physical *physical) { /* under lock */
+CUresult sim_physical_share(struct sim_physical *physical) {
   if (physical->share.key) return CUDA_SUCCESS;
   physical->share = (struct sim_share){.kind = SIM_SHARE_PHYSICAL,
                                        .device = physical->device >= 0 ? physical->device : 0,
@@ -158,17 +145,6 @@ static CUresult share(struct sim_physical *physical) { /* under lock */
                                        .offset = physical->offset,
                                        .tag = tag_of(&physical->prop)};
   return sim_share_make(&physical->share);
-}
-
-CUresult sim_physical_share_at(CUdeviceptr address, uint64_t bytes, uint64_t *ret_key) {
-  uint64_t offset;
-  CUresult result = CUDA_ERROR_INVALID_VALUE;
-  pthread_mutex_lock(&lock);
-  struct sim_physical *physical = sim_physical_mapped_at(address, bytes, &offset);
-  if (physical && !physical->multicast) result = offset ? CUDA_ERROR_NOT_SUPPORTED : share(physical);
-  if (result == CUDA_SUCCESS) *ret_key = physical->share.key;
-  pthread_mutex_unlock(&lock);
-  return result;
 }
 
 SIM_PUBLIC CUresult cuMemExportToShareableHandle(void *ret_handle, CUmemGenericAllocationHandle handle,
@@ -184,7 +160,7 @@ SIM_PUBLIC CUresult cuMemExportToShareableHandle(void *ret_handle, CUmemGenericA
   else if (physical->multicast)
     result = CUDA_ERROR_NOT_SUPPORTED;
   else
-    result = share(physical);
+    result = sim_physical_share(physical);
   if (result == CUDA_SUCCESS) result = sim_share_ticket(physical->share.key, ret_handle);
   pthread_mutex_unlock(&lock);
   return result;

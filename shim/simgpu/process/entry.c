@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int compare_entry(const void *name, const void *entry) {
-  return strcmp(name, ((const struct vg_sim_entry *)entry)->name);
+static int compare_entry(const void *name, const void *offset) {
+  return strcmp(name, vg_entry_text + *(const uint16_t *)offset);
 }
 
 static void *entry_point(const char *name) {
-  const struct vg_sim_entry *entry =
-      bsearch(name, vg_sim_entry_points, VG_ENTRY_COUNT, sizeof *vg_sim_entry_points, compare_entry);
-  return entry ? entry->function : NULL;
+  const uint16_t *offset = bsearch(name, vg_entry_offset, VG_ENTRY_COUNT, sizeof *vg_entry_offset, compare_entry);
+  return offset ? vg_sim_entry_points[offset - vg_entry_offset] : NULL;
 }
 
 static int compare_base(const void *name, const void *form) {

@@ -3,8 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/process/fault.h"
-#include "gen/simgpu/simgpu_entries.h"
-#include "simgpu/contexts/strict.h"
+#include "simgpu/base/strict.h"
 #include "simgpu/names.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -31,7 +30,7 @@ static void write_counts(void) {
   FILE *file = fopen(count_path, "we");
   if (!file) return;
   for (int i = 0; i < VG_ENTRY_COUNT; i++)
-    if (calls[i]) fprintf(file, "%s %llu\n", vg_sim_entry_points[i].name, (unsigned long long)calls[i]);
+    if (calls[i]) fprintf(file, "%s %llu\n", vg_entry_name(i), (unsigned long long)calls[i]);
   fclose(file);
 }
 
@@ -64,7 +63,7 @@ static bool read_request(char *text, struct request *request) {
   *number++ = *code++ = '\0';
   bool known = false;
   for (int i = 0; i < VG_ENTRY_COUNT; i++)
-    known |= request->forms[i] = is_form(vg_sim_entry_points[i].name, text, strlen(text));
+    known |= request->forms[i] = is_form(vg_entry_name(i), text, strlen(text));
   return known && read_number(number, &request->number) && read_code(code, &request->code);
 }
 
@@ -97,7 +96,7 @@ static bool tells_faults(const char *entry) {
 
 int sim_fault(enum vg_entry entry) {
   pthread_once(&looked, look);
-  sim_strict_call = vg_sim_entry_points[entry].name;
+  sim_strict_call = vg_entry_name(entry);
   __atomic_fetch_add(&calls[entry], 1, __ATOMIC_RELAXED);
   int code = SIM_NO_FAULT;
   for (int i = 0; i < request_count; i++) {
@@ -106,6 +105,6 @@ int sim_fault(enum vg_entry entry) {
     uint64_t call = __atomic_add_fetch(&request->calls, 1, __ATOMIC_RELAXED);
     if (code == SIM_NO_FAULT && (!request->number || request->number == call)) code = (int)request->code;
   }
-  if (code != SIM_NO_FAULT && tells_faults(vg_sim_entry_points[entry].name)) sim_fault_struck((CUresult)code);
+  if (code != SIM_NO_FAULT && tells_faults(vg_entry_name(entry))) sim_fault_struck((CUresult)code);
   return code;
 }

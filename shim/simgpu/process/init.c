@@ -1,40 +1,13 @@
 /*
- * init.c - cuInit, the driver's version, and the state that every entry point checks first. A forked child of an
- * initialised process is not initialised: the page that says so is wiped by the kernel at fork.
+ * init.c - cuInit and the driver's version.
  */
 #define _GNU_SOURCE
 #include "simgpu/core.h"
-#include "simgpu/entries/before_init.h"
 #include <pthread.h>
 #include <sys/mman.h>
 
-static const uint32_t never; /* 0 */
-static const uint32_t *alive = &never;
 static bool tried; /* cuInit succeeded in this process or in the one it was forked from */
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t object_lock = PTHREAD_MUTEX_INITIALIZER;
-
-void sim_lock(void) {
-  pthread_mutex_lock(&object_lock);
-}
-
-void sim_unlock(void) {
-  pthread_mutex_unlock(&object_lock);
-}
-
-bool sim_is_started(void) {
-  return VG_LIKELY(VG_LOAD_RELAXED(VG_LOAD(&alive)));
-}
-
-CUresult sim_started(void) {
-  return sim_is_started() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-}
-
-CUresult sim_ready(void) {
-  CUresult result = sim_started();
-  if (VG_LIKELY(result == CUDA_SUCCESS) && VG_UNLIKELY(VG_LOAD_RELAXED(&sim_link.done->locked))) sim_locked_wait();
-  return result;
-}
 
 static CUresult initialise(void) {
   uint32_t *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,7 +20,7 @@ static CUresult initialise(void) {
     return result;
   }
   VG_STORE_RELAXED(page, 1);
-  VG_STORE(&alive, page);
+  sim_start(page);
   tried = true;
   return CUDA_SUCCESS;
 }

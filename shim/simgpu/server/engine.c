@@ -9,71 +9,6 @@
 #include "simgpu/server/server.h"
 #include <stddef.h>
 
-static uint64_t decisions; /* counts, so that a round knows whether anything moved */
-
-static void list_add(struct stream_list *list, struct stream *stream) {
-  stream->previous = NULL;
-  stream->next = list->first;
-  if (list->first) list->first->previous = stream;
-  list->first = stream;
-}
-
-static void list_remove(struct stream_list *list, struct stream *stream) {
-  if (stream->previous) stream->previous->next = stream->next;
-  if (stream->next) stream->next->previous = stream->previous;
-  if (list->first == stream) list->first = stream->next;
-}
-
-static void context_ready(struct context *context) {
-  struct context **link = &context->device->ready;
-  while (*link && (*link)->order > context->order) link = &(*link)->next_ready;
-  context->next_ready = *link;
-  *link = context;
-}
-
-static void context_not_ready(struct context *context) {
-  struct context **link = &context->device->ready;
-  while (*link != context) link = &(*link)->next_ready;
-  *link = context->next_ready;
-}
-
-static void leave_sm(struct stream *stream) {
-  list_remove(&stream->context->ready, stream);
-  if (!stream->context->ready.first) context_not_ready(stream->context);
-}
-
-void engine_add_sm(struct stream *stream) {
-  stream->state = STREAM_ON_SM;
-  if (stream->queue[stream->first].meet) meet_join(stream);
-  if (!stream->context->ready.first) context_ready(stream->context);
-  list_add(&stream->context->ready, stream);
-}
-
-void engine_add_copy(struct stream *stream, uint32_t engine) {
-  stream->state = STREAM_ON_COPY;
-  list_add(&stream->context->device->engines[engine].pending, stream);
-}
-
-void engine_remove(struct stream *stream) {
-  if (stream->state == STREAM_ON_SM) {
-    leave_sm(stream);
-    if (stream->context->preempted == stream) stream->context->preempted = NULL;
-    if (stream->meeting) meet_leave(stream);
-  } else if (stream->state == STREAM_ON_COPY) {
-    list_remove(&stream->context->device->engines[stream->queue[stream->first].engine].pending, stream);
-  }
-  if (stream->state == STREAM_ON_SM || stream->state == STREAM_ON_COPY) stream->state = STREAM_IDLE;
-}
-
-void engine_remove_context(struct context *context) {
-  struct device *device = context->device;
-  struct context **link = &device->contexts;
-  while (*link && *link != context) link = &(*link)->next;
-  if (*link) *link = context->next;
-  if (device->running == context) device->running = NULL;
-  if (device->last == context) device->last = NULL;
-}
-
 /* The stream whose kernel runs next in a context: the preempted one, else by priority and order of submission. */
 static struct stream *pick_stream(const struct context *context, uint64_t at_ns) {
   if (context->preempted) return context->preempted;
@@ -104,20 +39,6 @@ static uint64_t earliest_kernel(const struct device *device) {
     for (struct stream *stream = context->ready.first; stream; stream = stream->next)
       if (stream->ready_ns < earliest) earliest = stream->ready_ns;
   return earliest;
-}
-
-void engine_advance(struct device *device, uint64_t until_ns) {
-  report_busy(device, device->running, device->sm_ns, until_ns);
-  device->sm_ns = until_ns;
-  decisions++;
-}
-
-void engine_complete(struct stream *stream) {
-  struct context *context = stream->context;
-  context->preempted = NULL;
-  decisions++;
-  leave_sm(stream);
-  queue_complete(stream, context->device->sm_ns);
 }
 
 static void run_portion(struct device *device, struct stream *stream) {
@@ -189,8 +110,8 @@ static void run_copies(struct device *device, struct copy_engine *engine, uint64
     engine->free_ns = begin_ns + cost_ns;
     device->copy_busy_ns += cost_ns;
     device->changed = true;
-    decisions++;
-    list_remove(&engine->pending, stream);
+    engine_decisions++;
+    engine_leave_copy(stream);
     queue_complete(stream, engine->free_ns);
   }
 }
@@ -198,21 +119,21 @@ static void run_copies(struct device *device, struct copy_engine *engine, uint64
 static void run_device(struct device *device, uint64_t now_ns) {
   uint64_t before;
   do {
-    before = decisions;
+    before = engine_decisions;
     run_sm(device, now_ns);
     for (uint32_t i = 0; i < SIM_COPY_ENGINES; i++) run_copies(device, &device->engines[i], now_ns);
-  } while (decisions != before);
+  } while (engine_decisions != before);
 }
 
 void engine_round(uint64_t now_ns) {
   if (queue_take_all(now_ns)) server.last_command_ns = now_ns;
   uint64_t before;
   do { /* work of one device can wait for another's */
-    before = decisions;
+    before = engine_decisions;
     for (uint32_t i = 0; i < server.config.device_count; i++) run_device(&server.devices[i], now_ns);
     meet_run();
-    if (decisions == before) meet_spin(now_ns);
-  } while (decisions != before);
+    if (engine_decisions == before) meet_spin(now_ns);
+  } while (engine_decisions != before);
   queue_bells();
 }
 

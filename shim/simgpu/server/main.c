@@ -22,8 +22,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-struct server server;
-
 static struct {
   const char *directory;
   const char *config;
@@ -201,6 +199,7 @@ int main(int argc, char **argv) {
   if (config_read(options.config, &server.config) < 0) return 2;
   if (directory_open() < 0) return 1;
   devices_fill();
+  server.process_died = client_died;
   if (report_open(server.directory) < 0) return fail("cannot write in", options.directory), 1;
   if (listener_bind() < 0) return 1;
   if (!options.foreground && daemon(1, 1) < 0) return fail("cannot go to the background from", options.directory), 1;

@@ -232,7 +232,7 @@ bool queue_take(struct process *process) {
   VG_STORE(&process->completions->tail, process->taken);
   if (rc < 0) {
     fprintf(stderr, "vgpu-simd: process %d is thrown out: its command ring makes no sense\n", (int)process->pid);
-    client_died(process);
+    server.process_died(process);
   }
   return true;
 }

@@ -1,8 +1,10 @@
 /*
  * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
- * the simulation up to now plus a small look-ahead. main.c: loop and sockets; client.c: processes, requests, death;
- * queue.c: streams; fault.c: kernels that fault; checkpoint.c: processes that are moved off; engine.c: SMs and copy
- * engines; meet.c: kernels that run only together; report.c: busy log and state page; config.c: configuration.
+ * the simulation up to now plus a small look-ahead. From the top: main.c: loop and sockets; client.c: processes,
+ * requests, death; checkpoint.c: processes that are moved off; fault.c: kernels that fault; engine.c: a round over SMs
+ * and copy engines; meet.c: kernels that run only together; sm.c: decided SM time; queue.c: streams; ready.c: heads that
+ * are with an engine; meeting.c: lists of kernels that meet; share.c: memory of several processes; config.c:
+ * configuration; report.c: busy log and state page; state.c: the structure that all of them work on.
  */
 #ifndef VG_SIM_SERVER_H
 #define VG_SIM_SERVER_H
@@ -176,6 +178,7 @@ struct server {
   struct process *processes;
   struct process *awake; /* of them: a few of maybe a thousand; rounds look at no others */
   bool died;             /* some are to be removed */
+  void (*process_died)(struct process *process); /* client_died(), for the files that client.c builds on */
   int epoll;
   int tickets; /* epoll of share.c, within the other one */
   int kick;    /* eventfd */
@@ -226,21 +229,30 @@ void queue_fault_context(struct context *context);            /* its kernels and
 void queue_close_context(struct context *context, uint64_t now_ns);
 void queue_bells(void); /* wakes whoever waits for something that was decided */
 
-/* engine.c */
+/* ready.c */
 void engine_add_sm(struct stream *stream);
+void engine_leave_sm(struct stream *stream);
 void engine_add_copy(struct stream *stream, uint32_t engine);
-void engine_remove(struct stream *stream);
+void engine_leave_copy(struct stream *stream);
+void engine_remove(struct stream *stream); /* from wherever its head is */
 void engine_remove_context(struct context *context);
-void engine_round(uint64_t now_ns); /* takes commands, decides, rings bells */
-uint64_t engine_next_ns(void);      /* the earliest time at which a device has something to decide, or NEVER */
+
+/* meeting.c */
+void meet_join(struct stream *stream);  /* its head, which has come to the SMs */
+void meet_leave(struct stream *stream); /* it is done, or dropped */
+
+/* sm.c */
+extern uint64_t engine_decisions; /* counts, so that a round knows whether anything moved */
 void engine_advance(struct device *device, uint64_t until_ns); /* the running context has the SMs up to then */
 void engine_complete(struct stream *stream); /* the kernel that runs is done at the device's decided time */
 
 /* meet.c */
-void meet_join(struct stream *stream);  /* its head, which has come to the SMs */
-void meet_leave(struct stream *stream); /* it is done, or dropped */
-void meet_run(void);                    /* those of which all run */
-void meet_spin(uint64_t now_ns);        /* nothing else can be decided: those of which some do not run hold their SMs */
+void meet_run(void);             /* meetings of which all kernels run */
+void meet_spin(uint64_t now_ns); /* nothing else can be decided: those of which some do not run hold their SMs */
+
+/* engine.c */
+void engine_round(uint64_t now_ns); /* takes commands, decides, rings bells */
+uint64_t engine_next_ns(void);      /* the earliest time at which a device has something to decide, or NEVER */
 
 /* report.c */
 static inline void report_crowd(struct device *device) { /* who is there, or what somebody has, has changed */

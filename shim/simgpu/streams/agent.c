@@ -196,11 +196,6 @@ static CUresult add(struct agent *agent, struct sim_stream *stream, const struct
   return result == CUDA_SUCCESS ? sim_waited() : result;
 }
 
-CUresult sim_agent_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then) {
-  return add(&caller, stream,
-             &(struct job){.kind = KIND_CALL, .callback = callback, .argument = argument, .even_then = even_then});
-}
-
 CUresult sim_stream_fault(struct sim_stream *stream, CUresult code) {
   return add(&valuer, stream, &(struct job){.kind = KIND_FAULT, .value = (uint64_t)code});
 }
@@ -215,4 +210,10 @@ CUresult sim_agent_wait(struct sim_stream *stream, CUdeviceptr address, uint64_t
   return add(
       &valuer, stream,
       &(struct job){.kind = KIND_WAIT, .address = (void *)address, .value = value, .bytes = bytes, .flags = flags});
+}
+
+CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then) {
+  sim_submit_order(stream);
+  return add(&caller, stream,
+             &(struct job){.kind = KIND_CALL, .callback = callback, .argument = argument, .even_then = even_then});
 }

@@ -22,6 +22,7 @@ static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ring_head;
 static uint64_t last_submit_ns;
 static uint32_t woken_asleep; /* the sleep of the server that was already ended */
+static uint32_t generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
 
 static void wait_for_ring(void) {
   while (ring_head - VG_LOAD(&sim_link.done->tail) >= SIM_RING_COMMANDS && !VG_LOAD_RELAXED(&sim_link.gone)) {
@@ -115,7 +116,7 @@ static void legacy_waits(struct sim_context *context) {
   } while (count == 64);
 }
 
-static void implicit_order(struct sim_stream *stream) {
+void sim_submit_order(struct sim_stream *stream) {
   struct sim_context *context = stream->context;
   if (stream == &context->legacy) {
     if (VG_LOAD_RELAXED(&context->streams)) legacy_waits(context);
@@ -145,7 +146,7 @@ static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t mee
 CUresult sim_submit_launch_begin(struct sim_stream *stream) {
   uint64_t cost_ns = sim_link.page->launch_cost_ns, begin_ns = cost_ns ? vg_prim_now_ns() : 0;
   wait_for_launch(stream->slot);
-  implicit_order(stream);
+  sim_submit_order(stream);
   spend(begin_ns, cost_ns);
   return sim_waited();
 }
@@ -170,7 +171,7 @@ static const struct {
                [SIM_COPY_PEER] = {2, SIM_HOST_LINK_BYTES_PER_US}};
 
 CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t bytes) {
-  implicit_order(stream);
+  sim_submit_order(stream);
   uint64_t cost_ns = SIM_COPY_LATENCY_NS + bytes * 1000 / engines[kind].bytes_per_us;
   in_order(stream,
            (struct sim_command){.op = SIM_OP_COPY, .cost_ns = cost_ns, .engine = (uint16_t)engines[kind].engine});
@@ -179,17 +180,12 @@ CUresult sim_submit_copy(struct sim_stream *stream, enum sim_copy kind, uint64_t
 
 CUresult sim_submit_memset(struct sim_stream *stream, uint64_t bytes) {
   wait_for_launch(stream->slot);
-  implicit_order(stream);
+  sim_submit_order(stream);
   return kernel(stream, SIM_MEMSET_LATENCY_NS + bytes * 1000 / SIM_MEMSET_BYTES_PER_US, 0);
 }
 
-CUresult sim_submit_callback(struct sim_stream *stream, void (*callback)(void *), void *argument, bool even_then) {
-  implicit_order(stream);
-  return sim_agent_callback(stream, callback, argument, even_then);
-}
-
 CUresult sim_submit_marker(struct sim_stream *stream, struct sim_point *ret_point) {
-  implicit_order(stream);
+  sim_submit_order(stream);
   uint64_t seq = in_order(stream, (struct sim_command){.op = SIM_OP_MARKER});
   *ret_point = (struct sim_point){stream->slot, seq};
   return sim_waited();
@@ -202,27 +198,23 @@ CUresult sim_submit_wait(struct sim_stream *stream, struct sim_point point) {
 }
 
 static void record(struct sim_stream *stream, struct sim_event *event) {
-  uint32_t generation = __atomic_add_fetch(&sim_event_generations[event->slot], 1, __ATOMIC_RELAXED);
+  uint32_t generation = __atomic_add_fetch(&generations[event->slot], 1, __ATOMIC_RELAXED);
   uint64_t seq =
       in_order(stream, (struct sim_command){.op = SIM_OP_RECORD, .target = event->slot, .value = generation});
   event->generation = generation;
   event->point = (struct sim_point){stream->slot, seq};
 }
 
-CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event) {
+
+void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event) {
   uint64_t cost_ns = event->flags & CU_EVENT_DISABLE_TIMING ? SIM_RECORD_COST_NS : SIM_RECORD_TIMING_COST_NS;
   if (sim_link.page->launch_cost_ns == 0) cost_ns = 0; /* the switch for benchmarks of calls themselves */
   uint64_t begin_ns = cost_ns ? vg_prim_now_ns() : 0;
-  implicit_order(stream);
+  sim_submit_order(stream);
   spend(begin_ns, cost_ns);
   record(stream, event);
-  return event->ipc ? sim_ipc_event_record(stream, event) : sim_waited();
 }
 
-CUresult sim_submit_wait_event(struct sim_stream *stream, const struct sim_event *event) {
-  if (event->ipc) return sim_ipc_event_wait(stream, event);
-  return event->generation == 0 ? CUDA_SUCCESS : sim_submit_wait(stream, event->point);
-}
 
 /* All points of a context's streams, a few at a time: calls use(argument, point) for each. */
 static void each_point(struct sim_context *context, void (*use)(void *, struct sim_point), void *argument) {
