@@ -29,11 +29,11 @@ from vgpud.oci.request import Limits
 class Who(Enum):
     """Who may call a method; the value says it in SECURITY.md."""
 
-    EVERYBODY = "everybody who may connect"
-    SLICE_USER = "the slice's owner; of one that is open to every user, everybody"
+    EVERYBODY = "any user who may connect"
+    SLICE_USER = "the slice's owner; any user if the slice is open to every user"
     SLICE_OWNER = "the slice's owner"
     JOB_OWNER = "the job's owner"
-    WORKER = "the job's owner, for the job that the stream begins with"
+    WORKER = "the job's owner, for the job that the stream names first"
     ADMIN = "admins"
 
 
@@ -60,23 +60,27 @@ STREAMS_PER_USER_MAX = 128
 
 METHODS: dict[str, Row] = {
     _NODE + "GetNode": Row(Who.EVERYBODY),
-    _NODE + "ListDevices": Row(Who.EVERYBODY, shows="all; what others have there as sums"),
+    _NODE + "ListDevices": Row(Who.EVERYBODY, shows="all; other users' shares as sums"),
     _NODE + "SetArbiterParams": Row(Who.ADMIN),
     _NODE + "DrainDevice": Row(Who.ADMIN),
     _NODE + "UndrainDevice": Row(Who.ADMIN),
-    _SLICE + "CreateSlice": Row(Who.EVERYBODY, spec="spec", shows="a slice that is theirs"),
+    _SLICE + "CreateSlice": Row(Who.EVERYBODY, spec="spec", shows="their own slice"),
     _SLICE + "GetSlice": Row(Who.SLICE_USER, "name"),
     _SLICE + "ListSlices": Row(Who.EVERYBODY, shows="their own, and those open to every user"),
     _SLICE + "UpdateSlice": Row(Who.SLICE_OWNER, "name", spec="spec"),
     _SLICE + "DeleteSlice": Row(Who.SLICE_OWNER, "name"),
     _SLICE + "WatchSlices": Row(Who.EVERYBODY, shows="as ListSlices and ListDevices"),
-    _SLICE + "ListProcesses": Row(Who.SLICE_USER, "slice", shows="those in their own slices, and their own"),
+    _SLICE + "ListProcesses": Row(
+        Who.SLICE_USER, "slice", shows="processes in their own slices, and their own processes"
+    ),
     _SLICE + "WatchTrace": Row(Who.SLICE_OWNER, "name", shows="nothing of the slice's neighbours"),
     _SLICE + "SuspendSlice": Row(Who.SLICE_OWNER, "name"),
     _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
-    _EVENT + "ListEvents": Row(Who.EVERYBODY, shows="those of their own slices and jobs, and what is offered"),
+    _EVENT + "ListEvents": Row(
+        Who.EVERYBODY, shows="those of their own slices and jobs, and of devices drained, taken or offered"
+    ),
     _EVENT + "WatchEvents": Row(Who.EVERYBODY, shows="as ListEvents"),
-    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", job="spec", shows="a job that is theirs"),
+    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", job="spec", shows="their own job"),
     _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ListJobs": Row(Who.EVERYBODY, shows=_MINE),
     _JOB + "CancelJob": Row(Who.JOB_OWNER, "job_id"),
@@ -87,11 +91,11 @@ METHODS: dict[str, Row] = {
     _JOB + "ExplainJob": Row(
         Who.JOB_OWNER,
         "job_id",
-        shows="what neighbours have and use of its devices, with their jobs' numbers; not whose they are",
+        shows="neighbours' shares and use of its devices, with their jobs' numbers; not their users",
     ),
     _JOB + "ReportProgress": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "Work": Row(Who.WORKER),
-    _QUEUE + "ListQueues": Row(Who.EVERYBODY, shows="all; what others have there as sums"),
+    _QUEUE + "ListQueues": Row(Who.EVERYBODY, shows="all; other users' shares as sums"),
     _QUEUE + "SetQueue": Row(Who.ADMIN),
     _QUEUE + "DeleteQueue": Row(Who.ADMIN),
     _QUEUE + "GetUsage": Row(Who.EVERYBODY, shows=_MINE),
@@ -114,7 +118,7 @@ class Site(Protocol):
 async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
     """Why this caller may not have this request's answer. What does not exist is left to the method to say."""
     if row is None:
-        return _denied("nobody may call this method: it is in no table of rights")
+        return _denied("no user may call this method: it is in no table of permissions")
     if who.admin:
         return None
     if row.who is Who.ADMIN:

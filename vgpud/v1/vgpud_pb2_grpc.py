@@ -949,7 +949,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RequeueJob(self, request, context):
-        """Of a job that has not ended: the environment of an ended one is deleted.
+        """For jobs that have not ended: the environment of an ended job is deleted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -962,14 +962,14 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ExplainJob(self, request, context):
-        """Why this size, this device, this neighbour, this resize.
+        """Reasons for a job's size, devices, neighbours and resizes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReportProgress(self, request, context):
-        """What a running program says of its progress: `vgpud.client.report`.
+        """A running program's report of its progress: `vgpud.client.report`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

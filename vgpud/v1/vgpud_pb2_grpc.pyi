@@ -6,19 +6,19 @@ The operator and user API of vgpud: devices, slices, processes, jobs, queues and
 Compute is in milli-GPU (1000 = one whole device), memory in bytes, both integers. Every message that names a device,
 a slice or a process carries the node's name.
 
-Repeating a call. SubmitJob, CreateSlice, UpdateSlice and DeleteSlice take a request_id that the client makes, at most
-128 bytes. The same user's request_id within 10 minutes, also after a restart of the daemon, gets the first call's
-answer if the request is the same one, else INVALID_ARGUMENT. Only calls that succeeded are remembered. The other
-changing calls set a state (hold, drain, suspend, a queue's fields): repeating them does no harm.
+Repeating a call. SubmitJob, CreateSlice, UpdateSlice and DeleteSlice take a request_id that the client chooses, at
+most 128 bytes. A request with the same user's request_id within 10 minutes, also after a restart of the daemon, gets
+the first call's response if the request is identical, otherwise INVALID_ARGUMENT. Only successful calls are
+remembered. The other changing calls set a state (hold, drain, suspend, a queue's fields): they are idempotent.
 
-Lists. An answer has at most page_size entries, never more than 1000, and may have fewer so that messages stay small;
-0 = the maximum. While next_page_token is not empty there are more: ask again with it as page_token, all else equal.
-The order is fixed: by index, name, number or sequence, so that nothing is shown twice or left out in between.
+Lists. A response has at most page_size entries, never more than 1000, and may have fewer so that messages stay
+small; 0 = the maximum. While next_page_token is not empty there are more: repeat the request with it as page_token.
+The order is fixed: by index, name, number or sequence, so that no entry is repeated or skipped between pages.
 
-Streams. A Watch call sends one answer at once, and later ones at most every 100 ms; changes in between come together.
+Streams. A Watch call sends one response at once, and later ones at most every 100 ms, with all changes in between.
 
-Bounds. The daemon's processor time is divided among users; requests of a user who is over their part wait, and
-when 128 of them wait, further ones get RESOURCE_EXHAUSTED. A request that is not the method's message gets
+Bounds. The daemon's processor time is divided among users; requests of a user whose share is spent wait, and when
+128 of them wait, further ones get RESOURCE_EXHAUSTED. A request that is not the method's message gets
 INVALID_ARGUMENT.
 """
 
@@ -249,12 +249,12 @@ class JobServiceStub:
     HoldJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.HoldJobRequest, _vgpud_pb2.HoldJobResponse]
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]
-    """Of a job that has not ended: the environment of an ended one is deleted."""
+    """For jobs that have not ended: the environment of an ended job is deleted."""
     WatchJobs: _grpc.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]
-    """Why this size, this device, this neighbour, this resize."""
+    """Reasons for a job's size, devices, neighbours and resizes."""
     ReportProgress: _grpc.UnaryUnaryMultiCallable[_vgpud_pb2.ReportProgressRequest, _vgpud_pb2.ReportProgressResponse]
-    """What a running program says of its progress: `vgpud.client.report`."""
+    """A running program's report of its progress: `vgpud.client.report`."""
     Work: _grpc.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
 
@@ -268,12 +268,12 @@ class JobServiceAsyncStub(JobServiceStub):
     HoldJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.HoldJobRequest, _vgpud_pb2.HoldJobResponse]  # type: ignore[assignment]
     ReleaseJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReleaseJobRequest, _vgpud_pb2.ReleaseJobResponse]  # type: ignore[assignment]
     RequeueJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.RequeueJobRequest, _vgpud_pb2.RequeueJobResponse]  # type: ignore[assignment]
-    """Of a job that has not ended: the environment of an ended one is deleted."""
+    """For jobs that have not ended: the environment of an ended job is deleted."""
     WatchJobs: _aio.UnaryStreamMultiCallable[_vgpud_pb2.WatchJobsRequest, _vgpud_pb2.WatchJobsResponse]  # type: ignore[assignment]
     ExplainJob: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ExplainJobRequest, _vgpud_pb2.ExplainJobResponse]  # type: ignore[assignment]
-    """Why this size, this device, this neighbour, this resize."""
+    """Reasons for a job's size, devices, neighbours and resizes."""
     ReportProgress: _aio.UnaryUnaryMultiCallable[_vgpud_pb2.ReportProgressRequest, _vgpud_pb2.ReportProgressResponse]  # type: ignore[assignment]
-    """What a running program says of its progress: `vgpud.client.report`."""
+    """A running program's report of its progress: `vgpud.client.report`."""
     Work: _aio.StreamStreamMultiCallable[_vgpud_pb2.WorkRequest, _vgpud_pb2.WorkResponse]  # type: ignore[assignment]
     """A worker of an elastic job, from its start to its end: `vgpud.elastic`."""
 
@@ -326,7 +326,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.RequeueJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.RequeueJobResponse, _abc.Awaitable[_vgpud_pb2.RequeueJobResponse]]:
-        """Of a job that has not ended: the environment of an ended one is deleted."""
+        """For jobs that have not ended: the environment of an ended job is deleted."""
 
     @_abc_1.abstractmethod
     def WatchJobs(
@@ -341,7 +341,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.ExplainJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.ExplainJobResponse, _abc.Awaitable[_vgpud_pb2.ExplainJobResponse]]:
-        """Why this size, this device, this neighbour, this resize."""
+        """Reasons for a job's size, devices, neighbours and resizes."""
 
     @_abc_1.abstractmethod
     def ReportProgress(
@@ -349,7 +349,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _vgpud_pb2.ReportProgressRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_vgpud_pb2.ReportProgressResponse, _abc.Awaitable[_vgpud_pb2.ReportProgressResponse]]:
-        """What a running program says of its progress: `vgpud.client.report`."""
+        """A running program's report of its progress: `vgpud.client.report`."""
 
     @_abc_1.abstractmethod
     def Work(
