@@ -27,7 +27,7 @@ STALLED_NS = 100 * MS
 CARRIED_MAX_NS = 20 * MS
 #: completed work is told so seldom: it says nothing of who had the device in a short time; and so much of what is not
 #: explained by anybody's is remembered
-TOLD_NS = 50 * MS
+REPORTED_NS = 50 * MS
 SILENT_NS = 10 * MS
 UNEXPLAINED_MAX_NS = 20 * MS
 #: completed work that is told beyond the time that was there is not charged, up to this part of what one tells
@@ -55,7 +55,7 @@ TURN_CREDIT_NS, TURN_CREDITS, TURN_REFILL_NS = MS // 20, 20, 100 * MS
 #: open words: a token bucket of so many at once, which fills by one in so long, or in a fifth of that of work as told
 RENEWALS, RENEWAL_NS, RENEWED_BY_WORK = 10, MS, 5
 #: so much of the time in which nothing was outstanding any more may be told as completed work later
-LATE_TOLD_NS = 20 * MS
+LATE_REPORTED_NS = 20 * MS
 #: a latency slice is served first until it is so far ahead of its due
 LATENCY_DEBT_NS = 10 * MS
 #: how often shares are looked at while several run
@@ -120,7 +120,7 @@ class Slice:
     outstanding: bool = False
     running: int = 0  # processes with work outstanding: the hardware divides its time by contexts
     quiet: bool = False  # every process has given up the present word (open) or drained it (closed)
-    regrets: bool = False  # a process has given the present word up, and one of its threads waits at the gate
+    gave_up_while_waiting: bool = False  # a process has given the present word up while one of its threads waits
     noticed: bool = False  # some process has noticed the present closed word
     gang_turns: bool = False  # a follower's leader takes turns in the slot, so it does as well
     gang_go: bool = False  # a follower's leader's gate is open
@@ -144,9 +144,9 @@ class Slice:
     saturating: bool = False
     overdrawn: bool = False  # of the latency class: it is not served first, since it has had too much
     limited: bool = False  # by its cap, see Arbiter._note_debts()
-    first: bool = False  # served before everybody else, since its class is latency
+    has_precedence: bool = False  # served before everybody else, since its class is latency
     throttled: bool = False  # its gate is shut for its cap or since it has had too much
-    lag_ns: int = 0  # free: what it has had less than it was due
+    free_lag_ns: int = 0  # free: what it has had less than it was due
     owed_ns: int = 0  # free: what it has had less than its minimum
     cap_ns: int = 0
     guarantee_ns: int = 0  # what is left of its minimum; beyond that it borrows
@@ -162,8 +162,8 @@ class Slice:
     turn_least_ns: int = 0  # what the present turn costs at least
     turn_used_ns: int = 0  # charged for it so far
     renewed_ns: int = 0  # token bucket of open words: the time at which it is full again
-    tellable_ns: int = 0  # busy by the clock, and not told as completed yet
-    told_total_ns: int = 0  # of done_total_ns, as of the last step
+    reportable_ns: int = 0  # busy by the clock, and not told as completed yet
+    reported_total_ns: int = 0  # of done_total_ns, as of the last step
     done_ns: int = 0  # completed work that can be true
     unpaid_ns: int = 0  # saturating: half of what it tells that it has completed, and not charged
     over_cap_ns: int = 0  # as much, in full, that its maximum has not been charged
@@ -174,12 +174,12 @@ class Slice:
     beside_slot: bool = False  # it has had work outstanding while the slot was occupied since then
     outstanding_ns: int = 0  # as much at the most
     alone_ns: int = 0  # with work outstanding since then while nobody else had or could
-    done_told_ns: int = 0  # completed work up to the last step
-    told_at_ns: int = 0  # when it grew last, or nothing ran
-    told_after_ns: int = 0  # how long it had not
-    ran_ns: int = 0  # lately with work outstanding; of one that saturates only while nobody else had
-    told_ns: int = 0  # completed in that
-    beyond_ns: int = 0  # completed, as it tells, beyond its contexts' part, while nobody who saturates ran
+    done_reported_ns: int = 0  # completed work up to the last step
+    reported_at_ns: int = 0  # when it grew last, or nothing ran
+    reported_after_ns: int = 0  # how long it had not
+    recent_run_ns: int = 0  # lately with work outstanding; of one that saturates only while nobody else had
+    recent_reported_ns: int = 0  # completed in that
+    over_reported_ns: int = 0  # completed, as it tells, beyond its contexts' part, while nobody who saturates ran
     remitted_ns: int = 0  # of that, in this step: it is not charged
     was_outstanding: bool = False
     settled_ns: int = 0  # when that was
@@ -247,4 +247,4 @@ def due_time(lag_ns: int, entitlement_ppm: int) -> int:
 
 
 def behind(s: Slice) -> int:
-    return due_time(s.lag_ns, s.entitlement_ppm)
+    return due_time(s.free_lag_ns, s.entitlement_ppm)

@@ -166,7 +166,7 @@ class Arbiter(Shares):
     def _lag_of(self, s: Slice) -> int:
         """What it has had less than it was due; in the slot its part of what that has, and less than others there."""
         if not s.saturating:
-            return s.lag_ns
+            return s.free_lag_ns
         ahead_ns = s.virtual_ns - self.floor_ns - self._slot_mean_ns()
         together_ppm = sum(o.entitlement_ppm for o in self._saturating())
         own_ns = truncated(self.slot_lag_ns * s.entitlement_ppm, together_ppm)
@@ -178,29 +178,29 @@ class Arbiter(Shares):
 
     def _leave_slot(self, s: Slice) -> None:
         """Far more or less than the others there have had is taken along."""
-        s.lag_ns = self._far(self._lag_of(s), s.entitlement_ppm)
-        self.slot_lag_ns = within(self.slot_lag_ns - s.lag_ns, DEBT_MAX_NS)
+        s.free_lag_ns = self._far(self._lag_of(s), s.entitlement_ppm)
+        self.slot_lag_ns = within(self.slot_lag_ns - s.free_lag_ns, DEBT_MAX_NS)
         s.saturating = False
         s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
         s.beside_slot = False
         s.done_seen_ns = s.done_ns
-        s.ran_ns = s.told_ns = 0
-        s.beyond_ns = 0
+        s.recent_run_ns = s.recent_reported_ns = 0
+        s.over_reported_ns = 0
         s.lease_end_ns = 0
         self._wait_no_longer(s, self.last_ns)
 
     def _join_slot(self, s: Slice, now_ns: int) -> None:
         taken = any(o.state in (State.OPEN, State.DRAINING) for o in self._saturating())
-        lag_ns = self._far(s.lag_ns, s.entitlement_ppm)
+        lag_ns = self._far(s.free_lag_ns, s.entitlement_ppm)
         together_ppm = sum(o.entitlement_ppm for o in self._saturating())
         slot_ns = due_time(self._far(self.slot_lag_ns, together_ppm), together_ppm) if together_ppm else 0
         s.virtual_ns = max(0, self.floor_ns + slot_ns - due_time(lag_ns, s.entitlement_ppm))
         self.slot_lag_ns = within(self.slot_lag_ns + lag_ns, DEBT_MAX_NS)
-        s.lag_ns = 0
+        s.free_lag_ns = 0
         s.saturating = True
-        s.first = s.throttled = s.holds = False
-        s.ran_ns = s.told_ns = 0
-        s.beyond_ns = 0
+        s.has_precedence = s.throttled = s.holds = False
+        s.recent_run_ns = s.recent_reported_ns = 0
+        s.over_reported_ns = 0
         s.unpaid_ns = s.over_cap_ns = 0
         if s.state == State.OPEN and taken:
             self._close(s, now_ns)
@@ -288,15 +288,15 @@ class Arbiter(Shares):
         owed = [s for s in self.slices if self._is_urgent(s)]
         return min(owed, key=lambda s: (s.deadline_ns, s.ident), default=None)
 
-    def _has_precedence(self, s: Slice) -> bool:
+    def _may_precede(self, s: Slice) -> bool:
         """Its class is latency, and it is within its guarantee."""
         return s.params.latency and not s.overdrawn and self._has_cap(s)
 
     def _is_urgent(self, s: Slice) -> bool:
-        return s.active and self._has_precedence(s) and self._may_begin_turn(s)
+        return s.active and self._may_precede(s) and self._may_begin_turn(s)
 
     def _is_short(self, s: Slice) -> bool:
-        return not s.saturating and s.active and s.lag_ns > SHORT_NS and self._has_cap(s)
+        return not s.saturating and s.active and s.free_lag_ns > SHORT_NS and self._has_cap(s)
 
     def _slot_is_short(self) -> bool:
         return self.slot_lag_ns > SHORT_NS and any(self._candidate(s) for s in self._saturating())
@@ -316,7 +316,9 @@ class Arbiter(Shares):
         one's way, so it may have the less the further behind that one is."""
         mine_ns = self._slot_behind() if s.saturating else behind(s)
         found = (
-            behind(o) for o in self._free() if o is not s and self._lately_active(o, now_ns) and o.lag_ns > SHORT_NS
+            behind(o)
+            for o in self._free()
+            if o is not s and self._lately_active(o, now_ns) and o.free_lag_ns > SHORT_NS
         )
         further_ns = max(found, default=-FAR_NS) - mine_ns
         if further_ns <= AHEAD_NS:
@@ -331,8 +333,8 @@ class Arbiter(Shares):
     def _review_free(self, now_ns: int) -> None:
         first = self._first_latency()
         for s in self._free():
-            s.first = s is first
-            yields = not self._has_precedence(s) and self._had_too_much(s)
+            s.has_precedence = s is first
+            yields = not self._may_precede(s) and self._had_too_much(s)
             s.throttled = not self._has_cap(s) or (s is not first and (first is not None or yields))
             if s.throttled and s.state == State.OPEN:
                 self._close(s, now_ns)
@@ -340,7 +342,7 @@ class Arbiter(Shares):
                 continue
             elif s.state != State.OPEN:
                 self._open(s, now_ns)
-            elif s.regrets or (s.quiet and s.wants):
+            elif s.gave_up_while_waiting or (s.quiet and s.wants):
                 self._renew(s, now_ns)
 
     @staticmethod
@@ -358,7 +360,7 @@ class Arbiter(Shares):
         shut = self.vacated or any(s.throttled and s.active and self._has_cap(s) for s in self._free())
         for s in self._free():
             held = s.holds
-            s.holds = shut and s.state == State.OPEN and s.active and (s.first or self._is_short(s))
+            s.holds = shut and s.state == State.OPEN and s.active and (s.has_precedence or self._is_short(s))
             if s.holds and not held:
                 self._begin_turn(s)
 
@@ -400,11 +402,11 @@ class Arbiter(Shares):
         """Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. Who is
         served first whenever he wants to run is not behind because of others."""
         for s in self.slices:
-            behind_ns = self.slot_lag_ns if s.saturating else s.lag_ns
-            if behind_ns > SHORT_NS and self._lately_active(s, now_ns) and not self._has_precedence(s):
+            behind_ns = self.slot_lag_ns if s.saturating else s.free_lag_ns
+            if behind_ns > SHORT_NS and self._lately_active(s, now_ns) and not self._may_precede(s):
                 return
         for s in self._free():
-            s.lag_ns = max(s.lag_ns, -parts(AHEAD_NS, s.entitlement_ppm))
+            s.free_lag_ns = max(s.free_lag_ns, -parts(AHEAD_NS, s.entitlement_ppm))
             s.owed_ns = max(s.owed_ns, -scaled(AHEAD_NS, s.params.min_milli))
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
         self.slot_lag_ns = max(self.slot_lag_ns, -parts(AHEAD_NS, together_ppm))
@@ -432,7 +434,7 @@ class Arbiter(Shares):
         if rethought or self.vacated or self._must_not_run(holder) or not self._has_cap(holder):
             self._close(holder, now_ns)
             return
-        if holder.regrets and self._may_open(holder, now_ns):  # its other processes run: a new word lets this one in
+        if holder.gave_up_while_waiting and self._may_open(holder, now_ns):  # a new word lets that process in, too
             self._renew(holder, now_ns)
         chosen = self._pick(now_ns) if self._other_waits(holder) else None
         if chosen is None:

@@ -9,19 +9,19 @@ from models.arbiter.model import (
     CARRIED_MAX_NS,
     DEBT_MAX_NS,
     IDLE_NS,
-    LATE_TOLD_NS,
+    LATE_REPORTED_NS,
     MILLI,
     MS,
     PPM,
     REMITTED_PART,
     RENEWED_BY_WORK,
+    REPORTED_NS,
     SEEN_LEAST_NS,
     SHORT_NS,
     SILENT_NS,
     STALLED_NS,
     STOPPED_NS,
     TICK_NS,
-    TOLD_NS,
     TURN_CREDIT_NS,
     TURN_CREDITS,
     TURN_IDLE_NS,
@@ -58,10 +58,10 @@ class Shares:
     slot_occupied: bool = False  # in the time that is being charged
     unexplained_ns: int = 0  # while several ran: busy, and nobody has completed anything in it
     excess_ns: int = 0  # while only free ones ran: completed, as they tell, and nobody was busy for so long
-    there_ns: int = 0  # while only free ones ran: lately the time with work outstanding
-    all_told_ns: int = 0  # completed in that, as they tell
+    available_ns: int = 0  # while only free ones ran: lately the time with work outstanding
+    all_reported_ns: int = 0  # completed in that, as they tell
     witnessed: bool = True  # those who saturate say what they complete
-    told_least_ppm: int = 0  # by the free one who says least of its time
+    least_reported_ppm: int = 0  # by the free one who says least of its time
 
     def _saturating(self) -> Iterator[Slice]:
         return (s for s in self.slices if s.saturating)
@@ -131,7 +131,7 @@ class Shares:
             s.virtual_ns = max(s.virtual_ns, min(s.virtual_ns + used_ns * PPM // s.entitlement_ppm, most_ns))
             self.slot_lag_ns = max(self.slot_lag_ns - used_ns, -DEBT_MAX_NS)
         else:
-            s.lag_ns = max(s.lag_ns - used_ns, -DEBT_MAX_NS)
+            s.free_lag_ns = max(s.free_lag_ns - used_ns, -DEBT_MAX_NS)
             s.owed_ns = max(s.owed_ns - used_ns, -DEBT_MAX_NS)
 
     def _charge(self, s: Slice, used_ns: int) -> None:
@@ -158,7 +158,7 @@ class Shares:
         """Its contexts' part of the time in which it had work outstanding, put right by its completed work when it has
         none left, and now and then: what the hardware gives in slices is uneven over a short time."""
         used_ns = s.busy_ns * s.contexts // max(1, contexts)
-        if s.first and self._somebody_waits(s):
+        if s.has_precedence and self._somebody_waits(s):
             used_ns = passed_ns  # it keeps the device from them, whatever it says
         if s.busy_ns:  # what it keeps from them with nothing to run is not put right later
             s.provisional_ns += used_ns
@@ -169,14 +169,14 @@ class Shares:
         if self.slot_occupied:
             self.free_used_ns += used_ns
         done_ns = max(0, s.done_ns - s.done_seen_ns)
-        if s.holds and not s.first and self._somebody_waits(s):
+        if s.holds and not s.has_precedence and self._somebody_waits(s):
             used_ns += passed_ns - s.busy_ns  # it let that pass, and nobody else had it
         used_ns -= s.remitted_ns
         s.remitted_ns = 0
         if not s.outstanding or ((self.witnessed or done_ns > 0) and now_ns >= s.settled_ns + TICK_NS):
-            told_ns = done_ns + self._doubted(s, done_ns)
-            ahead_ns = max(0, s.alone_ns // 2 - told_ns)
-            more_ns = told_ns + ahead_ns - s.provisional_ns
+            reported_ns = done_ns + self._doubted(s, done_ns)
+            ahead_ns = max(0, s.alone_ns // 2 - reported_ns)
+            more_ns = reported_ns + ahead_ns - s.provisional_ns
             used_ns += more_ns
             if s.beside_slot:  # what it has had more or less, the slot has had less or more
                 self.free_used_ns += more_ns
@@ -192,51 +192,53 @@ class Shares:
         part where the others do not say what they do."""
         if not self.witnessed:
             return max(0, s.provisional_ns // 2 - done_ns)
-        most_ns = s.outstanding_ns if self._told_ppm(s) <= self.told_least_ppm else s.provisional_ns
+        most_ns = s.outstanding_ns if self._reported_ppm(s) <= self.least_reported_ppm else s.provisional_ns
         doubted_ns = max(0, min(most_ns - done_ns, self.unexplained_ns))
         self.unexplained_ns -= doubted_ns
         return doubted_ns
 
     @staticmethod
-    def _told_ppm(s: Slice) -> int:
-        return min(PPM, s.told_ns * PPM // max(1, s.ran_ns))
+    def _reported_ppm(s: Slice) -> int:
+        return min(PPM, s.recent_reported_ns * PPM // max(1, s.recent_run_ns))
 
     def _is_silent(self, s: Slice) -> bool:
         """Says little of what it completes, or seldom: no witness of who had the device."""
-        seldom = max(s.told_after_ns, self.last_ns - s.told_at_ns) > SILENT_NS
-        return s.contexts > 0 and (seldom or (s.ran_ns > TOLD_NS and self._told_ppm(s) < PPM // 4))
+        seldom = max(s.reported_after_ns, self.last_ns - s.reported_at_ns) > SILENT_NS
+        return s.contexts > 0 and (seldom or (s.recent_run_ns > REPORTED_NS and self._reported_ppm(s) < PPM // 4))
 
-    def _note_told(self, s: Slice, ran: int, now_ns: int) -> int:
+    def _note_reported(self, s: Slice, ran: int, now_ns: int) -> int:
         """What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it
         runs alone."""
-        more_ns = min(s.done_ns - s.done_told_ns, DEBT_MAX_NS)
-        s.done_told_ns = s.done_ns
+        more_ns = min(s.done_ns - s.done_reported_ns, DEBT_MAX_NS)
+        s.done_reported_ns = s.done_ns
         if more_ns > 0:
-            s.told_after_ns = now_ns - s.told_at_ns
+            s.reported_after_ns = now_ns - s.reported_at_ns
         if more_ns > 0 or not s.contexts:
-            s.told_at_ns = now_ns
+            s.reported_at_ns = now_ns
         if s.contexts and (not s.saturating or ran == 1):
-            s.ran_ns += s.busy_ns
-            s.told_ns = min(s.told_ns + more_ns, DEBT_MAX_NS)
-        if s.ran_ns > 2 * TOLD_NS:
-            s.ran_ns //= 2
-            s.told_ns //= 2
+            s.recent_run_ns += s.busy_ns
+            s.recent_reported_ns = min(s.recent_reported_ns + more_ns, DEBT_MAX_NS)
+        if s.recent_run_ns > 2 * REPORTED_NS:
+            s.recent_run_ns //= 2
+            s.recent_reported_ns //= 2
         if s.saturating:
-            own_ns = more_ns * s.ran_ns // s.told_ns if s.told_ns > s.ran_ns > 0 else more_ns
+            own_ns = more_ns
+            if s.recent_reported_ns > s.recent_run_ns > 0:
+                own_ns = more_ns * s.recent_run_ns // s.recent_reported_ns
             s.unpaid_ns += own_ns // 2
             s.over_cap_ns += own_ns
-        known = s.saturating and s.ran_ns > TOLD_NS
-        return more_ns * PPM // max(PPM // 4, self._told_ppm(s)) if known else more_ns
+        known = s.saturating and s.recent_run_ns > REPORTED_NS
+        return more_ns * PPM // max(PPM // 4, self._reported_ppm(s)) if known else more_ns
 
-    def _is_believable(self, told_ns: int, there_ns: int) -> bool:
+    def _is_believable(self, reported_ns: int, available_ns: int) -> bool:
         """Lately all together have told no more than a quarter beyond the time that was there: estimates are never
         so wrong, so somebody says what it likes."""
-        self.there_ns += there_ns
-        self.all_told_ns += told_ns
-        if self.there_ns > 2 * TOLD_NS:
-            self.there_ns //= 2
-            self.all_told_ns //= 2
-        return 4 * self.all_told_ns <= 5 * self.there_ns + 4 * LATE_TOLD_NS
+        self.available_ns += available_ns
+        self.all_reported_ns += reported_ns
+        if self.available_ns > 2 * REPORTED_NS:
+            self.available_ns //= 2
+            self.all_reported_ns //= 2
+        return 4 * self.all_reported_ns <= 5 * self.available_ns + 4 * LATE_REPORTED_NS
 
     def _remit(self, told: list[int], passed_ns: int) -> None:
         """Estimates that were taken beside others may be too long. What all tell together is not charged beyond the
@@ -247,41 +249,43 @@ class Shares:
             return
         contexts = max(1, sum(s.contexts for s in ran))
         excess_ns = self.excess_ns
-        beyond_ns = 0
-        for s, told_ns in zip(self.slices, told, strict=True):
+        over_ns = 0
+        for s, reported_ns in zip(self.slices, told, strict=True):
             if s.saturating:
                 continue
-            excess_ns += told_ns
-            more_ns = told_ns - less_changes(s.busy_ns * s.contexts // contexts)
-            s.beyond_ns = within(s.beyond_ns + more_ns, UNEXPLAINED_MAX_NS)
-            s.remittable_ns = min(s.remittable_ns + told_ns // REMITTED_PART, UNEXPLAINED_MAX_NS)
-            beyond_ns += max(0, s.beyond_ns)
+            excess_ns += reported_ns
+            more_ns = reported_ns - less_changes(s.busy_ns * s.contexts // contexts)
+            s.over_reported_ns = within(s.over_reported_ns + more_ns, UNEXPLAINED_MAX_NS)
+            s.remittable_ns = min(s.remittable_ns + reported_ns // REMITTED_PART, UNEXPLAINED_MAX_NS)
+            over_ns += max(0, s.over_reported_ns)
         busy_ns = min(passed_ns, sum(s.busy_ns for s in ran))
-        all_told_ns = sum(n for s, n in zip(self.slices, told, strict=True) if not s.saturating)
-        believable = self._is_believable(all_told_ns, busy_ns)
+        all_reported_ns = sum(n for s, n in zip(self.slices, told, strict=True) if not s.saturating)
+        believable = self._is_believable(all_reported_ns, busy_ns)
         excess_ns = within(excess_ns - (less_changes(busy_ns) if len(ran) > 1 else busy_ns), UNEXPLAINED_MAX_NS)
-        remitted_ns = max(0, min(excess_ns, beyond_ns)) if believable else 0
+        remitted_ns = max(0, min(excess_ns, over_ns)) if believable else 0
         self.excess_ns = excess_ns - remitted_ns
         for s in self._free():
-            s.remitted_ns = min(remitted_ns * max(0, s.beyond_ns) // max(1, beyond_ns), s.remittable_ns)
+            s.remitted_ns = min(remitted_ns * max(0, s.over_reported_ns) // max(1, over_ns), s.remittable_ns)
             s.remittable_ns -= s.remitted_ns
-            s.beyond_ns -= s.remitted_ns
+            s.over_reported_ns -= s.remitted_ns
 
     def _weigh(self, passed_ns: int, now_ns: int) -> None:
         """The time in which several ran, or one and somebody waited, and what they say that they have completed."""
         ran = [s for s in self.slices if s.contexts]
-        told = [self._note_told(s, len(ran), now_ns) for s in self.slices]
-        told_ns = sum(told)
+        told = [self._note_reported(s, len(ran), now_ns) for s in self.slices]
+        reported_ns = sum(told)
         self._remit(told, passed_ns)
         self.witnessed = not any(self._is_silent(s) for s in self._saturating())
-        found = (self._told_ppm(s) for s in self._free() if s.ran_ns and self._lately_active(s, self.last_ns))
-        self.told_least_ppm = min(found, default=0)
+        found = (
+            self._reported_ppm(s) for s in self._free() if s.recent_run_ns and self._lately_active(s, self.last_ns)
+        )
+        self.least_reported_ppm = min(found, default=0)
         alone = len(ran) == 1 and not ran[0].saturating and self._somebody_waits(ran[0])
         if self.witnessed and (alone or len(ran) > 1):
             busy_ns = max(s.busy_ns for s in ran)
             # Changes of context; and alone what lies between the end of work and its being noticed
             nobodys_ns = busy_ns // (8 if alone else 16)
-            left_ns = self.unexplained_ns + busy_ns - nobodys_ns - told_ns
+            left_ns = self.unexplained_ns + busy_ns - nobodys_ns - reported_ns
             self.unexplained_ns = within(left_ns, UNEXPLAINED_MAX_NS)
 
     def _charge_slot(self, passed_ns: int, now_ns: int) -> None:
@@ -304,23 +308,23 @@ class Shares:
     def _charge_unpaid(self, s: Slice) -> None:
         """What it says itself that it has completed counts, whatever others say that they have had meanwhile: in full
         for its maximum, by half for its share, for estimates that were taken beside others may be twice too long."""
-        late_ns = LATE_TOLD_NS + self.last_ns - min(s.told_at_ns, self.last_ns)
+        late_ns = LATE_REPORTED_NS + self.last_ns - min(s.reported_at_ns, self.last_ns)
         s.unpaid_ns = max(s.unpaid_ns, -late_ns)
         s.over_cap_ns = max(s.over_cap_ns, -late_ns)
-        self._charge(s, max(0, s.unpaid_ns - LATE_TOLD_NS))
-        more_ns = max(0, s.over_cap_ns - LATE_TOLD_NS)
+        self._charge(s, max(0, s.unpaid_ns - LATE_REPORTED_NS))
+        more_ns = max(0, s.over_cap_ns - LATE_REPORTED_NS)
         s.over_cap_ns -= more_ns
         s.cap_ns = max(s.cap_ns - more_ns, -DEBT_MAX_NS)
 
     @staticmethod
     def _count_done(s: Slice, passed_ns: int) -> None:
         """All its processes together complete no more than a second's work in a second in which some is outstanding."""
-        s.tellable_ns = min(s.tellable_ns + s.busy_ns, DEBT_MAX_NS)
+        s.reportable_ns = min(s.reportable_ns + s.busy_ns, DEBT_MAX_NS)
         if not (s.outstanding or s.was_outstanding):
-            s.tellable_ns = min(s.tellable_ns, LATE_TOLD_NS)
-        more_ns = min(s.done_total_ns - s.told_total_ns, s.tellable_ns)
-        s.told_total_ns = s.done_total_ns
-        s.tellable_ns -= more_ns
+            s.reportable_ns = min(s.reportable_ns, LATE_REPORTED_NS)
+        more_ns = min(s.done_total_ns - s.reported_total_ns, s.reportable_ns)
+        s.reported_total_ns = s.done_total_ns
+        s.reportable_ns -= more_ns
         s.done_ns += more_ns
         s.renewed_ns = max(0, s.renewed_ns - RENEWED_BY_WORK * more_ns)
         credit_ns = s.turn_credit_ns + more_ns + passed_ns // (TURN_REFILL_NS // TURN_CREDIT_NS)
@@ -359,9 +363,9 @@ class Shares:
                     deepest_ns = max(deepest_ns, -self.slot_lag_ns)
                 # A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more.
                 ppm = s.entitlement_ppm * 101 // 100 if s.params.latency else s.entitlement_ppm
-                s.lag_ns = min(s.lag_ns + parts(passed_ns, ppm), max(deepest_ns, s.lag_ns))
+                s.free_lag_ns = min(s.free_lag_ns + parts(passed_ns, ppm), max(deepest_ns, s.free_lag_ns))
                 if not self._may_begin_turn(s):  # it is not owed what it does not take
-                    s.lag_ns = min(s.lag_ns, SHORT_NS)
+                    s.free_lag_ns = min(s.free_lag_ns, SHORT_NS)
                 owed_ns = parts(passed_ns, s.params.min_milli * MILLI * 101 // 100)
                 s.owed_ns = min(s.owed_ns + owed_ns, depth_ns)
         together_ppm = sum(s.entitlement_ppm for s in self._saturating())
@@ -386,7 +390,7 @@ class Shares:
             if now_ns >= s.last_active_ns + IDLE_NS or not s.last_active_ns:  # what it did before says nothing now
                 s.demand_ppm = PPM
                 s.work_ns = s.idle_ns = s.window_work_ns = s.window_idle_ns = 0
-                s.lag_ns, s.owed_ns = min(s.lag_ns, 0), min(s.owed_ns, 0)
+                s.free_lag_ns, s.owed_ns = min(s.free_lag_ns, 0), min(s.owed_ns, 0)
             s.last_active_ns = now_ns
             if not s.was_active:
                 s.deadline_ns = self._deadline_of(s, now_ns)

@@ -94,11 +94,11 @@ static bool is_at_work(const struct vg_process *process) {
 static void read_answers(struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   bool open = is_open(process->word);
-  process->said.noticed = process->said.regrets = false;
+  process->said.noticed = process->said.gave_up_while_waiting = false;
   process->said.drained_ns = process->said.drain_expected_ns = 0;
   bool said = VG_LOAD(open ? &report->given_up_word : &report->drained_word) == process->word;
   process->said.quiet = process->contexts == 0 || said || (!open && !process->answers);
-  process->said.regrets = open && said && process->said.waiting;
+  process->said.gave_up_while_waiting = open && said && process->said.waiting;
   if (open) return;
   if (said) process->may_run = false;
   uint64_t drained_ns = VG_LOAD(&report->drained_ns);
@@ -179,7 +179,7 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
   arbiter->coast_version += attached != slice->attached;
   slice->attached = attached;
   slice->running = 0;
-  slice->outstanding = slice->regrets = slice->noticed = false;
+  slice->outstanding = slice->gave_up_while_waiting = slice->noticed = false;
   slice->quiet = true;
   slice->drained_ns = slice->close_ns;
   slice->drain_expected_ns = 0; /* the hardware runs one process at a time: what each has left adds up */
@@ -187,7 +187,7 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
     waiting += process->said.waiting;
     slice->outstanding |= process->said.outstanding;
     slice->running += process->said.outstanding;
-    slice->regrets |= process->said.regrets;
+    slice->gave_up_while_waiting |= process->said.gave_up_while_waiting;
     slice->noticed |= process->said.noticed;
     slice->quiet &= process->said.quiet;
     if (process->said.drained_ns > slice->drained_ns) slice->drained_ns = process->said.drained_ns;
@@ -230,7 +230,7 @@ static void publish_word(struct vg_arbiter *arbiter, struct vg_process *process,
   process->may_run |= (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
   process->answers = !is_open(word) && is_at_work(process);
   process->said.quiet = process->contexts == 0 || (!is_open(word) && !process->answers);
-  process->said.noticed = process->said.regrets = false;
+  process->said.noticed = process->said.gave_up_while_waiting = false;
   process->said.drained_ns = process->said.drain_expected_ns = 0;
   if (is_open(word) && VG_LOAD_RELAXED(&process->report->waiting)) vg_prim_futex_wake(&process->control->gate, INT_MAX);
   arbiter->heed[process->index] |= VG_HEED_PAGE;

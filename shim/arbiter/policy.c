@@ -173,8 +173,8 @@ static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
   slice->beside_slot = false;
   slice->done_seen_ns = slice->done_ns;
-  slice->ran_ns = slice->told_ns = 0;
-  slice->beyond_ns = 0;
+  slice->recent_run_ns = slice->recent_reported_ns = 0;
+  slice->over_reported_ns = 0;
   slice->lease_end_ns = 0;
   if (slice->state == VG_CORE_DRAINING) overlap(slice, core->last_ns);
 }
@@ -193,9 +193,9 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   core->slot_ppm += slice->entitlement_ppm;
   slice->free_lag_ns = 0;
   slice->saturating = true;
-  slice->first = slice->throttled = slice->holds = false;
-  slice->ran_ns = slice->told_ns = 0;
-  slice->beyond_ns = 0;
+  slice->has_precedence = slice->throttled = slice->holds = false;
+  slice->recent_run_ns = slice->recent_reported_ns = 0;
+  slice->over_reported_ns = 0;
   slice->unpaid_ns = slice->over_cap_ns = 0;
   if (slice->state != VG_CORE_OPEN || !taken) return;
   close_gate(slice, now_ns);
@@ -289,12 +289,12 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
 /* ---- who is short, and who waits for him ---- */
 
 /* Its class is latency, and it is within its guarantee. */
-static bool has_precedence(const struct vg_core *core, const struct vg_core_slice *slice) {
+static bool may_precede(const struct vg_core *core, const struct vg_core_slice *slice) {
   return slice->params.latency && !slice->overdrawn && vg_core_has_cap(core, slice);
 }
 
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->present && vg_core_active(slice) && has_precedence(core, slice) && vg_core_may_begin_turn(slice);
+  return slice->present && vg_core_active(slice) && may_precede(core, slice) && vg_core_may_begin_turn(slice);
 }
 
 /* The latency slice to be served before everything else: of those owed, the one with the earliest deadline. */
@@ -370,7 +370,7 @@ static void forgive(struct vg_core *core) {
     const struct vg_core_slice *slice = &core->slices[i];
     int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
     bool waits = behind_ns > VG_CORE_SHORT_NS && vg_core_lately_active(slice, core->last_ns);
-    if (waits && !has_precedence(core, slice)) return;
+    if (waits && !may_precede(core, slice)) return;
   }
   int64_t least_ns = -(VG_CORE_AHEAD_NS * core->slot_ppm / VG_CORE_PPM);
   if (core->slot_lag_ns < least_ns) core->slot_lag_ns = least_ns;
@@ -397,8 +397,8 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    slice->first = slice == first;
-    bool yields = !has_precedence(core, slice) && had_too_much(core, slice, furthest_ns);
+    slice->has_precedence = slice == first;
+    bool yields = !may_precede(core, slice) && had_too_much(core, slice, furthest_ns);
     slice->throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
     if (slice->throttled && slice->state == VG_CORE_OPEN)
       close_gate(slice, now_ns);
@@ -406,7 +406,7 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
       continue;
     else if (slice->state != VG_CORE_OPEN)
       open_gate(core, slice, now_ns);
-    else if (slice->regrets || (slice->quiet && slice->wants))
+    else if (slice->gave_up_while_waiting || (slice->quiet && slice->wants))
       renew(core, slice, now_ns);
   }
 }
@@ -423,7 +423,7 @@ static void note_turns(struct vg_core *core) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
     bool held = slice->holds, runs = slice->state == VG_CORE_OPEN && vg_core_active(slice);
-    slice->holds = shut && runs && (slice->first || is_short(core, slice));
+    slice->holds = shut && runs && (slice->has_precedence || is_short(core, slice));
     if (slice->holds && !held) vg_core_begin_turn(core, slice);
   }
 }
@@ -481,7 +481,7 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     close_gate(holder, now_ns);
     return;
   }
-  if (holder->regrets && may_open(holder, now_ns))
+  if (holder->gave_up_while_waiting && may_open(holder, now_ns))
     renew(core, holder, now_ns); /* its other processes run: let this one in, too */
   struct vg_core_slice *next = other_waits(core, holder) ? pick(core, now_ns) : NULL;
   if (!next) { /* nobody waits, or only who is over his cap: let it be */

@@ -39,7 +39,7 @@ struct vg_core_slice {
   bool wants;                 /* a launching thread waits at the closed gate */
   bool outstanding;           /* work outstanding */
   bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
-  bool regrets;               /* a process has given the present word up, and one of its threads waits at the gate */
+  bool gave_up_while_waiting; /* a process has given up the present word while a thread waits */
   bool noticed;               /* some process has noticed the present closed word: not a stopped one */
   bool gang_turns;            /* a gang's follower: its leader takes turns in the slot, so it does as well */
   bool gang_go;               /* a gang's follower: its leader's gate is open */
@@ -64,12 +64,12 @@ struct vg_core_slice {
   /* state */
   enum vg_core_state state;
   bool saturating;
-  bool overdrawn;  /* of the latency class: it is not served first, since it has had too much */
-  bool limited;    /* its cap bucket was empty and is not nearly full yet */
-  bool first;      /* served before everybody else, since its class is latency */
-  bool throttled;  /* a free slice whose gate is shut: for its cap, or since it has had too much */
-  bool overran;    /* has been counted as an overrun since its gate was shut */
-  bool was_active; /* to see a burst begin */
+  bool overdrawn;      /* of the latency class: it is not served first, since it has had too much */
+  bool limited;        /* its cap bucket was empty and is not nearly full yet */
+  bool has_precedence; /* served before everybody else, since its class is latency */
+  bool throttled;      /* a free slice whose gate is shut: for its cap, or since it has had too much */
+  bool overran;        /* has been counted as an overrun since its gate was shut */
+  bool was_active;     /* to see a burst begin */
   int64_t free_lag_ns;
   int64_t owed_ns; /* free: what it has had less than its minimum */
   int64_t cap_ns;
@@ -83,27 +83,28 @@ struct vg_core_slice {
   uint64_t served;    /* order of grants, for ties */
   bool holds;         /* free: the gates of others are shut for it */
   int64_t turn_credit_ns;
-  int64_t turn_least_ns;  /* what the present turn costs at least */
-  int64_t turn_used_ns;   /* charged for it so far */
-  uint64_t renewed_ns;    /* token bucket of renewed words: the time at which it is full again */
-  uint64_t tellable_ns;   /* busy by the clock, and not told as completed yet */
-  uint64_t told_total_ns; /* of done_total_ns, as of the last step */
-  uint64_t done_ns;       /* completed work that can be true */
-  int64_t unpaid_ns;      /* saturating: half of what it tells that it has completed, and not charged */
-  int64_t over_cap_ns;    /* as much, in full, that its maximum has not been charged */
-  int64_t remittable_ns;  /* of what it told, as much as may not be charged */
+  int64_t turn_least_ns;      /* what the present turn costs at least */
+  int64_t turn_used_ns;       /* charged for it so far */
+  uint64_t renewed_ns;        /* token bucket of renewed words: the time at which it is full again */
+  uint64_t reportable_ns;     /* busy by the clock, and not told as completed yet */
+  uint64_t reported_total_ns; /* of done_total_ns, as of the last step */
+  uint64_t done_ns;           /* completed work that can be true */
+  int64_t unpaid_ns;          /* saturating: half of what it tells that it has completed, and not charged */
+  int64_t over_cap_ns;        /* as much, in full, that its maximum has not been charged */
+  int64_t remittable_ns;      /* of what it told, as much as may not be charged */
   uint64_t last_active_ns;
-  uint64_t deadline_ns;                  /* of a latency slice's present burst */
-  uint64_t busy_seen_ns, active_seen_ns; /* of the totals, in earlier steps */
-  uint64_t done_seen_ns, settled_ns;     /* completed work that has been settled, and when */
-  int64_t provisional_ns;                /* charged since then */
-  int64_t outstanding_ns;                /* as much at the most */
-  int64_t alone_ns;                      /* with work outstanding since then while nobody else had or could */
-  uint64_t done_told_ns;                 /* completed work up to the last step */
-  uint64_t told_at_ns, told_after_ns;    /* when it grew last or nothing ran; how long it had not */
-  uint64_t ran_ns, told_ns;              /* lately with work outstanding (if saturating: alone), completed in that */
-  int64_t beyond_ns;                     /* told beyond its contexts' part, while nobody who saturates ran */
-  int64_t remitted_ns;                   /* of that, in this step: it is not charged */
+  uint64_t deadline_ns;                       /* of a latency slice's present burst */
+  uint64_t busy_seen_ns, active_seen_ns;      /* of the totals, in earlier steps */
+  uint64_t done_seen_ns, settled_ns;          /* completed work that has been settled, and when */
+  int64_t provisional_ns;                     /* charged since then */
+  int64_t outstanding_ns;                     /* as much at the most */
+  int64_t alone_ns;                           /* with work outstanding since then while nobody else had or could */
+  uint64_t done_reported_ns;                  /* completed work up to the last step */
+  uint64_t reported_at_ns, reported_after_ns; /* when it grew last or nothing ran; how long it had not */
+  uint64_t recent_run_ns,
+      recent_reported_ns;   /* lately with work outstanding (if saturating: alone), completed in that */
+  int64_t over_reported_ns; /* told beyond its contexts' part, while nobody who saturates ran */
+  int64_t remitted_ns;      /* of that, in this step: it is not charged */
   bool was_outstanding;
   bool beside_slot;          /* has had work outstanding while the slot was occupied, since settled_ns */
   uint64_t busy_ns;          /* in this step */
@@ -123,20 +124,20 @@ struct vg_core {
   uint64_t last_ns;
   uint64_t window_ns; /* when the present window of demands began */
   uint64_t served;
-  uint64_t floor_ns;       /* virtual time of the slot */
-  uint32_t slot_ppm;       /* entitlement of all saturating slices together */
-  int64_t slot_lag_ns;     /* what the saturating ones together have had less than they were due */
-  int64_t free_used_ns;    /* by free ones, to be taken from what the holder is charged */
-  int64_t unexplained_ns;  /* while several ran: busy, and nobody has completed anything in it */
-  int64_t excess_ns;       /* while only free ones ran: told, and nobody was busy for so long */
-  uint64_t there_ns;       /* while only free ones ran: lately the time with work outstanding */
-  uint64_t all_told_ns;    /* completed in that, as they tell */
-  bool witnessed;          /* those who saturate say what they complete */
-  uint32_t told_least_ppm; /* by the free one who says least of its time */
-  bool slot_occupied;      /* in the time that is being charged */
-  int lately;              /* slices that have been active lately, as of last_ns */
-  bool vacated;            /* the slot is kept empty for somebody who is short */
-  uint64_t put_off_ns;     /* it is empty until then, for whoever comes back by then; 0: for nobody */
+  uint64_t floor_ns;           /* virtual time of the slot */
+  uint32_t slot_ppm;           /* entitlement of all saturating slices together */
+  int64_t slot_lag_ns;         /* what the saturating ones together have had less than they were due */
+  int64_t free_used_ns;        /* by free ones, to be taken from what the holder is charged */
+  int64_t unexplained_ns;      /* while several ran: busy, and nobody has completed anything in it */
+  int64_t excess_ns;           /* while only free ones ran: told, and nobody was busy for so long */
+  uint64_t available_ns;       /* while only free ones ran: lately the time with work outstanding */
+  uint64_t all_reported_ns;    /* completed in that, as they tell */
+  bool witnessed;              /* those who saturate say what they complete */
+  uint32_t least_reported_ppm; /* by the free one who says least of its time */
+  bool slot_occupied;          /* in the time that is being charged */
+  int lately;                  /* slices that have been active lately, as of last_ns */
+  bool vacated;                /* the slot is kept empty for somebody who is short */
+  uint64_t put_off_ns;         /* it is empty until then, for whoever comes back by then; 0: for nobody */
 };
 
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);

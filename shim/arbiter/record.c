@@ -63,8 +63,8 @@ void vg_record_remove(struct vg_recorder *recorder, uint64_t slice_id) {
 
 static struct vg_record input_of(const struct vg_core_slice *slice) {
   uint64_t bits = slice->attached | slice->wants << 1 | slice->outstanding << 2 | slice->quiet << 3 |
-                  slice->regrets << 4 | slice->noticed << 5 | slice->gang_go << 6 | slice->gang_turns << 7 |
-                  slice->gang_stop << 8 | slice->gang_busy << 9;
+                  slice->gave_up_while_waiting << 4 | slice->noticed << 5 | slice->gang_go << 6 |
+                  slice->gang_turns << 7 | slice->gang_stop << 8 | slice->gang_busy << 9;
   return (struct vg_record){
       .kind = VG_RECORD_INPUT,
       .slice_id = slice->id,

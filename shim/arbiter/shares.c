@@ -9,7 +9,8 @@
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
 /* Completed work is told so seldom: it says nothing of who had the device in a short time. */
 #define SILENT_NS (10ull * VG_CORE_MS)
-#define TOLD_NS (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long */
+#define REPORTED_NS (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long   \
+                                          */
 /* Completed work that is told beyond the time that was there is not charged, up to this part of what one tells. */
 #define REMITTED_PART 7
 #define UNEXPLAINED_MAX_NS (20 * VG_CORE_MS)
@@ -20,7 +21,7 @@
 #define TURN_LEAST_NS (VG_CORE_MS / 4)
 #define TURN_IDLE_NS VG_CORE_MS
 /* So much of the time in which nothing was outstanding any more may be told as completed work later. */
-#define LATE_TOLD_NS (20 * VG_CORE_MS)
+#define LATE_REPORTED_NS (20 * VG_CORE_MS)
 #define RENEWED_BY_WORK 5 /* times as much of a bucket that fills by itself as well: VG_CORE_RENEWAL_NS */
 #define ENTITLEMENT_MIN_PPM 1000
 
@@ -160,41 +161,41 @@ bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_sli
   return false;
 }
 
-static uint32_t told_ppm(const struct vg_core_slice *slice) {
-  uint64_t ppm = slice->told_ns * VG_CORE_PPM / (slice->ran_ns ? slice->ran_ns : 1);
+static uint32_t reported_ppm(const struct vg_core_slice *slice) {
+  uint64_t ppm = slice->recent_reported_ns * VG_CORE_PPM / (slice->recent_run_ns ? slice->recent_run_ns : 1);
   return (uint32_t)min_u64(VG_CORE_PPM, ppm);
 }
 
 /* Says little of what it completes, or seldom: no witness of who had the device. */
 static bool is_silent(const struct vg_core *core, const struct vg_core_slice *slice) {
-  uint64_t since_ns = core->last_ns > slice->told_at_ns ? core->last_ns - slice->told_at_ns : 0;
-  bool seldom = slice->told_after_ns > SILENT_NS || since_ns > SILENT_NS;
-  return slice->contexts && (seldom || (slice->ran_ns > TOLD_NS && told_ppm(slice) < VG_CORE_PPM / 4));
+  uint64_t since_ns = core->last_ns > slice->reported_at_ns ? core->last_ns - slice->reported_at_ns : 0;
+  bool seldom = slice->reported_after_ns > SILENT_NS || since_ns > SILENT_NS;
+  return slice->contexts && (seldom || (slice->recent_run_ns > REPORTED_NS && reported_ppm(slice) < VG_CORE_PPM / 4));
 }
 
 /* What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it runs
  * alone. */
-static uint64_t note_told(struct vg_core_slice *slice, int ran, uint64_t now_ns) {
-  uint64_t more_ns = min_u64(slice->done_ns - slice->done_told_ns, VG_CORE_DEBT_MAX_NS);
-  slice->done_told_ns = slice->done_ns;
-  if (more_ns) slice->told_after_ns = now_ns - slice->told_at_ns;
-  if (more_ns || !slice->contexts) slice->told_at_ns = now_ns;
+static uint64_t note_reported(struct vg_core_slice *slice, int ran, uint64_t now_ns) {
+  uint64_t more_ns = min_u64(slice->done_ns - slice->done_reported_ns, VG_CORE_DEBT_MAX_NS);
+  slice->done_reported_ns = slice->done_ns;
+  if (more_ns) slice->reported_after_ns = now_ns - slice->reported_at_ns;
+  if (more_ns || !slice->contexts) slice->reported_at_ns = now_ns;
   if (slice->contexts && (!slice->saturating || ran == 1)) {
-    slice->ran_ns += slice->busy_ns;
-    slice->told_ns = min_u64(slice->told_ns + more_ns, VG_CORE_DEBT_MAX_NS);
+    slice->recent_run_ns += slice->busy_ns;
+    slice->recent_reported_ns = min_u64(slice->recent_reported_ns + more_ns, VG_CORE_DEBT_MAX_NS);
   }
-  if (slice->ran_ns > 2 * TOLD_NS) {
-    slice->ran_ns /= 2;
-    slice->told_ns /= 2;
+  if (slice->recent_run_ns > 2 * REPORTED_NS) {
+    slice->recent_run_ns /= 2;
+    slice->recent_reported_ns /= 2;
   }
   if (slice->saturating) {
-    bool exaggerates = slice->told_ns > slice->ran_ns && slice->ran_ns;
-    int64_t own_ns = (int64_t)(exaggerates ? more_ns * slice->ran_ns / slice->told_ns : more_ns);
+    bool exaggerates = slice->recent_reported_ns > slice->recent_run_ns && slice->recent_run_ns;
+    int64_t own_ns = (int64_t)(exaggerates ? more_ns * slice->recent_run_ns / slice->recent_reported_ns : more_ns);
     slice->unpaid_ns += own_ns / 2;
     slice->over_cap_ns += own_ns;
   }
-  if (!slice->saturating || slice->ran_ns <= TOLD_NS) return more_ns;
-  uint64_t ppm = told_ppm(slice) > VG_CORE_PPM / 4 ? told_ppm(slice) : VG_CORE_PPM / 4;
+  if (!slice->saturating || slice->recent_run_ns <= REPORTED_NS) return more_ns;
+  uint64_t ppm = reported_ppm(slice) > VG_CORE_PPM / 4 ? reported_ppm(slice) : VG_CORE_PPM / 4;
   return more_ns * VG_CORE_PPM / ppm;
 }
 
@@ -205,21 +206,21 @@ static int64_t less_changes(uint64_t ns) {
 
 /* Lately all together have told no more than a quarter beyond the time that was there: estimates are never so wrong, so
  * somebody says what it likes. */
-static bool is_believable(struct vg_core *core, uint64_t told_ns, uint64_t there_ns) {
-  core->there_ns += there_ns;
-  core->all_told_ns += told_ns;
-  if (core->there_ns > 2 * TOLD_NS) {
-    core->there_ns /= 2;
-    core->all_told_ns /= 2;
+static bool is_believable(struct vg_core *core, uint64_t reported_ns, uint64_t available_ns) {
+  core->available_ns += available_ns;
+  core->all_reported_ns += reported_ns;
+  if (core->available_ns > 2 * REPORTED_NS) {
+    core->available_ns /= 2;
+    core->all_reported_ns /= 2;
   }
-  return 4 * core->all_told_ns <= 5 * core->there_ns + 4 * (uint64_t)LATE_TOLD_NS;
+  return 4 * core->all_reported_ns <= 5 * core->available_ns + 4 * (uint64_t)LATE_REPORTED_NS;
 }
 
 /* Estimates that were taken beside others may be too long. What all tell together is not charged beyond the time that
  * was there; who told more than his contexts' part is charged less. Not beside the slot: what others are charged, that
  * one is not. */
-static void remit(struct vg_core *core, const uint64_t *told_ns, uint64_t passed_ns) {
-  uint64_t busy_ns = 0, all_told_ns = 0;
+static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t passed_ns) {
+  uint64_t busy_ns = 0, all_reported_ns = 0;
   uint32_t contexts = 0;
   int ran = 0;
   for (int i = 0; i < core->slice_count; i++) {
@@ -230,37 +231,38 @@ static void remit(struct vg_core *core, const uint64_t *told_ns, uint64_t passed
     contexts += slice->contexts;
     busy_ns += slice->busy_ns;
   }
-  int64_t beyond_ns = 0;
+  int64_t over_ns = 0;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    all_told_ns += told_ns[i];
-    core->excess_ns += (int64_t)told_ns[i];
+    all_reported_ns += reported_ns[i];
+    core->excess_ns += (int64_t)reported_ns[i];
     int64_t part_ns = less_changes(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
-    slice->beyond_ns = vg_core_within(slice->beyond_ns + (int64_t)told_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
-    int64_t remittable_ns = slice->remittable_ns + (int64_t)told_ns[i] / REMITTED_PART;
+    slice->over_reported_ns =
+        vg_core_within(slice->over_reported_ns + (int64_t)reported_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
+    int64_t remittable_ns = slice->remittable_ns + (int64_t)reported_ns[i] / REMITTED_PART;
     slice->remittable_ns = min_i64(remittable_ns, UNEXPLAINED_MAX_NS);
-    beyond_ns += max_i64(0, slice->beyond_ns);
+    over_ns += max_i64(0, slice->over_reported_ns);
   }
   busy_ns = min_u64(passed_ns, busy_ns);
-  bool believable = is_believable(core, all_told_ns, busy_ns);
+  bool believable = is_believable(core, all_reported_ns, busy_ns);
   core->excess_ns -= ran > 1 ? less_changes(busy_ns) : (int64_t)busy_ns;
   core->excess_ns = vg_core_within(core->excess_ns, UNEXPLAINED_MAX_NS);
-  int64_t remitted_ns = believable ? max_i64(0, min_i64(core->excess_ns, beyond_ns)) : 0;
+  int64_t remitted_ns = believable ? max_i64(0, min_i64(core->excess_ns, over_ns)) : 0;
   core->excess_ns -= remitted_ns;
   if (!remitted_ns) return;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    slice->remitted_ns = min_i64(remitted_ns * max_i64(0, slice->beyond_ns) / beyond_ns, slice->remittable_ns);
+    slice->remitted_ns = min_i64(remitted_ns * max_i64(0, slice->over_reported_ns) / over_ns, slice->remittable_ns);
     slice->remittable_ns -= slice->remitted_ns;
-    slice->beyond_ns -= slice->remitted_ns;
+    slice->over_reported_ns -= slice->remitted_ns;
   }
 }
 
 /* The time in which several ran, or one and somebody waited, and what they say that they have completed. */
 static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
-  uint64_t told_ns = 0, busy_ns = 0, each_told_ns[VG_SLICES_MAX] = {0};
+  uint64_t reported_ns = 0, busy_ns = 0, each_reported_ns[VG_SLICES_MAX] = {0};
   const struct vg_core_slice *runs = NULL;
   int ran = 0;
   uint32_t least_ppm = VG_CORE_PPM;
@@ -275,22 +277,22 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    each_told_ns[i] = note_told(slice, ran, now_ns);
-    told_ns += each_told_ns[i];
+    each_reported_ns[i] = note_reported(slice, ran, now_ns);
+    reported_ns += each_reported_ns[i];
     if (slice->saturating) {
       if (is_silent(core, slice)) core->witnessed = false;
-    } else if (slice->ran_ns && vg_core_lately_active(slice, core->last_ns)) {
-      least_ppm = told_ppm(slice) < least_ppm ? told_ppm(slice) : least_ppm;
+    } else if (slice->recent_run_ns && vg_core_lately_active(slice, core->last_ns)) {
+      least_ppm = reported_ppm(slice) < least_ppm ? reported_ppm(slice) : least_ppm;
       found = true;
     }
   }
-  remit(core, each_told_ns, passed_ns);
-  core->told_least_ppm = found ? least_ppm : 0;
+  remit(core, each_reported_ns, passed_ns);
+  core->least_reported_ppm = found ? least_ppm : 0;
   bool alone = ran == 1 && !runs->saturating && vg_core_somebody_waits(core, runs);
   if (!core->witnessed || !(alone || ran > 1)) return;
   /* Changes of context; and alone what lies between the end of work and its being noticed. */
   uint64_t nobodys_ns = busy_ns / (alone ? 8 : 16);
-  int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - nobodys_ns) - (int64_t)told_ns;
+  int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - nobodys_ns) - (int64_t)reported_ns;
   core->unexplained_ns = vg_core_within(left_ns, UNEXPLAINED_MAX_NS);
 }
 
@@ -299,7 +301,7 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
  * others do not say what they do. */
 static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, int64_t done_ns) {
   if (!core->witnessed) return max_i64(0, slice->provisional_ns / 2 - done_ns);
-  int64_t most_ns = told_ppm(slice) <= core->told_least_ppm ? slice->outstanding_ns : slice->provisional_ns;
+  int64_t most_ns = reported_ppm(slice) <= core->least_reported_ppm ? slice->outstanding_ns : slice->provisional_ns;
   int64_t doubted_ns = max_i64(0, min_i64(most_ns - done_ns, core->unexplained_ns));
   core->unexplained_ns -= doubted_ns;
   return doubted_ns;
@@ -310,7 +312,7 @@ static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, 
 static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t passed_ns,
                         uint64_t now_ns) {
   int64_t used_ns = (int64_t)(slice->busy_ns * slice->contexts / (contexts ? contexts : 1));
-  if (slice->first && vg_core_somebody_waits(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
+  if (slice->has_precedence && vg_core_somebody_waits(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
   if (slice->busy_ns) { /* what it keeps from them with nothing to run is not put right later */
     slice->provisional_ns += used_ns;
     slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
@@ -320,15 +322,15 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   if (slice->contexts == contexts && alone) slice->alone_ns += (int64_t)slice->busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
   int64_t done_ns = max_i64(0, (int64_t)(slice->done_ns - slice->done_seen_ns));
-  if (slice->holds && !slice->first && vg_core_somebody_waits(core, slice))
+  if (slice->holds && !slice->has_precedence && vg_core_somebody_waits(core, slice))
     used_ns += (int64_t)(passed_ns - slice->busy_ns); /* it let that pass, and nobody else had it */
   used_ns -= slice->remitted_ns;
   slice->remitted_ns = 0;
   bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
   if (!slice->outstanding || due) {
-    int64_t told_ns = done_ns + doubted(core, slice, done_ns);
-    int64_t ahead_ns = max_i64(0, slice->alone_ns / 2 - told_ns);
-    int64_t more_ns = told_ns + ahead_ns - slice->provisional_ns;
+    int64_t reported_ns = done_ns + doubted(core, slice, done_ns);
+    int64_t ahead_ns = max_i64(0, slice->alone_ns / 2 - reported_ns);
+    int64_t more_ns = reported_ns + ahead_ns - slice->provisional_ns;
     used_ns += more_ns;
     if (slice->beside_slot)
       core->free_used_ns += more_ns; /* what it has had more or less, the slot has had less or more */
@@ -368,12 +370,12 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
 /* What it says itself that it has completed counts, whatever others say that they have had meanwhile: in full for its
  * maximum, by half for its share, for estimates that were taken beside others may be twice too long. */
 static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
-  uint64_t since_ns = core->last_ns > slice->told_at_ns ? core->last_ns - slice->told_at_ns : 0;
-  int64_t late_ns = LATE_TOLD_NS + (int64_t)since_ns;
+  uint64_t since_ns = core->last_ns > slice->reported_at_ns ? core->last_ns - slice->reported_at_ns : 0;
+  int64_t late_ns = LATE_REPORTED_NS + (int64_t)since_ns;
   slice->unpaid_ns = max_i64(slice->unpaid_ns, -late_ns);
   slice->over_cap_ns = max_i64(slice->over_cap_ns, -late_ns);
-  charge(core, slice, max_i64(0, slice->unpaid_ns - LATE_TOLD_NS));
-  int64_t more_ns = max_i64(0, slice->over_cap_ns - LATE_TOLD_NS);
+  charge(core, slice, max_i64(0, slice->unpaid_ns - LATE_REPORTED_NS));
+  int64_t more_ns = max_i64(0, slice->over_cap_ns - LATE_REPORTED_NS);
   slice->over_cap_ns -= more_ns;
   slice->cap_ns = max_i64(slice->cap_ns - more_ns, -VG_CORE_DEBT_MAX_NS);
 }
@@ -388,11 +390,12 @@ static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice 
 
 /* All its processes together complete no more than a second's work in a second in which some is outstanding. */
 static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
-  slice->tellable_ns = min_u64(slice->tellable_ns + slice->busy_ns, VG_CORE_DEBT_MAX_NS);
-  if (!slice->outstanding && !slice->was_outstanding) slice->tellable_ns = min_u64(slice->tellable_ns, LATE_TOLD_NS);
-  uint64_t more_ns = min_u64(slice->done_total_ns - slice->told_total_ns, slice->tellable_ns);
-  slice->told_total_ns = slice->done_total_ns;
-  slice->tellable_ns -= more_ns;
+  slice->reportable_ns = min_u64(slice->reportable_ns + slice->busy_ns, VG_CORE_DEBT_MAX_NS);
+  if (!slice->outstanding && !slice->was_outstanding)
+    slice->reportable_ns = min_u64(slice->reportable_ns, LATE_REPORTED_NS);
+  uint64_t more_ns = min_u64(slice->done_total_ns - slice->reported_total_ns, slice->reportable_ns);
+  slice->reported_total_ns = slice->done_total_ns;
+  slice->reportable_ns -= more_ns;
   slice->done_ns += more_ns;
   slice->renewed_ns -= min_u64(slice->renewed_ns, RENEWED_BY_WORK * more_ns);
   uint64_t refill_ns = passed_ns / (VG_CORE_TURN_REFILL_NS / VG_CORE_TURN_CREDIT_NS);

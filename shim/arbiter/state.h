@@ -42,7 +42,7 @@ struct vg_memory_shown { /* as it stands in the control page */
 struct vg_said { /* by a process, validated: what the core's inputs are summed up from */
   uint64_t drained_ns, drain_expected_ns;
   uint32_t waiting;
-  bool outstanding, quiet, regrets, noticed;
+  bool outstanding, quiet, gave_up_while_waiting, noticed;
 };
 
 struct vg_process {

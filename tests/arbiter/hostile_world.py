@@ -17,7 +17,7 @@ NOTHING = Load(burst=0, attach_ns=0, begin_ns=NEVER)
 def claim(s: Slice, _step: int, now_ns: int) -> None:
     """A thread waits at the gate, it says, and nothing is outstanding; every close is answered at once."""
     s.wants = s.noticed = True
-    s.outstanding = s.regrets = False
+    s.outstanding = s.gave_up_while_waiting = False
     s.running = 0
     s.quiet = not s.is_open
     s.drained_ns = now_ns
@@ -31,10 +31,10 @@ def toggle(s: Slice, step: int, now_ns: int) -> None:
 
 
 def give_up(s: Slice, step: int, now_ns: int) -> None:
-    """Gives up each word at once, and regrets it."""
+    """Gives up each word at once, and one of its threads waits all the same."""
     claim(s, step, now_ns)
     s.quiet = True
-    s.regrets = s.is_open
+    s.gave_up_while_waiting = s.is_open
 
 
 def tiny_kernel(s: Slice, step: int, now_ns: int) -> None:
@@ -60,7 +60,7 @@ def busy_claim(s: Slice, step: int, now_ns: int) -> None:
     s.busy_total_ns += RING_NS
     s.done_total_ns += RING_NS
     if s.is_open:
-        s.quiet = s.regrets = step % 2 == 0
+        s.quiet = s.gave_up_while_waiting = step % 2 == 0
 
 
 def slow_toggle(s: Slice, step: int, now_ns: int) -> None:
@@ -78,7 +78,7 @@ def boast(told: float, processes: int = 1, busy: float = 1) -> Callable[[Slice, 
         passed_ns, seen_ns = now_ns - (seen_ns or now_ns), now_ns
         s.outstanding = now_ns // MS % 10 < 10 * busy
         s.running = processes * s.outstanding
-        s.wants = s.regrets = False
+        s.wants = s.gave_up_while_waiting = False
         s.noticed = True
         s.quiet = not s.is_open and not s.outstanding
         s.drained_ns = now_ns

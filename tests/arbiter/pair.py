@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/policy.h", "arbiter/memory.h")
 SOURCES = tuple(f"arbiter/{name}.c" for name in ("policy", "shares", "outputs", "coast", "memory"))
 INPUTS = (
-    *("attached", "wants", "outstanding", "quiet", "regrets", "noticed", "running", "drained_ns"),
+    *("attached", "wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", "running", "drained_ns"),
     *("gang_turns", "gang_go", "gang_stop", "gang_busy"),
     *("drain_expected_ns", "busy_total_ns", "active_total_ns", "done_total_ns"),
 )
@@ -70,7 +70,7 @@ def fill(ffi: Any, kind: str, values: Any) -> Any:
 
 
 _of_core = attrgetter(*DECISIONS, *(f"stats.{name}" for name in COUNTED), "free_lag_ns")
-_of_model = attrgetter(*DECISIONS, *COUNTED, "lag_ns")
+_of_model = attrgetter(*DECISIONS, *COUNTED, "free_lag_ns")
 
 
 def differences(row: Any, s: Slice) -> list[str]:
@@ -78,7 +78,7 @@ def differences(row: Any, s: Slice) -> list[str]:
     theirs, ours = _of_core(row), _of_model(s)
     if theirs == ours:
         return []
-    names = (*DECISIONS, *COUNTED, "lag_ns")
+    names = (*DECISIONS, *COUNTED, "free_lag_ns")
     return [f"{n}: core {a}, model {b}" for n, a, b in zip(names, theirs, ours, strict=True) if a != b]
 
 

@@ -23,7 +23,7 @@ FLAGS = (
     "wants",
     "outstanding",
     "quiet",
-    "regrets",
+    "gave_up_while_waiting",
     "noticed",
     "gang_go",
     "gang_turns",

@@ -452,10 +452,10 @@ class World:
         word = row.word
         row.drained_ns = row.close_ns
         row.drain_expected_ns = 0
-        row.regrets = row.noticed = False
+        row.gave_up_while_waiting = row.noticed = False
         if row.is_open:
             row.quiet = bool(live) and all(p.given_up == word for p in live)
-            row.regrets = any(p.given_up == word and p.waiting for p in live)
+            row.gave_up_while_waiting = any(p.given_up == word and p.waiting for p in live)
         else:
             row.quiet = bool(live) and all(p.drained == word for p in live)
             row.noticed = any(p.noticed == word for p in live)

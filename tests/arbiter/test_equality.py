@@ -65,7 +65,7 @@ class Page:
         s.wants = self.mood in ("works", "bursts", "stopped") and not s.is_open
         s.noticed = self.mood != "stopped" and draw.random() < 0.8
         s.quiet = not runs and self.mood != "stopped" and (not s.is_open or draw.random() < 0.2)
-        s.regrets = s.is_open and draw.random() < 0.05
+        s.gave_up_while_waiting = s.is_open and draw.random() < 0.05
         for name in GANG:
             setattr(s, name, draw.random() < 0.5)
         s.drained_ns = max(s.close_ns, now_ns - draw.randrange(passed_ns + 1))
@@ -73,7 +73,7 @@ class Page:
 
     def _nonsense(self, s: Slice, now_ns: int) -> None:
         draw = self.draw
-        for name in ("wants", "outstanding", "quiet", "regrets", "noticed", *GANG):
+        for name in ("wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", *GANG):
             setattr(s, name, draw.random() < 0.5)
         s.running = draw.choice((0, 1, 7, 1000))
         s.drained_ns = draw.randrange(now_ns + 1)
