@@ -26,7 +26,7 @@ METHOD = "/bench.Service/Answer"
 
 async def serve(folder: Path) -> None:
     """Answers METHOD on the socket `inside` and through a door at `public` until its input ends."""
-    from vgpud.api.peer_proxy import Door
+    from vgpud.api.peer_proxy import PeerProxy
 
     class Handler(grpc.GenericRpcHandler):  # type: ignore[type-arg]  # generic for type checkers only
         def service(self, handler_call_details: grpc.HandlerCallDetails) -> Any:
@@ -39,7 +39,7 @@ async def serve(folder: Path) -> None:
     server.add_generic_rpc_handlers((Handler(),))
     server.add_insecure_port(f"unix:{folder / 'inside'}")
     await server.start()
-    await Door(folder / "inside").open(folder / "public", 0o600, -1)
+    await PeerProxy(folder / "inside").open(folder / "public", 0o600, -1)
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 import re
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vgpud import paths
 from vgpud.core.admit import PRIORITY_MAX
@@ -35,80 +36,189 @@ _ARBITER_MIN_NS, _ARBITER_MAX_NS = _MS // 10, 10_000 * _MS
 #: keys that hold lists of strings
 _LISTS = ("device", "nvidia_cdi_dirs", "exclude")
 
+_T = TypeVar("_T")
+#: takes a value and returns how to fix it, "" when it is valid
+Check = Callable[[Any], str]
+
+
+# ---- checks of single values ----
+
+
+def one_of(*allowed: str) -> Check:
+    return lambda value: "" if value in allowed else "write " + " or ".join(f'"{name}"' for name in allowed)
+
+
+def within(least: int, most: int, unit: str = "") -> Check:
+    return lambda value: "" if least <= value <= most else f"write {least} to {most}{unit}"
+
+
+def _device(value: str | tuple[str, ...]) -> str:
+    listed = not isinstance(value, str) or value in ("auto", "sim")
+    return "" if listed else 'write "auto", "sim" or a list of UUIDs and indices'
+
+
+def _file_mode(value: int) -> str:
+    owner_can = 0 <= value <= 0o777 and value & 0o600 == 0o600
+    return "" if owner_can else "the owner must read and write, write for example '0660'"
+
+
+def _node(value: str) -> str:
+    return "" if 1 <= len((value or socket.gethostname()).encode()) <= 63 else "write 1 to 63 bytes"
+
+
+def _gpus(value: str) -> str:
+    try:
+        parse_gpus(value)
+    except UnitError as error:
+        return str(error)
+    return ""
+
+
+def _absolute_path(value: str) -> str:
+    return "" if not value or value.startswith("/") else "write an absolute path"
+
+
+def _absolute_paths(value: tuple[str, ...]) -> str:
+    return "" if all(directory.startswith("/") for directory in value) else "write absolute paths"
+
+
+def _context_bytes(value: int) -> str:
+    return "" if value >= 0 else "write 0 (as measured) or a number of bytes"
+
+
+def _word(value: str) -> str:
+    return "" if re.fullmatch(r"[\w./:-]*", value) and not value.startswith("-") else "write one word"
+
+
+def _metrics(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    number = int(port) if port.isascii() and port.isdigit() else -1
+    valid = value == METRICS_OFF or (colon and host and 0 <= number <= 65535)
+    return "" if valid else 'write "off" or an address such as "127.0.0.1:9419"'
+
+
+# ---- keys ----
+
+
+def key(default: _T, check: Check | None = None, *, live: bool = False) -> _T:
+    """A key of the file. `live`: `vgpud` takes a new value over while it runs (SIGHUP), others need a restart."""
+    found: _T = field(default=default, metadata={"check": check, "live": live})
+    return found
+
+
+def _arbiter_key(default_ns: int, least_ns: int = _ARBITER_MIN_NS) -> int:
+    return key(default_ns, within(least_ns, _ARBITER_MAX_NS, " ns"))
+
 
 @dataclass(frozen=True, slots=True)
 class ArbiterConfig:
     """[arbiter]: times of the arbitration, all in ns (shim/arbiter/arbiter.h)."""
 
-    quantum_ns: int = 10 * _MS
-    quantum_min_ns: int = 1 * _MS
-    bound_ns: int = 2 * _MS
-    open_bound_ns: int = 20 * _MS
-    overrun_ns: int = 14 * _MS
-    latency_bound_ns: int = _MS
-    lookahead_ns: int = _MS // 10
-    guarantee_depth_ns: int = 50 * _MS
-    cap_depth_ns: int = 15 * _MS
+    quantum_ns: int = _arbiter_key(10 * _MS)
+    quantum_min_ns: int = _arbiter_key(1 * _MS)
+    bound_ns: int = _arbiter_key(2 * _MS)
+    open_bound_ns: int = _arbiter_key(20 * _MS)
+    overrun_ns: int = _arbiter_key(14 * _MS)
+    latency_bound_ns: int = _arbiter_key(_MS)
+    lookahead_ns: int = _arbiter_key(_MS // 10, least_ns=0)  # 0: gates are not opened ahead
+    guarantee_depth_ns: int = _arbiter_key(50 * _MS)
+    cap_depth_ns: int = _arbiter_key(15 * _MS)
 
 
 @dataclass(frozen=True, slots=True)
 class DevicesConfig:
-    """[devices]: which of them are never offered, seen or policed, by UUID or index."""
+    """[devices]"""
 
-    exclude: tuple[str, ...] = ()
+    #: devices that are never offered, watched or policed, by UUID or index
+    exclude: tuple[str, ...] = key(())
 
 
 @dataclass(frozen=True, slots=True)
 class JobsConfig:
-    """[jobs]: the engine of those in images (`vgpu submit --image`)."""
+    """[jobs]: the container engine for jobs in images (`vgpu submit --image`)."""
 
-    engine: str = ""  # "docker", "podman" or a path; "" = the first of them that is installed
-    runtime: str = "vgpu"  # the engine's name of vgpu-runtime, or podman's path of it
-    network: str = ""  # of their containers, as --network has it; "" = the engine's default
+    #: "docker", "podman" or a path; "" = the first of them that is installed
+    engine: str = key("", _word)
+    #: the engine's name for vgpu-runtime, or for podman its path
+    runtime: str = key("vgpu", _word)
+    #: network of their containers, as --network takes it; "" = the engine's default
+    network: str = key("", _word)
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All that the site decides. `device`: "auto" (all of the driver), "sim" or a list of UUIDs and indices."""
+    """All that the site decides."""
 
-    device: str | tuple[str, ...] = "auto"
-    sim_dir: str = ""  # of the simulated device's server; "" = $VGPU_SIM_DIR, else <runtime_dir>/sim
-    driver: str = ""  # path of the real libcuda; "" = the one that the loader finds
-    nvml: str = ""
-    runtime_dir: str = ""  # "" = paths.runtime_dir()
-    state_dir: str = ""
-    node: str = ""  # "" = the host's name
-    group: str = ""  # who may connect to the API socket besides its owner, by socket_mode
-    admin_group: str = ""  # whose members may do what root may; "" = only root and the daemon's own user
-    socket_mode: int = 0o660  # 0o666: every user may connect, and has their own slices and jobs only
-    mode: str = "coast"  # what tenants do when the daemon is gone: coast, open or closed
-    default_max: str = "same"  # a slice without a maximum: "same" as asked, or the whole "device"
-    metrics: str = "127.0.0.1:9419"  # address of the Prometheus endpoint, or "off"
-    slices_max: int = SLICES_MAX
-    slices_per_user_max: int = 32  # of one who is no admin, without those of jobs
-    processes_per_slice_max: int = 256
-    processes_per_user_max: int = 512  # on one device; containers count one by one
-    events_max: int = 10_000  # kept in the event log
-    grace_s: int = 60  # an ephemeral slice that nobody attaches to ends after this
-    on_stranger: str = "log"  # a program that uses a device and is attached to no slice: "log", "freeze" or "kill" it
-    on_excess: str = "log"  # the same for one through which its slice uses more than its limit, past the ledger
-    context_bytes: int = 0  # what one context costs; 0 = as measured (devices.CONTEXT_BYTES)
-    container_gpus_max: str = "4"  # what a container may ask for by environment: an image's ENV cannot be told from -e
-    container_priority_max: int = 0  # the same for its priority, and for what users ask for who are no admins
-    container_latency: bool = False  # and whether either may be of class latency
-    cdi_dir: str = ""  # where our CDI files go; "" = /var/run/cdi for the system's daemon, none for others
-    nvidia_cdi_dirs: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")  # NVIDIA's CDI files, later ones win
-    direct: str = "allow"  # slices that are no jobs': "allow" (counted in their queue), "quota" (held to it) or "deny"
-    job_grace_s: int = 10  # from SIGTERM to SIGKILL, for a job that is told to end
-    jobs_max: int = 100_000  # that have not ended, of all users together
-    jobs_per_user_max: int = 10_000
-    job_priority_max: int = 0  # what jobs of users who are no admins may have; less than it they always may
-    accounting_days: int = 400  # how long jobs that have ended, and what was used, are kept
-    record_queue: str = ""  # a file to which all that the queue is told and decides is written, to be replayed
-    front: str = ""  # vgpu-runtime on the host, for our CDI devices' hooks; "" = as `vgpu setup` installs it
-    arbiter: ArbiterConfig = field(default_factory=ArbiterConfig)
-    devices: DevicesConfig = field(default_factory=DevicesConfig)
-    jobs: JobsConfig = field(default_factory=JobsConfig)
+    #: "auto" (all of the driver), "sim" or a list of UUIDs and indices
+    device: str | tuple[str, ...] = key("auto", _device)
+    #: directory of the simulated device's server; "" = $VGPU_SIM_DIR, else <runtime_dir>/sim
+    sim_dir: str = key("")
+    #: path of the real libcuda; "" = the one that the loader finds
+    driver: str = key("")
+    #: path of the real NVML; "" = the one that the loader finds
+    nvml: str = key("")
+    #: "" = paths.runtime_dir()
+    runtime_dir: str = key("")
+    #: "" = paths.state_dir()
+    state_dir: str = key("")
+    #: name of this machine; "" = its host name
+    node: str = key("", _node)
+    #: group that may connect to the API socket besides its owner, by socket_mode
+    group: str = key("")
+    #: group whose members may do what root may; "" = only root and the daemon's own user
+    admin_group: str = key("")
+    #: 0o666: every user may connect, and sees only their own slices and jobs
+    socket_mode: int = key(0o660, _file_mode)
+    #: what tenants do when the daemon is gone: coast, open or closed
+    mode: str = key("coast", one_of(*MODES), live=True)
+    #: maximum of a slice that names none: "same" as asked, or the whole "device"
+    default_max: str = key("same", one_of(*DEFAULT_MAXES), live=True)
+    #: address of the Prometheus endpoint, or "off"
+    metrics: str = key("127.0.0.1:9419", _metrics)
+    slices_max: int = key(SLICES_MAX, within(1, SLICES_MAX), live=True)
+    #: slices of a user who is no admin, those of jobs not counted
+    slices_per_user_max: int = key(32, within(1, SLICES_MAX), live=True)
+    processes_per_slice_max: int = key(256, within(1, PROCESSES_MAX), live=True)
+    #: on one device; each container counts separately
+    processes_per_user_max: int = key(512, within(1, PROCESSES_MAX), live=True)
+    #: kept in the event log
+    events_max: int = key(10_000, within(1, 1_000_000))
+    #: an ephemeral slice to which no process attaches ends after this
+    grace_s: int = key(60, within(1, 86_400, " seconds"), live=True)
+    #: what is done with a program that uses a device and is attached to no slice: "log", "freeze" or "kill"
+    on_stranger: str = key("log", one_of(*VERBS), live=True)
+    #: the same for a program through which its slice uses more memory than its limit, past the ledger
+    on_excess: str = key("log", one_of(*VERBS), live=True)
+    #: memory that one context takes; 0 = as measured (devices.CONTEXT_BYTES)
+    context_bytes: int = key(0, _context_bytes)
+    #: what a container may ask for by environment variables: an image's ENV cannot be distinguished from -e
+    container_gpus_max: str = key("4", _gpus, live=True)
+    #: highest priority of containers, and of slices of users who are no admins
+    container_priority_max: int = key(0, within(0, PRIORITY_MAX), live=True)
+    #: whether these may be of the latency class
+    container_latency: bool = key(False, live=True)
+    #: where the daemon's CDI files go; "" = /var/run/cdi for the system's daemon, none for others
+    cdi_dir: str = key("", _absolute_path)
+    #: NVIDIA's CDI files; a later directory overrides an earlier one
+    nvidia_cdi_dirs: tuple[str, ...] = key(("/etc/cdi", "/var/run/cdi"), _absolute_paths, live=True)
+    #: slices that are no jobs': "allow" (counted in their queue), "quota" (held to it) or "deny"
+    direct: str = key("allow", one_of(*DIRECTS), live=True)
+    #: from SIGTERM to SIGKILL, when a job is to end
+    job_grace_s: int = key(10, within(0, 3600, " seconds"), live=True)
+    #: jobs that have not ended, of all users together
+    jobs_max: int = key(100_000, within(1, 1_000_000))
+    jobs_per_user_max: int = key(10_000, within(1, 1_000_000))
+    #: highest priority of jobs of users who are no admins; lower ones are always allowed
+    job_priority_max: int = key(0, within(-PRIORITY_MAX, PRIORITY_MAX), live=True)
+    #: how long ended jobs and usage are kept
+    accounting_days: int = key(400, within(1, 36_500))
+    #: file to which all events and commands of the queue are written, for replay; "" = none
+    record_queue: str = key("", _absolute_path)
+    #: vgpu-runtime on the host, for the hooks of our CDI devices; "" = as `vgpu setup` installs it
+    front: str = key("", _absolute_path)
+    arbiter: ArbiterConfig = field(default_factory=ArbiterConfig, metadata={"live": True})
+    devices: DevicesConfig = field(default_factory=DevicesConfig, metadata={"live": False})
+    jobs: JobsConfig = field(default_factory=JobsConfig, metadata={"live": False})
 
     @property
     def runtime(self) -> Path:
@@ -140,7 +250,7 @@ _TABLES: dict[str, type] = {"arbiter": ArbiterConfig, "devices": DevicesConfig, 
 def load(path: Path | None, **overrides: Any) -> Config:
     """Reads a file (None: the default one, which may be missing) and lays the overrides that are not None over it.
 
-    Raises ConfigError with one line naming the key, its value and the mend.
+    Raises ConfigError with one line that names the key, its value and the fix.
     """
     chosen = paths.config_file() if path is None else path
     given: dict[str, Any] = {}
@@ -199,75 +309,36 @@ def _octal(text: str, where: str) -> int:
         raise ConfigError(f"{where}socket_mode = {text!r} is no file mode: write for example '0660'") from error
 
 
+#: keys whose new value the daemon takes over while it runs
+LIVE_KEYS = frozenset(f.name for f in fields(Config) if f.metadata["live"])
+
+
 def check(config: Config, where: str) -> None:
-    """Refuses values that cannot work. Raises ConfigError."""
+    """Refuses invalid values. Raises ConfigError."""
+    _check_all(config, f"{where}: ")
+    for name in _TABLES:
+        _check_all(getattr(config, name), f"{where}: [{name}] ")
 
-    def refuse(key: str, mend: str) -> None:
-        raise ConfigError(f"{where}: {key} = {getattr(config, key)!r}: {mend}")
 
-    for key, allowed in (
-        ("mode", MODES),
-        ("default_max", DEFAULT_MAXES),
-        ("on_stranger", VERBS),
-        ("on_excess", VERBS),
-        ("direct", DIRECTS),
-    ):
-        if getattr(config, key) not in allowed:
-            refuse(key, "write " + " or ".join(f'"{a}"' for a in allowed))
-    if isinstance(config.device, str) and config.device not in ("auto", "sim"):
-        refuse("device", 'write "auto", "sim" or a list of UUIDs and indices')
-    if not 0 <= config.socket_mode <= 0o777 or config.socket_mode & 0o600 != 0o600:
-        refuse("socket_mode", "the owner must read and write, write for example '0660'")
-    for key, top in (
-        ("slices_max", SLICES_MAX),
-        ("slices_per_user_max", SLICES_MAX),
-        ("processes_per_slice_max", PROCESSES_MAX),
-        ("processes_per_user_max", PROCESSES_MAX),
-        ("events_max", 1_000_000),
-    ):
-        if not 1 <= getattr(config, key) <= top:
-            refuse(key, f"write 1 to {top}")
-    if not 0 <= config.container_priority_max <= PRIORITY_MAX:
-        refuse("container_priority_max", f"write 0 to {PRIORITY_MAX}")
-    if abs(config.job_priority_max) > PRIORITY_MAX:
-        refuse("job_priority_max", f"write {-PRIORITY_MAX} to {PRIORITY_MAX}")
-    if not 1 <= config.grace_s <= 86_400:
-        refuse("grace_s", "write 1 to 86400 seconds")
-    try:
-        parse_gpus(config.container_gpus_max)
-    except UnitError as error:
-        refuse("container_gpus_max", str(error))
-    for key, top in (("jobs_max", 1_000_000), ("jobs_per_user_max", 1_000_000), ("accounting_days", 36_500)):
-        if not 1 <= getattr(config, key) <= top:
-            refuse(key, f"write 1 to {top}")
-    if not 0 <= config.job_grace_s <= 3600:
-        refuse("job_grace_s", "write 0 to 3600 seconds")
-    for key in ("cdi_dir", "front", "record_queue"):
-        if getattr(config, key) and not getattr(config, key).startswith("/"):
-            refuse(key, "write an absolute path")
-    if not all(directory.startswith("/") for directory in config.nvidia_cdi_dirs):
-        refuse("nvidia_cdi_dirs", "write absolute paths")
-    if config.context_bytes < 0:
-        refuse("context_bytes", "write 0 (as measured) or a number of bytes")
-    if not config.node_name or len(config.node_name.encode()) > 63:
-        refuse("node", "write 1 to 63 bytes")
-    for name in ("engine", "runtime", "network"):
-        if not re.fullmatch(r"[\w./:-]*", getattr(config.jobs, name)) or getattr(config.jobs, name).startswith("-"):
-            raise ConfigError(f"{where}: [jobs] {name} = {getattr(config.jobs, name)!r}: write one word")
-    _check_metrics(config, where)
-    for name, value in arbiter_items(config.arbiter):
-        check_arbiter(name, value, f"{where}: [arbiter] ")
+def _check_all(table: Any, where: str) -> None:
+    for f in fields(table):
+        _check_value(f.metadata.get("check"), f.name, getattr(table, f.name), where)
+
+
+def _check_value(check: Check | None, name: str, value: Any, where: str) -> None:
+    fix = check(value) if check else ""
+    if fix:
+        raise ConfigError(f"{where}{name} = {value!r}: {fix}")
 
 
 def arbiter_items(arbiter: ArbiterConfig) -> list[tuple[str, int]]:
     return [(f.name, getattr(arbiter, f.name)) for f in fields(arbiter)]
 
 
-def check_arbiter(name: str, value_ns: int, where: str = "") -> None:
-    """Refuses times that no arbiter can keep. Raises ConfigError."""
-    least_ns = 0 if name == "lookahead_ns" else _ARBITER_MIN_NS  # 0: gates are not opened ahead
-    if not least_ns <= value_ns <= _ARBITER_MAX_NS:
-        raise ConfigError(f"{where}{name} = {value_ns}: write {least_ns} to {_ARBITER_MAX_NS} ns")
+def check_arbiter(name: str, value_ns: int) -> None:
+    """Refuses a time that no arbiter can keep. Raises ConfigError."""
+    metadata = next(f.metadata for f in fields(ArbiterConfig) if f.name == name)
+    _check_value(metadata["check"], name, value_ns, "")
 
 
 def metrics_address(config: Config) -> tuple[str, int] | None:
@@ -276,10 +347,3 @@ def metrics_address(config: Config) -> tuple[str, int] | None:
         return None
     host, _, port = config.metrics.rpartition(":")
     return host.strip("[]"), int(port)
-
-
-def _check_metrics(config: Config, where: str) -> None:
-    host, colon, port = config.metrics.rpartition(":")
-    number = int(port) if port.isascii() and port.isdigit() else -1
-    if config.metrics != METRICS_OFF and not (colon and host and 0 <= number <= 65535):
-        raise ConfigError(f'{where}: metrics = {config.metrics!r}: write "off" or an address such as "127.0.0.1:9419"')

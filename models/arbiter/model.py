@@ -1,6 +1,6 @@
-"""What the arbiter's reference model is made of: times, slices and what is reported, decided and remembered of them.
+"""The data of the arbiter's reference model: constants, settings and slices.
 
-As struct vg_core_slice and its like in shim/arbiter/policy.h, with the same names.
+The names are those of struct vg_core_slice and its like in shim/arbiter/policy.h.
 """
 
 from __future__ import annotations
@@ -17,50 +17,52 @@ STATE_MASK, EPOCH_SHIFT = 3, 2
 WATCH_USAGE, WATCH_EDGES, WATCH_GANG = 1, 2, 4
 GANG_NONE, GANG_LEADER, GANG_FOLLOWER, GANG_OPEN = 0, 1, 2, 3
 
-#: a single kernel of a minute must not shut its owner out for an hour
+#: limit of lags and debts: a single kernel of a minute must not keep its slice from running for an hour
 DEBT_MAX_NS = 1000 * MS
+#: a slice that has not drained for this long has its gate opened for a moment
 RESCUE_NS = 50 * MS
-#: what a page says beyond that is not believed
+#: longest forecast of a drain that is believed
 FORECAST_MAX_NS = 10_000 * MS
-#: no step for so long: the tenants followed their timetables meanwhile, which charge nobody
+#: after this long without a step, tenants have followed their timetables (coast): that time is not charged
 STALLED_NS = 100 * MS
+#: limit of time used by free slices that is carried over to the next step
 CARRIED_MAX_NS = 20 * MS
-#: completed work is told so seldom: it says nothing of who had the device in a short time; and so much of what is not
-#: explained by anybody's is remembered
+#: run time over which reported work is compared with it; a slice that reports nothing for SILENT_NS is silent; limit of
+#: the time that no slice's reports explain
 REPORTED_NS = 50 * MS
 SILENT_NS = 10 * MS
 UNEXPLAINED_MAX_NS = 20 * MS
-#: completed work that is told beyond the time that was there is not charged, up to this part of what one tells
+#: reported work beyond the time that there was is remitted, up to one part in this many of what a slice reports
 REMITTED_PART = 7
-#: without notice of its closed gate for so long: the process is stopped
+#: a process that has not noticed its closed gate for this long is stopped (SIGSTOP, a debugger)
 STOPPED_NS = 50 * MS
 #: a holder that has just been let in needs this long to wake up and launch before it can be called idle
 WAKE_GRACE_NS = MS // 2
-#: demand is looked at so often, over about four times as long
+#: window over which demand is measured (averaged over about four), and the least work and idle time in one
 WINDOW_NS = 10 * MS
 SEEN_LEAST_NS = MS // 10
-#: inactive for so long: idle; what it does next is news
+#: a slice inactive for this long is idle: its demand before that no longer counts
 IDLE_NS = 50 * MS
-#: demand, in parts of a million, above which a free slice becomes saturating and below which that one becomes free
+#: demand, in parts of a million, above which a free slice becomes saturating, and below which it becomes free again
 SATURATING_PPM, FREE_PPM = 970_000, 930_000
-#: lag from which a slice is short; and by how much more it must be behind than another, each by its own entitlement,
-#: for that other one to wait for it, and until when
+#: lag from which a slice is short; how much further behind than another one it must be, each by its own entitlement,
+#: for the other one to begin waiting for it, and to go on waiting
 SHORT_NS = MS
 AHEAD_NS, BACK_NS = 4 * MS, 2 * MS
-#: a turn that keeps others waiting costs at least the first, what the hand-over takes; the second if its owner has told
-#: of little work for its last turns
+#: least cost of a turn that keeps others waiting: what the hand-over takes; and if the slice reported little work for
+#: its last turns
 TURN_LEAST_NS, TURN_IDLE_NS = MS // 4, MS
-#: turns without work: a token bucket of so many at once, which fills by one in so long (and by work that is told)
+#: token bucket of turns without work: cost of one, depth, time in which it fills by one (reported work fills it, too)
 TURN_CREDIT_NS, TURN_CREDITS, TURN_REFILL_NS = MS // 20, 20, 100 * MS
-#: open words: a token bucket of so many at once, which fills by one in so long, or in a fifth of that of work as told
+#: token bucket of open gate words: depth, time in which it fills by one, how much faster reported work fills it
 RENEWALS, RENEWAL_NS, RENEWED_BY_WORK = 10, MS, 5
-#: so much of the time in which nothing was outstanding any more may be told as completed work later
+#: completed work may be reported this long after the time in which it ran
 LATE_REPORTED_NS = 20 * MS
-#: a latency slice is served first until it is so far ahead of its due
+#: a latency slice has precedence until it is this far ahead of its entitlement
 LATENCY_DEBT_NS = 10 * MS
-#: how often shares are looked at while several run
+#: period of steps while several slices run
 TICK_NS = 2 * MS
-#: a drain's forecast moves on while the hardware gives the device to others: it is looked at no more often
+#: least time between two looks at a drain, whose forecast moves while the hardware gives the device to others
 LOOK_LEAST_NS = 25_000
 
 
@@ -104,7 +106,7 @@ class SliceParams:
     priority: int = 0
     latency: bool = False
     gang: int = GANG_NONE
-    paused: bool = False  # its gate stays shut, and it is due nothing
+    paused: bool = False  # its gate stays closed, and it accrues nothing
 
 
 @dataclass(eq=False)
@@ -143,7 +145,7 @@ class Slice:
     # remembered
     saturating: bool = False
     overdrawn: bool = False  # of the latency class: it is not served first, since it has had too much
-    limited: bool = False  # by its cap, see Arbiter._note_debts()
+    limited: bool = False  # by its cap, see free_slices.note_limits()
     has_precedence: bool = False  # served before everybody else, since its class is latency
     throttled: bool = False  # its gate is shut for its cap or since it has had too much
     free_lag_ns: int = 0  # free: what it has had less than it was due
@@ -215,7 +217,7 @@ class Slice:
 
     @property
     def follows(self) -> bool:
-        """Another device's arbiter decides for it: caps are that one's business, too."""
+        """The arbiter of another device decides for it, and enforces its maximum."""
         return self.params.gang == GANG_FOLLOWER
 
     @property

@@ -1,4 +1,4 @@
-"""The door of the API: who comes through is known by the kernel's word, bounded in number, and in nobody's way."""
+"""The proxy at the API's socket: peer credentials, limits on connections, and bytes that arrive unchanged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from vgpud.api import peer_proxy
-from vgpud.api.peer_proxy import Door
+from vgpud.api.peer_proxy import PeerProxy
 from vgpud.host import processes
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="becomes other users: only root can")
 #: connects as UID:GID with the groups, sends one line and prints what comes back
-VISITOR = """
+CLIENT = """
 import os, socket, sys
 uid, gid, groups = int(sys.argv[2]), int(sys.argv[3]), [int(g) for g in sys.argv[4].split(",") if g]
 sock = socket.socket(socket.AF_UNIX)
@@ -34,10 +34,10 @@ print(sock.recv(65536).decode())
 
 
 class Inner:
-    """In gRPC's place: answers everything with the peer that the door says it is from."""
+    """In gRPC's place: answers everything with the peer that the proxy reports."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.door = path, Door(path)
+        self.path, self.proxy = path, PeerProxy(path)
         self.addresses: list[str] = []
         self.server: asyncio.Server | None = None
 
@@ -47,7 +47,7 @@ class Inner:
         self.addresses.append(address)
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65536):
-                writer.write(str(self.door.peer(address)).encode() if data == b"hello" else data)
+                writer.write(str(self.proxy.peer(address)).encode() if data == b"hello" else data)
                 await writer.drain()
         writer.close()
 
@@ -57,17 +57,17 @@ async def opened(directory: Path, mode: int = 0o666) -> AsyncIterator[tuple[Inne
     inner = Inner(directory / "inner.sock")
     inner.server = await asyncio.start_unix_server(inner._serve, str(inner.path))
     public = directory / "public.sock"
-    await inner.door.open(public, mode, -1)
+    await inner.proxy.open(public, mode, -1)
     yield inner, public
-    inner.door.shut()
+    inner.proxy.stop_accepting()
     inner.server.close()
-    await asyncio.wait_for(inner.door.clear(), 30)
+    await asyncio.wait_for(inner.proxy.drain(), 30)
 
 
-async def visit(public: Path, uid: int, gid: int, groups: tuple[int, ...] = ()) -> str:
-    words = [str(public), str(uid), str(gid), ",".join(map(str, groups))]
+async def connect_as(public: Path, uid: int, gid: int, groups: tuple[int, ...] = ()) -> str:
+    arguments = [str(public), str(uid), str(gid), ",".join(map(str, groups))]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", VISITOR, *words, stdout=subprocess.PIPE, cwd="/"
+        sys.executable, "-c", CLIENT, *arguments, stdout=subprocess.PIPE, cwd="/"
     )
     answer, _ = await asyncio.wait_for(process.communicate(), 60)
     return answer.decode().strip()
@@ -83,17 +83,17 @@ def directory(tmp_path: Path) -> Path:
 
 @needs_root
 @pytest.mark.parametrize("count", [0, 3])
-def test_who_is_there(directory: Path, count: int) -> None:
+def test_peer_credentials(directory: Path, count: int) -> None:
     groups = tuple(range(2000, 2000 + count))
 
     async def main() -> None:
         async with opened(directory) as (inner, public):
-            told = await visit(public, 1234, 1235, groups)
+            told = await connect_as(public, 1234, 1235, groups)
             assert told.startswith(f"Peer(uid=1234, gid=1235, gids={groups}, pid=")
             assert "pid=0" not in told
-            assert await visit(public, 0, 0) != ""
+            assert await connect_as(public, 0, 0) != ""
             (first, _second) = inner.addresses
-            assert inner.door.peer(first) is None  # gone, and forgotten
+            assert inner.proxy.peer(first) is None  # gone, and forgotten
 
     asyncio.run(main())
 
@@ -105,21 +105,21 @@ def test_all_of_many_groups(directory: Path) -> None:
     async def main() -> None:
         async with opened(directory) as (_inner, public):
             groups = tuple(range(2000, 2400))
-            assert f"gids={groups}" in await visit(public, 1234, 1235, groups)
+            assert f"gids={groups}" in await connect_as(public, 1234, 1235, groups)
 
     asyncio.run(main())
 
 
-def test_who_has_not_come_through_the_door_is_nobody(directory: Path) -> None:
+def test_a_connection_past_the_proxy_has_no_peer(directory: Path) -> None:
     async def main() -> None:
         async with opened(directory) as (inner, public):
             reader, writer = await asyncio.open_unix_connection(str(public))
             writer.write(b"hello")
             assert (await reader.read(500)).startswith(b"Peer(")
-            word = inner.addresses[0].rpartition("/")[2]
-            for address in ("unix:", "unix:" + word, f"unix-abstract:other/{word}", f"unix-abstract:{word}", ""):
-                assert inner.door.peer(address) is None
-            assert inner.door.peer(inner.addresses[0]) is not None
+            token = inner.addresses[0].rpartition("/")[2]
+            for address in ("unix:", "unix:" + token, f"unix-abstract:other/{token}", f"unix-abstract:{token}", ""):
+                assert inner.proxy.peer(address) is None
+            assert inner.proxy.peer(inner.addresses[0]) is not None
             own = socket.socket(socket.AF_UNIX)
             own.bind(b"\0vgpu-peer/0/0/1/guessed")
             own.connect(str(inner.path))
@@ -133,7 +133,7 @@ def test_who_has_not_come_through_the_door_is_nobody(directory: Path) -> None:
 
 
 def test_bytes_both_ways_and_a_bound_on_them(directory: Path) -> None:
-    """Who does not read stops the other side, and loses nothing."""
+    """A side that does not read stops the other one, and loses nothing."""
     size = 16 << 20
 
     async def main() -> None:
@@ -143,7 +143,7 @@ def test_bytes_both_ways_and_a_bound_on_them(directory: Path) -> None:
             writer.write(data)
             await asyncio.sleep(0.2)  # the echo fills every buffer on its way
             left = writer.transport.get_write_buffer_size()
-            assert left > size // 2, "nothing bounds what is kept for who does not read"
+            assert left > size // 2, "nothing bounds what is kept for a client that does not read"
             assert await asyncio.wait_for(reader.readexactly(size), 60) == data
             writer.close()
 
@@ -154,13 +154,13 @@ def test_nothing_is_lost_where_python_reads_although_reading_is_paused(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before 3.11.3 a pause in connection_made() did not last: Debian 12 has such a one."""
-    lead = Door._connect
+    connect = PeerProxy._connect
 
-    async def late(self: Door, name: str) -> socket.socket:
+    async def late(self: PeerProxy, name: str) -> socket.socket:
         await asyncio.sleep(0.1)
-        return await lead(self, name)
+        return await connect(self, name)
 
-    monkeypatch.setattr(Door, "_connect", late)
+    monkeypatch.setattr(PeerProxy, "_connect", late)
     monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "pause_reading", lambda self: None)  # type: ignore[attr-defined]
 
     async def run() -> None:
@@ -173,12 +173,12 @@ def test_nothing_is_lost_where_python_reads_although_reading_is_paused(
             writer.close()
             reader, writer = await asyncio.open_unix_connection(str(public))
             writer.write(bytes(peer_proxy.BUFFER_BYTES + 1))
-            assert await _answer(reader) == b"", "and nobody fills the memory so"
+            assert await _answer(reader) == b"", "and no client fills the memory this way"
 
     asyncio.run(run())
 
 
-def test_limits_and_who_is_let_in_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_count_open_connections_only(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_proxy, "PER_UID_MAX", 3)
     monkeypatch.setattr(peer_proxy.Peer, "trusted", False)
 
@@ -199,7 +199,7 @@ def test_limits_and_who_is_let_in_again(directory: Path, monkeypatch: pytest.Mon
                     break
                 writer.close()
             else:
-                pytest.fail("a place that was left is not given again")
+                pytest.fail("a closed connection still counts")
             for _reader, w in [*inside[1:], (reader, writer)]:
                 w.close()
 
@@ -213,7 +213,7 @@ async def _answer(reader: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def test_who_says_nothing_or_never_reads_is_hung_up_on(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_and_stalled_clients_are_disconnected(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_proxy, "SILENT_S", 0.2)
     monkeypatch.setattr(peer_proxy, "STALLED_S", 0.3)
 
@@ -238,13 +238,13 @@ def test_who_says_nothing_or_never_reads_is_hung_up_on(directory: Path, monkeypa
     asyncio.run(main())
 
 
-def test_rights_and_a_name_that_was_removed(directory: Path) -> None:
+def test_permissions_and_a_name_that_was_removed(directory: Path) -> None:
     async def main() -> None:
         async with opened(directory, 0o640) as (inner, public):
             assert public.stat().st_mode & 0o777 == 0o640
-            assert not await inner.door.repair()
+            assert not await inner.proxy.repair()
             public.unlink()
-            assert await inner.door.repair()
+            assert await inner.proxy.repair()
             _reader, writer = await asyncio.open_unix_connection(str(public))
             writer.close()
         assert not public.exists()
@@ -252,8 +252,8 @@ def test_rights_and_a_name_that_was_removed(directory: Path) -> None:
     asyncio.run(main())
 
 
-def test_users_that_our_namespace_does_not_know_are_nobody(tmp_path: Path) -> None:
-    """They would be each other."""
+def test_users_outside_our_namespace_have_no_peer(tmp_path: Path) -> None:
+    """They all have the same uid here."""
     (tmp_path / "self").mkdir()
     (tmp_path / "sys/kernel").mkdir(parents=True)
     (tmp_path / "sys/kernel/overflowuid").write_text("65534\n")
@@ -264,7 +264,7 @@ def test_users_that_our_namespace_does_not_know_are_nobody(tmp_path: Path) -> No
 
     async def main() -> None:
         async with opened(tmp_path) as (inner, public):
-            inner.door._stand_in_uid = os.geteuid()
+            inner.proxy._stand_in_uid = os.geteuid()
             reader, writer = await asyncio.open_unix_connection(str(public))
             writer.write(b"hello")
             assert await reader.read(500) == b"None"
@@ -273,8 +273,8 @@ def test_users_that_our_namespace_does_not_know_are_nobody(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-def test_nothing_is_left_of_who_has_gone(directory: Path) -> None:
-    """However they went: descriptors, tasks and places."""
+def test_nothing_is_left_of_closed_connections(directory: Path) -> None:
+    """However they closed: descriptors, tasks and entries."""
 
     async def main() -> None:
         async with opened(directory) as (inner, public):
@@ -287,13 +287,13 @@ def test_nothing_is_left_of_who_has_gone(directory: Path) -> None:
                     await asyncio.sleep(0)
                 writer.transport.abort() if number % 5 else writer.close()
             for _ in range(3000):
-                left = len(os.listdir("/proc/self/fd")), len(inner.door._tasks), len(inner.door._guests.by_word)
+                left = len(os.listdir("/proc/self/fd")), len(inner.proxy._tasks), len(inner.proxy._connections.by_token)
                 if left[0] <= before and left[1:] == (0, 0):
                     break
                 await asyncio.sleep(0.01)
             else:
                 pytest.fail(f"descriptors (of {before}), tasks and places that are left: {left}")
-            assert not inner.door._guests.by_uid
+            assert not inner.proxy._connections.by_uid
 
     asyncio.run(main())
 

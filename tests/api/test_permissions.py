@@ -42,7 +42,7 @@ ROLES = {
     "other": f"{OTHER}:{OTHER}:{OWNER}",
 }
 SLICES_PER_USER_MAX = 5
-UNKNOWN = "who has not come through the door"
+UNKNOWN = "on a connection past the proxy"
 SERVICES = [
     service
     for file in (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)

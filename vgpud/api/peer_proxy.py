@@ -1,8 +1,9 @@
-"""The door of the API: accepts on its public socket, asks the kernel who is there, and leads them to gRPC.
+"""gRPC exposes no peer credentials (grpc issue 28755), so a proxy on the public socket asks the kernel for them.
 
-gRPC's server cannot say who is at the other end of a unix socket. It listens on a socket of its own that only the
-daemon can reach, and everybody gets a connection there of their own, from an abstract name with a random word in it:
-who it was made for stands in a table here, and nowhere else. Bytes are passed on both ways and never looked at.
+gRPC listens on a private socket that only the daemon can reach. The proxy accepts each connection at the public socket,
+reads its credentials (SO_PEERCRED) and connects to gRPC from an abstract name with a random token in it. gRPC reports
+that name as the peer's address, and a table here says which credentials belong to the token. Bytes are passed on
+unchanged in both directions; the frames of users are only counted, for their accounts (core/fairness).
 """
 
 from __future__ import annotations
@@ -30,40 +31,40 @@ PER_UID_MAX, ALL_MAX, ROOT_MORE = 128, 1024, 256
 BACKLOG = 1024
 #: connections that the loop accepts before it does anything else
 ACCEPTED_AT_ONCE = 8
-#: bytes kept for who does not read, each way; then the other side is not read either
+#: bytes kept for a side that does not read, in each direction; at the limit the other side is no longer read
 BUFFER_BYTES = 64 * 1024
-#: of one user's bytes so many are passed on at once, and one call at most
+#: bytes of one user that are passed on at once, and one call at most
 PIECE_BYTES = 4096
-#: who has connected must have said something by then
+#: a client that has sent nothing by then is disconnected
 SILENT_S = 10.0
-#: who lets their buffer stay full for so long is hung up on; a stream on which nothing is sent lives for ever
+#: a side whose buffer stays full for so long is disconnected; a stream on which nothing is sent lives for ever
 STALLED_S = 300.0
-#: what is still to be sent when the other side has gone may take so long
-GOODBYE_S = 5.0
-#: how long gRPC's backlog may be full, and how often it is tried
+#: time for sending the rest when the other side has closed
+FLUSH_S = 5.0
+#: how long gRPC's backlog may be full, and how often a connection is tried
 CONNECT_S, CONNECT_EVERY_S = 5.0, 0.02
-#: refused connections are told of in the log so often
-TELL_EVERY_S = 10.0
+#: refused connections are logged at most this often
+LOG_EVERY_S = 10.0
 _PREFIX = "vgpu-peer"
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who has connected, by the kernel's word."""
+    """Credentials of a client, as the kernel reports them."""
 
     uid: int
     gid: int
     gids: tuple[int, ...]  # further groups
-    pid: int  # 0 = it has ended already, or lives where we cannot see it
-    started: int  # its start time: peers.open_process(pid, started) never is another process
+    pid: int  # 0 = it has ended already, or is in a pid namespace that we cannot see
+    started: int  # its start time: processes.open_process(pid, started) is never another process
 
     @property
     def trusted(self) -> bool:
         return self.uid in (0, os.geteuid())
 
 
-def look(sock: socket.socket) -> Peer:
-    """Who is at the other end. Raises OSError when they have gone."""
+def credentials(sock: socket.socket) -> Peer:
+    """Of the process at the other end. Raises OSError when it has disconnected."""
     pid, uid, gid = processes.all_credentials(sock)
     gids = processes.groups(sock)
     if pid <= 0:
@@ -80,15 +81,15 @@ def look(sock: socket.socket) -> Peer:
 
 
 class _Side(asyncio.Protocol):
-    """One end of a connection that is passed on: a visitor's, or ours to gRPC."""
+    """One of the two connections that bytes are passed between: the client's, or ours to gRPC."""
 
     def __init__(self, lost: asyncio.Future[None]) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: _Side | None = None
-        self.heard = False
-        self.early = bytearray()  # from before the other end was there
-        self._stopped: set[str] = set()  # why nothing is read
-        self._lost = lost  # done when either end has gone
+        self.received = False
+        self.early = bytearray()  # received before the other side was connected
+        self._stopped: set[str] = set()  # reasons why nothing is read
+        self._lost = lost  # done when either side has closed
         self._stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -97,7 +98,7 @@ class _Side(asyncio.Protocol):
         transport.set_write_buffer_limits(high=BUFFER_BYTES)
 
     def data_received(self, data: bytes) -> None:
-        self.heard = True
+        self.received = True
         if self.other and self.other.transport:
             self.other.transport.write(data)
             return
@@ -111,7 +112,7 @@ class _Side(asyncio.Protocol):
         if self.transport:
             self.transport.pause_reading()
 
-    def go_on_reading(self, why: str) -> None:
+    def resume_reading(self, why: str) -> None:
         self._stopped.discard(why)
         if self.transport and not self._stopped and not self.transport.is_closing():
             self.transport.resume_reading()
@@ -123,30 +124,30 @@ class _Side(asyncio.Protocol):
             self._stalled = asyncio.get_running_loop().call_later(STALLED_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._quiet()
+        self._cancel_stall_timer()
         if self.other:
-            self.other.go_on_reading("full")
+            self.other.resume_reading("full")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._quiet()
+        self._cancel_stall_timer()
         if not self._lost.done():
             self._lost.set_result(None)
 
-    def _quiet(self) -> None:
+    def _cancel_stall_timer(self) -> None:
         if self._stalled:
             self._stalled.cancel()
             self._stalled = None
 
 
-class _Visitor(_Side):
-    """The visitor's end: nothing of theirs is read before the other end is there.
+class _ClientSide(_Side):
+    """The client's connection: nothing is read from it before the other side is connected.
 
-    What users send is passed on in small pieces, when it is their turn. Until then it stays in their socket.
+    What a user sends is passed on in small pieces, when it is the user's turn. Until then it stays in the socket.
     """
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, proxy: PeerProxy) -> None:
         super().__init__(asyncio.get_running_loop().create_future())
-        self._door = door
+        self._proxy = proxy
         self._uid = ADMINS
         self._frames = Frames()
         self._held = bytearray()
@@ -155,30 +156,30 @@ class _Visitor(_Side):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.stop_reading("alone")
-        self._door.welcome(self, self._lost)
+        self._proxy.accept(self, self._lost)
 
-    def is_from(self, uid: int) -> None:
-        """Whose it is, ADMINS for every admin."""
+    def set_user(self, uid: int) -> None:
+        """The user that it belongs to: a uid, ADMINS for every admin."""
         self._uid = uid
-        self._door.turns.charge(uid, CONNECTION_NS)
+        self._proxy.turns.charge(uid, CONNECTION_NS)
 
-    async def turn(self) -> None:
-        """Until it may come in."""
-        if not self._door.turns.is_free(self._uid):
-            await self._door.turns.wait_apart(self._uid, arriving=True)
+    async def wait_for_turn(self) -> None:
+        """Until the user's account allows a new connection."""
+        if not self._proxy.turns.is_free(self._uid):
+            await self._proxy.turns.wait_apart(self._uid, arriving=True)
 
     def charge_answer(self, size_bytes: int) -> None:
-        """So much is passed to them."""
-        self._door.turns.charge(self._uid, READ_NS + size_bytes * KIB_NS // 1024)
+        """Charges the user for bytes that are passed to the client."""
+        self._proxy.turns.charge(self._uid, READ_NS + size_bytes * KIB_NS // 1024)
 
     def data_received(self, data: bytes) -> None:
         if not (self.other and self.other.transport) or self._uid == ADMINS:
-            self._door.turns.charge(self._uid, READ_NS)
+            self._proxy.turns.charge(self._uid, READ_NS)
             super().data_received(data)
             return
-        self.heard = True
+        self.received = True
         self._held += data
-        if self._passing is None and self._door.turns.is_free(self._uid):
+        if self._passing is None and self._proxy.turns.is_free(self._uid):
             self._pass_piece()
         if self._held and self._passing is None:
             self.stop_reading("turn")
@@ -187,16 +188,16 @@ class _Visitor(_Side):
     def _pass_piece(self) -> None:
         piece = self._frames.piece(self._held, PIECE_BYTES)
         cost_ns = READ_NS + piece.calls * CALL_NS + piece.others * FRAME_NS + piece.size_bytes * KIB_NS // 1024
-        self._door.turns.charge(self._uid, cost_ns)
+        self._proxy.turns.charge(self._uid, cost_ns)
         super().data_received(bytes(self._held[: piece.size_bytes]))
         del self._held[: piece.size_bytes]
 
     async def _pass_on(self) -> None:
         while self._held:
-            await self._door.turns.wait_apart(self._uid, arriving=True)
+            await self._proxy.turns.wait_apart(self._uid, arriving=True)
             self._pass_piece()
         self._passing = None
-        self.go_on_reading("turn")
+        self.resume_reading("turn")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._passing:
@@ -204,73 +205,77 @@ class _Visitor(_Side):
         super().connection_lost(exc)
 
 
-class _Ours(_Side):
-    """Our end to gRPC of a visitor's connection."""
+class _ServerSide(_Side):
+    """Our connection to gRPC for one client."""
 
-    def __init__(self, lost: asyncio.Future[None], visitor: _Visitor) -> None:
+    def __init__(self, lost: asyncio.Future[None], client: _ClientSide) -> None:
         super().__init__(lost)
-        self._visitor = visitor
+        self._client = client
 
     def data_received(self, data: bytes) -> None:
-        self._visitor.charge_answer(len(data))
+        self._client.charge_answer(len(data))
         super().data_received(data)
 
 
 @dataclass
-class _Guests:
-    """Who is inside: by the word in their connection's name, and how many of each user."""
+class _Connections:
+    """Open connections: credentials by the token in the connection's name, and how many each user has."""
 
-    by_word: dict[str, Peer] = field(default_factory=dict)
+    by_token: dict[str, Peer] = field(default_factory=dict)
     by_uid: Counter[int] = field(default_factory=Counter)
 
-    def why_not(self, peer: Peer) -> str:
+    def refusal(self, peer: Peer) -> str:
+        """Why a new connection is refused; "" when it is not."""
         more = ROOT_MORE if peer.trusted else 0
-        if len(self.by_word) >= ALL_MAX + more:
-            return f"{len(self.by_word)} connections are open, which is the limit"
+        if len(self.by_token) >= ALL_MAX + more:
+            return f"{len(self.by_token)} connections are open, which is the limit"
         if self.by_uid[peer.uid] >= PER_UID_MAX and not peer.trusted:
             return f"uid {peer.uid} has {PER_UID_MAX} connections open, which is the limit"
         return ""
 
-    def add(self, word: str, peer: Peer) -> None:
-        self.by_word[word] = peer
+    def add(self, token: str, peer: Peer) -> None:
+        self.by_token[token] = peer
         self.by_uid[peer.uid] += 1
 
-    def remove(self, word: str) -> None:
-        peer = self.by_word.pop(word)
+    def remove(self, token: str) -> None:
+        peer = self.by_token.pop(token)
         self.by_uid[peer.uid] -= 1
         if not self.by_uid[peer.uid]:
             del self.by_uid[peer.uid]
 
 
-class Door:
-    """The public socket. peer() says who a connection of gRPC's is from."""
+class PeerProxy:
+    """The public socket. peer() says whose connection one of gRPC's is."""
 
-    def __init__(self, inside: Path, turns: Turns | None = None) -> None:
-        self._inside = inside  # gRPC's own socket
+    def __init__(self, private: Path, turns: Turns | None = None) -> None:
+        self._private = private  # gRPC's own socket
         self.turns = turns or Turns()
         self.is_admin: Callable[[Peer], bool] = lambda peer: peer.trusted
-        self._guests = _Guests()
+        self._connections = _Connections()
         self._server: asyncio.Server | None = None
         self._public = self._made = Path()
         self._rights = (0o600, -1)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told_ns = 0
+        self._logged_ns = 0
         self._stand_in_uid = processes.stand_in_uid()
 
     def peer(self, address: str) -> Peer | None:
-        """Who is at a peer address of gRPC's; None for whoever has not come through the door, or is any of many."""
-        prefix, _, word = address.rpartition("/")
-        peer = self._guests.by_word.get(word) if prefix.startswith(f"unix-abstract:{_PREFIX}/") else None
+        """The credentials behind a peer address that gRPC reports.
+
+        None for a connection that is not ours, and for users outside our user namespace: all of them have one uid.
+        """
+        prefix, _, token = address.rpartition("/")
+        peer = self._connections.by_token.get(token) if prefix.startswith(f"unix-abstract:{_PREFIX}/") else None
         return None if peer and peer.uid == self._stand_in_uid else peer
 
     async def open(self, public: Path, mode: int, gid: int) -> None:
-        """Accepts at `public`, made beside gRPC's socket first so that it never has wrong rights. Raises OSError."""
-        self._public, self._made = public, self._inside.with_name("door.sock")
+        """Accepts at `public`, created beside gRPC's socket so that it never has wrong permissions. Raises OSError."""
+        self._public, self._made = public, self._private.with_name("proxy.sock")
         self._rights = mode, gid
         await self._listen()
 
     async def _listen(self) -> None:
-        """A new listener in the place of the present one. Raises OSError: the present one is kept then."""
+        """Replaces the present listener. Raises OSError: the present one is kept then."""
         mode, gid = self._rights
         self._made.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -280,7 +285,7 @@ class Door:
             if gid >= 0:
                 os.chown(self._made, -1, gid)
             loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(lambda: _Visitor(self), sock=sock, backlog=ACCEPTED_AT_ONCE)
+            server = await loop.create_unix_server(lambda: _ClientSide(self), sock=sock, backlog=ACCEPTED_AT_ONCE)
             sock.listen(BACKLOG)
         except OSError:
             sock.close()
@@ -294,12 +299,12 @@ class Door:
         self._public.unlink(missing_ok=True)
         self._public.hardlink_to(self._made)
 
-    def lead_to(self, inside: Path) -> None:
-        """Whoever connects from now on is led to this socket of gRPC's."""
-        self._inside = inside
+    def forward_to(self, private: Path) -> None:
+        """New connections go to this socket of gRPC's from now on."""
+        self._private = private
 
     async def repair(self) -> bool:
-        """Makes the public name anew when somebody has removed it; whether that was needed. Raises OSError."""
+        """Recreates the public name if it was removed. Returns whether it was. Raises OSError."""
         if self._server is None or (self._public.exists() and self._made.exists()):
             return False
         if self._made.exists():
@@ -308,71 +313,71 @@ class Door:
             await self._listen()
         return True
 
-    def shut(self) -> None:
-        """Nobody comes in any more; who is inside goes on."""
+    def stop_accepting(self) -> None:
+        """Refuses new connections; open ones continue."""
         if self._server:
             self._server.close()
             self._server = None
             self._public.unlink(missing_ok=True)
             self._made.unlink(missing_ok=True)
 
-    async def clear(self) -> None:
-        """Waits until everybody has gone and hangs up on the rest: call it when gRPC has ended."""
+    async def drain(self) -> None:
+        """Waits until all connections are closed and closes the rest: call it when gRPC has stopped."""
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=GOODBYE_S)
+            await asyncio.wait(self._tasks, timeout=FLUSH_S)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # ---- one visitor ----
+    # ---- one connection ----
 
-    def welcome(self, visitor: _Visitor, lost: asyncio.Future[None]) -> None:
-        """Leads a new connection to gRPC, or closes it."""
-        assert visitor.transport
+    def accept(self, client: _ClientSide, lost: asyncio.Future[None]) -> None:
+        """Forwards a new connection to gRPC, or closes it."""
+        assert client.transport
         try:
-            peer = look(visitor.transport.get_extra_info("socket"))
+            peer = credentials(client.transport.get_extra_info("socket"))
         except OSError:
-            visitor.transport.abort()
+            client.transport.abort()
             return
-        why = self._guests.why_not(peer)
+        why = self._connections.refusal(peer)
         if why:
-            self._tell(f"a connection of uid {peer.uid} (pid {peer.pid}) was refused: {why}")
-            visitor.transport.abort()
+            self._log(f"a connection of uid {peer.uid} (pid {peer.pid}) was refused: {why}")
+            client.transport.abort()
             return
-        visitor.is_from(ADMINS if self.is_admin(peer) else peer.uid)
-        word = secrets.token_hex(16)
-        self._guests.add(word, peer)
-        task = asyncio.get_running_loop().create_task(self._lead(visitor, lost, peer, word))
+        client.set_user(ADMINS if self.is_admin(peer) else peer.uid)
+        token = secrets.token_hex(16)
+        self._connections.add(token, peer)
+        task = asyncio.get_running_loop().create_task(self._forward(client, lost, peer, token))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _lead(self, visitor: _Visitor, lost: asyncio.Future[None], peer: Peer, word: str) -> None:
-        inner = _Ours(lost, visitor)
-        visitor.other, inner.other = inner, visitor
+    async def _forward(self, client: _ClientSide, lost: asyncio.Future[None], peer: Peer, token: str) -> None:
+        server = _ServerSide(lost, client)
+        client.other, server.other = server, client
         loop = asyncio.get_running_loop()
-        assert visitor.transport
+        assert client.transport
         silence: asyncio.TimerHandle | None = None
         try:
-            await visitor.turn()
-            silence = loop.call_later(SILENT_S, self._if_silent, visitor)
-            sock = await self._connect(f"{_PREFIX}/{peer.uid}/{peer.pid}/{word}")
-            await loop.create_unix_connection(lambda: inner, sock=sock)
-            early = bytes(visitor.early)
-            visitor.early.clear()
-            visitor.go_on_reading("alone")
+            await client.wait_for_turn()
+            silence = loop.call_later(SILENT_S, self._abort_if_silent, client)
+            sock = await self._connect(f"{_PREFIX}/{peer.uid}/{peer.pid}/{token}")
+            await loop.create_unix_connection(lambda: server, sock=sock)
+            early = bytes(client.early)
+            client.early.clear()
+            client.resume_reading("alone")
             if early:
-                visitor.data_received(early)
+                client.data_received(early)
             await lost
         except OSError as error:
-            self._tell(f"a connection of uid {peer.uid} (pid {peer.pid}) did not get in: {error.strerror or error}")
+            self._log(f"a connection of uid {peer.uid} (pid {peer.pid}) was not forwarded: {error.strerror or error}")
         finally:
             if silence:
                 silence.cancel()
-            self._guests.remove(word)
-            for side in (visitor, inner):
+            self._connections.remove(token)
+            for side in (client, server):
                 if side.transport:
-                    side.transport.close()  # what is still to be sent is sent
-                    loop.call_later(GOODBYE_S, side.transport.abort)
+                    side.transport.close()  # after the rest has been sent
+                    loop.call_later(FLUSH_S, side.transport.abort)
 
     async def _connect(self, name: str) -> socket.socket:
         """A connection to gRPC from this abstract name. Raises OSError."""
@@ -382,9 +387,9 @@ class Door:
             sock.bind(b"\0" + name.encode())
             while True:
                 try:
-                    sock.connect(str(self._inside))
+                    sock.connect(str(self._private))
                     return sock
-                except BlockingIOError:  # its backlog is full; poll() would not tell
+                except BlockingIOError:  # its backlog is full, which poll() does not report
                     if time.monotonic() > deadline:
                         raise
                 await asyncio.sleep(CONNECT_EVERY_S)
@@ -392,13 +397,13 @@ class Door:
             sock.close()
             raise
 
-    def _if_silent(self, visitor: _Side) -> None:
-        if visitor.transport and not visitor.heard:
-            visitor.transport.abort()
+    def _abort_if_silent(self, client: _Side) -> None:
+        if client.transport and not client.received:
+            client.transport.abort()
 
-    def _tell(self, text: str) -> None:
-        """A line in the log, not more often than others may make us write."""
+    def _log(self, text: str) -> None:
+        """A line in the log, rate-limited since clients cause it."""
         now_ns = time.monotonic_ns()
-        if not self._told_ns or now_ns - self._told_ns > TELL_EVERY_S * 1e9:
-            self._told_ns = now_ns
+        if not self._logged_ns or now_ns - self._logged_ns > LOG_EVERY_S * 1e9:
+            self._logged_ns = now_ns
             log.warning("%s", text)

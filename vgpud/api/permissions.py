@@ -1,7 +1,7 @@
 """Who may call what: one table, applied in one place, before any service is asked.
 
-Who calls is known from the door (by the kernel's word). A method without a row is nobody's, and so is one that is
-called on a connection that has not come through the door. What others than admins are shown of answers that hold
+The caller is known from the proxy at the socket (by peer credentials). No user may call a method without a row, nor any
+method on a connection that has not come through the proxy. What others than admins are shown of answers that hold
 everybody's things, the services decide with caller().
 """
 

@@ -21,7 +21,7 @@ from vgpud.api import slice_messages as views
 from vgpud.api import watches
 from vgpud.api.caller import caller
 from vgpud.api.jobs import Desk, JobService, QueueService
-from vgpud.api.peer_proxy import Door
+from vgpud.api.peer_proxy import PeerProxy
 from vgpud.api.permissions import Roles
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.suspend import SuspendCalls
@@ -354,15 +354,15 @@ class EventService(Service, stubs.EventServiceServicer):
 
 
 class Server:
-    """The gRPC server on a private unix socket, and the door that leads there."""
+    """The gRPC server on a private unix socket, and the proxy at the public one."""
 
     def __init__(self, backend: Backend, desk: Desk, private: Path) -> None:
         self._private = private
         self._generation = 0
         turns = Turns()
-        self._door = Door(private, turns)
-        self._roles = Roles(backend, self._door.peer, turns)
-        self._door.is_admin = self._roles.is_admin
+        self._proxy = PeerProxy(private, turns)
+        self._roles = Roles(backend, self._proxy.peer, turns)
+        self._proxy.is_admin = self._roles.is_admin
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
         jobs, queues = JobService(desk), QueueService(desk)
@@ -399,20 +399,20 @@ class Server:
         private.chmod(0o600)
 
     async def start(self, public: Path, mode: int, gid: int, admin_gid: int = -1) -> None:
-        """Serves, then opens the door at its public name with these rights; members of admin_gid are admins.
+        """Serves, then accepts at the public socket with these permissions; members of admin_gid are admins.
 
         Raises OSError.
         """
         self._roles.admin_gid = admin_gid
         await self._listen(self._server, self._private)
-        await self._door.open(public, mode, gid)
+        await self._proxy.open(public, mode, gid)
         for name in ("", *self._names):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
 
     async def repair(self) -> bool:
-        """Makes the sockets anew that somebody has removed; whether any was. Raises OSError.
+        """Recreates sockets that were removed. Returns whether any was. Raises OSError.
 
-        gRPC's server cannot listen anew: another one takes its place, and it ends when its calls have had some time.
+        A gRPC server cannot listen again: a new one replaces it, and the old one stops after RETIRE_S.
         """
         inside = self._private.exists()
         if not inside:
@@ -421,18 +421,18 @@ class Server:
             server = self._make()
             await self._listen(server, private)
             old, self._server, self._private = self._server, server, private
-            self._door.lead_to(private)
+            self._proxy.forward_to(private)
             task = asyncio.create_task(old.stop(RETIRE_S))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
-        return await self._door.repair() or not inside
+        return await self._proxy.repair() or not inside
 
     async def stop(self, grace_s: float) -> None:
         """Refuses new calls, ends the rest after grace_s, removes the socket."""
         await self._health.enter_graceful_shutdown()
-        self._door.shut()
+        self._proxy.stop_accepting()
         for task in list(self._retiring):
             task.cancel()
         await self._server.stop(grace_s)
-        await self._door.clear()
+        await self._proxy.drain()
         self._private.unlink(missing_ok=True)

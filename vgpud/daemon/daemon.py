@@ -24,7 +24,7 @@ from vgpud.api.slice_messages import timestamp
 from vgpud.api.trace_streams import Tracing
 from vgpud.attach.messages import ABI_VERSION
 from vgpud.attach.server import SHARED, Tenants
-from vgpud.config import PROCESSES_MAX, Config, arbiter_items, check_arbiter
+from vgpud.config import LIVE_KEYS, PROCESSES_MAX, Config, arbiter_items, check_arbiter
 from vgpud.containers.server import Containers
 from vgpud.core import events as ev
 from vgpud.core.machine import request_key, step
@@ -268,36 +268,15 @@ class Daemon:
 
     def reload(self, config: Config) -> list[str]:
         """Takes over what can change while running; returns the keys that need a restart."""
-        live = {
-            "mode",
-            "default_max",
-            "slices_max",
-            "slices_per_user_max",
-            "processes_per_slice_max",
-            "processes_per_user_max",
-            "grace_s",
-            "arbiter",
-        }
-        live |= {
-            "on_stranger",
-            "on_excess",
-            "direct",
-            "job_grace_s",
-            "job_priority_max",
-            "container_gpus_max",
-            "container_priority_max",
-            "container_latency",
-            "nvidia_cdi_dirs",
-        }
         changed = [n for n in Config.__dataclass_fields__ if getattr(config, n) != getattr(self.config, n)]
         # the rest stays as it is in use: sockets do not move because a file says so
-        self.config = replace(self.config, **{name: getattr(config, name) for name in live})
+        self.config = replace(self.config, **{name: getattr(config, name) for name in LIVE_KEYS})
         if "mode" in changed:
             self._tenants.set_mode(config.mode)
         if "arbiter" in changed:
             self._arbiters.set_times(dict(arbiter_items(config.arbiter)))
         self.run(ev.PolicyChanged(policy_of(self.config)))
-        return [name for name in changed if name not in live]
+        return [name for name in changed if name not in LIVE_KEYS]
 
     def _snapshot(self) -> Snapshot:
         stats, queues = self._arbiters.slice_stats, self._queue.samples()

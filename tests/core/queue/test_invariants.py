@@ -241,7 +241,7 @@ def conserved(driver: Driver) -> None:
         for job_id in line.waiting:
             job = world.jobs[job_id]
             free = world.find(job) is not None and not line.account.limit_for(job.spec)
-            if free and (job.spec.preemptible or world.keeps_guarantees(job)):
+            if free and (job.spec.preemptible or world.keeps_guarantees(job.spec)):
                 assert line.spec.strict, job
             if driver.room_kind == "counted" and driver.moves and not line.spec.strict and job.spec.preemptible:
                 covers = line.account.below_guarantee(job.width_milli)

@@ -10,6 +10,7 @@ up to WIDE sizes on either side of a step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -36,6 +37,26 @@ class Step:
     clear: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the search goes by."""
+
+    seen: Seen
+    sizes: list[int]  # that have been measured, in ascending order
+    steps: list[Step]  # between each two of them
+    settle_at: int  # the size to settle at: below it RUN steps in a row are worth it, the step above it is not
+    run: int  # steps in a row below `settle_at` that are worth it, RUN at most
+
+    @classmethod
+    def of(cls, seen: Seen, sizes: list[int], steps: list[Step]) -> Measured:
+        settle_at, run = sizes[-1], 0
+        for step in reversed(steps):
+            settle_at, run = (settle_at, run + 1) if step.passes else (step.old.workers, 0)
+            if run == RUN:
+                break
+        return cls(seen, sizes, steps, settle_at, run)
+
+
 class Search:
     """A heuristic for every rule that judges steps."""
 
@@ -58,37 +79,57 @@ class Search:
         return self._next(seen, sizes, found)
 
     def _next(self, seen: Seen, sizes: list[int], found: list[Step]) -> Target:
-        top = sizes[-1]
-        rest, run = top, 0
-        for step in reversed(found):
-            rest, run = (rest, run + 1) if step.passes else (step.old.workers, 0)
-            if run == RUN:
-                break
-        if rest == top < seen.most:
-            why = self._why(seen, found[-1]) if found else "there is nothing to compare with"
-            return Target(min(top + SPAWN, seen.most), PROBE_STEPS, f"{why}: more are tried")
-        if rest < seen.most and rest + 1 not in sizes:
-            above = next(size for size in sizes if size > rest)
-            return self._down(seen, found, above - 1)
-        if rest > seen.least and rest - 1 not in sizes:
-            return self._down(seen, found, rest - 1)
-        if run < RUN and rest > sizes[0] > seen.least:
-            return self._down(seen, found, sizes[0] - 1)
-        for size in (rest + 1, rest):
-            if size <= seen.most and seen.means[size].steps < SETTLE_STEPS:
-                return Target(size, SETTLE_STEPS, f"{size} workers are measured again before it settles")
-        for step in found:
-            for point in (step.new, step.old):
-                unsure = not step.clear and rest in (step.new.workers, step.old.workers)
-                if unsure and seen.means[point.workers].steps < UNCLEAR_STEPS:
-                    return Target(point.workers, UNCLEAR_STEPS, f"{self._why(seen, step)}: not sure yet")
-        failed = [step for step in found if step.old.workers == rest]
-        return Target(rest, 0, self._why(seen, failed[0]) if failed else f"{rest} workers are worth it, and the most")
+        measured = Measured.of(seen, sizes, found)
+        for phase in _PHASES:
+            target = phase(self, measured)
+            if target is not None:
+                return target
+        failed = [step for step in found if step.old.workers == measured.settle_at]
+        why = self._why(seen, failed[0]) if failed else f"{measured.settle_at} workers are worth it, and the most"
+        return Target(measured.settle_at, 0, why)
 
-    def _down(self, seen: Seen, found: list[Step], size: int) -> Target:
-        failed = [step for step in found if not step.passes and step.new.workers > size]
-        why = f"{self._why(seen, failed[0])}: " if failed else ""
+    # ---- the phases of the search: each returns the next size to measure, or None when it is over ----
+
+    def _grow(self, m: Measured) -> Target | None:
+        """Upward by SPAWN while every step is worth it."""
+        top = m.sizes[-1]
+        if not m.settle_at == top < m.seen.most:
+            return None
+        why = self._why(m.seen, m.steps[-1]) if m.steps else "there is nothing to compare with"
+        return Target(min(top + SPAWN, m.seen.most), PROBE_STEPS, f"{why}: more are tried")
+
+    def _refine_down(self, m: Measured) -> Target | None:
+        """Downward by one: to the first step that is not worth it, then until RUN steps below it are."""
+        if m.settle_at < m.seen.most and m.settle_at + 1 not in m.sizes:
+            above = next(size for size in m.sizes if size > m.settle_at)
+            return self._down(m, above - 1)
+        if m.settle_at > m.seen.least and m.settle_at - 1 not in m.sizes:
+            return self._down(m, m.settle_at - 1)
+        if m.run < RUN and m.settle_at > m.sizes[0] > m.seen.least:
+            return self._down(m, m.sizes[0] - 1)
+        return None
+
+    def _down(self, m: Measured, size: int) -> Target:
+        failed = [step for step in m.steps if not step.passes and step.new.workers > size]
+        why = f"{self._why(m.seen, failed[0])}: " if failed else ""
         return Target(size, PROBE_STEPS, f"{why}{size} {'is' if size == 1 else 'are'} tried")
+
+    def _confirm(self, m: Measured) -> Target | None:
+        """Longer at the size to settle at, and with one worker more."""
+        for size in (m.settle_at + 1, m.settle_at):
+            if size <= m.seen.most and m.seen.means[size].steps < SETTLE_STEPS:
+                return Target(size, SETTLE_STEPS, f"{size} workers are measured again before it settles")
+        return None
+
+    def _clear_noise(self, m: Measured) -> Target | None:
+        """Longest where noise hides what a step to or from the size to settle at brings."""
+        for step in m.steps:
+            if step.clear or m.settle_at not in (step.new.workers, step.old.workers):
+                continue
+            for point in (step.new, step.old):
+                if m.seen.means[point.workers].steps < UNCLEAR_STEPS:
+                    return Target(point.workers, UNCLEAR_STEPS, f"{self._why(m.seen, step)}: not sure yet")
+        return None
 
     def _why(self, seen: Seen, step: Step) -> str:
         return self._rule.reason(step.old, step.new, seen.outlook)
@@ -115,6 +156,15 @@ class Search:
             )
 
         return Step(old, new, passes(0), passes(error) == passes(-error))
+
+
+#: in this order; when all are over, the search settles
+_PHASES: tuple[Callable[[Search, Measured], Target | None], ...] = (
+    Search._grow,
+    Search._refine_down,
+    Search._confirm,
+    Search._clear_noise,
+)
 
 
 def _hides(seen: Seen, step: Step) -> bool:

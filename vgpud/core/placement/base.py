@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from vgpud.core.jobs.model import Job, JobSpec, Node, Placement, Resident
@@ -118,3 +118,30 @@ class Room(Protocol):
     def why_not(self, job: Job) -> str:
         """One sentence: what is missing now. Looks at every node: for those who ask, not for every decision."""
         ...
+
+
+class Tentative:
+    """A room that is changed for a question only: leaving the context undoes every change, the latest first."""
+
+    def __init__(self, room: Room) -> None:
+        self._room = room
+        self._undo: list[tuple[Callable[[Placement], None], Placement]] = []
+
+    def __enter__(self) -> Tentative:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._undo:
+            undo, placement = self._undo.pop()
+            undo(placement)
+
+    def take(self, placement: Placement) -> None:
+        self._room.take(placement)
+        self._undo.append((self._room.release, placement))
+
+    def release(self, placement: Placement) -> None:
+        self._room.release(placement)
+        self._undo.append((self._room.take, placement))
+
+    def fits(self, placement: Placement) -> bool:
+        return self._room.fits(placement)

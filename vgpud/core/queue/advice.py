@@ -101,6 +101,6 @@ def _memory(asked: Spec, steps: int) -> Spec:
 def _starts(world: World, job: Job, spec: JobSpec) -> bool:
     """Whether such a job would have room and be within its quotas now."""
     line = world.line(job)
-    if line.account.limit_for(spec) or not (spec.preemptible or world.keeps_guarantees(replace(job, spec=spec))):
+    if line.account.limit_for(spec) or not (spec.preemptible or world.keeps_guarantees(spec)):
         return False
-    return world.find(replace(job, spec=spec)) is not None
+    return world.find(job, spec) is not None

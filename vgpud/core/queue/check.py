@@ -53,7 +53,7 @@ def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
                 f" have: its limit is {format_bytes(limits.ram_limit_bytes)}",
                 "ram_bytes",
             )
-    if not spec.preemptible and not world.keeps_guarantees(Job(0, spec, 0), alone=True):
+    if not spec.preemptible and not world.keeps_guarantees(spec, alone=True):
         return _invalid(
             f"{format_gpus(spec.width_milli)} GPUs that cannot be preempted would take what other queues are"
             " guaranteed: ask for less, or let it be preempted",

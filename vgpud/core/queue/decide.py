@@ -1,9 +1,9 @@
-"""One decision: who of those that wait starts now, and who of those that run makes room for them.
+"""One decision: which waiting jobs start now, and which running jobs make room for them.
 
 Queues take turns, least served first (quota.py); within a queue its policy's order counts. With one queue and counted
-GPUs the running jobs are afterwards exactly those that a walk through all jobs in order would choose which takes
-whatever still fits: a job that runs always fits in that walk when its turn comes, because all that run fit together, so
-only those that wait need to be looked at; those that make room are behind, and are looked at again when it is theirs.
+GPUs the running jobs are afterwards exactly those that a walk through all jobs in order would choose that takes
+whatever still fits: a running job always fits in that walk when its turn comes, because all running jobs fit together.
+So only waiting jobs need to be looked at; jobs that make room are behind, and are looked at again when it is theirs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from vgpud.core.queue.sizes import Cut, Trim
 from vgpud.core.queue.state import WAITING, World
 from vgpud.core.queue.waiting import Line
 
-#: so many jobs are looked at for backfill
+#: jobs looked at for backfill, at most
 BACKFILL_JOBS_MAX = 1000
-#: what it costs to find no room for a shape, with that of putting a running job aside as the unit
+#: cost of finding no room for a shape; the unit is the cost of putting one running job aside
 TRY_COST = 4
 
 
@@ -32,32 +32,46 @@ class Turn:
     """Where a queue is in this decision."""
 
     line: Line
-    cursor: Entry | None = None
-    failed: int = 0  # bits of the shapes that do not fit any more
-    until_ns: int = -1  # those behind a reservation must have ended by then; -1 = there is none
+    cursor: Entry | None = None  # the job looked at last
+    failed: int = 0  # bits (waiting.Shapes) of the shapes that no longer fit
+    until_ns: int = -1  # start of the reservation, by which backfilled jobs must have ended; -1 = none
     looked_at: int = 0
-    grown: bool = False  # who runs and comes first has grown
+    grown: bool = False  # elastic jobs that come before all waiting ones have grown
+
+
+@dataclass(slots=True)
+class Request:
+    """A job that is to be placed at the size of `spec`, which becomes its own when it is."""
+
+    job: Job
+    spec: JobSpec
+    entry: Entry
+    turn: Turn
+
+    @property
+    def line(self) -> Line:
+        return self.turn.line
 
 
 class Decision:
-    """Made and run once. Afterwards: `placed` have room and may start, `victims` must stop, `trims` must shrink."""
+    """Made and run once. Afterwards `placed` have room and may start, `victims` stop, `trims` shrink."""
 
     def __init__(self, world: World, now_ns: int) -> None:
         self.world = world
         self.now_ns = now_ns
         self.placed: list[Job] = []
         self.victims: dict[int, Job] = {}
-        self.unparked: dict[int, Job] = {}  # suspended ones must give up what they kept, memory for the most part
-        self.because: dict[int, int] = {}  # who makes room -> for whom
+        self.reclaimed: dict[int, Job] = {}  # suspended jobs that give up what they kept: memory, mostly
+        self.victim_for: dict[int, int] = {}  # job that makes room -> job that it is made for
         self.trims: dict[int, Trim] = {}
-        self.trimmed_for: dict[int, int] = {}  # who shrinks -> for whom
-        self.helps_ns = NEVER_NS  # when somebody will have waited for so long that elastic jobs shrink for him
-        self.grown: dict[int, JobSpec] = {}  # who grows before others start -> what it was before
-        self._given = 0  # how often room has been given
-        self._stopped = 0  # jobs that have been put aside to see whether another fits then
-        self._lent_at = (-1, -1)  # when that was looked at
+        self.trimmed_for: dict[int, int] = {}  # elastic job that shrinks -> job that gets the room
+        self.shrink_deadline_ns = NEVER_NS  # when a job has waited so long that elastic jobs shrink for it
+        self.grown: dict[int, JobSpec] = {}  # elastic job that grows before others start -> its spec before
+        self._given = 0  # times that room has been given
+        self._stopped = 0  # times that a job was put aside to see whether another fits then
+        self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli
         self._all_lent_milli = 0
-        self._tried: dict[int, int] = {}  # by uid: what it has cost to find that jobs do not fit
+        self._tried: dict[int, int] = {}  # by uid: cost so far of finding that jobs do not fit
         self.look_again_ns = NEVER_NS  # when a job that would have made room has run for long enough
 
     def run(self) -> None:
@@ -75,7 +89,7 @@ class Decision:
                 if not self._advance(turn):
                     heappop(waiting)
                     break
-            else:  # only now may another one be next
+            else:  # only now can another queue be next
                 waiting = _by_turn([turn for _, turn in waiting])
 
     def _advance(self, turn: Turn) -> bool:
@@ -86,7 +100,7 @@ class Decision:
             self._grow_ahead(line)
             return True
         entry = line.waiting.next(turn.cursor, turn.failed)
-        if entry is None or self._nobody_fits(line):
+        if entry is None or self._none_fits(line):
             return False
         turn.cursor = entry
         job = self.world.jobs[entry[1]]
@@ -107,11 +121,11 @@ class Decision:
             if not line.spec.backfill:
                 return False
             turn.until_ns = reserved_start_ns(self.world, job, self.now_ns)
-            return turn.until_ns < NEVER_NS  # nobody can be said to end before a start that nobody knows
+            return turn.until_ns < NEVER_NS  # behind an unknown start nothing can be backfilled
         return True
 
-    def _nobody_fits(self, line: Line) -> bool:
-        """What is free is too little for any that waits, and nobody makes room for these."""
+    def _none_fits(self, line: Line) -> bool:
+        """The free capacity is too small for every waiting job, and no job makes room for them."""
         if line.policy.preempts or self.world.elastic:
             return False
         least_milli = line.least_milli
@@ -121,55 +135,57 @@ class Decision:
         """At its size; where elastic jobs are eager at their most, or with what else is free."""
         asked = job.spec
         eager = turn.line.spec.elastic_eager and asked.elastic and job.state in WAITING and not self.world.pinned(job)
-        if eager and sizes.size(asked) < (most := sizes.most(job)):
-            job.spec = sizes.beginning(asked, most)
-            started = self._gets_room(job, entry, turn)
-            job.spec = sizes.sized(asked, most) if started else asked
-            if started:
-                return True
-        started = self._gets_room(job, entry, turn)
+        if (
+            eager
+            and sizes.size(asked) < (most := sizes.most(job))
+            and self._try_place(Request(job, sizes.beginning(asked, most), entry, turn))
+        ):
+            job.spec = sizes.sized(asked, most)
+            return True
+        started = self._try_place(Request(job, asked, entry, turn))
         if started and eager:
-            self._widen(job)
+            self._grow(job)
         return started
 
-    def _gets_room(self, job: Job, entry: Entry, turn: Turn) -> bool:
-        world, line = self.world, turn.line
-        if not job.spec.preemptible and not world.keeps_guarantees(job):
+    def _try_place(self, request: Request) -> bool:
+        job, spec = request.job, request.spec
+        if not spec.preemptible and not self.world.keeps_guarantees(spec):
             return False
-        placement = None if line.account.limit_for(job.spec) else self._find(job)
+        placement = None if request.line.account.limit_for(spec) else self._find(request)
         if placement is not None:
-            self._give(job, placement)
-        elif not (self._lent(job, entry, turn) or self._reclaim(job, entry, line) or self._within(job, entry, turn)):
+            self._give(job, spec, placement)
+        elif not (self._take_lent(request) or self._reclaim(request) or self._take_from_behind(request)):
             return False
         self._settle(job)
         return True
 
-    def _find(self, job: Job) -> Placement | None:
+    def _find(self, request: Request) -> Placement | None:
+        job = request.job
         if job.job_id in self.victims:  # it still runs: elsewhere it could go only by way of a stop
             room = self._room_of(job)
             return room if self.world.has_slices(job) and self.world.room.suits(job, room) else None
-        return self.world.find(job)
+        return self.world.find(job, request.spec)
 
     def _settle(self, job: Job) -> None:
-        """It has been given room."""
+        """The job has been given room: it runs on, or is among those that start."""
         line = self.world.line(job)
         key = line.waiting.entry(job.job_id)[0]
         line.dequeue(job.job_id)
         if job.job_id in self.victims:
             line.run(job, key)
             del self.victims[job.job_id]
-            self.because.pop(job.job_id, None)
+            self.victim_for.pop(job.job_id, None)
         else:
-            self.unparked.pop(job.job_id, None)
+            self.reclaimed.pop(job.job_id, None)
             self.world.unwatch(job)
             self.placed.append(job)
 
-    # ---- eager queues: whoever comes first has all that he can use before the next one starts ----
+    # ---- eager queues: the first job gets all that it can use before the next one starts ----
 
     def _grow_ahead(self, line: Line) -> None:
-        """Elastic jobs that run and come before all that wait grow into what is free."""
+        """Running elastic jobs that come before all waiting jobs grow into free capacity."""
         world, first = self.world, line.waiting.next(None, 0)
-        making_room = world.going or world.leaving or world.claims or self.victims or self.trims or self.unparked
+        making_room = world.going or world.leaving or world.claims or self.victims or self.trims or self.reclaimed
         if first is None or making_room:
             return  # what is free is not yet free
         running = (job for job in world.elastic.values() if world.line(job) is line and job.job_id in line.running)
@@ -190,19 +206,18 @@ class Decision:
                 line.stop(job.job_id)
                 line.run(job, key)  # its width says what others could take of it
 
-    def _widen(self, job: Job) -> None:
-        """An elastic job that starts takes what is free, up to its most."""
+    def _grow(self, job: Job) -> None:
+        """An elastic job that starts takes free capacity, up to its maximum."""
         while sizes.size(job.spec) < sizes.most(job):
             more = stretch.one_more(self.world, job)
             if more is None:
                 return
             self.world.hold(job, ())
             self.world.count(job, -1, self.now_ns)
-            job.spec = more[0]
-            self._give(job, more[1])
+            self._give(job, *more)
 
     def _shrink_back(self, job: Job) -> None:
-        """Who is put aside as a whole has given first what it has just grown by: with the rest it may go on."""
+        """A job that is put aside gives first what it has just grown by: with the rest it may keep running."""
         before = self.grown.get(job.job_id)
         if before is not None and sizes.size(job.spec) >= sizes.size(before):
             self.trims.pop(job.job_id, None)
@@ -210,74 +225,76 @@ class Decision:
             self.world.resize(job, before, job.placement, self.now_ns)
 
     def _room_of(self, job: Job) -> Placement:
-        """What a job that runs has, if it goes on."""
+        """What a running job has if it keeps running."""
         trim = self.trims.get(job.job_id)
         return trim.now()[1] if trim else job.placement
 
     # ---- making room ----
 
-    def _lent(self, job: Job, entry: Entry, turn: Turn) -> bool:
-        """Takes room that elastic jobs have above their least, so that nobody need stop."""
-        world, line = self.world, turn.line
-        if not world.elastic or turn.until_ns >= 0:
+    def _take_lent(self, request: Request) -> bool:
+        """Takes room that elastic jobs have above their least, so that no job need stop."""
+        world, job, line, width_milli = self.world, request.job, request.line, request.spec.width_milli
+        if not world.elastic or request.turn.until_ns >= 0:
             return False
-        if world.room.free_milli() + self._lent_milli() < job.spec.width_milli:
+        if world.room.free_milli() + self._lent_milli() < width_milli:
             return False
-        if self._is_barred(job, line):
+        if self._is_barred(request):
             return False
         if not self._has_waited(job, line):
             if job.state in WAITING:
-                self.helps_ns = min(self.helps_ns, job.waiting_since_ns + line.spec.lent_after_ns)
+                due_ns = job.waiting_since_ns + line.spec.lent_after_ns
+                self.shrink_deadline_ns = min(self.shrink_deadline_ns, due_ns)
             last = line.running.worst(None)
-            passes = line.policy.preempts and last is not None and last > entry
-            if not passes and line.account.below_guarantee(job.spec.width_milli) is None:
+            passes = line.policy.preempts and last is not None and last > request.entry
+            if not passes and line.account.below_guarantee(width_milli) is None:
                 return False
-        return self._make_room(job, line, self._cuts(job, entry, line))
+        return self._make_room(request, self._cuts(request))
 
     def _lent_milli(self) -> int:
-        """What all elastic jobs could give, looked at anew when somebody has given or been given room."""
+        """What all elastic jobs could give; recomputed when room has been given or taken."""
         at = self._given, self._stopped
         if self._lent_at != at:
             self._lent_at, self._all_lent_milli = at, stretch.lent_milli(self.world, self.now_ns)
         return self._all_lent_milli
 
-    def _is_barred(self, job: Job, line: Line) -> bool:
-        """It is kept waiting by a limit, and nobody who counts in that can give anything: nobody shrinks for it."""
-        over = line.account.limit_for(job.spec)
+    def _is_barred(self, request: Request) -> bool:
+        """A quota keeps it waiting, and no elastic job in that quota can give anything: none shrinks for it."""
+        over = request.line.account.limit_for(request.spec)
         lenders = (other for other in self.world.elastic.values() if stretch.surplus_milli(other))
         return over is not None and not any(over.account in self.world.line(one).account.chain for one in lenders)
 
     def _has_waited(self, job: Job, line: Line) -> bool:
         return job.state in WAITING and job.waited_at(self.now_ns) >= line.spec.lent_after_ns
 
-    def _cuts(self, job: Job, entry: Entry, line: Line) -> Iterator[Cut]:
-        return stretch.cuts(self.world, self.trims, self.now_ns, self._may_give(job, entry, line))
+    def _cuts(self, request: Request) -> Iterator[Cut]:
+        return stretch.cuts(self.world, self.trims, self.now_ns, self._may_give(request))
 
-    def _may_give(self, job: Job, entry: Entry, line: Line) -> Callable[[Job, int], bool]:
-        """Whether an elastic job gives so much to this one: to who has waited, has a guarantee or comes before it."""
-        waited = self._has_waited(job, line)
-        claimant = line.account.below_guarantee(job.spec.width_milli)
+    def _may_give(self, request: Request) -> Callable[[Job, int], bool]:
+        """Whether an elastic job gives so much to this one: which has waited, has a guarantee or comes before it."""
+        line = request.line
+        waited = self._has_waited(request.job, line)
+        claimant = line.account.below_guarantee(request.spec.width_milli)
 
         def allowed(giver: Job, milli: int) -> bool:
             its = self.world.line(giver)
             if its is line:
-                return waited or (line.policy.preempts and line.running.entry(giver.job_id) > entry)
+                return waited or (line.policy.preempts and line.running.entry(giver.job_id) > request.entry)
             if not waited and (claimant is None or claimant in its.account.chain):
                 return False
             return its.account.excess_milli(line.account) >= milli
 
         return allowed
 
-    def _within(self, job: Job, entry: Entry, turn: Turn) -> bool:
+    def _take_from_behind(self, request: Request) -> bool:
         """Takes room that jobs of its queue behind it have."""
-        line = turn.line
-        if not line.policy.preempts or turn.until_ns >= 0:
+        line, entry = request.line, request.entry
+        if not line.policy.preempts or request.turn.until_ns >= 0:
             return False
         free = self.world.room.free_milli() + line.running.weight_after(entry)
-        if free < job.spec.width_milli or not (len(line.running) or self.world.parked):
+        if free < request.spec.width_milli or not (len(line.running) or self.world.parked):
             return False
-        cuts = self._cuts(job, entry, line)
-        return self._make_room(job, line, _in_turn(cuts, self._behind(line, entry), self._parked_behind(line, entry)))
+        behind = self._behind(line, entry), self._parked_behind(line, entry)
+        return self._make_room(request, _in_turn(self._cuts(request), *behind))
 
     def _behind(self, line: Line, entry: Entry) -> Iterator[Job]:
         at = line.running.worst(None)
@@ -293,15 +310,15 @@ class Decision:
             yield self.world.jobs[job_id]
 
     def _parked_elsewhere(self, claimant: Account) -> Iterator[Job]:
-        """Suspended jobs of queues that have no part in this guarantee, last come first."""
+        """Suspended jobs of queues that have no part in this guarantee, the newest first."""
         for job_id in sorted(self.world.parked, reverse=True):
             line = self.world.line(self.world.jobs[job_id])
             if claimant not in line.account.chain and job_id in line.waiting:
                 yield self.world.jobs[job_id]
 
-    def _reclaim(self, job: Job, entry: Entry, line: Line) -> bool:
+    def _reclaim(self, request: Request) -> bool:
         """Takes room that jobs of queues above their guarantee have, for a queue below its own."""
-        width_milli = job.spec.width_milli
+        line, width_milli = request.line, request.spec.width_milli
         claimant = line.account.below_guarantee(width_milli)
         if claimant is None:
             return False
@@ -310,14 +327,14 @@ class Decision:
         if not (running or self.world.parked) or self.world.room.free_milli() + running < width_milli:
             return False
         covered, partly = (self._most_above(lines, line.account, whole=whole) for whole in (True, False))
-        cuts = self._cuts(job, entry, line)
-        return self._make_room(job, line, _in_turn(cuts, covered, partly, self._parked_elsewhere(claimant)))
+        givers = covered, partly, self._parked_elsewhere(claimant)
+        return self._make_room(request, _in_turn(self._cuts(request), *givers))
 
     def _most_above(self, lines: list[Line], claimant: Account, *, whole: bool) -> Iterator[Job]:
         """Jobs of these queues, of the one most above its guarantee first, as long as it is above.
 
-        `whole`: as long as that leaves it all of its guarantee. The others run partly on what is guaranteed to their
-        queue: they go only if that is not enough, for the guarantee of who claims is whole as well.
+        `whole`: as long as that leaves it all of its guarantee. Other jobs run partly on the guarantee of their
+        queue: they stop only if that is not enough: the guarantee of the claiming queue is to be met in full, too.
         """
         cursors = {line.spec.name: line.running.worst(None) for line in lines}
         left = [line for line in lines if cursors[line.spec.name] is not None]
@@ -342,8 +359,9 @@ class Decision:
             return False
         return True
 
-    def _make_room(self, job: Job, line: Line, candidates: Iterator[Job | Cut]) -> bool:
-        """Takes room from these, in this order, until the job fits; gives back, in the other, what is not needed."""
+    def _make_room(self, request: Request, candidates: Iterator[Job | Cut]) -> bool:
+        """Takes room from these, in this order, until the job fits; gives back what is not needed, in reverse order."""
+        job = request.job
         stopped: list[Job | Cut] = []
         placement, ask_at = None, 1
         for victim in candidates:
@@ -354,30 +372,30 @@ class Decision:
                 self._displace(victim)
             self._stopped += 1
             stopped.append(victim)
-            if len(stopped) < ask_at or not self._may_fit(job, line):
+            if len(stopped) < ask_at or not self._may_fit(request):
                 continue
-            placement = self._find(job)
+            placement = self._find(request)
             if placement is not None:
                 break
             ask_at = 2 * len(stopped)
-        if placement is None and stopped and len(stopped) < ask_at and self._may_fit(job, line):
-            placement = self._find(job)
+        if placement is None and stopped and len(stopped) < ask_at and self._may_fit(request):
+            placement = self._find(request)
         for victim in reversed(stopped):
             if isinstance(victim, Cut):
-                self._uncut(victim, job, line, needed=placement is not None)
-            elif placement is not None and not self._fit_both(victim, job, line):
-                self.because[victim.job_id] = job.job_id
-            elif victim.job_id in self.unparked:
+                self._uncut(victim, request, needed=placement is not None)
+            elif placement is not None and not self._fit_both(victim, request):
+                self.victim_for[victim.job_id] = job.job_id
+            elif victim.job_id in self.reclaimed:
                 self._park_again(victim, job)
             elif self._fits_where_it_runs(victim):
-                self._give(victim, self._room_of(victim))
+                self._give(victim, victim.spec, self._room_of(victim))
                 self._settle(victim)
             else:
-                self.because[victim.job_id] = job.job_id
+                self.victim_for[victim.job_id] = job.job_id
         if placement is not None:
-            kept = self._find(job)
+            kept = self._find(request)
             assert kept is not None, "it fits beside all that were given back"
-            self._give(job, kept)
+            self._give(job, request.spec, kept)
         return placement is not None
 
     def _cut(self, cut: Cut) -> None:
@@ -391,16 +409,16 @@ class Decision:
         if not trim.gone and not trim.gone_milli:
             self.trims.pop(trim.job.job_id, None)
 
-    def _uncut(self, cut: Cut, job: Job, line: Line, *, needed: bool) -> None:
+    def _uncut(self, cut: Cut, request: Request, *, needed: bool) -> None:
         """Gives a step back, if the job does not need it."""
         cut.undo()
         self._trim(cut.trim)
-        if needed and not (self._may_fit(job, line) and self._find(job) is not None):
+        if needed and not (self._may_fit(request) and self._find(request) is not None):
             self._cut(cut)
-            self.trimmed_for[cut.trim.job.job_id] = job.job_id
+            self.trimmed_for[cut.trim.job.job_id] = request.job.job_id
 
     def _whole(self, victim: Job, stopped: list[Job | Cut]) -> list[Job | Cut]:
-        """It gives all that it has: the steps by which it was to give a part are taken back."""
+        """The victim gives all that it has: steps by which it was to give a part are undone."""
         trim = self.trims.get(victim.job_id)
         steps = [one for one in stopped if isinstance(one, Cut) and one.trim is trim]
         for cut in steps:
@@ -409,30 +427,31 @@ class Decision:
             self._trim(trim)
         return [one for one in stopped if one not in steps]
 
-    def _fit_both(self, victim: Job, job: Job, line: Line) -> bool:
+    def _fit_both(self, victim: Job, request: Request) -> bool:
         """Whether the job still fits when this one has its room back."""
-        world, runs = self.world, victim.job_id not in self.unparked
+        world, runs = self.world, victim.job_id not in self.reclaimed
         back = self._room_of(victim) if runs else world.kept(victim, victim.suspended_how or How.REQUEUE)
         left_milli = world.room.free_milli() - (victim.width_milli if runs else 0)
-        if left_milli < job.spec.width_milli or not world.room.suits(victim, back):
+        if left_milli < request.spec.width_milli or not world.room.suits(victim, back):
             return False
         world.hold(victim, back)
         if runs:
             world.count(victim, 1, self.now_ns)
-        fits = self._may_fit(job, line) and self._find(job) is not None
+        fits = self._may_fit(request) and self._find(request) is not None
         if runs:
             world.count(victim, -1, self.now_ns)
         world.hold(victim, ())
         return fits
 
-    def _may_fit(self, job: Job, line: Line) -> bool:
-        return self.world.room.free_milli() >= job.spec.width_milli and not line.account.limit_for(job.spec)
+    def _may_fit(self, request: Request) -> bool:
+        free_milli, account = self.world.room.free_milli(), request.line.account
+        return free_milli >= request.spec.width_milli and not account.limit_for(request.spec)
 
     def _displace(self, victim: Job) -> None:
-        """For now: it waits like others, and is kept if it still fits when its turn comes."""
+        """For now: it waits like other jobs, and keeps running if it still fits when its turn comes."""
         if victim.state is JobState.SUSPENDED:
             self.world.hold(victim, ())
-            self.unparked[victim.job_id] = victim
+            self.reclaimed[victim.job_id] = victim
             return
         self._shrink_back(victim)
         line = self.world.line(victim)
@@ -444,19 +463,21 @@ class Decision:
         self.victims[victim.job_id] = victim
 
     def _park_again(self, job: Job, claimant: Job) -> None:
-        """If what it kept is still free."""
-        self.because[job.job_id] = claimant.job_id
+        """A suspended job keeps what it has, if that is still free."""
+        self.victim_for[job.job_id] = claimant.job_id
         if self.world.room.fits(self.world.kept(job, job.suspended_how or How.REQUEUE)):
             self.world.park(job)
-            del self.unparked[job.job_id]
+            del self.reclaimed[job.job_id]
 
     def _fits_where_it_runs(self, victim: Job) -> bool:
         account = self.world.line(victim).account
         fits = self.world.has_slices(victim) and self.world.room.suits(victim, self._room_of(victim))
         return fits and not account.limit_for(victim.spec)
 
-    def _give(self, job: Job, placement: Placement) -> None:
+    def _give(self, job: Job, spec: JobSpec, placement: Placement) -> None:
+        """Counts the job with this size and this room."""
         self._given += 1
+        job.spec = spec
         if job.job_id not in self.victims:
             job.placement = placement
         self.world.hold(job, placement)

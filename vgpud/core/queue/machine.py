@@ -174,17 +174,17 @@ class Machine:
         world = self._world
         decision = Decision(world, now_ns)
         decision.run()
-        self._look_again_ns = min(decision.look_again_ns, decision.helps_ns)
+        self._look_again_ns = min(decision.look_again_ns, decision.shrink_deadline_ns)
         if world.elastic:
             self._resize(decision, now_ns)
         for victim in decision.victims.values():
-            self._lives.preempt(victim, decision.because[victim.job_id], now_ns)
-        for parked in decision.unparked.values():
-            self._lives.evict(parked, decision.because[parked.job_id])
+            self._lives.preempt(victim, decision.victim_for[victim.job_id], now_ns)
+        for parked in decision.reclaimed.values():
+            self._lives.evict(parked, decision.victim_for[parked.job_id])
         for job in decision.placed:
             world.claims[job.job_id] = job
             world.count_claim(job, 1)
-        for job in world.ready():
+        for job in world.startable_claims():
             nobody_leaves = not world.going and not world.leaving
             if nobody_leaves or not world.line(job).account.limit_for(job.spec, standing=True):
                 self._lives.start(job, now_ns)
@@ -219,7 +219,7 @@ class Machine:
                 world.resize(job, sizes.sized(before, wanted), world.held[job.job_id][:wanted], now_ns)
                 resizing.begin(job, before, world.wish_why[job_id], now_ns)
         self._look_again_ns = min(self._look_again_ns, stretch.tried_again_ns(world, now_ns))
-        if decision.helps_ns < NEVER_NS:
+        if decision.shrink_deadline_ns < NEVER_NS:
             return  # somebody is about to be given some of it
         at_ns = stretch.grow_at_ns(world, now_ns)
         if at_ns > now_ns:

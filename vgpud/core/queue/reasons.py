@@ -163,7 +163,7 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
         starts_ns = expected_start_ns(world, world.jobs[first[1]], now_ns)
         when = "" if starts_ns >= NEVER_NS else f", which is expected to start in {duration(starts_ns - now_ns)}"
         return f"queue {line.spec.name} is strict: it waits for job {first[1]} before it{when}"
-    if not job.spec.preemptible and not world.keeps_guarantees(job):
+    if not job.spec.preemptible and not world.keeps_guarantees(job.spec):
         chain = line.account.chain
         beside = [o.account for o in world.lines.values() if o.account not in chain]
         others = sum(one.spec.guarantee_milli for one in beside if one.parent is None or one.parent in chain)

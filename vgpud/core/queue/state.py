@@ -14,7 +14,7 @@ from typing import Any
 
 from vgpud.core.estimates import Estimates
 from vgpud.core.jobs.model import NEVER_NS, How, Job, JobSpec, JobState, Placement, QueueSpec
-from vgpud.core.placement.base import Room
+from vgpud.core.placement.base import Room, Tentative
 from vgpud.core.policy.base import Policy
 from vgpud.core.queue import sizes
 from vgpud.core.queue.deadlines import Deadline, Deadlines, Due
@@ -146,12 +146,13 @@ class World:
         """It can go on only where it was."""
         return job.state is JobState.SUSPENDED and not (self.moves and job.suspended_how is How.EVICT)
 
-    def find(self, job: Job) -> Placement | None:
-        """Room for it now."""
-        if job.spec.width_milli > self.room.free_milli() or not self.has_slices(job):
+    def find(self, job: Job, spec: JobSpec | None = None) -> Placement | None:
+        """Room for a job now, not taken yet. `spec`: at this size instead of its own."""
+        wanted = job if spec is None or spec is job.spec else replace(job, spec=spec)
+        if wanted.spec.width_milli > self.room.free_milli() or not self.has_slices(wanted):
             return None
         if not self.pinned(job):
-            return self.room.place(job)
+            return self.room.place(wanted)
         return job.placement if self.could_have(job, job.placement) else None
 
     def could_have(self, job: Job, placement: Placement) -> bool:
@@ -221,32 +222,39 @@ class World:
             for place in job.placement
         )
 
-    def ready(self) -> list[Job]:
-        """Jobs with a claim whose room is free of those that have been told to stop: they can start."""
+    def startable_claims(self) -> list[Job]:
+        """Jobs with a claim whose room has been left by all jobs that had it: they can start."""
         if not self.going and not self.leaving:
             return list(self.claims.values())
         nodes = {place.node for left in (self.going, self.leaving) for room in left.values() for place in room}
-        found = {j for j in self.claims if not any(place.node in nodes for place in self.held[j])}
-        near = [j for j in self.claims if j not in found]
-        # the room as it is physically: without what is only claimed, with what is still there
-        lent = [self.held[j] for j in (*near, *self.going) if j in self.held] if near else []
-        there = self.going | self.leaving if near else {}
-        there |= {j: self.kept(job, job.suspended_how) for j in near if (job := self.jobs[j]).suspended_how}
-        for placement in lent:
-            self.room.release(placement)
-        for placement in there.values():
-            self.room.take(placement)
-        for job_id in near:
-            self.room.release(there.get(job_id, ()))
-            if self.room.fits(self.held[job_id]):
-                found.add(job_id)
-                there[job_id] = self.held[job_id]
-            self.room.take(there.get(job_id, ()))
-        for placement in there.values():
-            self.room.release(placement)
-        for placement in lent:
-            self.room.take(placement)
-        return [job for job in self.claims.values() if job.job_id in found]
+        candidates = [j for j in self.claims if any(place.node in nodes for place in self.held[j])]
+        waiting = {*candidates} - self._physically_free(candidates)
+        return [job for job in self.claims.values() if job.job_id not in waiting]
+
+    def _physically_free(self, candidates: list[int]) -> set[int]:
+        """Those of these claims whose room fits beside what is physically there: all that stops or shrinks, nothing
+        that is only claimed."""
+        occupied = {
+            **self.going,
+            **self.leaving,
+            **{j: self.kept(job, job.suspended_how) for j in candidates if (job := self.jobs[j]).suspended_how},
+        }
+        found: set[int] = set()
+        if not candidates:
+            return found
+        with Tentative(self.room) as room:
+            for job_id in (*candidates, *self.going):
+                room.release(self.held.get(job_id, ()))
+            for placement in occupied.values():
+                room.take(placement)
+            for job_id in candidates:
+                room.release(occupied.get(job_id, ()))
+                if room.fits(self.held[job_id]):
+                    found.add(job_id)
+                    room.take(self.held[job_id])
+                else:
+                    room.take(occupied.get(job_id, ()))
+        return found
 
     # ---- quotas ----
 
@@ -273,21 +281,21 @@ class World:
             account.going.add(more, sign)
             account.going.add(job.spec, -sign)
 
-    def keeps_guarantees(self, job: Job, *, alone: bool = False) -> bool:
-        """Whether all guarantees can still be met when this job runs, which cannot be preempted.
+    def keeps_guarantees(self, spec: JobSpec, *, alone: bool = False) -> bool:
+        """Whether all guarantees can still be met when such a job runs, which cannot be preempted.
 
         `alone`: if nothing else were to run.
         """
-        own = self.line(job).account
+        own = self.lines[spec.queue].account
         fixed_milli = 0 if alone else own.fixed_milli
-        if fixed_milli + job.spec.width_milli <= own.spec.guarantee_milli:
+        if fixed_milli + spec.width_milli <= own.spec.guarantee_milli:
             return True
         if not any(line.spec.guarantee_milli for line in self.lines.values()):
             return True
         needed = 0
         for line in self.lines.values():
             if line.account.parent is None:
-                needed += self._needs(line.account, own, job.spec.width_milli, alone)
+                needed += self._needs(line.account, own, spec.width_milli, alone)
         return needed <= self.room.total_milli()
 
     def _needs(self, account: Account, own: Account, width_milli: int, alone: bool) -> int:

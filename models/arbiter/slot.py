@@ -1,0 +1,197 @@
+"""The slot: its members, its holder and its lease. In C: shim/arbiter/policy.c."""
+
+from __future__ import annotations
+
+from models.arbiter.device import Device, another_waits, has_cap, lately_active, leads_beside_others, saturating, within
+from models.arbiter.entitlements import measure_demand
+from models.arbiter.free_slices import first_latency
+from models.arbiter.gates import close_gate, let_overlap, may_open, open_gate, renew
+from models.arbiter.lags import (
+    beyond_pauses,
+    holder_is_active,
+    is_candidate,
+    lag_of,
+    most_behind,
+    must_not_run,
+    slot_behind,
+)
+from models.arbiter.model import (
+    AHEAD_NS,
+    BACK_NS,
+    DEBT_MAX_NS,
+    FREE_PPM,
+    GANG_NONE,
+    GANG_OPEN,
+    IDLE_NS,
+    PPM,
+    RESCUE_NS,
+    SATURATING_PPM,
+    SHORT_NS,
+    WINDOW_NS,
+    Slice,
+    State,
+    due_time,
+)
+
+
+def leave_slot(device: Device, s: Slice) -> None:
+    """Makes a saturating slice free. It keeps a large lag."""
+    s.free_lag_ns = beyond_pauses(device, lag_of(device, s), s.entitlement_ppm)
+    device.slot_lag_ns = within(device.slot_lag_ns - s.free_lag_ns, DEBT_MAX_NS)
+    s.saturating = False
+    s.provisional_ns = s.outstanding_ns = s.alone_ns = 0
+    s.beside_slot = False
+    s.done_seen_ns = s.done_ns
+    s.recent_run_ns = s.recent_reported_ns = 0
+    s.over_reported_ns = 0
+    s.lease_end_ns = 0
+    let_overlap(s, device.last_ns)
+
+
+def join_slot(device: Device, s: Slice, now_ns: int) -> None:
+    """Makes a free slice saturating. It keeps a large lag, as virtual time."""
+    taken = any(o.state in (State.OPEN, State.DRAINING) for o in saturating(device))
+    lag_ns = beyond_pauses(device, s.free_lag_ns, s.entitlement_ppm)
+    together_ppm = sum(o.entitlement_ppm for o in saturating(device))
+    slot_ns = due_time(beyond_pauses(device, device.slot_lag_ns, together_ppm), together_ppm) if together_ppm else 0
+    s.virtual_ns = max(0, device.floor_ns + slot_ns - due_time(lag_ns, s.entitlement_ppm))
+    device.slot_lag_ns = within(device.slot_lag_ns + lag_ns, DEBT_MAX_NS)
+    s.free_lag_ns = 0
+    s.saturating = True
+    s.has_precedence = s.throttled = s.holds = False
+    s.recent_run_ns = s.recent_reported_ns = 0
+    s.over_reported_ns = 0
+    s.unpaid_ns = s.over_cap_ns = 0
+    if s.state == State.OPEN and taken:
+        close_gate(s, now_ns)
+        let_overlap(s, now_ns)
+
+
+def takes_turns(device: Device, s: Slice, now_ns: int) -> bool:
+    """Whether it is to be saturating."""
+    if s.follows:
+        return s.gang_turns
+    if s.params.latency or s.params.gang == GANG_OPEN:
+        return False
+    if leads_beside_others(device, s):
+        return True
+    if not lately_active(s, now_ns):
+        return False
+    return s.demand_ppm >= FREE_PPM if s.saturating else s.demand_ppm >= SATURATING_PPM and s.work_ns > 0
+
+
+def review_slot_members(device: Device, now_ns: int) -> None:
+    """Slices enter and leave the slot when demands are measured, at the end of a window; gangs at any step, since that
+    depends on the other gangs of the device."""
+    window_ends = now_ns >= device.window_ns + WINDOW_NS
+    if window_ends:
+        device.window_ns = now_ns
+    for s in device.slices:
+        if not window_ends and s.params.gang == GANG_NONE:
+            continue
+        if window_ends:
+            measure_demand(s)
+        turns = takes_turns(device, s, now_ns)
+        if s.saturating and not turns:
+            leave_slot(device, s)
+        if not s.saturating and turns:
+            join_slot(device, s, now_ns)
+
+
+def pick(device: Device, now_ns: int) -> Slice | None:
+    """The candidate that is next in the slot: a gang's follower, else the smallest virtual time."""
+    found = [
+        s for s in saturating(device) if is_candidate(device, s) and (s.state == State.OPEN or may_open(s, now_ns))
+    ]
+    gangs = [s for s in found if s.follows]
+    return min(gangs or found, key=lambda s: (not is_caught(device, s), s.virtual_ns, s.served), default=None)
+
+
+def is_caught(device: Device, s: Slice) -> bool:
+    """Its kernels spin because a launch of the gang waits at another device's gate. It is charged for that, so by
+    virtual time it would never be next."""
+    return s.leads and s.state == State.OVERLAP and device.last_ns >= s.close_ns + RESCUE_NS
+
+
+def quantum_of(device: Device, s: Slice) -> int:
+    """Length of a lease; twice that for a gang beside others, whose devices stop at different places of the work and
+    wait for each other when it resumes."""
+    return device.params.quantum_ns * (2 if leads_beside_others(device, s) else 1)
+
+
+def set_lease(device: Device, s: Slice, now_ns: int, contended: bool) -> None:
+    """An open-ended lease, or if others wait, a quantum, less when the maximum ends it."""
+    s.lease_end_ns = now_ns + quantum_of(device, s) if contended else 0
+    if contended and not s.uncapped and s.cap_ns < device.params.quantum_ns:
+        s.lease_end_ns = now_ns + max(s.cap_ns, device.params.quantum_min_ns)
+
+
+def review_vacancy(device: Device) -> None:
+    """The slot stays empty while a latency slice is urgent or a free slice is further behind."""
+    margin_ns = BACK_NS if device.vacated else AHEAD_NS
+    device.vacated = any(s.saturating for s in device.slices) and (
+        first_latency(device) is not None or most_behind(device, None) > slot_behind(device) + margin_ns
+    )
+
+
+def is_a_lease_ahead(device: Device, s: Slice, of: Slice) -> bool:
+    """By more than its own lease accounts for: it was let in while the other one paused."""
+    return s.virtual_ns > of.virtual_ns + quantum_of(device, s) * PPM // s.entitlement_ppm
+
+
+def review_holder(device: Device, holder: Slice, now_ns: int) -> None:
+    """Whether the holder keeps the slot, and until when."""
+    rethought = holder.quiet and holder.wants and may_open(holder, now_ns)
+    if rethought or device.vacated or must_not_run(holder) or not has_cap(device, holder):
+        close_gate(holder, now_ns)
+        return
+    if holder.gave_up_while_waiting and may_open(holder, now_ns):  # a new word lets that process in, too
+        renew(device, holder, now_ns)
+    chosen = pick(device, now_ns) if another_waits(device, holder) else None
+    if chosen is None:
+        set_lease(device, holder, now_ns, False)
+        return
+    if not holder_is_active(device, holder):
+        close_gate(holder, now_ns)
+        return
+    if (
+        not holder.lease_end_ns
+    ):  # a slice has just begun to wait: the open end becomes one lease, counted from its grant
+        set_lease(device, holder, now_ns, True)
+        if holder.grant_ns + device.params.quantum_ns <= now_ns:
+            holder.lease_end_ns = now_ns
+    if not chosen.limited and is_a_lease_ahead(device, holder, chosen):
+        holder.lease_end_ns = min(holder.lease_end_ns, holder.grant_ns + device.params.quantum_ns // 4)
+    preempts = chosen.follows and chosen is not holder
+    if now_ns < holder.lease_end_ns and not preempts:
+        return
+    if chosen is holder:
+        set_lease(device, holder, now_ns, True)
+    else:
+        close_gate(holder, now_ns)
+
+
+def put_off_until(device: Device, s: Slice, now_ns: int) -> int:
+    """Until when the slot is kept empty before a slice whose work overran and that is overdrawn gets it: slices that
+    are behind and pause now may come back by then. The more it is overdrawn, the longer the pause may be. 0: not at
+    all."""
+    beyond_ns = min(-lag_of(device, s), s.late_ns) - device.params.bound_ns - device.params.overrun_ns
+    if beyond_ns <= 0:
+        return 0
+    pausing = (o for o in device.slices if not o.active and lately_active(o, now_ns))
+    ends = (o.last_active_ns + min(beyond_ns // 8, IDLE_NS) for o in pausing if lag_of(device, o) > SHORT_NS)
+    return max(ends, default=0)
+
+
+def grant(device: Device, now_ns: int) -> None:
+    """Gives the empty slot to the next candidate."""
+    device.put_off_ns = 0
+    if device.vacated or any(s.state in (State.OPEN, State.DRAINING) for s in saturating(device)):
+        return
+    chosen = pick(device, now_ns)
+    if chosen is None:
+        return
+    device.put_off_ns = put_off_until(device, chosen, now_ns)
+    if now_ns >= device.put_off_ns:
+        open_gate(device, chosen, now_ns)
+        set_lease(device, chosen, now_ns, another_waits(device, chosen))
