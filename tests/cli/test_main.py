@@ -183,8 +183,8 @@ def test_completion_without_a_daemon_is_silent(run_vgpu: Any, tmp_path: Path) ->
     assert (result.stdout.strip(), result.stderr) == ("", "")
 
 
-def test_the_readme_has_the_same_exit_codes() -> None:
-    rows = re.findall(r"^\| `(\d+)` \| (.*) \|$", (ROOT / "README.md").read_text(), re.M)
+def test_the_documents_have_the_same_exit_codes() -> None:
+    rows = re.findall(r"^\| `(\d+)` \| (.*) \|$", (ROOT / "docs/cli.md").read_text(), re.M)
     assert {int(code): text for code, text in rows} == {int(code): text for code, text in EXIT_CODES.items()}
 
 

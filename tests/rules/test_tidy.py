@@ -170,10 +170,10 @@ def test_readme_commands_exist() -> None:
     assert named <= set(COMMANDS), f"no such command of vgpu: {named - set(COMMANDS)}"
 
 
-def test_readme_exit_codes() -> None:
+def test_documented_exit_codes() -> None:
     from vgpud.cli.common.exits import EXIT_CODES
 
-    rows = dict(re.findall(r"^\| `(\d+)` \| (.*?) \|$", (ROOT / "README.md").read_text(), flags=re.M))
+    rows = dict(re.findall(r"^\| `(\d+)` \| (.*?) \|$", (ROOT / "docs/cli.md").read_text(), flags=re.M))
     assert rows == {str(int(code)): text for code, text in EXIT_CODES.items()}
 
 

@@ -61,7 +61,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What was asked for; None takes the default (README.md). Totals over the slice's devices."""
+    """What was asked for; None takes the default (docs/cli.md). Totals over the slice's devices."""
 
     gpus_milli: int
     min_milli: int | None = None

@@ -1,4 +1,4 @@
-"""What a container asks for, from its environment and its annotations (README.md: requests). Pure.
+"""What a container asks for, from its environment and its annotations (docs/docker.md). Pure.
 
 An annotation wins over the variable of the same meaning. Of a variable that is there twice the last one counts, as
 `docker run -e` and shells have it. Empty values are as good as none, so that a user can take away what an image's ENV

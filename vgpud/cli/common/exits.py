@@ -9,11 +9,11 @@ import click
 
 from vgpud.errors import ExitCode, VgpudError
 
-#: code -> what it says to a script; the README's table is made of the same words
+#: code -> what it says to a script; the table of docs/cli.md has the same words
 EXIT_CODES: dict[ExitCode, str] = {
     ExitCode.OK: "done",
-    ExitCode.OTHER: "another error",
-    ExitCode.USAGE: "wrong use: an option or value that cannot be meant",
+    ExitCode.OTHER: "general error",
+    ExitCode.USAGE: "usage error (invalid option or value)",
     ExitCode.UNREACHABLE: "the daemon does not answer",
     ExitCode.NOT_FOUND: "no such slice, device, job or queue",
     ExitCode.DENIED: "not allowed",
