@@ -1,6 +1,6 @@
 """The data of the arbiter's reference model: constants, settings and slices.
 
-The names are those of struct vg_core_slice and its like in shim/arbiter/policy.h.
+The names are those of struct vg_core_slice and its like in shim/arbiter/core.h.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
  * shims are to tell, the regime as people see it, and when the next step is due. */
 #include <stddef.h>
 
+#include "arbiter/policy.h"
 #include "arbiter/shares.h"
 
 /* A drain's forecast moves on while the hardware gives the device to others: it is looked at no more often. */
@@ -110,9 +111,9 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   if (slice->params.gang) slice->watch |= VG_WATCH_GANG;
   slice->bound_ns = way_bound(core, slice, crowd);
   if (latency)
-    slice->bound_ns = vg_core_earlier(slice->bound_ns, core->params.latency_bound_ns);
+    slice->bound_ns = vg_core_least(slice->bound_ns, core->params.latency_bound_ns);
   else if (!vg_core_uncapped(slice) || (crowded && vg_core_others_active(core, slice)))
-    slice->bound_ns = vg_core_earlier(slice->bound_ns, core->params.bound_ns);
+    slice->bound_ns = vg_core_least(slice->bound_ns, core->params.bound_ns);
   if (slice->running > 1) slice->bound_ns /= slice->running; /* it holds for each process */
   slice->lag_ns = vg_core_lag(core, slice, crowd->slot_mean_ns);
   slice->shown_ppm = slice->entitlement_ppm;
@@ -139,22 +140,22 @@ static uint64_t next_deadline(const struct vg_core *core, const struct crowd *cr
     deadline_ns = now_ns + VG_CORE_TICK_NS;
   else if (crowd->lately && crowd->attached > 1)
     deadline_ns = core->window_ns + VG_CORE_WINDOW_NS;
-  if (core->put_off_ns > now_ns) deadline_ns = vg_core_earlier(deadline_ns, core->put_off_ns);
+  if (core->put_off_ns > now_ns) deadline_ns = vg_core_least(deadline_ns, core->put_off_ns);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    deadline_ns = vg_core_earlier(deadline_ns, cap_deadline(core, slice, now_ns));
+    deadline_ns = vg_core_least(deadline_ns, cap_deadline(core, slice, now_ns));
     uint64_t open_from_ns = vg_core_may_open_from(slice);
-    if (vg_core_active(slice) && open_from_ns > now_ns) deadline_ns = vg_core_earlier(deadline_ns, open_from_ns);
-    if (slice->state == VG_CORE_OVERLAP) deadline_ns = vg_core_earlier(deadline_ns, slice->rescue_ns);
+    if (vg_core_active(slice) && open_from_ns > now_ns) deadline_ns = vg_core_least(deadline_ns, open_from_ns);
+    if (slice->state == VG_CORE_OVERLAP) deadline_ns = vg_core_least(deadline_ns, slice->rescue_ns);
     if (slice->state == VG_CORE_DRAINING) {
       uint64_t look_ns = vg_core_overlap_from(core, slice);
-      deadline_ns = vg_core_earlier(deadline_ns, look_ns > now_ns + LOOK_LEAST_NS ? look_ns : now_ns + LOOK_LEAST_NS);
+      deadline_ns = vg_core_least(deadline_ns, look_ns > now_ns + LOOK_LEAST_NS ? look_ns : now_ns + LOOK_LEAST_NS);
     }
     if (!slice->saturating || slice->state != VG_CORE_OPEN || !slice->lease_end_ns) continue;
-    deadline_ns = vg_core_earlier(deadline_ns, slice->lease_end_ns);
+    deadline_ns = vg_core_least(deadline_ns, slice->lease_end_ns);
     if (!slice->outstanding && now_ns < slice->grant_ns + VG_CORE_WAKE_GRACE_NS)
-      deadline_ns = vg_core_earlier(deadline_ns, slice->grant_ns + VG_CORE_WAKE_GRACE_NS);
+      deadline_ns = vg_core_least(deadline_ns, slice->grant_ns + VG_CORE_WAKE_GRACE_NS);
   }
   return deadline_ns;
 }

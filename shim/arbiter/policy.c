@@ -1,137 +1,16 @@
-/* policy.c - see policy.h. Order of one step: charge the time that has passed, note who has drained, judge
- * demands, then open and close gates: free slices first, then the slot. Nothing is ever opened for a slice whose cap
- * bucket is empty. Mirrors models/arbiter/policy.py, which is to be changed with it. */
+/* policy.c - see policy.h. Mirrors models/arbiter/policy.py, which is to be changed with it. */
 #include "arbiter/policy.h"
 
-#include <string.h>
+#include <stddef.h>
 
 #include "arbiter/shares.h"
 
-#define RESCUE_NS (50ull * VG_CORE_MS)
 #define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* what a page says beyond that is not believed */
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000
 #define FREE_PPM 930000
 /* One that waits for a slice that is further behind goes on when it is no further ahead of it than this. */
 #define BACK_NS (2 * VG_CORE_MS)
-/* A latency slice is served first until it is so far ahead of its due. */
-#define LATENCY_DEBT_NS (10 * VG_CORE_MS)
-
-/* ---- slices and their gates ---- */
-
-static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *self) {
-  if (!vg_core_uncapped(self) || self->params.gang) return VG_GATE_COUNT; /* collectives are counted */
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && (other->attached || vg_core_drains(other))) return VG_GATE_COUNT;
-  }
-  return VG_GATE_SOLO;
-}
-
-static bool may_open(const struct vg_core_slice *slice, uint64_t now_ns) {
-  return vg_core_may_open_from(slice) <= now_ns;
-}
-
-static void spend_word(struct vg_core_slice *slice, uint64_t now_ns) {
-  slice->renewed_ns = (slice->renewed_ns > now_ns ? slice->renewed_ns : now_ns) + VG_CORE_RENEWAL_NS;
-}
-
-/* A word can be given up once: who wants the device again is given a new one. */
-static void renew(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
-  vg_core_set_word(slice, open_state(core, slice));
-  spend_word(slice, now_ns);
-}
-
-static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
-  vg_core_set_word(slice, open_state(core, slice));
-  slice->state = VG_CORE_OPEN;
-  spend_word(slice, now_ns);
-  slice->quiet = false;
-  slice->wants = false;
-  slice->grant_ns = now_ns;
-  slice->served = ++core->served;
-  slice->stats.grants += slice->attached;
-  if (slice->saturating && vg_core_somebody_waits(core, slice)) vg_core_begin_turn(core, slice);
-}
-
-static void overlap(struct vg_core_slice *slice, uint64_t now_ns) {
-  slice->state = VG_CORE_OVERLAP;
-  slice->rescue_ns = now_ns + RESCUE_NS;
-}
-
-static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
-  bool gave_up = slice->quiet && slice->state == VG_CORE_OPEN; /* nothing in flight and none can be: no drain */
-  vg_core_set_word(slice, VG_GATE_CLOSED);
-  slice->quiet = false;
-  slice->overran = false;
-  slice->drain_expected_ns = 0;
-  slice->late_ns -= slice->late_ns / 8;
-  slice->close_ns = now_ns;
-  slice->lease_end_ns = 0;
-  if (gave_up || !slice->attached) {
-    slice->stats.early_releases += gave_up;
-    slice->state = VG_CORE_SHUT;
-  } else if (slice->saturating) {
-    slice->state = VG_CORE_DRAINING;
-  } else {
-    overlap(slice, now_ns);
-  }
-}
-
-void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns) {
-  memset(core, 0, sizeof *core);
-  core->params = *params;
-  core->last_ns = now_ns;
-}
-
-struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id) {
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present && core->slices[i].id == id) return &core->slices[i];
-  return NULL;
-}
-
-static struct vg_core_slice *free_slot(struct vg_core *core) {
-  for (int i = 0; i < core->slice_count; i++)
-    if (!core->slices[i].present) return &core->slices[i];
-  return core->slice_count < VG_SLICES_MAX ? &core->slices[core->slice_count++] : NULL;
-}
-
-struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given) {
-  struct vg_slice_params made = *given, *params = &made;
-  made.latency = given->latency && given->gang == VG_GANG_NONE; /* a gang comes in on all of its devices at once */
-  struct vg_core_slice *slice = vg_core_find(core, id);
-  if (!slice) {
-    slice = free_slot(core);
-    if (!slice) return NULL;
-    memset(slice, 0, sizeof *slice);
-    slice->present = true;
-    slice->id = id;
-    slice->params = *params;
-    slice->cap_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
-    slice->guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
-    slice->last_active_ns = core->last_ns;
-    slice->virtual_ns = core->floor_ns;
-    slice->owed_ns = -LATENCY_DEBT_NS; /* who makes slices again and again is not served first with each */
-    slice->turn_credit_ns = VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS;
-    slice->demand_ppm = VG_CORE_PPM;
-    slice->entitlement_ppm = vg_core_least_ppm(params);
-    slice->bound_ns = core->params.open_bound_ns;
-    open_gate(core, slice, core->last_ns);
-    if (params->paused) close_gate(slice, core->last_ns);
-    slice->stats.grants = 0;
-  }
-  if (params->max_milli < slice->params.max_milli) { /* in force now, whatever has come together under the other */
-    int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
-    if (slice->cap_ns > depth_ns) slice->cap_ns = depth_ns;
-  }
-  slice->params = *params;
-  return slice;
-}
-
-void vg_core_remove(struct vg_core *core, uint64_t id) {
-  struct vg_core_slice *slice = vg_core_find(core, id);
-  if (slice) slice->present = false;
-}
 
 /* ---- who wants what ---- */
 
@@ -176,7 +55,7 @@ static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   slice->recent_run_ns = slice->recent_reported_ns = 0;
   slice->over_reported_ns = 0;
   slice->lease_end_ns = 0;
-  if (slice->state == VG_CORE_DRAINING) overlap(slice, core->last_ns);
+  if (slice->state == VG_CORE_DRAINING) vg_core_overlap(slice, core->last_ns);
 }
 
 static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
@@ -198,8 +77,8 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   slice->over_reported_ns = 0;
   slice->unpaid_ns = slice->over_cap_ns = 0;
   if (slice->state != VG_CORE_OPEN || !taken) return;
-  close_gate(slice, now_ns);
-  if (slice->state == VG_CORE_DRAINING) overlap(slice, now_ns);
+  vg_core_close_gate(slice, now_ns);
+  if (slice->state == VG_CORE_DRAINING) vg_core_overlap(slice, now_ns);
 }
 
 /* Gangs take turns whatever they demand: side by side, each could wait on one device for what the other one has. */
@@ -219,8 +98,7 @@ static bool takes_turns(const struct vg_core *core, const struct vg_core_slice *
   return slice->saturating ? slice->demand_ppm >= FREE_PPM : slice->demand_ppm >= SATURATING_PPM && slice->work_ns;
 }
 
-/* Demands change once in a window; what a gang does is a matter of others, who come and go. */
-static void judge_all(struct vg_core *core, uint64_t now_ns) {
+void vg_core_judge_demands(struct vg_core *core, uint64_t now_ns) {
   bool window_ends = now_ns >= core->window_ns + VG_CORE_WINDOW_NS;
   if (window_ends) core->window_ns = now_ns;
   for (int i = 0; i < core->slice_count; i++) {
@@ -250,22 +128,22 @@ static uint64_t patience_for_long(const struct vg_core *core, const struct vg_co
 
 uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (leads_beside_others(core, slice))
-    return slice->gang_busy ? slice->close_ns + RESCUE_NS : patience_end(core, slice);
+    return slice->gang_busy ? slice->close_ns + VG_CORE_RESCUE_NS : patience_end(core, slice);
   uint64_t expected_ns = slice->drain_expected_ns;
   if (expected_ns < slice->close_ns) return patience_end(core, slice);
   if (expected_ns <= patience_end(core, slice)) return expected_ns - core->params.lookahead_ns;
-  return vg_core_earlier(expected_ns, slice->close_ns + patience_for_long(core, slice));
+  return vg_core_least(expected_ns, slice->close_ns + patience_for_long(core, slice));
 }
 
 /* Work that is said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its
  * owner launch more meanwhile would pay him for it. */
 static uint64_t rescue_after(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (slice->drain_expected_ns < now_ns) return RESCUE_NS;
-  uint64_t forecast_ns = vg_core_earlier(slice->drain_expected_ns - now_ns, FORECAST_MAX_NS);
-  return 3 * forecast_ns > RESCUE_NS ? 3 * forecast_ns : RESCUE_NS;
+  if (slice->drain_expected_ns < now_ns) return VG_CORE_RESCUE_NS;
+  uint64_t forecast_ns = vg_core_least(slice->drain_expected_ns - now_ns, FORECAST_MAX_NS);
+  return 3 * forecast_ns > VG_CORE_RESCUE_NS ? 3 * forecast_ns : VG_CORE_RESCUE_NS;
 }
 
-static void note_drains(struct vg_core *core, uint64_t now_ns) {
+void vg_core_note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
@@ -275,7 +153,7 @@ static void note_drains(struct vg_core *core, uint64_t now_ns) {
       slice->state = VG_CORE_SHUT;
     }
     if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
-      overlap(slice, now_ns);
+      vg_core_overlap(slice, now_ns);
       slice->rescue_ns = now_ns + rescue_after(slice, now_ns);
     }
     bool late = slice->saturating && slice->state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
@@ -352,12 +230,12 @@ static bool had_too_much(const struct vg_core *core, const struct vg_core_slice 
 
 /* A latency slice that has used up its debt is as any other until some of it is paid. A cap is what limits a slice from
  * the time on which its bucket is empty until it is nearly full. */
-static void note_debts(struct vg_core *core) {
+void vg_core_note_debts(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     int64_t full_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
     slice->limited = !vg_core_uncapped(slice) && slice->cap_ns < (slice->limited ? full_ns * 3 / 4 : 1);
-    bool overdrawn = slice->owed_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
+    bool overdrawn = slice->owed_ns <= (slice->overdrawn ? BACK_NS : 0) - VG_CORE_LATENCY_DEBT_NS;
     if (slice->overdrawn && !overdrawn) vg_core_set_deadline(slice, core->last_ns);
     slice->overdrawn = overdrawn;
   }
@@ -365,7 +243,7 @@ static void note_debts(struct vg_core *core) {
 
 /* Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. Who is served
  * first whenever he wants to run is not behind because of others. */
-static void forgive(struct vg_core *core) {
+void vg_core_forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
@@ -384,14 +262,14 @@ static void forgive(struct vg_core *core) {
   }
 }
 
-static void review_slot(struct vg_core *core) {
+void vg_core_review_slot(struct vg_core *core) {
   int64_t margin_ns = core->vacated ? BACK_NS : VG_CORE_AHEAD_NS;
   core->vacated = false;
   if (!core->slot_ppm) return;
   core->vacated = first_latency(core) || most_behind(core, NULL) > vg_core_slot_behind(core) + margin_ns;
 }
 
-static void review_free(struct vg_core *core, uint64_t now_ns) {
+void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
   const struct vg_core_slice *first = first_latency(core);
   int64_t furthest_ns = furthest_behind(core);
   for (int i = 0; i < core->slice_count; i++) {
@@ -401,18 +279,18 @@ static void review_free(struct vg_core *core, uint64_t now_ns) {
     bool yields = !may_precede(core, slice) && had_too_much(core, slice, furthest_ns);
     slice->throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
     if (slice->throttled && slice->state == VG_CORE_OPEN)
-      close_gate(slice, now_ns);
-    else if (slice->throttled || !may_open(slice, now_ns))
+      vg_core_close_gate(slice, now_ns);
+    else if (slice->throttled || !vg_core_may_open(slice, now_ns))
       continue;
     else if (slice->state != VG_CORE_OPEN)
-      open_gate(core, slice, now_ns);
+      vg_core_open_gate(core, slice, now_ns);
     else if (slice->gave_up_while_waiting || (slice->quiet && slice->wants))
-      renew(core, slice, now_ns);
+      vg_core_renew_word(core, slice, now_ns);
   }
 }
 
 /* A free slice has a turn while others are kept from running for it. */
-static void note_turns(struct vg_core *core) {
+void vg_core_note_turns(struct vg_core *core) {
   bool shut = core->vacated;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
@@ -433,7 +311,8 @@ static void note_turns(struct vg_core *core) {
 /* Spins since a launch of its own stands at another device's gate, and pays for it, so that its turn would never come.
  */
 static bool is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return vg_core_leads(slice) && slice->state == VG_CORE_OVERLAP && core->last_ns >= slice->close_ns + RESCUE_NS;
+  return vg_core_leads(slice) && slice->state == VG_CORE_OVERLAP &&
+         core->last_ns >= slice->close_ns + VG_CORE_RESCUE_NS;
 }
 
 /* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then whoever was
@@ -448,7 +327,7 @@ static struct vg_core_slice *pick(struct vg_core *core, uint64_t now_ns) {
   struct vg_core_slice *best = NULL;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (slice->state != VG_CORE_OPEN && !may_open(slice, now_ns)) continue;
+    if (slice->state != VG_CORE_OPEN && !vg_core_may_open(slice, now_ns)) continue;
     if (candidate(core, slice) && (!best || before(core, slice, best))) best = slice;
   }
   return best;
@@ -474,22 +353,23 @@ static bool is_a_lease_ahead(const struct vg_core *core, const struct vg_core_sl
 }
 
 /* The holder: its lease goes on, is extended, or ends. */
-static void review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
-  bool rethought = holder->quiet && holder->wants &&
-                   may_open(holder, now_ns); /* gave the device up and wants it again: a word is given up once */
+void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
+  bool rethought =
+      holder->quiet && holder->wants &&
+      vg_core_may_open(holder, now_ns); /* gave the device up and wants it again: a word is given up once */
   if (rethought || core->vacated || must_not_run(holder) || !vg_core_has_cap(core, holder)) {
-    close_gate(holder, now_ns);
+    vg_core_close_gate(holder, now_ns);
     return;
   }
-  if (holder->gave_up_while_waiting && may_open(holder, now_ns))
-    renew(core, holder, now_ns); /* its other processes run: let this one in, too */
+  if (holder->gave_up_while_waiting && vg_core_may_open(holder, now_ns))
+    vg_core_renew_word(core, holder, now_ns); /* its other processes run: let this one in, too */
   struct vg_core_slice *next = other_waits(core, holder) ? pick(core, now_ns) : NULL;
   if (!next) { /* nobody waits, or only who is over his cap: let it be */
     set_lease(core, holder, now_ns, false);
     return;
   }
   if (!active_holder(core, holder)) {
-    close_gate(holder, now_ns);
+    vg_core_close_gate(holder, now_ns);
     return;
   }
   if (!holder->lease_end_ns) { /* somebody has just come: the open end becomes one lease, counted from its grant */
@@ -497,16 +377,16 @@ static void review_holder(struct vg_core *core, struct vg_core_slice *holder, ui
     if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
   }
   if (!next->limited && is_a_lease_ahead(core, holder, next))
-    holder->lease_end_ns = vg_core_earlier(holder->lease_end_ns, holder->grant_ns + core->params.quantum_ns / 4);
+    holder->lease_end_ns = vg_core_least(holder->lease_end_ns, holder->grant_ns + core->params.quantum_ns / 4);
   bool preempted = next != holder && vg_core_follows(next);
   if (now_ns < holder->lease_end_ns && !preempted) return;
   if (next == holder)
     set_lease(core, holder, now_ns, true);
   else
-    close_gate(holder, now_ns);
+    vg_core_close_gate(holder, now_ns);
 }
 
-static struct vg_core_slice *find_in_slot(struct vg_core *core, enum vg_core_state state) {
+struct vg_core_slice *vg_core_find_in_slot(struct vg_core *core, enum vg_core_state state) {
   for (int i = 0; i < core->slice_count; i++)
     if (vg_core_in_slot(&core->slices[i]) && core->slices[i].state == state) return &core->slices[i];
   return NULL;
@@ -519,7 +399,7 @@ static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_s
   if (beyond_ns > (int64_t)slice->late_ns) beyond_ns = (int64_t)slice->late_ns;
   beyond_ns -= (int64_t)(core->params.bound_ns + core->params.overrun_ns);
   if (beyond_ns <= 0) return 0;
-  uint64_t until_ns = 0, patience_ns = vg_core_earlier((uint64_t)beyond_ns / 8, VG_CORE_IDLE_NS);
+  uint64_t until_ns = 0, patience_ns = vg_core_least((uint64_t)beyond_ns / 8, VG_CORE_IDLE_NS);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (vg_core_active(other) || !vg_core_lately_active(other, now_ns)) continue;
@@ -529,14 +409,14 @@ static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_s
   return until_ns;
 }
 
-static void grant(struct vg_core *core, uint64_t now_ns) {
+void vg_core_grant(struct vg_core *core, uint64_t now_ns) {
   core->put_off_ns = 0;
-  if (core->vacated || find_in_slot(core, VG_CORE_OPEN) || find_in_slot(core, VG_CORE_DRAINING)) return;
+  if (core->vacated || vg_core_find_in_slot(core, VG_CORE_OPEN) || vg_core_find_in_slot(core, VG_CORE_DRAINING)) return;
   struct vg_core_slice *next = pick(core, now_ns);
   if (!next) return;
   core->put_off_ns = put_off_until(core, next, now_ns);
   if (now_ns < core->put_off_ns) return;
-  open_gate(core, next, now_ns);
+  vg_core_open_gate(core, next, now_ns);
   set_lease(core, next, now_ns, other_waits(core, next));
 }
 
@@ -544,39 +424,15 @@ static void grant(struct vg_core *core, uint64_t now_ns) {
  * ever, and be charged for it until no bucket is left. So the gate of whoever has not drained for so long is opened for
  * a moment now and then, whatever else runs and is owed. Long kernels gain nothing by it: the bound on outstanding work
  * holds their next launch back. */
-static void rescue(struct vg_core *core, uint64_t now_ns) {
+void vg_core_rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
     bool open = vg_core_is_open(slice),
          gang = vg_core_leads(slice) || vg_core_follows(slice); /* its turn comes, on all of its devices */
     uint64_t patience_ns = rescue_after(slice, now_ns);
-    if (!gang && (open || (vg_core_waits(slice) && patience_ns == RESCUE_NS)))
+    if (!gang && (open || (vg_core_waits(slice) && patience_ns == VG_CORE_RESCUE_NS)))
       vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
     slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
   }
-}
-
-uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
-  if (now_ns < core->last_ns) now_ns = core->last_ns;
-  vg_core_count_lately(core);
-  vg_core_charge(core, now_ns);
-  core->last_ns = now_ns;
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present) vg_core_note_activity(&core->slices[i], now_ns);
-  vg_core_count_lately(core);
-  note_drains(core, now_ns);
-  judge_all(core, now_ns);
-  vg_core_entitle(core, now_ns);
-  vg_core_raise_floor(core, now_ns);
-  forgive(core);
-  note_debts(core);
-  review_slot(core);
-  review_free(core, now_ns);
-  struct vg_core_slice *holder = find_in_slot(core, VG_CORE_OPEN);
-  if (holder) review_holder(core, holder, now_ns);
-  grant(core, now_ns);
-  note_turns(core);
-  rescue(core, now_ns);
-  return vg_core_outputs(core, now_ns);
 }

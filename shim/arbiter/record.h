@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "arbiter/policy.h"
+#include "arbiter/core.h"
 
 #define VG_RECORD_MAGIC 0x4345525550475600ull
 #define VG_RECORD_VERSION 1

@@ -9,13 +9,12 @@
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
 /* Completed work is told so seldom: it says nothing of who had the device in a short time. */
 #define SILENT_NS (10ull * VG_CORE_MS)
-#define REPORTED_NS (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long   \
-                                          */
+#define REPORTED_NS                                                                                                    \
+  (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long                     \
+                        */
 /* Completed work that is told beyond the time that was there is not charged, up to this part of what one tells. */
 #define REMITTED_PART 7
 #define UNEXPLAINED_MAX_NS (20 * VG_CORE_MS)
-#define SEEN_LEAST_NS 100000ull /* less is what clocks differ by */
-#define DEADLINE_NS (4ull * VG_CORE_MS)
 /* A turn that keeps others waiting costs at least the first, what the hand-over takes; the second if its owner has told
  * of little work for its last turns. */
 #define TURN_LEAST_NS (VG_CORE_MS / 4)
@@ -23,19 +22,6 @@
 /* So much of the time in which nothing was outstanding any more may be told as completed work later. */
 #define LATE_REPORTED_NS (20 * VG_CORE_MS)
 #define RENEWED_BY_WORK 5 /* times as much of a bucket that fills by itself as well: VG_CORE_RENEWAL_NS */
-#define ENTITLEMENT_MIN_PPM 1000
-
-static int64_t min_i64(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-
-static int64_t max_i64(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
-static uint64_t min_u64(uint64_t a, uint64_t b) {
-  return a < b ? a : b;
-}
 
 static int64_t part(uint64_t ns, uint32_t ppm) {
   return (int64_t)(ns * ppm / VG_CORE_PPM);
@@ -46,7 +32,7 @@ bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns) {
   return vg_core_active(slice) || (slice->last_active_ns && now_ns < slice->last_active_ns + VG_CORE_IDLE_NS);
 }
 
-static void sum_slot(struct vg_core *core) {
+void vg_core_sum_slot(struct vg_core *core) {
   core->slot_ppm = 0;
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present && core->slices[i].saturating) core->slot_ppm += core->slices[i].entitlement_ppm;
@@ -80,7 +66,7 @@ int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slic
   if (slice->state == VG_CORE_OPEN) return 0;
   uint64_t worth_ns = core->params.quantum_min_ns;
   if (slice->saturating && vg_core_others_active(core, slice)) worth_ns = core->params.quantum_ns / 2;
-  return min_i64((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
+  return vg_core_min((int64_t)worth_ns, vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2);
 }
 
 bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -100,9 +86,7 @@ bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_co
 
 /* ---- charging ---- */
 
-/* Does it run beside others? A process that does not even notice that its gate was shut is a stopped one: what it had
- * launched is bounded and soon over, so it stops counting. */
-static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
+bool vg_core_shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
   if (!slice->present || !slice->saturating || slice->state == VG_CORE_SHUT) return false;
   bool rescued = (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
   return slice->state != VG_CORE_OVERLAP || rescued || slice->noticed || now_ns < slice->close_ns + STOPPED_NS;
@@ -112,8 +96,8 @@ static bool shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
 static void charge_share(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
   slice->window_work_ns += used_ns;
   if (!slice->saturating) {
-    slice->free_lag_ns = max_i64(slice->free_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
-    slice->owed_ns = max_i64(slice->owed_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+    slice->free_lag_ns = vg_core_max(slice->free_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+    slice->owed_ns = vg_core_max(slice->owed_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
     return;
   }
   slice->unpaid_ns -= used_ns;
@@ -121,18 +105,18 @@ static void charge_share(struct vg_core *core, struct vg_core_slice *slice, int6
   uint64_t next_ns = slice->virtual_ns + (uint64_t)used_ns * VG_CORE_PPM / slice->entitlement_ppm;
   if (next_ns > most_ns) next_ns = most_ns;
   if (next_ns > slice->virtual_ns) slice->virtual_ns = next_ns;
-  core->slot_lag_ns = max_i64(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+  core->slot_lag_ns = vg_core_max(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
 /* What a turn costs beyond what was used is no use of the device: it counts neither for the maximum nor in what is told
  * as used. */
 static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
-  int64_t before_ns = max_i64(slice->turn_least_ns, slice->turn_used_ns);
+  int64_t before_ns = vg_core_max(slice->turn_least_ns, slice->turn_used_ns);
   slice->turn_used_ns += used_ns;
-  charge_share(core, slice, max_i64(slice->turn_least_ns, slice->turn_used_ns) - before_ns);
+  charge_share(core, slice, vg_core_max(slice->turn_least_ns, slice->turn_used_ns) - before_ns);
   slice->charged_ns += used_ns;
   if (slice->charged_ns > (int64_t)slice->stats.charged_ns) slice->stats.charged_ns = (uint64_t)slice->charged_ns;
-  slice->cap_ns = max_i64(slice->cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
+  slice->cap_ns = vg_core_max(slice->cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
   slice->guarantee_ns -= used_ns;
   if (slice->guarantee_ns < 0) {
     if (slice->params.max_milli > slice->params.min_milli) /* else all that it has is its own */
@@ -149,7 +133,7 @@ void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice) {
   slice->turn_least_ns = has_credit ? TURN_LEAST_NS : TURN_IDLE_NS;
   charge_share(core, slice, slice->turn_least_ns);
   if (!has_credit) /* a page that tells of no work: its maximum bounds how often others wait in vain */
-    slice->cap_ns = max_i64(slice->cap_ns - slice->turn_least_ns, -VG_CORE_DEBT_MAX_NS);
+    slice->cap_ns = vg_core_max(slice->cap_ns - slice->turn_least_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
 bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_slice *but) {
@@ -163,7 +147,7 @@ bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_sli
 
 static uint32_t reported_ppm(const struct vg_core_slice *slice) {
   uint64_t ppm = slice->recent_reported_ns * VG_CORE_PPM / (slice->recent_run_ns ? slice->recent_run_ns : 1);
-  return (uint32_t)min_u64(VG_CORE_PPM, ppm);
+  return (uint32_t)vg_core_least(VG_CORE_PPM, ppm);
 }
 
 /* Says little of what it completes, or seldom: no witness of who had the device. */
@@ -176,13 +160,13 @@ static bool is_silent(const struct vg_core *core, const struct vg_core_slice *sl
 /* What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it runs
  * alone. */
 static uint64_t note_reported(struct vg_core_slice *slice, int ran, uint64_t now_ns) {
-  uint64_t more_ns = min_u64(slice->done_ns - slice->done_reported_ns, VG_CORE_DEBT_MAX_NS);
+  uint64_t more_ns = vg_core_least(slice->done_ns - slice->done_reported_ns, VG_CORE_DEBT_MAX_NS);
   slice->done_reported_ns = slice->done_ns;
   if (more_ns) slice->reported_after_ns = now_ns - slice->reported_at_ns;
   if (more_ns || !slice->contexts) slice->reported_at_ns = now_ns;
   if (slice->contexts && (!slice->saturating || ran == 1)) {
     slice->recent_run_ns += slice->busy_ns;
-    slice->recent_reported_ns = min_u64(slice->recent_reported_ns + more_ns, VG_CORE_DEBT_MAX_NS);
+    slice->recent_reported_ns = vg_core_least(slice->recent_reported_ns + more_ns, VG_CORE_DEBT_MAX_NS);
   }
   if (slice->recent_run_ns > 2 * REPORTED_NS) {
     slice->recent_run_ns /= 2;
@@ -241,20 +225,21 @@ static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t pa
     slice->over_reported_ns =
         vg_core_within(slice->over_reported_ns + (int64_t)reported_ns[i] - part_ns, UNEXPLAINED_MAX_NS);
     int64_t remittable_ns = slice->remittable_ns + (int64_t)reported_ns[i] / REMITTED_PART;
-    slice->remittable_ns = min_i64(remittable_ns, UNEXPLAINED_MAX_NS);
-    over_ns += max_i64(0, slice->over_reported_ns);
+    slice->remittable_ns = vg_core_min(remittable_ns, UNEXPLAINED_MAX_NS);
+    over_ns += vg_core_max(0, slice->over_reported_ns);
   }
-  busy_ns = min_u64(passed_ns, busy_ns);
+  busy_ns = vg_core_least(passed_ns, busy_ns);
   bool believable = is_believable(core, all_reported_ns, busy_ns);
   core->excess_ns -= ran > 1 ? less_changes(busy_ns) : (int64_t)busy_ns;
   core->excess_ns = vg_core_within(core->excess_ns, UNEXPLAINED_MAX_NS);
-  int64_t remitted_ns = believable ? max_i64(0, min_i64(core->excess_ns, over_ns)) : 0;
+  int64_t remitted_ns = believable ? vg_core_max(0, vg_core_min(core->excess_ns, over_ns)) : 0;
   core->excess_ns -= remitted_ns;
   if (!remitted_ns) return;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    slice->remitted_ns = min_i64(remitted_ns * max_i64(0, slice->over_reported_ns) / over_ns, slice->remittable_ns);
+    slice->remitted_ns =
+        vg_core_min(remitted_ns * vg_core_max(0, slice->over_reported_ns) / over_ns, slice->remittable_ns);
     slice->remittable_ns -= slice->remitted_ns;
     slice->over_reported_ns -= slice->remitted_ns;
   }
@@ -300,9 +285,9 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
  * its part of it, or all in which it had work outstanding for the one who tells least; up to half of its part where the
  * others do not say what they do. */
 static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, int64_t done_ns) {
-  if (!core->witnessed) return max_i64(0, slice->provisional_ns / 2 - done_ns);
+  if (!core->witnessed) return vg_core_max(0, slice->provisional_ns / 2 - done_ns);
   int64_t most_ns = reported_ppm(slice) <= core->least_reported_ppm ? slice->outstanding_ns : slice->provisional_ns;
-  int64_t doubted_ns = max_i64(0, min_i64(most_ns - done_ns, core->unexplained_ns));
+  int64_t doubted_ns = vg_core_max(0, vg_core_min(most_ns - done_ns, core->unexplained_ns));
   core->unexplained_ns -= doubted_ns;
   return doubted_ns;
 }
@@ -315,13 +300,13 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   if (slice->has_precedence && vg_core_somebody_waits(core, slice)) used_ns = (int64_t)passed_ns; /* whatever it says */
   if (slice->busy_ns) { /* what it keeps from them with nothing to run is not put right later */
     slice->provisional_ns += used_ns;
-    slice->outstanding_ns += max_i64(used_ns, (int64_t)slice->busy_ns);
+    slice->outstanding_ns += vg_core_max(used_ns, (int64_t)slice->busy_ns);
   }
   slice->beside_slot |= core->slot_occupied && slice->busy_ns;
   bool alone = slice->holds || !vg_core_somebody_waits(core, slice);
   if (slice->contexts == contexts && alone) slice->alone_ns += (int64_t)slice->busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
-  int64_t done_ns = max_i64(0, (int64_t)(slice->done_ns - slice->done_seen_ns));
+  int64_t done_ns = vg_core_max(0, (int64_t)(slice->done_ns - slice->done_seen_ns));
   if (slice->holds && !slice->has_precedence && vg_core_somebody_waits(core, slice))
     used_ns += (int64_t)(passed_ns - slice->busy_ns); /* it let that pass, and nobody else had it */
   used_ns -= slice->remitted_ns;
@@ -329,7 +314,7 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   bool due = (core->witnessed || done_ns) && now_ns >= slice->settled_ns + VG_CORE_TICK_NS;
   if (!slice->outstanding || due) {
     int64_t reported_ns = done_ns + doubted(core, slice, done_ns);
-    int64_t ahead_ns = max_i64(0, slice->alone_ns / 2 - reported_ns);
+    int64_t ahead_ns = vg_core_max(0, slice->alone_ns / 2 - reported_ns);
     int64_t more_ns = reported_ns + ahead_ns - slice->provisional_ns;
     used_ns += more_ns;
     if (slice->beside_slot)
@@ -349,21 +334,22 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
   if (!core->slot_occupied) return;
   uint32_t contexts = 0;
   for (int i = 0; i < core->slice_count; i++)
-    if (shares_device(&core->slices[i], now_ns)) contexts += core->slices[i].contexts ? core->slices[i].contexts : 1;
+    if (vg_core_shares_device(&core->slices[i], now_ns))
+      contexts += core->slices[i].contexts ? core->slices[i].contexts : 1;
   int64_t taken_ns = vg_core_within(core->free_used_ns, (int64_t)passed_ns);
   core->free_used_ns = vg_core_within(core->free_used_ns - taken_ns, CARRIED_MAX_NS);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (!shares_device(slice, now_ns)) continue;
+    if (!vg_core_shares_device(slice, now_ns)) continue;
     int64_t used_ns = (int64_t)slice->busy_ns;
     if (vg_core_keeps_others_waiting(core, slice)) {
       used_ns = (int64_t)passed_ns;
       bool over = slice->quiet && slice->state != VG_CORE_OPEN;
       if (over && slice->drained_ns < now_ns) /* the drain was noticed later than it happened */
-        used_ns = max_i64(0, (int64_t)(slice->drained_ns - core->last_ns));
+        used_ns = vg_core_max(0, (int64_t)(slice->drained_ns - core->last_ns));
     }
     uint32_t own = slice->contexts ? slice->contexts : 1;
-    charge(core, slice, max_i64(0, used_ns - taken_ns) * own / contexts);
+    charge(core, slice, vg_core_max(0, used_ns - taken_ns) * own / contexts);
   }
 }
 
@@ -372,12 +358,12 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
 static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
   uint64_t since_ns = core->last_ns > slice->reported_at_ns ? core->last_ns - slice->reported_at_ns : 0;
   int64_t late_ns = LATE_REPORTED_NS + (int64_t)since_ns;
-  slice->unpaid_ns = max_i64(slice->unpaid_ns, -late_ns);
-  slice->over_cap_ns = max_i64(slice->over_cap_ns, -late_ns);
-  charge(core, slice, max_i64(0, slice->unpaid_ns - LATE_REPORTED_NS));
-  int64_t more_ns = max_i64(0, slice->over_cap_ns - LATE_REPORTED_NS);
+  slice->unpaid_ns = vg_core_max(slice->unpaid_ns, -late_ns);
+  slice->over_cap_ns = vg_core_max(slice->over_cap_ns, -late_ns);
+  charge(core, slice, vg_core_max(0, slice->unpaid_ns - LATE_REPORTED_NS));
+  int64_t more_ns = vg_core_max(0, slice->over_cap_ns - LATE_REPORTED_NS);
   slice->over_cap_ns -= more_ns;
-  slice->cap_ns = max_i64(slice->cap_ns - more_ns, -VG_CORE_DEBT_MAX_NS);
+  slice->cap_ns = vg_core_max(slice->cap_ns - more_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
 /* How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from what is its own is in
@@ -385,26 +371,26 @@ static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
 static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
   int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
   int64_t own_ns = vg_core_scaled(VG_CORE_DEBT_MAX_NS, slice->params.min_milli);
-  return vg_core_active(slice) ? max_i64(depth_ns, own_ns) : depth_ns;
+  return vg_core_active(slice) ? vg_core_max(depth_ns, own_ns) : depth_ns;
 }
 
 /* All its processes together complete no more than a second's work in a second in which some is outstanding. */
 static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
-  slice->reportable_ns = min_u64(slice->reportable_ns + slice->busy_ns, VG_CORE_DEBT_MAX_NS);
+  slice->reportable_ns = vg_core_least(slice->reportable_ns + slice->busy_ns, VG_CORE_DEBT_MAX_NS);
   if (!slice->outstanding && !slice->was_outstanding)
-    slice->reportable_ns = min_u64(slice->reportable_ns, LATE_REPORTED_NS);
-  uint64_t more_ns = min_u64(slice->done_total_ns - slice->reported_total_ns, slice->reportable_ns);
+    slice->reportable_ns = vg_core_least(slice->reportable_ns, LATE_REPORTED_NS);
+  uint64_t more_ns = vg_core_least(slice->done_total_ns - slice->reported_total_ns, slice->reportable_ns);
   slice->reported_total_ns = slice->done_total_ns;
   slice->reportable_ns -= more_ns;
   slice->done_ns += more_ns;
-  slice->renewed_ns -= min_u64(slice->renewed_ns, RENEWED_BY_WORK * more_ns);
+  slice->renewed_ns -= vg_core_least(slice->renewed_ns, RENEWED_BY_WORK * more_ns);
   uint64_t refill_ns = passed_ns / (VG_CORE_TURN_REFILL_NS / VG_CORE_TURN_CREDIT_NS);
-  slice->turn_credit_ns =
-      min_i64(slice->turn_credit_ns + (int64_t)(more_ns + refill_ns), VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS);
+  slice->turn_credit_ns = vg_core_min(slice->turn_credit_ns + (int64_t)(more_ns + refill_ns),
+                                      VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS);
 }
 
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
-  slice->busy_ns = min_u64(slice->busy_total_ns - slice->busy_seen_ns, passed_ns);
+  slice->busy_ns = vg_core_least(slice->busy_total_ns - slice->busy_seen_ns, passed_ns);
   slice->busy_seen_ns = slice->busy_total_ns;
   /* A page without sense: work is outstanding and takes no time. */
   if (!slice->busy_ns && slice->attached && slice->was_outstanding) slice->busy_ns = passed_ns;
@@ -412,7 +398,7 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   slice->was_outstanding = slice->outstanding;
   slice->contexts = 0;
   if (slice->busy_ns) slice->contexts = slice->running ? slice->running : 1;
-  uint64_t active_ns = min_u64(slice->active_total_ns - slice->active_seen_ns, passed_ns);
+  uint64_t active_ns = vg_core_least(slice->active_total_ns - slice->active_seen_ns, passed_ns);
   slice->active_seen_ns = slice->active_total_ns;
   if (!active_ns && slice->attached && slice->was_active) active_ns = passed_ns;
   slice->window_idle_ns += passed_ns - active_ns;
@@ -420,22 +406,22 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   uint32_t min_milli = slice->params.min_milli, max_milli = slice->params.max_milli;
   int64_t deepest_ns = cap_depth(core, slice);
   if (vg_core_lately_active(slice, core->last_ns)) /* arrears outlast a short pause, and do not grow in it */
-    deepest_ns = max_i64(deepest_ns, slice->cap_ns);
-  slice->cap_ns = min_i64(slice->cap_ns + vg_core_scaled(passed_ns, max_milli), deepest_ns);
-  slice->guarantee_ns = min_i64(slice->guarantee_ns + vg_core_scaled(passed_ns, min_milli),
-                                vg_core_scaled(params->guarantee_depth_ns, min_milli));
+    deepest_ns = vg_core_max(deepest_ns, slice->cap_ns);
+  slice->cap_ns = vg_core_min(slice->cap_ns + vg_core_scaled(passed_ns, max_milli), deepest_ns);
+  slice->guarantee_ns = vg_core_min(slice->guarantee_ns + vg_core_scaled(passed_ns, min_milli),
+                                    vg_core_scaled(params->guarantee_depth_ns, min_milli));
   if (slice->saturating && !slice->was_active) slice->virtual_ns += passed_ns; /* its due of then is not saved up */
   if (slice->saturating) return;
   /* A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more. */
   uint32_t ppm = slice->params.latency ? slice->entitlement_ppm * 101 / 100 : slice->entitlement_ppm;
-  deepest_ns = max_i64(part(params->guarantee_depth_ns, slice->entitlement_ppm), slice->free_lag_ns);
+  deepest_ns = vg_core_max(part(params->guarantee_depth_ns, slice->entitlement_ppm), slice->free_lag_ns);
   if (vg_core_active(slice)) /* what it lacks for others have had it, since their work could not be taken back */
-    deepest_ns = max_i64(deepest_ns, -core->slot_lag_ns);
-  slice->free_lag_ns = min_i64(slice->free_lag_ns + part(passed_ns, ppm), deepest_ns);
+    deepest_ns = vg_core_max(deepest_ns, -core->slot_lag_ns);
+  slice->free_lag_ns = vg_core_min(slice->free_lag_ns + part(passed_ns, ppm), deepest_ns);
   if (!vg_core_may_begin_turn(slice)) /* it is not owed what it does not take */
-    slice->free_lag_ns = min_i64(slice->free_lag_ns, VG_CORE_SHORT_NS);
+    slice->free_lag_ns = vg_core_min(slice->free_lag_ns, VG_CORE_SHORT_NS);
   int64_t owed_ns = slice->owed_ns + part(passed_ns, min_milli * VG_CORE_MILLI * 101 / 100);
-  slice->owed_ns = min_i64(owed_ns, vg_core_scaled(params->guarantee_depth_ns, min_milli));
+  slice->owed_ns = vg_core_min(owed_ns, vg_core_scaled(params->guarantee_depth_ns, min_milli));
 }
 
 void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
@@ -448,135 +434,16 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
     if (!slice->present) continue;
     accrue(core, slice, passed_ns);
     contexts += slice->contexts;
-    core->slot_occupied |= shares_device(slice, now_ns);
+    core->slot_occupied |= vg_core_shares_device(slice, now_ns);
   }
   weigh(core, passed_ns, now_ns);
-  sum_slot(core); /* some may have gone since */
-  core->slot_lag_ns = min_i64(core->slot_lag_ns + part(passed_ns, core->slot_ppm),
-                              part(core->params.guarantee_depth_ns, core->slot_ppm));
+  vg_core_sum_slot(core); /* some may have gone since */
+  core->slot_lag_ns = vg_core_min(core->slot_lag_ns + part(passed_ns, core->slot_ppm),
+                                  part(core->params.guarantee_depth_ns, core->slot_ppm));
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present && !core->slices[i].saturating)
       charge_free(core, &core->slices[i], contexts, passed_ns, now_ns);
   charge_slot(core, passed_ns, now_ns);
   for (int i = 0; i < core->slice_count; i++)
     if (core->slices[i].present && core->slices[i].saturating) charge_unpaid(core, &core->slices[i]);
-}
-
-/* ---- demand ---- */
-
-void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns) {
-  if (slice->params.min_milli) slice->deadline_ns = now_ns + DEADLINE_NS * VG_CORE_MILLI / slice->params.min_milli;
-}
-
-void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
-  bool active = vg_core_active(slice);
-  if (active) {
-    if (!slice->last_active_ns ||
-        now_ns >= slice->last_active_ns + VG_CORE_IDLE_NS) { /* what it did before says nothing now */
-      slice->demand_ppm = VG_CORE_PPM;
-      slice->work_ns = slice->idle_ns = slice->window_idle_ns = 0;
-      slice->window_work_ns = 0;
-      slice->free_lag_ns = min_i64(slice->free_lag_ns, 0);
-      slice->owed_ns = min_i64(slice->owed_ns, 0);
-    }
-    slice->last_active_ns = now_ns;
-    if (!slice->was_active) vg_core_set_deadline(slice, now_ns);
-  }
-  slice->was_active = active;
-}
-
-/* Time at the closed gate says nothing, be it seconds. */
-void vg_core_measure_demand(struct vg_core_slice *slice) {
-  uint64_t worked_ns = (uint64_t)max_i64(0, min_i64(slice->window_work_ns, VG_CORE_DEBT_MAX_NS));
-  if (worked_ns + slice->window_idle_ns < SEEN_LEAST_NS) return;
-  slice->work_ns = slice->work_ns * 3 / 4 + worked_ns;
-  slice->idle_ns = slice->idle_ns * 3 / 4 + slice->window_idle_ns;
-  slice->window_work_ns = 0;
-  slice->window_idle_ns = 0;
-  slice->demand_ppm = (uint32_t)(slice->work_ns * VG_CORE_PPM / (slice->work_ns + slice->idle_ns));
-}
-
-/* ---- entitlements ---- */
-
-/* What water-filling may fill it up to; 0: it takes no part. */
-static uint32_t limit_of(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (!vg_core_lately_active(slice, now_ns)) return 0;
-  uint64_t wanted_ppm = VG_CORE_PPM;
-  if (!slice->saturating) wanted_ppm = min_u64(VG_CORE_PPM, (uint64_t)slice->demand_ppm * 103 / 100 + 5000);
-  return (uint32_t)min_u64(wanted_ppm, (uint64_t)slice->params.max_milli * VG_CORE_MILLI);
-}
-
-/* Fills those of one priority by weight; returns what is left. */
-static uint32_t fill(struct vg_core *core, const uint32_t *limits, uint32_t priority, uint32_t left) {
-  while (left) {
-    uint64_t weights = 0;
-    for (int i = 0; i < core->slice_count; i++) {
-      const struct vg_core_slice *slice = &core->slices[i];
-      if (limits[i] > slice->entitlement_ppm && slice->params.priority == priority) weights += vg_core_weight(slice);
-    }
-    if (!weights) break;
-    uint32_t before = left;
-    for (int i = 0; i < core->slice_count; i++) {
-      struct vg_core_slice *slice = &core->slices[i];
-      if (limits[i] <= slice->entitlement_ppm || slice->params.priority != priority) continue;
-      uint32_t room = limits[i] - slice->entitlement_ppm;
-      if ((uint64_t)before * vg_core_weight(slice) / weights < room) continue;
-      slice->entitlement_ppm += room;
-      left = left > room ? left - room : 0;
-    }
-    if (left != before) continue;
-    for (int i = 0; i < core->slice_count; i++) {
-      struct vg_core_slice *slice = &core->slices[i];
-      if (limits[i] <= slice->entitlement_ppm || slice->params.priority != priority) continue;
-      slice->entitlement_ppm += (uint32_t)((uint64_t)before * vg_core_weight(slice) / weights);
-    }
-    return 0;
-  }
-  return left;
-}
-
-void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
-  uint32_t limits[VG_SLICES_MAX] = {0};
-  int64_t left = VG_CORE_PPM;
-  uint64_t level = UINT64_MAX; /* the priority that has been filled last */
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present) continue;
-    limits[i] = limit_of(slice, now_ns);
-    slice->entitlement_ppm = slice->params.min_milli * VG_CORE_MILLI;
-    if (!limits[i]) continue;
-    if (slice->entitlement_ppm > limits[i]) slice->entitlement_ppm = limits[i];
-    left -= slice->entitlement_ppm;
-  }
-  while (left > 0) {
-    int64_t next = -1;
-    for (int i = 0; i < core->slice_count; i++)
-      if (limits[i] && core->slices[i].params.priority < level && (int64_t)core->slices[i].params.priority > next)
-        next = core->slices[i].params.priority;
-    if (next < 0) break;
-    level = (uint64_t)next;
-    left = fill(core, limits, (uint32_t)next, (uint32_t)left);
-  }
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].entitlement_ppm < ENTITLEMENT_MIN_PPM) core->slices[i].entitlement_ppm = ENTITLEMENT_MIN_PPM;
-  sum_slot(core);
-}
-
-static bool is_stopped(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (!slice->present || !slice->saturating || slice->state == VG_CORE_SHUT) return false;
-  return !shares_device(slice, now_ns);
-}
-
-void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns) {
-  uint64_t least_ns = UINT64_MAX;
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *slice = &core->slices[i];
-    bool turns = slice->present && slice->saturating && (vg_core_active(slice) || slice->state != VG_CORE_SHUT);
-    if (turns && !is_stopped(slice, now_ns) && slice->virtual_ns < least_ns) least_ns = slice->virtual_ns;
-  }
-  if (least_ns != UINT64_MAX && least_ns > core->floor_ns) core->floor_ns = least_ns;
-  for (int i = 0; i < core->slice_count; i++) {
-    struct vg_core_slice *slice = &core->slices[i];
-    if (is_stopped(slice, now_ns) && slice->virtual_ns < core->floor_ns) slice->virtual_ns = core->floor_ns;
-  }
 }

@@ -1,10 +1,10 @@
 /*
- * shares.h - what a slice has had, what it wants and what it is due: charging, demands, entitlements. Parts of
- * policy.c's step, in files of their own; pure like it.
+ * shares.h - usage, demands and entitlements of slices: what shares.c (charging), entitlements.c and outputs.c add to a
+ * step, and the questions about slices that all files of the core ask. Pure.
  */
 #ifndef VG_ARBITER_SHARE_H
 #define VG_ARBITER_SHARE_H
-#include "arbiter/policy.h"
+#include "arbiter/core.h"
 
 #define VG_CORE_MILLI 1000
 #define VG_CORE_PPM 1000000
@@ -55,8 +55,16 @@ static inline int64_t vg_core_scaled(uint64_t ns, uint32_t milli) {
   return (int64_t)(ns * milli / VG_CORE_MILLI);
 }
 
-static inline uint64_t vg_core_earlier(uint64_t a, uint64_t b) {
+static inline uint64_t vg_core_least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
+}
+
+static inline int64_t vg_core_min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static inline int64_t vg_core_max(int64_t a, int64_t b) {
+  return a > b ? a : b;
 }
 
 static inline uint32_t vg_core_weight(const struct vg_core_slice *slice) {
@@ -137,13 +145,18 @@ void vg_core_count_lately(struct vg_core *core);
 /* A gate that was shut for its cap opens again when so much has come together: something worth opening it for. */
 int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slice *slice);
 bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice);
-/* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
- * waking up costs no device time, or when it is late. */
-uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice);
 /* A waiting slice of the slot, other than self, that might run at once. */
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self);
 /* Charges the time that has passed since the last step to those who have had it. */
 void vg_core_charge(struct vg_core *core, uint64_t now_ns);
+/* The entitlements of the slot's slices together change when one of them does. */
+void vg_core_sum_slot(struct vg_core *core);
+/* Does a saturating slice run beside others? A process that does not even notice that its gate was shut is a stopped
+ * one: what it had launched is bounded and soon over, so it stops counting. */
+bool vg_core_shares_device(const struct vg_core_slice *slice, uint64_t now_ns);
+
+/* ---- entitlements.c ---- */
+
 void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns);
 /* Once a window: what is its demand? */
 void vg_core_measure_demand(struct vg_core_slice *slice);

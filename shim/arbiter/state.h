@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "arbiter/arbiter.h"
+#include "arbiter/core.h"
 #include "arbiter/memory.h"
-#include "arbiter/policy.h"
 #include "arbiter/record.h"
 #include "arbiter/trace.h"
 

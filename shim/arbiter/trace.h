@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "arbiter/arbiter.h"
-#include "arbiter/policy.h"
+#include "arbiter/core.h"
 
 #define VG_TRACE_EVENTS_MAX 16384
 #define VG_TRACE_COUNTER_NS 1000000ull /* launches and device time of a slice are told this often at most */

@@ -16,8 +16,9 @@ from models.arbiter.model import Params, Slice, SliceParams, State
 from models.arbiter.policy import Arbiter
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/policy.h", "arbiter/memory.h")
-SOURCES = tuple(f"arbiter/{name}.c" for name in ("policy", "shares", "outputs", "coast", "memory"))
+HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/core.h", "arbiter/memory.h")
+PARTS = ("step", "slices", "policy", "shares", "entitlements", "outputs", "coast", "memory")
+SOURCES = tuple(f"arbiter/{name}.c" for name in PARTS)
 INPUTS = (
     *("attached", "wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", "running", "drained_ns"),
     *("gang_turns", "gang_go", "gang_stop", "gang_busy"),
