@@ -32,9 +32,9 @@
 static void count_drains(struct vg_arbiter *arbiter) {
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     struct vg_core_slice *slice = &arbiter->core.slices[i];
-    bool draining = slice->present && (slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP);
+    bool draining = slice->present && (slice->gate.state == VG_CORE_DRAINING || slice->gate.state == VG_CORE_OVERLAP);
     if (arbiter->lanes[i].draining && !draining) {
-      uint64_t drain_ns = slice->drained_ns - slice->close_ns;
+      uint64_t drain_ns = slice->in.drained_ns - slice->gate.close_ns;
       slice->stats.drains++;
       slice->stats.drain_total_ns += drain_ns;
       if (drain_ns > slice->stats.drain_max_ns) slice->stats.drain_max_ns = drain_ns;
@@ -299,7 +299,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
   process->next = lane->first;
   lane->first = process;
   lane->stale = true;
-  process->slice->attached = true;
+  process->slice->in.attached = true;
   arbiter->coast_version++;
   /* The page is complete before the tenant sees it; the thread's next round, which is about to come, does the rest. */
   vg_pages_begin(arbiter, process, now_ns);
@@ -391,10 +391,10 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
   int result = slice ? 0 : -ENOENT;
   if (slice) {
     *ret_stats = slice->stats;
-    ret_stats->gate = slice->word & VG_GATE_STATE_MASK;
+    ret_stats->gate = slice->out.word & VG_GATE_STATE_MASK;
     ret_stats->regime = arbiter->core.regime;
-    ret_stats->entitlement_milli = slice->shown_ppm / 1000;
-    ret_stats->lag_ns = slice->lag_ns;
+    ret_stats->entitlement_milli = slice->out.shown_ppm / 1000;
+    ret_stats->lag_ns = slice->out.lag_ns;
     uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
     ret_stats->mem_unattributed_bytes = unattributed_bytes;
     ret_stats->mem_held_bytes = ret_stats->mem_used_bytes =
@@ -415,7 +415,7 @@ int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usag
   for (int i = 0; i < arbiter->core.slice_count && count < capacity; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
     if (!slice->present) continue;
-    bool solo = (slice->word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && vg_lane_of(arbiter, slice)->first;
+    bool solo = (slice->out.word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && vg_lane_of(arbiter, slice)->first;
     ret_usage[count++] = (struct vg_slice_usage){slice->id, slice->stats.charged_ns, solo};
   }
   pthread_mutex_unlock(&arbiter->mutex);

@@ -46,7 +46,7 @@ void vg_core_coast(const struct vg_core *core, struct vg_coast_slot *ret_slots) 
   memset(ret_slots, 0, (size_t)core->slice_count * sizeof *ret_slots);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || !slice->attached || slice->params.paused) continue;
+    if (!slice->present || !slice->in.attached || slice->params.paused) continue;
     claim(&claims, slice);
     order[count++] = slice;
   }

@@ -30,89 +30,127 @@ enum vg_core_state {
   VG_CORE_OVERLAP,  /* gate closed, work still outstanding, nobody waits for it */
 };
 
+/*
+ * A slice on the device. The nested structs differ in when their fields are written: each says when, and by what. The
+ * reference model (models/arbiter/model.py) has the same names, without those of the structs or after them
+ * (free_lag_ns).
+ */
 struct vg_core_slice {
   uint64_t id;
   bool present;
+  bool saturating; /* takes turns in the slot; else free */
   struct vg_slice_params params;
-  /* inputs */
-  bool attached;              /* has at least one process */
-  bool wants;                 /* a launching thread waits at the closed gate */
-  bool outstanding;           /* work outstanding */
-  bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
-  bool gave_up_while_waiting; /* a process has given up the present word while a thread waits */
-  bool noticed;               /* some process has noticed the present closed word: not a stopped one */
-  bool gang_turns;            /* a gang's follower: its leader takes turns in the slot, so it does as well */
-  bool gang_go;               /* a gang's follower: its leader's gate is open */
-  bool gang_stop;             /* a gang's leader: a follower is to make room (its gang_veto) */
-  bool gang_busy;             /* a gang's leader: work is outstanding on another of its devices */
-  uint32_t running;           /* processes with work outstanding: the hardware divides its time by contexts */
-  uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
-  uint64_t drain_expected_ns; /* under a closed word: when all processes will have drained; 0 = no forecast */
-  uint64_t busy_total_ns;     /* monotone: device time with work outstanding, as reported */
-  uint64_t active_total_ns;   /* monotone: time with work outstanding or a thread at the gate */
-  uint64_t done_total_ns;     /* monotone: calibrated cost of completed work, as told */
-  /* outputs */
-  uint32_t word;         /* the gate word */
-  uint64_t lease_end_ns; /* 0 = open end */
-  uint64_t bound_ns;
-  uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. */
-  uint32_t watch;           /* VG_WATCH_* */
-  bool gang_veto;           /* a gang's follower: it is to make room for others on its device */
-  uint32_t entitlement_ppm; /* what it is due, in parts of a million of the device */
-  uint32_t shown_ppm;       /* the same as people are to see it: alone on the device all of it */
-  int64_t lag_ns;           /* what it has had less than that */
-  /* state */
-  enum vg_core_state state;
-  bool saturating;
-  bool overdrawn;      /* of the latency class: it is not served first, since it has had too much */
-  bool limited;        /* its cap bucket was empty and is not nearly full yet */
-  bool has_precedence; /* served before everybody else, since its class is latency */
-  bool throttled;      /* a free slice whose gate is shut: for its cap, or since it has had too much */
-  bool overran;        /* has been counted as an overrun since its gate was shut */
-  bool was_active;     /* to see a burst begin */
-  int64_t free_lag_ns;
-  int64_t owed_ns; /* free: what it has had less than its minimum */
-  int64_t cap_ns;
-  int64_t guarantee_ns; /* what is left of its minimum; beyond that it borrows */
+  /* What the slice's processes report, written before each step by pages.c and gang.c; a step takes back wants, quiet
+   * and drain_expected_ns when it opens or closes the gate. */
+  struct {
+    bool attached;              /* has at least one process */
+    bool wants;                 /* a launching thread waits at the closed gate */
+    bool outstanding;           /* work is outstanding */
+    bool quiet;                 /* every process has given up the present word (open) or drained it (closed) */
+    bool gave_up_while_waiting; /* a process has given up the present word while one of its threads waits */
+    bool noticed;               /* some process has noticed the present closed word: not a stopped one */
+    bool gang_turns;            /* a gang's follower: its leader takes turns in the slot, so it does as well */
+    bool gang_go;               /* a gang's follower: its leader's gate is open */
+    bool gang_stop;             /* a gang's leader: a follower is to make room (its gang_veto) */
+    bool gang_busy;             /* a gang's leader: work is outstanding on another of its devices */
+    uint32_t running;           /* processes with work outstanding: the hardware divides its time by contexts */
+    uint64_t drained_ns;        /* when quiet under a closed word: the last process's drain */
+    uint64_t drain_expected_ns; /* under a closed word: when all processes will have drained; 0 = no forecast */
+    uint64_t busy_total_ns;     /* monotone: device time with work outstanding, as reported */
+    uint64_t active_total_ns;   /* monotone: time with work outstanding or a thread at the gate */
+    uint64_t done_total_ns;     /* monotone: calibrated cost of completed work, as reported */
+  } in;
+  /* What a step decides, published after it by pages.c and gang.c. */
+  struct {
+    uint32_t word;         /* the gate word */
+    uint64_t lease_end_ns; /* 0 = open end */
+    uint64_t bound_ns;
+    uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. */
+    uint32_t watch;           /* VG_WATCH_* */
+    bool gang_veto;           /* a gang's follower: it is to make room for others on its device */
+    uint32_t entitlement_ppm; /* in parts of a million of the device */
+    uint32_t shown_ppm;       /* the entitlement as users see it: alone on the device all of it */
+    int64_t lag_ns;           /* entitlement minus usage */
+  } out;
+  /* The gate, written when it is opened or closed, and as the work behind it drains. */
+  struct {
+    enum vg_core_state state;
+    bool overran; /* has been counted as an overrun since the gate was closed */
+    uint64_t grant_ns;
+    uint64_t close_ns;
+    uint64_t late_ns;    /* the longest that work has outlasted the gate; fades with each close */
+    uint64_t rescue_ns;  /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
+    uint64_t renewed_ns; /* token bucket of open words: the time at which it is full again */
+    uint64_t served;     /* order of grants, for ties */
+  } gate;
+  /* The account of a saturating slice in the slot, from when it joins the slot until it leaves. */
+  struct {
+    uint64_t virtual_ns;
+    int64_t unpaid_ns;   /* half of the completed work that it reports, less what it has been charged */
+    int64_t over_cap_ns; /* all of it, less what its maximum has been charged */
+  } slot;
+  /* What a free slice is owed and what that gives it, written in each step. */
+  struct {
+    int64_t lag_ns;       /* entitlement minus usage; what a slice that leaves the slot takes along */
+    int64_t owed_ns;      /* minimum minus usage */
+    bool overdrawn;       /* latency class: it has used more than its guarantee and has no precedence */
+    bool has_precedence;  /* latency class: it is the slice that is served before all others now */
+    bool throttled;       /* the gate is closed: for its maximum, or since it has used more than its entitlement */
+    bool holds;           /* the gates of others are closed for it */
+    uint64_t deadline_ns; /* latency class: of its present burst */
+  } free;
+  /* A turn that keeps others waiting, from its begin on; credit_ns is the token bucket of turns without work. */
+  struct {
+    int64_t credit_ns;
+    int64_t least_ns; /* the least that the present turn costs */
+    int64_t used_ns;  /* charged for it so far */
+  } turn;
+  /* Token buckets, filled and charged in each step. */
+  struct {
+    int64_t cap_ns;       /* of the maximum */
+    int64_t guarantee_ns; /* of the minimum; usage beyond it is borrowed */
+    bool limited;         /* cap_ns was empty and is not nearly full yet */
+  } bucket;
+  /* The provisional account of a free slice since settled_ns, when its charge was last corrected by completed work. */
+  struct {
+    uint64_t settled_ns;
+    uint64_t done_seen_ns;  /* completed work that has been settled */
+    int64_t provisional_ns; /* charged: its contexts' part of the time with work outstanding */
+    int64_t outstanding_ns; /* all time with work outstanding: upper bound of what that charge may be revised to */
+    int64_t alone_ns;       /* of it, while no other slice had work outstanding or could have */
+    bool beside_slot;       /* some of it while the slot was occupied */
+  } account;
+  /* Completed work as the slice reports it, and how far that is believed; written in each step. */
+  struct {
+    uint64_t reportable_ns;      /* time with work outstanding that has not been reported as completed work yet */
+    uint64_t reported_total_ns;  /* done_total_ns as of the last step */
+    uint64_t done_ns;            /* completed work that is possible in the time that there was */
+    uint64_t done_reported_ns;   /* done_ns as of the last step */
+    uint64_t reported_at_ns;     /* when done_ns grew last, or nothing ran */
+    uint64_t reported_after_ns;  /* how long it had not grown before that */
+    uint64_t recent_run_ns;      /* recent time with work outstanding; saturating: while no other slice had any */
+    uint64_t recent_reported_ns; /* completed work reported for that time */
+    int64_t over_reported_ns;    /* reported beyond its contexts' part, while no saturating slice ran */
+    int64_t remittable_ns;       /* the most of what it reported that may be remitted */
+    int64_t remitted_ns;         /* remitted in this step: it is not charged */
+  } report;
+  /* Demand: work / (work + idle), measured once in a window. */
+  struct {
+    uint32_t ppm;
+    uint64_t work_ns, idle_ns; /* averaged over recent windows */
+    int64_t window_work_ns;    /* in the present window */
+    uint64_t window_idle_ns;
+  } demand;
+  /* The present step, and what the last one saw. */
+  struct {
+    uint64_t busy_ns;                      /* time with work outstanding in this step */
+    uint32_t contexts;                     /* that ran in this step */
+    uint64_t busy_seen_ns, active_seen_ns; /* busy_total_ns and active_total_ns as of the last step */
+    bool was_outstanding;
+    bool was_active; /* to see a burst begin */
+    uint64_t last_active_ns;
+  } step;
   int64_t charged_ns;
-  uint64_t virtual_ns;
-  uint64_t grant_ns;
-  uint64_t close_ns;
-  uint64_t late_ns;   /* the longest that its work has outlasted its gate lately */
-  uint64_t rescue_ns; /* overlapping: when the gate is opened or closed again for a moment, see rescue() */
-  uint64_t served;    /* order of grants, for ties */
-  bool holds;         /* free: the gates of others are shut for it */
-  int64_t turn_credit_ns;
-  int64_t turn_least_ns;      /* what the present turn costs at least */
-  int64_t turn_used_ns;       /* charged for it so far */
-  uint64_t renewed_ns;        /* token bucket of renewed words: the time at which it is full again */
-  uint64_t reportable_ns;     /* busy by the clock, and not told as completed yet */
-  uint64_t reported_total_ns; /* of done_total_ns, as of the last step */
-  uint64_t done_ns;           /* completed work that can be true */
-  int64_t unpaid_ns;          /* saturating: half of what it tells that it has completed, and not charged */
-  int64_t over_cap_ns;        /* as much, in full, that its maximum has not been charged */
-  int64_t remittable_ns;      /* of what it told, as much as may not be charged */
-  uint64_t last_active_ns;
-  uint64_t deadline_ns;                       /* of a latency slice's present burst */
-  uint64_t busy_seen_ns, active_seen_ns;      /* of the totals, in earlier steps */
-  uint64_t done_seen_ns, settled_ns;          /* completed work that has been settled, and when */
-  int64_t provisional_ns;                     /* charged since then */
-  int64_t outstanding_ns;                     /* as much at the most */
-  int64_t alone_ns;                           /* with work outstanding since then while nobody else had or could */
-  uint64_t done_reported_ns;                  /* completed work up to the last step */
-  uint64_t reported_at_ns, reported_after_ns; /* when it grew last or nothing ran; how long it had not */
-  uint64_t recent_run_ns,
-      recent_reported_ns;   /* lately with work outstanding (if saturating: alone), completed in that */
-  int64_t over_reported_ns; /* told beyond its contexts' part, while nobody who saturates ran */
-  int64_t remitted_ns;      /* of that, in this step: it is not charged */
-  bool was_outstanding;
-  bool beside_slot;          /* has had work outstanding while the slot was occupied, since settled_ns */
-  uint64_t busy_ns;          /* in this step */
-  uint32_t contexts;         /* that ran in this step */
-  uint32_t demand_ppm;       /* work / (work + idle) */
-  uint64_t work_ns, idle_ns; /* lately */
-  int64_t window_work_ns;    /* in the present window */
-  uint64_t window_idle_ns;
   struct vg_slice_stats stats; /* charged_ns, borrowed_ns, grants, early_releases, overruns */
 };
 

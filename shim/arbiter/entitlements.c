@@ -7,35 +7,35 @@
 /* ---- demand ---- */
 
 void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns) {
-  if (slice->params.min_milli) slice->deadline_ns = now_ns + DEADLINE_NS * VG_CORE_MILLI / slice->params.min_milli;
+  if (slice->params.min_milli) slice->free.deadline_ns = now_ns + DEADLINE_NS * VG_CORE_MILLI / slice->params.min_milli;
 }
 
 void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
   bool active = vg_core_active(slice);
   if (active) {
-    if (!slice->last_active_ns ||
-        now_ns >= slice->last_active_ns + VG_CORE_IDLE_NS) { /* what it did before says nothing now */
-      slice->demand_ppm = VG_CORE_PPM;
-      slice->work_ns = slice->idle_ns = slice->window_idle_ns = 0;
-      slice->window_work_ns = 0;
-      slice->free_lag_ns = vg_core_min(slice->free_lag_ns, 0);
-      slice->owed_ns = vg_core_min(slice->owed_ns, 0);
+    if (!slice->step.last_active_ns ||
+        now_ns >= slice->step.last_active_ns + VG_CORE_IDLE_NS) { /* what it did before says nothing now */
+      slice->demand.ppm = VG_CORE_PPM;
+      slice->demand.work_ns = slice->demand.idle_ns = slice->demand.window_idle_ns = 0;
+      slice->demand.window_work_ns = 0;
+      slice->free.lag_ns = vg_core_min(slice->free.lag_ns, 0);
+      slice->free.owed_ns = vg_core_min(slice->free.owed_ns, 0);
     }
-    slice->last_active_ns = now_ns;
-    if (!slice->was_active) vg_core_set_deadline(slice, now_ns);
+    slice->step.last_active_ns = now_ns;
+    if (!slice->step.was_active) vg_core_set_deadline(slice, now_ns);
   }
-  slice->was_active = active;
+  slice->step.was_active = active;
 }
 
 /* Time at the closed gate says nothing, be it seconds. */
 void vg_core_measure_demand(struct vg_core_slice *slice) {
-  uint64_t worked_ns = (uint64_t)vg_core_max(0, vg_core_min(slice->window_work_ns, VG_CORE_DEBT_MAX_NS));
-  if (worked_ns + slice->window_idle_ns < SEEN_LEAST_NS) return;
-  slice->work_ns = slice->work_ns * 3 / 4 + worked_ns;
-  slice->idle_ns = slice->idle_ns * 3 / 4 + slice->window_idle_ns;
-  slice->window_work_ns = 0;
-  slice->window_idle_ns = 0;
-  slice->demand_ppm = (uint32_t)(slice->work_ns * VG_CORE_PPM / (slice->work_ns + slice->idle_ns));
+  uint64_t worked_ns = (uint64_t)vg_core_max(0, vg_core_min(slice->demand.window_work_ns, VG_CORE_DEBT_MAX_NS));
+  if (worked_ns + slice->demand.window_idle_ns < SEEN_LEAST_NS) return;
+  slice->demand.work_ns = slice->demand.work_ns * 3 / 4 + worked_ns;
+  slice->demand.idle_ns = slice->demand.idle_ns * 3 / 4 + slice->demand.window_idle_ns;
+  slice->demand.window_work_ns = 0;
+  slice->demand.window_idle_ns = 0;
+  slice->demand.ppm = (uint32_t)(slice->demand.work_ns * VG_CORE_PPM / (slice->demand.work_ns + slice->demand.idle_ns));
 }
 
 /* ---- entitlements ---- */
@@ -44,7 +44,7 @@ void vg_core_measure_demand(struct vg_core_slice *slice) {
 static uint32_t limit_of(const struct vg_core_slice *slice, uint64_t now_ns) {
   if (!vg_core_lately_active(slice, now_ns)) return 0;
   uint64_t wanted_ppm = VG_CORE_PPM;
-  if (!slice->saturating) wanted_ppm = vg_core_least(VG_CORE_PPM, (uint64_t)slice->demand_ppm * 103 / 100 + 5000);
+  if (!slice->saturating) wanted_ppm = vg_core_least(VG_CORE_PPM, (uint64_t)slice->demand.ppm * 103 / 100 + 5000);
   return (uint32_t)vg_core_least(wanted_ppm, (uint64_t)slice->params.max_milli * VG_CORE_MILLI);
 }
 
@@ -54,23 +54,24 @@ static uint32_t fill(struct vg_core *core, const uint32_t *limits, uint32_t prio
     uint64_t weights = 0;
     for (int i = 0; i < core->slice_count; i++) {
       const struct vg_core_slice *slice = &core->slices[i];
-      if (limits[i] > slice->entitlement_ppm && slice->params.priority == priority) weights += vg_core_weight(slice);
+      if (limits[i] > slice->out.entitlement_ppm && slice->params.priority == priority)
+        weights += vg_core_weight(slice);
     }
     if (!weights) break;
     uint32_t before = left;
     for (int i = 0; i < core->slice_count; i++) {
       struct vg_core_slice *slice = &core->slices[i];
-      if (limits[i] <= slice->entitlement_ppm || slice->params.priority != priority) continue;
-      uint32_t room = limits[i] - slice->entitlement_ppm;
+      if (limits[i] <= slice->out.entitlement_ppm || slice->params.priority != priority) continue;
+      uint32_t room = limits[i] - slice->out.entitlement_ppm;
       if ((uint64_t)before * vg_core_weight(slice) / weights < room) continue;
-      slice->entitlement_ppm += room;
+      slice->out.entitlement_ppm += room;
       left = left > room ? left - room : 0;
     }
     if (left != before) continue;
     for (int i = 0; i < core->slice_count; i++) {
       struct vg_core_slice *slice = &core->slices[i];
-      if (limits[i] <= slice->entitlement_ppm || slice->params.priority != priority) continue;
-      slice->entitlement_ppm += (uint32_t)((uint64_t)before * vg_core_weight(slice) / weights);
+      if (limits[i] <= slice->out.entitlement_ppm || slice->params.priority != priority) continue;
+      slice->out.entitlement_ppm += (uint32_t)((uint64_t)before * vg_core_weight(slice) / weights);
     }
     return 0;
   }
@@ -85,10 +86,10 @@ void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
     limits[i] = limit_of(slice, now_ns);
-    slice->entitlement_ppm = slice->params.min_milli * VG_CORE_MILLI;
+    slice->out.entitlement_ppm = slice->params.min_milli * VG_CORE_MILLI;
     if (!limits[i]) continue;
-    if (slice->entitlement_ppm > limits[i]) slice->entitlement_ppm = limits[i];
-    left -= slice->entitlement_ppm;
+    if (slice->out.entitlement_ppm > limits[i]) slice->out.entitlement_ppm = limits[i];
+    left -= slice->out.entitlement_ppm;
   }
   while (left > 0) {
     int64_t next = -1;
@@ -100,12 +101,13 @@ void vg_core_entitle(struct vg_core *core, uint64_t now_ns) {
     left = fill(core, limits, (uint32_t)next, (uint32_t)left);
   }
   for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].entitlement_ppm < ENTITLEMENT_MIN_PPM) core->slices[i].entitlement_ppm = ENTITLEMENT_MIN_PPM;
+    if (core->slices[i].out.entitlement_ppm < ENTITLEMENT_MIN_PPM)
+      core->slices[i].out.entitlement_ppm = ENTITLEMENT_MIN_PPM;
   vg_core_sum_slot(core);
 }
 
 static bool is_stopped(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (!slice->present || !slice->saturating || slice->state == VG_CORE_SHUT) return false;
+  if (!slice->present || !slice->saturating || slice->gate.state == VG_CORE_SHUT) return false;
   return !vg_core_shares_device(slice, now_ns);
 }
 
@@ -113,12 +115,12 @@ void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns) {
   uint64_t least_ns = UINT64_MAX;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    bool turns = slice->present && slice->saturating && (vg_core_active(slice) || slice->state != VG_CORE_SHUT);
-    if (turns && !is_stopped(slice, now_ns) && slice->virtual_ns < least_ns) least_ns = slice->virtual_ns;
+    bool turns = slice->present && slice->saturating && (vg_core_active(slice) || slice->gate.state != VG_CORE_SHUT);
+    if (turns && !is_stopped(slice, now_ns) && slice->slot.virtual_ns < least_ns) least_ns = slice->slot.virtual_ns;
   }
   if (least_ns != UINT64_MAX && least_ns > core->floor_ns) core->floor_ns = least_ns;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (is_stopped(slice, now_ns) && slice->virtual_ns < core->floor_ns) slice->virtual_ns = core->floor_ns;
+    if (is_stopped(slice, now_ns) && slice->slot.virtual_ns < core->floor_ns) slice->slot.virtual_ns = core->floor_ns;
   }
 }

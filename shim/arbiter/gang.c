@@ -133,7 +133,7 @@ static bool is_led(const struct vg_core_slice *slice) {
 }
 
 static bool is_open(const struct vg_core_slice *slice) {
-  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+  return (slice->out.word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
 }
 
 void vg_gang_round_begins(struct vg_arbiter *arbiter) {
@@ -144,18 +144,18 @@ void vg_gang_round_begins(struct vg_arbiter *arbiter) {
     struct vg_gang_heard heard;
     vg_gang_hear(slice->id, arbiter->wake_fd, &heard);
     bool leads = slice->params.gang == VG_GANG_LEADER;
-    slice->gang_turns = heard.turns;
-    slice->gang_go = heard.go;
-    slice->gang_stop = leads && heard.veto;
-    slice->gang_busy = leads && heard.outstanding;
+    slice->in.gang_turns = heard.turns;
+    slice->in.gang_go = heard.go;
+    slice->in.gang_stop = leads && heard.veto;
+    slice->in.gang_busy = leads && heard.outstanding;
     lane->others_collectives = heard.collectives;
-    lane->own_wants = slice->wants;
-    lane->own_outstanding = slice->outstanding;
+    lane->own_wants = slice->in.wants;
+    lane->own_outstanding = slice->in.outstanding;
     if (!leads) continue;
     /* Work on a follower's device alone needs the slot all the same, and keeps it until it is done there. */
-    if (is_open(slice)) slice->quiet &= !heard.wants && !heard.outstanding;
-    slice->wants |= heard.wants && !is_open(slice);
-    slice->outstanding |= heard.outstanding && is_open(slice);
+    if (is_open(slice)) slice->in.quiet &= !heard.wants && !heard.outstanding;
+    slice->in.wants |= heard.wants && !is_open(slice);
+    slice->in.outstanding |= heard.outstanding && is_open(slice);
     lane->stale = true; /* in the next round it begins with its own again */
   }
 }
@@ -163,7 +163,7 @@ void vg_gang_round_begins(struct vg_arbiter *arbiter) {
 /* So long after its gate was closed a gang's device may still let launches through: then others run beside it. */
 static bool makes_up(const struct vg_arbiter *arbiter, const struct vg_core_slice *slice, uint64_t now_ns) {
   const struct vg_arbiter_params *params = &arbiter->core.params;
-  return !is_open(slice) && now_ns < slice->close_ns + params->bound_ns + params->overrun_ns;
+  return !is_open(slice) && now_ns < slice->gate.close_ns + params->bound_ns + params->overrun_ns;
 }
 
 static uint32_t launched(const struct vg_lane *lane) {
@@ -203,7 +203,7 @@ uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
     struct vg_gang_told told = {
         .leads = slice->params.gang == VG_GANG_LEADER,
         .turns = slice->saturating,
-        .veto = slice->gang_veto,
+        .veto = slice->out.gang_veto,
         .open = is_open(slice),
         .wants = lane->own_wants,
         .outstanding = lane->own_outstanding,

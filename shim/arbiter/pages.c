@@ -56,8 +56,8 @@ static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now
 }
 
 static void count_time(struct vg_process *process, uint64_t now_ns) {
-  process->slice->busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns);
-  process->slice->active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
+  process->slice->in.busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns);
+  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
   process->counted_ns = now_ns;
 }
 
@@ -66,7 +66,7 @@ static void read_done(struct vg_process *process) {
   uint64_t done_ns = VG_LOAD_RELAXED(&process->report->done_ns);
   if (done_ns > process->busy.counted_ns) done_ns = process->busy.counted_ns;
   if (done_ns <= process->done_ns) return;
-  process->slice->done_total_ns += done_ns - process->done_ns;
+  process->slice->in.done_total_ns += done_ns - process->done_ns;
   process->done_ns = done_ns;
 }
 
@@ -176,27 +176,27 @@ static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint
   struct vg_lane *lane = vg_lane_of(arbiter, slice);
   uint32_t waiting = 0;
   bool attached = lane->first != NULL;
-  arbiter->coast_version += attached != slice->attached;
-  slice->attached = attached;
-  slice->running = 0;
-  slice->outstanding = slice->gave_up_while_waiting = slice->noticed = false;
-  slice->quiet = true;
-  slice->drained_ns = slice->close_ns;
-  slice->drain_expected_ns = 0; /* the hardware runs one process at a time: what each has left adds up */
+  arbiter->coast_version += attached != slice->in.attached;
+  slice->in.attached = attached;
+  slice->in.running = 0;
+  slice->in.outstanding = slice->in.gave_up_while_waiting = slice->in.noticed = false;
+  slice->in.quiet = true;
+  slice->in.drained_ns = slice->gate.close_ns;
+  slice->in.drain_expected_ns = 0; /* the hardware runs one process at a time: what each has left adds up */
   for (const struct vg_process *process = lane->first; process; process = process->next) {
     waiting += process->said.waiting;
-    slice->outstanding |= process->said.outstanding;
-    slice->running += process->said.outstanding;
-    slice->gave_up_while_waiting |= process->said.gave_up_while_waiting;
-    slice->noticed |= process->said.noticed;
-    slice->quiet &= process->said.quiet;
-    if (process->said.drained_ns > slice->drained_ns) slice->drained_ns = process->said.drained_ns;
+    slice->in.outstanding |= process->said.outstanding;
+    slice->in.running += process->said.outstanding;
+    slice->in.gave_up_while_waiting |= process->said.gave_up_while_waiting;
+    slice->in.noticed |= process->said.noticed;
+    slice->in.quiet &= process->said.quiet;
+    if (process->said.drained_ns > slice->in.drained_ns) slice->in.drained_ns = process->said.drained_ns;
     if (process->said.drain_expected_ns <= now_ns || process->said.drain_expected_ns > now_ns + FORECAST_MAX_NS)
       continue;
-    if (!slice->drain_expected_ns) slice->drain_expected_ns = now_ns;
-    slice->drain_expected_ns += process->said.drain_expected_ns - now_ns;
+    if (!slice->in.drain_expected_ns) slice->in.drain_expected_ns = now_ns;
+    slice->in.drain_expected_ns += process->said.drain_expected_ns - now_ns;
   }
-  slice->wants = waiting > 0;
+  slice->in.wants = waiting > 0;
   arbiter->waiting[slice - arbiter->core.slices] = waiting;
   lane->stale = false;
 }
@@ -206,7 +206,7 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
     /* the processes of the slot's holder may begin at any moment, and do not tell */
-    holds[i] = slice->present && slice->saturating && slice->state == VG_CORE_OPEN;
+    holds[i] = slice->present && slice->saturating && slice->gate.state == VG_CORE_OPEN;
   }
   for (int i = 0; i < arbiter->process_end; i++) {
     bool page = (arbiter->heed[i] & VG_HEED_PAGE) || holds[arbiter->lane_of[i]];
@@ -242,42 +242,42 @@ static bool is_helper_needed(const struct vg_process *process, bool drains, bool
 }
 
 static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_lane *lane) {
-  bool word = lane->word != slice->word;
-  bool drains = lane->neighbour_waits != slice->neighbour_waits || (word && !is_open(slice->word));
-  bool changes = lane->watch != slice->watch;
+  bool word = lane->word != slice->out.word;
+  bool drains = lane->neighbour_waits != slice->out.neighbour_waits || (word && !is_open(slice->out.word));
+  bool changes = lane->watch != slice->out.watch;
   bool waits = false;
   for (struct vg_process *process = lane->first; process; process = process->next) {
     struct vg_control_device *control = process->control;
     VG_STORE_RELAXED(&control->min_milli, slice->params.min_milli);
     VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
-    VG_STORE_RELAXED(&control->bound_ns, slice->bound_ns);
-    VG_STORE(&control->neighbour_waits, slice->neighbour_waits);
-    VG_STORE(&control->watch, slice->watch);
-    if (process->word != slice->word) publish_word(arbiter, process, slice->word);
+    VG_STORE_RELAXED(&control->bound_ns, slice->out.bound_ns);
+    VG_STORE(&control->neighbour_waits, slice->out.neighbour_waits);
+    VG_STORE(&control->watch, slice->out.watch);
+    if (process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
     if (is_helper_needed(process, drains, changes)) ring_helper(process);
     waits |= !process->said.quiet;
   }
-  arbiter->hurry |= word && !is_open(slice->word) && !waits;
-  lane->word = slice->word;
-  lane->neighbour_waits = slice->neighbour_waits;
-  lane->watch = slice->watch;
+  arbiter->hurry |= word && !is_open(slice->out.word) && !waits;
+  lane->word = slice->out.word;
+  lane->neighbour_waits = slice->out.neighbour_waits;
+  lane->watch = slice->out.watch;
   lane->min_milli = slice->params.min_milli;
   lane->max_milli = slice->params.max_milli;
-  lane->bound_ns = slice->bound_ns;
+  lane->bound_ns = slice->out.bound_ns;
   lane->stale |= word;
 }
 
 static bool is_told(const struct vg_core_slice *slice, const struct vg_lane *lane) {
-  return lane->word == slice->word && lane->neighbour_waits == slice->neighbour_waits && lane->watch == slice->watch &&
-         lane->min_milli == slice->params.min_milli && lane->max_milli == slice->params.max_milli &&
-         lane->bound_ns == slice->bound_ns;
+  return lane->word == slice->out.word && lane->neighbour_waits == slice->out.neighbour_waits &&
+         lane->watch == slice->out.watch && lane->min_milli == slice->params.min_milli &&
+         lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns;
 }
 
 void vg_pages_publish(struct vg_arbiter *arbiter) {
   for (int open = 1; open >= 0; open--)
     for (int i = 0; i < arbiter->core.slice_count; i++) {
       const struct vg_core_slice *slice = &arbiter->core.slices[i];
-      if (slice->present && is_open(slice->word) == open && !is_told(slice, &arbiter->lanes[i]))
+      if (slice->present && is_open(slice->out.word) == open && !is_told(slice, &arbiter->lanes[i]))
         publish_lane(arbiter, slice, &arbiter->lanes[i]);
     }
 }

@@ -21,17 +21,17 @@ static bool other_waits(const struct vg_core *core, const struct vg_core_slice *
 }
 
 static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
-  if (holder->quiet) return false;
-  return holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + VG_CORE_WAKE_GRACE_NS;
+  if (holder->in.quiet) return false;
+  return holder->in.outstanding || holder->in.wants || core->last_ns < holder->gate.grant_ns + VG_CORE_WAKE_GRACE_NS;
 }
 
 static bool must_not_run(const struct vg_core_slice *slice) {
-  return vg_core_follows(slice) ? !slice->gang_go : slice->gang_stop;
+  return vg_core_follows(slice) ? !slice->in.gang_go : slice->in.gang_stop;
 }
 
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!vg_core_in_slot(slice) || must_not_run(slice) || !vg_core_has_cap(core, slice)) return false;
-  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : vg_core_waits(slice);
+  return slice->gate.state == VG_CORE_OPEN ? active_holder(core, slice) : vg_core_waits(slice);
 }
 
 /* ---- free or saturating ---- */
@@ -45,57 +45,58 @@ static int64_t far(const struct vg_core *core, int64_t lag_ns, uint32_t entitlem
 /* Far more or less than the others there have had is taken along. */
 static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   int64_t lag_ns = vg_core_lag(core, slice, vg_core_slot_mean(core));
-  slice->free_lag_ns = far(core, lag_ns, slice->entitlement_ppm);
-  core->slot_lag_ns = vg_core_within(core->slot_lag_ns - slice->free_lag_ns, VG_CORE_DEBT_MAX_NS);
-  core->slot_ppm -= slice->entitlement_ppm;
+  slice->free.lag_ns = far(core, lag_ns, slice->out.entitlement_ppm);
+  core->slot_lag_ns = vg_core_within(core->slot_lag_ns - slice->free.lag_ns, VG_CORE_DEBT_MAX_NS);
+  core->slot_ppm -= slice->out.entitlement_ppm;
   slice->saturating = false;
-  slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
-  slice->beside_slot = false;
-  slice->done_seen_ns = slice->done_ns;
-  slice->recent_run_ns = slice->recent_reported_ns = 0;
-  slice->over_reported_ns = 0;
-  slice->lease_end_ns = 0;
-  if (slice->state == VG_CORE_DRAINING) vg_core_overlap(slice, core->last_ns);
+  slice->account.provisional_ns = slice->account.outstanding_ns = slice->account.alone_ns = 0;
+  slice->account.beside_slot = false;
+  slice->account.done_seen_ns = slice->report.done_ns;
+  slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
+  slice->report.over_reported_ns = 0;
+  slice->out.lease_end_ns = 0;
+  if (slice->gate.state == VG_CORE_DRAINING) vg_core_overlap(slice, core->last_ns);
 }
 
 static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
   bool taken = false;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    taken |= vg_core_in_slot(other) && (other->state == VG_CORE_OPEN || other->state == VG_CORE_DRAINING);
+    taken |= vg_core_in_slot(other) && (other->gate.state == VG_CORE_OPEN || other->gate.state == VG_CORE_DRAINING);
   }
-  int64_t lag_ns = far(core, slice->free_lag_ns, slice->entitlement_ppm), begin_ns = (int64_t)core->floor_ns;
+  int64_t lag_ns = far(core, slice->free.lag_ns, slice->out.entitlement_ppm), begin_ns = (int64_t)core->floor_ns;
   if (core->slot_ppm) begin_ns += vg_core_due_time(far(core, core->slot_lag_ns, core->slot_ppm), core->slot_ppm);
-  begin_ns -= vg_core_due_time(lag_ns, slice->entitlement_ppm);
-  slice->virtual_ns = begin_ns > 0 ? (uint64_t)begin_ns : 0;
+  begin_ns -= vg_core_due_time(lag_ns, slice->out.entitlement_ppm);
+  slice->slot.virtual_ns = begin_ns > 0 ? (uint64_t)begin_ns : 0;
   core->slot_lag_ns = vg_core_within(core->slot_lag_ns + lag_ns, VG_CORE_DEBT_MAX_NS);
-  core->slot_ppm += slice->entitlement_ppm;
-  slice->free_lag_ns = 0;
+  core->slot_ppm += slice->out.entitlement_ppm;
+  slice->free.lag_ns = 0;
   slice->saturating = true;
-  slice->has_precedence = slice->throttled = slice->holds = false;
-  slice->recent_run_ns = slice->recent_reported_ns = 0;
-  slice->over_reported_ns = 0;
-  slice->unpaid_ns = slice->over_cap_ns = 0;
-  if (slice->state != VG_CORE_OPEN || !taken) return;
+  slice->free.has_precedence = slice->free.throttled = slice->free.holds = false;
+  slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
+  slice->report.over_reported_ns = 0;
+  slice->slot.unpaid_ns = slice->slot.over_cap_ns = 0;
+  if (slice->gate.state != VG_CORE_OPEN || !taken) return;
   vg_core_close_gate(slice, now_ns);
-  if (slice->state == VG_CORE_DRAINING) vg_core_overlap(slice, now_ns);
+  if (slice->gate.state == VG_CORE_DRAINING) vg_core_overlap(slice, now_ns);
 }
 
 /* Gangs take turns whatever they demand: side by side, each could wait on one device for what the other one has. */
 static bool leads_beside_others(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count && vg_core_leads(self); i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && other->attached && vg_core_leads(other)) return true;
+    if (other != self && other->present && other->in.attached && vg_core_leads(other)) return true;
   }
   return false;
 }
 
 static bool takes_turns(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (vg_core_follows(slice)) return slice->gang_turns;
+  if (vg_core_follows(slice)) return slice->in.gang_turns;
   if (slice->params.latency || slice->params.gang == VG_GANG_OPEN) return false;
   if (leads_beside_others(core, slice)) return true;
   if (!vg_core_lately_active(slice, now_ns)) return false;
-  return slice->saturating ? slice->demand_ppm >= FREE_PPM : slice->demand_ppm >= SATURATING_PPM && slice->work_ns;
+  return slice->saturating ? slice->demand.ppm >= FREE_PPM
+                           : slice->demand.ppm >= SATURATING_PPM && slice->demand.work_ns;
 }
 
 void vg_core_judge_demands(struct vg_core *core, uint64_t now_ns) {
@@ -114,32 +115,32 @@ void vg_core_judge_demands(struct vg_core *core, uint64_t now_ns) {
 /* ---- drains ---- */
 
 static uint64_t patience_end(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->close_ns + core->params.bound_ns + core->params.overrun_ns;
+  return slice->gate.close_ns + core->params.bound_ns + core->params.overrun_ns;
 }
 
 /* Side by side the hardware changes context every millisecond, so a long kernel is waited for. What that takes is
  * missing from the others' next second by as much as they are due: the less they are, the longer. And nobody comes
  * ahead of its end: whoever does has a slice of the hardware first, for half its price. */
 static uint64_t patience_for_long(const struct vg_core *core, const struct vg_core_slice *slice) {
-  uint64_t others_ppm = VG_CORE_PPM - slice->entitlement_ppm, least_ppm = VG_CORE_PPM / 3;
+  uint64_t others_ppm = VG_CORE_PPM - slice->out.entitlement_ppm, least_ppm = VG_CORE_PPM / 3;
   uint64_t patience_ns = core->params.bound_ns + core->params.overrun_ns;
   return patience_ns * VG_CORE_PPM / (others_ppm > least_ppm ? others_ppm : least_ppm);
 }
 
 uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (leads_beside_others(core, slice))
-    return slice->gang_busy ? slice->close_ns + VG_CORE_RESCUE_NS : patience_end(core, slice);
-  uint64_t expected_ns = slice->drain_expected_ns;
-  if (expected_ns < slice->close_ns) return patience_end(core, slice);
+    return slice->in.gang_busy ? slice->gate.close_ns + VG_CORE_RESCUE_NS : patience_end(core, slice);
+  uint64_t expected_ns = slice->in.drain_expected_ns;
+  if (expected_ns < slice->gate.close_ns) return patience_end(core, slice);
   if (expected_ns <= patience_end(core, slice)) return expected_ns - core->params.lookahead_ns;
-  return vg_core_least(expected_ns, slice->close_ns + patience_for_long(core, slice));
+  return vg_core_least(expected_ns, slice->gate.close_ns + patience_for_long(core, slice));
 }
 
 /* Work that is said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its
  * owner launch more meanwhile would pay him for it. */
 static uint64_t rescue_after(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (slice->drain_expected_ns < now_ns) return VG_CORE_RESCUE_NS;
-  uint64_t forecast_ns = vg_core_least(slice->drain_expected_ns - now_ns, FORECAST_MAX_NS);
+  if (slice->in.drain_expected_ns < now_ns) return VG_CORE_RESCUE_NS;
+  uint64_t forecast_ns = vg_core_least(slice->in.drain_expected_ns - now_ns, FORECAST_MAX_NS);
   return 3 * forecast_ns > VG_CORE_RESCUE_NS ? 3 * forecast_ns : VG_CORE_RESCUE_NS;
 }
 
@@ -147,18 +148,19 @@ void vg_core_note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    if (vg_core_drains(slice) && now_ns - slice->close_ns > slice->late_ns) slice->late_ns = now_ns - slice->close_ns;
-    if (vg_core_drains(slice) && (slice->quiet || !slice->attached)) {
+    if (vg_core_drains(slice) && now_ns - slice->gate.close_ns > slice->gate.late_ns)
+      slice->gate.late_ns = now_ns - slice->gate.close_ns;
+    if (vg_core_drains(slice) && (slice->in.quiet || !slice->in.attached)) {
       if (vg_core_is_open(slice)) vg_core_set_word(slice, VG_GATE_CLOSED);
-      slice->state = VG_CORE_SHUT;
+      slice->gate.state = VG_CORE_SHUT;
     }
-    if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
+    if (slice->gate.state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
       vg_core_overlap(slice, now_ns);
-      slice->rescue_ns = now_ns + rescue_after(slice, now_ns);
+      slice->gate.rescue_ns = now_ns + rescue_after(slice, now_ns);
     }
-    bool late = slice->saturating && slice->state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
-    if (late && !slice->overran) {
-      slice->overran = true;
+    bool late = slice->saturating && slice->gate.state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
+    if (late && !slice->gate.overran) {
+      slice->gate.overran = true;
       slice->stats.overruns++;
     }
   }
@@ -168,7 +170,7 @@ void vg_core_note_drains(struct vg_core *core, uint64_t now_ns) {
 
 /* Its class is latency, and it is within its guarantee. */
 static bool may_precede(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->params.latency && !slice->overdrawn && vg_core_has_cap(core, slice);
+  return slice->params.latency && !slice->free.overdrawn && vg_core_has_cap(core, slice);
 }
 
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
@@ -181,8 +183,8 @@ static const struct vg_core_slice *first_latency(const struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!urgent(core, slice)) continue;
-    bool sooner = !first || slice->deadline_ns < first->deadline_ns ||
-                  (slice->deadline_ns == first->deadline_ns && slice->id < first->id);
+    bool sooner = !first || slice->free.deadline_ns < first->free.deadline_ns ||
+                  (slice->free.deadline_ns == first->free.deadline_ns && slice->id < first->id);
     if (sooner) first = slice;
   }
   return first;
@@ -190,7 +192,7 @@ static const struct vg_core_slice *first_latency(const struct vg_core *core) {
 
 static bool is_short(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!slice->present || slice->saturating || !vg_core_active(slice)) return false;
-  return slice->free_lag_ns > VG_CORE_SHORT_NS && vg_core_has_cap(core, slice);
+  return slice->free.lag_ns > VG_CORE_SHORT_NS && vg_core_has_cap(core, slice);
 }
 
 static bool slot_is_short(const struct vg_core *core) {
@@ -217,14 +219,14 @@ static int64_t furthest_behind(const struct vg_core *core) {
   int64_t most_ns = core->slot_lag_ns > VG_CORE_SHORT_NS ? vg_core_slot_behind(core) : -VG_CORE_FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->saturating || slice->free_lag_ns <= VG_CORE_SHORT_NS) continue;
+    if (!slice->present || slice->saturating || slice->free.lag_ns <= VG_CORE_SHORT_NS) continue;
     if (vg_core_behind(slice) > most_ns) most_ns = vg_core_behind(slice);
   }
   return most_ns;
 }
 
 static bool had_too_much(const struct vg_core *core, const struct vg_core_slice *slice, int64_t furthest_ns) {
-  int64_t limit_ns = vg_core_behind(slice) + (slice->throttled ? BACK_NS : VG_CORE_AHEAD_NS);
+  int64_t limit_ns = vg_core_behind(slice) + (slice->free.throttled ? BACK_NS : VG_CORE_AHEAD_NS);
   return furthest_ns > limit_ns && most_behind(core, slice) > limit_ns;
 }
 
@@ -234,10 +236,11 @@ void vg_core_note_debts(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     int64_t full_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
-    slice->limited = !vg_core_uncapped(slice) && slice->cap_ns < (slice->limited ? full_ns * 3 / 4 : 1);
-    bool overdrawn = slice->owed_ns <= (slice->overdrawn ? BACK_NS : 0) - VG_CORE_LATENCY_DEBT_NS;
-    if (slice->overdrawn && !overdrawn) vg_core_set_deadline(slice, core->last_ns);
-    slice->overdrawn = overdrawn;
+    slice->bucket.limited =
+        !vg_core_uncapped(slice) && slice->bucket.cap_ns < (slice->bucket.limited ? full_ns * 3 / 4 : 1);
+    bool overdrawn = slice->free.owed_ns <= (slice->free.overdrawn ? BACK_NS : 0) - VG_CORE_LATENCY_DEBT_NS;
+    if (slice->free.overdrawn && !overdrawn) vg_core_set_deadline(slice, core->last_ns);
+    slice->free.overdrawn = overdrawn;
   }
 }
 
@@ -246,7 +249,7 @@ void vg_core_note_debts(struct vg_core *core) {
 void vg_core_forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
+    int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free.lag_ns;
     bool waits = behind_ns > VG_CORE_SHORT_NS && vg_core_lately_active(slice, core->last_ns);
     if (waits && !may_precede(core, slice)) return;
   }
@@ -255,10 +258,10 @@ void vg_core_forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    least_ns = -(VG_CORE_AHEAD_NS * slice->entitlement_ppm / VG_CORE_PPM);
-    if (slice->free_lag_ns < least_ns) slice->free_lag_ns = least_ns;
+    least_ns = -(VG_CORE_AHEAD_NS * slice->out.entitlement_ppm / VG_CORE_PPM);
+    if (slice->free.lag_ns < least_ns) slice->free.lag_ns = least_ns;
     least_ns = -vg_core_scaled(VG_CORE_AHEAD_NS, slice->params.min_milli);
-    if (slice->owed_ns < least_ns) slice->owed_ns = least_ns;
+    if (slice->free.owed_ns < least_ns) slice->free.owed_ns = least_ns;
   }
 }
 
@@ -275,16 +278,16 @@ void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    slice->has_precedence = slice == first;
+    slice->free.has_precedence = slice == first;
     bool yields = !may_precede(core, slice) && had_too_much(core, slice, furthest_ns);
-    slice->throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
-    if (slice->throttled && slice->state == VG_CORE_OPEN)
+    slice->free.throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
+    if (slice->free.throttled && slice->gate.state == VG_CORE_OPEN)
       vg_core_close_gate(slice, now_ns);
-    else if (slice->throttled || !vg_core_may_open(slice, now_ns))
+    else if (slice->free.throttled || !vg_core_may_open(slice, now_ns))
       continue;
-    else if (slice->state != VG_CORE_OPEN)
+    else if (slice->gate.state != VG_CORE_OPEN)
       vg_core_open_gate(core, slice, now_ns);
-    else if (slice->gave_up_while_waiting || (slice->quiet && slice->wants))
+    else if (slice->in.gave_up_while_waiting || (slice->in.quiet && slice->in.wants))
       vg_core_renew_word(core, slice, now_ns);
   }
 }
@@ -294,15 +297,15 @@ void vg_core_note_turns(struct vg_core *core) {
   bool shut = core->vacated;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->saturating || !slice->throttled) continue;
+    if (!slice->present || slice->saturating || !slice->free.throttled) continue;
     shut |= vg_core_active(slice) && vg_core_has_cap(core, slice);
   }
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    bool held = slice->holds, runs = slice->state == VG_CORE_OPEN && vg_core_active(slice);
-    slice->holds = shut && runs && (slice->has_precedence || is_short(core, slice));
-    if (slice->holds && !held) vg_core_begin_turn(core, slice);
+    bool held = slice->free.holds, runs = slice->gate.state == VG_CORE_OPEN && vg_core_active(slice);
+    slice->free.holds = shut && runs && (slice->free.has_precedence || is_short(core, slice));
+    if (slice->free.holds && !held) vg_core_begin_turn(core, slice);
   }
 }
 
@@ -311,8 +314,8 @@ void vg_core_note_turns(struct vg_core *core) {
 /* Spins since a launch of its own stands at another device's gate, and pays for it, so that its turn would never come.
  */
 static bool is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return vg_core_leads(slice) && slice->state == VG_CORE_OVERLAP &&
-         core->last_ns >= slice->close_ns + VG_CORE_RESCUE_NS;
+  return vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP &&
+         core->last_ns >= slice->gate.close_ns + VG_CORE_RESCUE_NS;
 }
 
 /* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then whoever was
@@ -320,14 +323,15 @@ static bool is_caught(const struct vg_core *core, const struct vg_core_slice *sl
 static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b) {
   if (vg_core_follows(a) != vg_core_follows(b)) return vg_core_follows(a);
   if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
-  return a->virtual_ns != b->virtual_ns ? a->virtual_ns < b->virtual_ns : a->served < b->served;
+  return a->slot.virtual_ns != b->slot.virtual_ns ? a->slot.virtual_ns < b->slot.virtual_ns
+                                                  : a->gate.served < b->gate.served;
 }
 
 static struct vg_core_slice *pick(struct vg_core *core, uint64_t now_ns) {
   struct vg_core_slice *best = NULL;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (slice->state != VG_CORE_OPEN && !vg_core_may_open(slice, now_ns)) continue;
+    if (slice->gate.state != VG_CORE_OPEN && !vg_core_may_open(slice, now_ns)) continue;
     if (candidate(core, slice) && (!best || before(core, slice, best))) best = slice;
   }
   return best;
@@ -340,28 +344,29 @@ static uint64_t quantum_of(const struct vg_core *core, const struct vg_core_slic
 }
 
 static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns, bool contended) {
-  slice->lease_end_ns = contended ? now_ns + quantum_of(core, slice) : 0;
-  if (!contended || vg_core_uncapped(slice) || slice->cap_ns >= (int64_t)core->params.quantum_ns) return;
+  slice->out.lease_end_ns = contended ? now_ns + quantum_of(core, slice) : 0;
+  if (!contended || vg_core_uncapped(slice) || slice->bucket.cap_ns >= (int64_t)core->params.quantum_ns) return;
   int64_t least_ns = (int64_t)core->params.quantum_min_ns;
-  slice->lease_end_ns = now_ns + (uint64_t)(slice->cap_ns > least_ns ? slice->cap_ns : least_ns);
+  slice->out.lease_end_ns = now_ns + (uint64_t)(slice->bucket.cap_ns > least_ns ? slice->bucket.cap_ns : least_ns);
 }
 
 /* By more than a lease of its own makes: it was let in while the other one paused. */
 static bool is_a_lease_ahead(const struct vg_core *core, const struct vg_core_slice *slice,
                              const struct vg_core_slice *of) {
-  return slice->virtual_ns > of->virtual_ns + quantum_of(core, slice) * VG_CORE_PPM / slice->entitlement_ppm;
+  return slice->slot.virtual_ns >
+         of->slot.virtual_ns + quantum_of(core, slice) * VG_CORE_PPM / slice->out.entitlement_ppm;
 }
 
 /* The holder: its lease goes on, is extended, or ends. */
 void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
   bool rethought =
-      holder->quiet && holder->wants &&
+      holder->in.quiet && holder->in.wants &&
       vg_core_may_open(holder, now_ns); /* gave the device up and wants it again: a word is given up once */
   if (rethought || core->vacated || must_not_run(holder) || !vg_core_has_cap(core, holder)) {
     vg_core_close_gate(holder, now_ns);
     return;
   }
-  if (holder->gave_up_while_waiting && vg_core_may_open(holder, now_ns))
+  if (holder->in.gave_up_while_waiting && vg_core_may_open(holder, now_ns))
     vg_core_renew_word(core, holder, now_ns); /* its other processes run: let this one in, too */
   struct vg_core_slice *next = other_waits(core, holder) ? pick(core, now_ns) : NULL;
   if (!next) { /* nobody waits, or only who is over his cap: let it be */
@@ -372,14 +377,15 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
     vg_core_close_gate(holder, now_ns);
     return;
   }
-  if (!holder->lease_end_ns) { /* somebody has just come: the open end becomes one lease, counted from its grant */
+  if (!holder->out.lease_end_ns) { /* somebody has just come: the open end becomes one lease, counted from its grant */
     set_lease(core, holder, now_ns, true);
-    if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
+    if (holder->gate.grant_ns + core->params.quantum_ns <= now_ns) holder->out.lease_end_ns = now_ns;
   }
-  if (!next->limited && is_a_lease_ahead(core, holder, next))
-    holder->lease_end_ns = vg_core_least(holder->lease_end_ns, holder->grant_ns + core->params.quantum_ns / 4);
+  if (!next->bucket.limited && is_a_lease_ahead(core, holder, next))
+    holder->out.lease_end_ns =
+        vg_core_least(holder->out.lease_end_ns, holder->gate.grant_ns + core->params.quantum_ns / 4);
   bool preempted = next != holder && vg_core_follows(next);
-  if (now_ns < holder->lease_end_ns && !preempted) return;
+  if (now_ns < holder->out.lease_end_ns && !preempted) return;
   if (next == holder)
     set_lease(core, holder, now_ns, true);
   else
@@ -388,7 +394,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
 
 struct vg_core_slice *vg_core_find_in_slot(struct vg_core *core, enum vg_core_state state) {
   for (int i = 0; i < core->slice_count; i++)
-    if (vg_core_in_slot(&core->slices[i]) && core->slices[i].state == state) return &core->slices[i];
+    if (vg_core_in_slot(&core->slices[i]) && core->slices[i].gate.state == state) return &core->slices[i];
   return NULL;
 }
 
@@ -396,7 +402,7 @@ struct vg_core_slice *vg_core_find_in_slot(struct vg_core *core, enum vg_core_st
  * less: the more it is, the longer they may. */
 static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
   int64_t mean_ns = vg_core_slot_mean(core), beyond_ns = -vg_core_lag(core, slice, mean_ns);
-  if (beyond_ns > (int64_t)slice->late_ns) beyond_ns = (int64_t)slice->late_ns;
+  if (beyond_ns > (int64_t)slice->gate.late_ns) beyond_ns = (int64_t)slice->gate.late_ns;
   beyond_ns -= (int64_t)(core->params.bound_ns + core->params.overrun_ns);
   if (beyond_ns <= 0) return 0;
   uint64_t until_ns = 0, patience_ns = vg_core_least((uint64_t)beyond_ns / 8, VG_CORE_IDLE_NS);
@@ -404,7 +410,7 @@ static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_s
     const struct vg_core_slice *other = &core->slices[i];
     if (vg_core_active(other) || !vg_core_lately_active(other, now_ns)) continue;
     if (vg_core_lag(core, other, mean_ns) <= VG_CORE_SHORT_NS) continue;
-    if (other->last_active_ns + patience_ns > until_ns) until_ns = other->last_active_ns + patience_ns;
+    if (other->step.last_active_ns + patience_ns > until_ns) until_ns = other->step.last_active_ns + patience_ns;
   }
   return until_ns;
 }
@@ -427,12 +433,12 @@ void vg_core_grant(struct vg_core *core, uint64_t now_ns) {
 void vg_core_rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
+    if (!slice->present || slice->gate.state != VG_CORE_OVERLAP || now_ns < slice->gate.rescue_ns) continue;
     bool open = vg_core_is_open(slice),
          gang = vg_core_leads(slice) || vg_core_follows(slice); /* its turn comes, on all of its devices */
     uint64_t patience_ns = rescue_after(slice, now_ns);
     if (!gang && (open || (vg_core_waits(slice) && patience_ns == VG_CORE_RESCUE_NS)))
       vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
-    slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
+    slice->gate.rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
   }
 }

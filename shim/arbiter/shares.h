@@ -44,11 +44,11 @@ static inline uint32_t vg_core_least_ppm(const struct vg_slice_params *params) {
 
 /* A paused one wants nothing, whoever stands at its gate. */
 static inline bool vg_core_wants(const struct vg_core_slice *slice) {
-  return slice->wants && !slice->params.paused;
+  return slice->in.wants && !slice->params.paused;
 }
 
 static inline bool vg_core_active(const struct vg_core_slice *slice) {
-  return slice->attached && (slice->outstanding || vg_core_wants(slice));
+  return slice->in.attached && (slice->in.outstanding || vg_core_wants(slice));
 }
 
 static inline int64_t vg_core_scaled(uint64_t ns, uint32_t milli) {
@@ -73,11 +73,11 @@ static inline uint32_t vg_core_weight(const struct vg_core_slice *slice) {
 }
 
 static inline bool vg_core_is_open(const struct vg_core_slice *slice) {
-  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+  return (slice->out.word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
 }
 
 static inline bool vg_core_drains(const struct vg_core_slice *slice) {
-  return slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
+  return slice->gate.state == VG_CORE_DRAINING || slice->gate.state == VG_CORE_OVERLAP;
 }
 
 static inline bool vg_core_in_slot(const struct vg_core_slice *slice) {
@@ -87,12 +87,12 @@ static inline bool vg_core_in_slot(const struct vg_core_slice *slice) {
 /* A slice is given new words at a bounded rate, whatever its page says: the time from which on. */
 static inline uint64_t vg_core_may_open_from(const struct vg_core_slice *slice) {
   uint64_t burst_ns = (VG_CORE_RENEWALS - 1) * VG_CORE_RENEWAL_NS;
-  return slice->renewed_ns > burst_ns ? slice->renewed_ns - burst_ns : 0;
+  return slice->gate.renewed_ns > burst_ns ? slice->gate.renewed_ns - burst_ns : 0;
 }
 
 static inline bool vg_core_waits(const struct vg_core_slice *slice) {
-  if (!vg_core_wants(slice) || slice->state == VG_CORE_OPEN) return false;
-  return slice->state == VG_CORE_SHUT || slice->noticed;
+  if (!vg_core_wants(slice) || slice->gate.state == VG_CORE_OPEN) return false;
+  return slice->gate.state == VG_CORE_SHUT || slice->in.noticed;
 }
 
 /* The time that an entitlement takes for a lag. */
@@ -110,7 +110,7 @@ static inline bool vg_core_leads(const struct vg_core_slice *slice) {
 }
 
 static inline int64_t vg_core_behind(const struct vg_core_slice *slice) {
-  return vg_core_due_time(slice->free_lag_ns, slice->entitlement_ppm);
+  return vg_core_due_time(slice->free.lag_ns, slice->out.entitlement_ppm);
 }
 
 static inline int64_t vg_core_slot_behind(const struct vg_core *core) {
@@ -127,7 +127,7 @@ int64_t vg_core_slot_mean(const struct vg_core *core);
 int64_t vg_core_lag(const struct vg_core *core, const struct vg_core_slice *slice, int64_t slot_mean_ns);
 /* Before everybody else: turns without work are few, whatever its page says. */
 static inline bool vg_core_may_begin_turn(const struct vg_core_slice *slice) {
-  return slice->holds || slice->turn_credit_ns >= VG_CORE_TURN_CREDIT_NS;
+  return slice->free.holds || slice->turn.credit_ns >= VG_CORE_TURN_CREDIT_NS;
 }
 
 /* Others wait for it: that costs it the hand-over at least, whether it launches anything or not. */
@@ -168,8 +168,8 @@ void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns);
 /* ---- outputs.c ---- */
 
 static inline void vg_core_set_word(struct vg_core_slice *slice, uint32_t gate_state) {
-  uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
-  slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
+  uint32_t epoch = (slice->out.word >> VG_GATE_EPOCH_SHIFT) + 1;
+  slice->out.word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
 }
 
 /* What follows from the gates: bounds, what the shims are to tell, the regime. Returns when the next step is due. */

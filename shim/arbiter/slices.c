@@ -8,7 +8,7 @@ static uint32_t open_state(const struct vg_core *core, const struct vg_core_slic
   if (!vg_core_uncapped(self) || self->params.gang) return VG_GATE_COUNT; /* collectives are counted */
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && (other->attached || vg_core_drains(other))) return VG_GATE_COUNT;
+    if (other != self && other->present && (other->in.attached || vg_core_drains(other))) return VG_GATE_COUNT;
   }
   return VG_GATE_SOLO;
 }
@@ -18,7 +18,7 @@ bool vg_core_may_open(const struct vg_core_slice *slice, uint64_t now_ns) {
 }
 
 static void spend_word(struct vg_core_slice *slice, uint64_t now_ns) {
-  slice->renewed_ns = (slice->renewed_ns > now_ns ? slice->renewed_ns : now_ns) + VG_CORE_RENEWAL_NS;
+  slice->gate.renewed_ns = (slice->gate.renewed_ns > now_ns ? slice->gate.renewed_ns : now_ns) + VG_CORE_RENEWAL_NS;
 }
 
 void vg_core_renew_word(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
@@ -28,35 +28,35 @@ void vg_core_renew_word(const struct vg_core *core, struct vg_core_slice *slice,
 
 void vg_core_open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
   vg_core_set_word(slice, open_state(core, slice));
-  slice->state = VG_CORE_OPEN;
+  slice->gate.state = VG_CORE_OPEN;
   spend_word(slice, now_ns);
-  slice->quiet = false;
-  slice->wants = false;
-  slice->grant_ns = now_ns;
-  slice->served = ++core->served;
-  slice->stats.grants += slice->attached;
+  slice->in.quiet = false;
+  slice->in.wants = false;
+  slice->gate.grant_ns = now_ns;
+  slice->gate.served = ++core->served;
+  slice->stats.grants += slice->in.attached;
   if (slice->saturating && vg_core_somebody_waits(core, slice)) vg_core_begin_turn(core, slice);
 }
 
 void vg_core_overlap(struct vg_core_slice *slice, uint64_t now_ns) {
-  slice->state = VG_CORE_OVERLAP;
-  slice->rescue_ns = now_ns + VG_CORE_RESCUE_NS;
+  slice->gate.state = VG_CORE_OVERLAP;
+  slice->gate.rescue_ns = now_ns + VG_CORE_RESCUE_NS;
 }
 
 void vg_core_close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
-  bool gave_up = slice->quiet && slice->state == VG_CORE_OPEN; /* nothing in flight and none can be: no drain */
+  bool gave_up = slice->in.quiet && slice->gate.state == VG_CORE_OPEN; /* nothing in flight and none can be: no drain */
   vg_core_set_word(slice, VG_GATE_CLOSED);
-  slice->quiet = false;
-  slice->overran = false;
-  slice->drain_expected_ns = 0;
-  slice->late_ns -= slice->late_ns / 8;
-  slice->close_ns = now_ns;
-  slice->lease_end_ns = 0;
-  if (gave_up || !slice->attached) {
+  slice->in.quiet = false;
+  slice->gate.overran = false;
+  slice->in.drain_expected_ns = 0;
+  slice->gate.late_ns -= slice->gate.late_ns / 8;
+  slice->gate.close_ns = now_ns;
+  slice->out.lease_end_ns = 0;
+  if (gave_up || !slice->in.attached) {
     slice->stats.early_releases += gave_up;
-    slice->state = VG_CORE_SHUT;
+    slice->gate.state = VG_CORE_SHUT;
   } else if (slice->saturating) {
-    slice->state = VG_CORE_DRAINING;
+    slice->gate.state = VG_CORE_DRAINING;
   } else {
     vg_core_overlap(slice, now_ns);
   }
@@ -91,22 +91,22 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     slice->present = true;
     slice->id = id;
     slice->params = *params;
-    slice->cap_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
-    slice->guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
-    slice->last_active_ns = core->last_ns;
-    slice->virtual_ns = core->floor_ns;
-    slice->owed_ns = -VG_CORE_LATENCY_DEBT_NS; /* who makes slices again and again is not served first with each */
-    slice->turn_credit_ns = VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS;
-    slice->demand_ppm = VG_CORE_PPM;
-    slice->entitlement_ppm = vg_core_least_ppm(params);
-    slice->bound_ns = core->params.open_bound_ns;
+    slice->bucket.cap_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
+    slice->bucket.guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
+    slice->step.last_active_ns = core->last_ns;
+    slice->slot.virtual_ns = core->floor_ns;
+    slice->free.owed_ns = -VG_CORE_LATENCY_DEBT_NS; /* who makes slices again and again is not served first with each */
+    slice->turn.credit_ns = VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS;
+    slice->demand.ppm = VG_CORE_PPM;
+    slice->out.entitlement_ppm = vg_core_least_ppm(params);
+    slice->out.bound_ns = core->params.open_bound_ns;
     vg_core_open_gate(core, slice, core->last_ns);
     if (params->paused) vg_core_close_gate(slice, core->last_ns);
     slice->stats.grants = 0;
   }
   if (params->max_milli < slice->params.max_milli) { /* in force now, whatever has come together under the other */
     int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
-    if (slice->cap_ns > depth_ns) slice->cap_ns = depth_ns;
+    if (slice->bucket.cap_ns > depth_ns) slice->bucket.cap_ns = depth_ns;
   }
   slice->params = *params;
   return slice;
