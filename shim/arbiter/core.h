@@ -1,17 +1,17 @@
 /*
  * core.h - the core of the arbiter, its decisions, pure: no clock, no pages, no system calls. arbiter.c (the thread)
  * fills the inputs, calls vg_core_step() with the time, and publishes the outputs; tests do the same with a fake clock.
- * models/arbiter/policy.py is the same policy as a reference model: equal inputs give equal decisions (tests/core).
+ * models/arbiter/ is the same policy as a reference model: equal inputs give equal decisions (tests/arbiter).
  *
- * Algorithm (DESIGN D6): a slice is free or saturating, by what it does. Free: it leaves gaps, or has just come; its
- * gate is open, the hardware slices time between it and whatever else runs, and it is charged for completed work.
+ * Algorithm (DESIGN D6): a slice is free or saturating, by its demand. Free: it leaves gaps, or has just arrived; its
+ * gate is open, the hardware time-slices between it and whatever else runs, and it is charged for completed work.
  * Saturating: it always wants the device; such slices take turns in one slot by leases, the smallest virtual time first
- * (start-time fair queueing), and are charged the time that free ones have left. A lease is extended rather than
- * granted anew, given up early by a holder with nothing to run, charged after it has drained, and open-ended while
- * nobody else wants the slot; a holder that does not drain in time keeps its gate shut while the next one's opens: the
- * hardware slices between them and the time is split. What a slice is due follows from water-filling everybody's demand
- * into minima, priorities, weights and maxima. Whoever has had more waits as long as a free slice that wants to run has
- * had less. Maxima are token buckets.
+ * (start-time fair queueing), and are charged the time that free slices have left. A lease is extended rather than
+ * granted again, given up early by a holder with nothing to run, charged after it has drained, and open-ended while no
+ * other slice wants the slot. When a holder does not drain in time, its gate stays closed and the gate of the next one
+ * opens: the hardware time-slices between them and the time is split. Entitlements follow from water-filling all
+ * demands into minima, priorities, weights and maxima. A slice that has used more than its entitlement waits as long as
+ * a free slice that wants to run has used less than its own. Maxima are token buckets.
  */
 #ifndef VG_ARBITER_CORE_H
 #define VG_ARBITER_CORE_H
@@ -27,7 +27,7 @@ enum vg_core_state {
   VG_CORE_SHUT,     /* gate closed, nothing outstanding */
   VG_CORE_OPEN,     /* gate open: a free slice, or the holder of the slot */
   VG_CORE_DRAINING, /* gate closed, work outstanding, the slot waits for it */
-  VG_CORE_OVERLAP,  /* gate closed, work still outstanding, nobody waits for it */
+  VG_CORE_OVERLAP,  /* gate closed, work still outstanding, the slot does not wait for it */
 };
 
 /*
@@ -65,7 +65,7 @@ struct vg_core_slice {
     uint32_t word;         /* the gate word */
     uint64_t lease_end_ns; /* 0 = open end */
     uint64_t bound_ns;
-    uint32_t neighbour_waits; /* VG_NOBODY_WAITS .. */
+    uint32_t neighbour_waits; /* VG_NO_NEIGHBOUR_WAITS .. */
     uint32_t watch;           /* VG_WATCH_* */
     bool gang_veto;           /* a gang's follower: it is to make room for others on its device */
     uint32_t entitlement_ppm; /* in parts of a million of the device */
@@ -157,25 +157,25 @@ struct vg_core_slice {
 struct vg_core {
   struct vg_arbiter_params params;
   struct vg_core_slice slices[VG_SLICES_MAX];
-  int slice_count; /* slots in use or once used */
+  int slice_count; /* places in slices that are or were in use */
   uint32_t regime; /* VG_REGIME_* */
   uint64_t last_ns;
   uint64_t window_ns; /* when the present window of demands began */
   uint64_t served;
   uint64_t floor_ns;           /* virtual time of the slot */
-  uint32_t slot_ppm;           /* entitlement of all saturating slices together */
-  int64_t slot_lag_ns;         /* what the saturating ones together have had less than they were due */
-  int64_t free_used_ns;        /* by free ones, to be taken from what the holder is charged */
-  int64_t unexplained_ns;      /* while several ran: busy, and nobody has completed anything in it */
-  int64_t excess_ns;           /* while only free ones ran: told, and nobody was busy for so long */
-  uint64_t available_ns;       /* while only free ones ran: lately the time with work outstanding */
-  uint64_t all_reported_ns;    /* completed in that, as they tell */
-  bool witnessed;              /* those who saturate say what they complete */
-  uint32_t least_reported_ppm; /* by the free one who says least of its time */
-  bool slot_occupied;          /* in the time that is being charged */
-  int lately;                  /* slices that have been active lately, as of last_ns */
-  bool vacated;                /* the slot is kept empty for somebody who is short */
-  uint64_t put_off_ns;         /* it is empty until then, for whoever comes back by then; 0: for nobody */
+  uint32_t slot_ppm;           /* entitlements of all saturating slices together */
+  int64_t slot_lag_ns;         /* entitlement minus usage of all saturating slices together */
+  int64_t free_used_ns;        /* used by free slices, to be deducted from what the holder is charged */
+  int64_t unexplained_ns;      /* while several ran: busy time that no slice's completed work explains */
+  int64_t excess_ns;           /* while only free slices ran: completed work reported beyond the busy time */
+  uint64_t available_ns;       /* while only free slices ran: recent time with work outstanding */
+  uint64_t all_reported_ns;    /* completed work reported for that time */
+  bool witnessed;              /* saturating slices report what they complete */
+  uint32_t least_reported_ppm; /* by the free slice that reports least of its time */
+  bool slot_occupied;          /* during the time that is being charged */
+  int lately;                  /* slices that are active or were lately, as of last_ns */
+  bool vacated;                /* the slot is kept empty for a slice that is short */
+  uint64_t put_off_ns;         /* the slot is kept empty until then, for a pausing slice; 0: it is not */
 };
 
 void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns);
@@ -183,10 +183,10 @@ struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id); /* NULL: 
 /* Creates or changes a slice, in force with the next step; NULL when all slots are taken. */
 struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given);
 void vg_core_remove(struct vg_core *core, uint64_t id);
-/* Decides; returns when it wants to be called again at the latest (VG_CORE_NEVER: only when something happens). */
+/* One step; returns when the next one is due at the latest (VG_CORE_NEVER: only when something happens). */
 uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns);
-/* The static timetable for coasting: of each of the core's slices its part of the period; empty: it is not attached,
- * or paused. */
+/* The static timetable for coasting: the part of the period of each of the core's slices; empty for a slice that is not
+ * attached, or paused. */
 void vg_core_coast(const struct vg_core *core, struct vg_coast_slot *ret_slots);
 
 #endif

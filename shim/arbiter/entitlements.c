@@ -14,7 +14,7 @@ void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
   bool active = vg_core_active(slice);
   if (active) {
     if (!slice->step.last_active_ns ||
-        now_ns >= slice->step.last_active_ns + VG_CORE_IDLE_NS) { /* what it did before says nothing now */
+        now_ns >= slice->step.last_active_ns + VG_CORE_IDLE_NS) { /* its demand before the pause no longer counts */
       slice->demand.ppm = VG_CORE_PPM;
       slice->demand.work_ns = slice->demand.idle_ns = slice->demand.window_idle_ns = 0;
       slice->demand.window_work_ns = 0;
@@ -27,7 +27,7 @@ void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns) {
   slice->step.was_active = active;
 }
 
-/* Time at the closed gate says nothing, be it seconds. */
+/* Time at the closed gate says nothing about demand. */
 void vg_core_measure_demand(struct vg_core_slice *slice) {
   uint64_t worked_ns = (uint64_t)vg_core_max(0, vg_core_min(slice->demand.window_work_ns, VG_CORE_DEBT_MAX_NS));
   if (worked_ns + slice->demand.window_idle_ns < SEEN_LEAST_NS) return;
@@ -40,7 +40,7 @@ void vg_core_measure_demand(struct vg_core_slice *slice) {
 
 /* ---- entitlements ---- */
 
-/* What water-filling may fill it up to; 0: it takes no part. */
+/* The limit of water-filling for a slice; 0: it takes no part. */
 static uint32_t limit_of(const struct vg_core_slice *slice, uint64_t now_ns) {
   if (!vg_core_lately_active(slice, now_ns)) return 0;
   uint64_t wanted_ppm = VG_CORE_PPM;
@@ -48,7 +48,7 @@ static uint32_t limit_of(const struct vg_core_slice *slice, uint64_t now_ns) {
   return (uint32_t)vg_core_least(wanted_ppm, (uint64_t)slice->params.max_milli * VG_CORE_MILLI);
 }
 
-/* Fills those of one priority by weight; returns what is left. */
+/* Fills the slices of one priority by weight; returns the capacity that is left. */
 static uint32_t fill(struct vg_core *core, const uint32_t *limits, uint32_t priority, uint32_t left) {
   while (left) {
     uint64_t weights = 0;

@@ -1,15 +1,16 @@
-/* outputs.c - what follows from the gates that policy.c has set: the bound on outstanding work, what the
- * shims are to tell, the regime as people see it, and when the next step is due. */
+/* outputs.c - what follows from the gates that policy.c has set: the bound on outstanding work, what the shims are to
+ * report, the regime as users see it, and when the next step is due. */
 #include <stddef.h>
 
 #include "arbiter/policy.h"
 #include "arbiter/shares.h"
 
-/* A drain's forecast moves on while the hardware gives the device to others: it is looked at no more often. */
+/* Least time between two looks at a drain, whose forecast moves while the hardware gives the device to others. */
 #define LOOK_LEAST_NS 25000
 
-/* A follower goes before everyone else; so that they are not starved by a gang that its leader lets go on and on, it
- * has the leader stop it when it is a lease ahead of somebody who waits here, or when the slot is to be empty. */
+/* A follower has precedence over all other saturating slices. So that a gang whose leader lets it run does not starve
+ * them, the leader is to stop it when it is a lease ahead of a slice that waits here, or when the slot is to be empty.
+ */
 static bool must_make_room(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!vg_core_in_slot(slice) || !vg_core_follows(slice)) return false;
   uint64_t ahead_ns = slice->out.gang_veto ? 0 : core->params.quantum_ns * VG_CORE_PPM / slice->out.entitlement_ppm;
@@ -22,13 +23,13 @@ static bool must_make_room(const struct vg_core *core, const struct vg_core_slic
   return core->vacated;
 }
 
-/* ---- what comes of it ---- */
+/* ---- bounds, watches and the regime ---- */
 
 struct crowd { /* the slices on the device, counted */
   int attached, on_device, latency, lately, free_active, turns, takers, capped, ready;
   bool throttles, limited;
   int64_t slot_mean_ns;
-  /* free slices that are behind, lately active: the one furthest, how far, and how far the next one is */
+  /* lately active free slices that are behind: the one furthest behind, how far, and how far the next one is */
   const struct vg_core_slice *last;
   int64_t last_ns, next_ns;
 };
@@ -66,8 +67,8 @@ static struct crowd count_slices(const struct vg_core *core, uint64_t now_ns) {
   return crowd;
 }
 
-/* While it runs only since somebody who is further behind pauses: what it has outstanding then is in that one's way, so
- * it may have the less the further behind that one is. */
+/* The bound of a slice that runs only since another one, further behind, pauses: its outstanding work would delay the
+ * other one when that continues, so the bound is the tighter the further behind the other one is. */
 static uint64_t way_bound(const struct vg_core *core, const struct vg_core_slice *self, const struct crowd *crowd) {
   int64_t own_ns = self->saturating ? vg_core_slot_behind(core) : vg_core_behind(self);
   if (!crowd->last) return core->params.open_bound_ns;
@@ -88,7 +89,7 @@ static uint32_t regime_of(const struct crowd *crowd) {
   return crowd->attached == 1 ? VG_REGIME_SOLO : VG_REGIME_OPEN;
 }
 
-/* Its cap may end before anybody looks of his own accord, should it begin to run now. */
+/* If it began to run now, its tokens could be used up before the next step. */
 static bool cap_may_end(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
   int64_t low_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli) / 2;
   return !vg_core_uncapped(slice) && (slice->bucket.cap_ns < low_ns || !vg_core_lately_active(slice, now_ns));
@@ -101,7 +102,7 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   if (slice->gate.state == VG_CORE_OPEN && (slice->out.word & VG_GATE_STATE_MASK) != wanted)
     vg_core_set_word(slice, wanted);
   bool keeps = slice->saturating && crowd->ready > (vg_core_waits(slice) && vg_core_has_cap(core, slice));
-  slice->out.neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NOBODY_WAITS;
+  slice->out.neighbour_waits = keeps ? VG_NEIGHBOUR_WAITS : VG_NO_NEIGHBOUR_WAITS;
   bool others = crowd->attached > slice->in.attached;
   bool latency = crowd->latency > (slice->in.attached && slice->params.latency);
   bool crowded = is_crowded(crowd);
@@ -119,7 +120,7 @@ static void set_outputs(struct vg_core *core, struct vg_core_slice *slice, const
   slice->out.lag_ns = vg_core_lag(core, slice, crowd->slot_mean_ns);
   slice->out.shown_ppm = slice->out.entitlement_ppm;
   if ((slice->out.word & VG_GATE_STATE_MASK) == VG_GATE_SOLO)
-    slice->out.shown_ppm = VG_CORE_PPM; /* nobody measures there */
+    slice->out.shown_ppm = VG_CORE_PPM; /* launches are not counted there */
 }
 
 /* When a slice shut for its cap may run again, or one that runs will have used up its cap. */

@@ -5,16 +5,16 @@
 
 #include "arbiter/shares.h"
 
-#define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* what a page says beyond that is not believed */
+#define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* longest forecast of a drain that is believed */
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000
 #define FREE_PPM 930000
-/* One that waits for a slice that is further behind goes on when it is no further ahead of it than this. */
+/* A slice that waits for another one, further behind, continues when it is no further ahead of it than this. */
 #define BACK_NS (2 * VG_CORE_MS)
 
-/* ---- who wants what ---- */
+/* ---- which slices want to run ---- */
 
-static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
+static bool another_waits(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++)
     if (&core->slices[i] != self && vg_core_in_slot(&core->slices[i]) && vg_core_waits(&core->slices[i])) return true;
   return false;
@@ -36,13 +36,14 @@ static bool candidate(const struct vg_core *core, const struct vg_core_slice *sl
 
 /* ---- free or saturating ---- */
 
-/* A lag that no pause and no turn makes; others do not count when somebody enters the slot or leaves it. */
+/* A lag longer than any that pauses and turns cause; shorter ones do not count when a slice joins or leaves the slot.
+ */
 static int64_t far(const struct vg_core *core, int64_t lag_ns, uint32_t entitlement_ppm) {
   int64_t depth_ns = (int64_t)(core->params.guarantee_depth_ns * entitlement_ppm / VG_CORE_PPM);
   return lag_ns > depth_ns || lag_ns < -depth_ns ? lag_ns : 0;
 }
 
-/* Far more or less than the others there have had is taken along. */
+/* A far lag behind, or lead over, the others in the slot is taken along. */
 static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   int64_t lag_ns = vg_core_lag(core, slice, vg_core_slot_mean(core));
   slice->free.lag_ns = far(core, lag_ns, slice->out.entitlement_ppm);
@@ -81,7 +82,8 @@ static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_
   if (slice->gate.state == VG_CORE_DRAINING) vg_core_overlap(slice, now_ns);
 }
 
-/* Gangs take turns whatever they demand: side by side, each could wait on one device for what the other one has. */
+/* A gang's leader beside another gang's: gangs take turns whatever their demand, since side by side each could wait on
+ * one device for what the other one has. */
 static bool leads_beside_others(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count && vg_core_leads(self); i++) {
     const struct vg_core_slice *other = &core->slices[i];
@@ -118,9 +120,9 @@ static uint64_t patience_end(const struct vg_core *core, const struct vg_core_sl
   return slice->gate.close_ns + core->params.bound_ns + core->params.overrun_ns;
 }
 
-/* Side by side the hardware changes context every millisecond, so a long kernel is waited for. What that takes is
- * missing from the others' next second by as much as they are due: the less they are, the longer. And nobody comes
- * ahead of its end: whoever does has a slice of the hardware first, for half its price. */
+/* How long a long kernel is waited for: side by side, the hardware switches context every millisecond. The wait is
+ * missing from the others' next second in proportion to their entitlements, so the less that is, the longer it may be.
+ * No slice is let in just before its end: it would have the hardware's first time slice for half its price. */
 static uint64_t patience_for_long(const struct vg_core *core, const struct vg_core_slice *slice) {
   uint64_t others_ppm = VG_CORE_PPM - slice->out.entitlement_ppm, least_ppm = VG_CORE_PPM / 3;
   uint64_t patience_ns = core->params.bound_ns + core->params.overrun_ns;
@@ -136,8 +138,8 @@ uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_s
   return vg_core_least(expected_ns, slice->gate.close_ns + patience_for_long(core, slice));
 }
 
-/* Work that is said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its
- * owner launch more meanwhile would pay him for it. */
+/* Work with a long forecast is not stuck as long as it may still complete, beside one or two neighbours: letting its
+ * slice launch more meanwhile would reward it. */
 static uint64_t rescue_after(const struct vg_core_slice *slice, uint64_t now_ns) {
   if (slice->in.drain_expected_ns < now_ns) return VG_CORE_RESCUE_NS;
   uint64_t forecast_ns = vg_core_least(slice->in.drain_expected_ns - now_ns, FORECAST_MAX_NS);
@@ -166,9 +168,9 @@ void vg_core_note_drains(struct vg_core *core, uint64_t now_ns) {
   }
 }
 
-/* ---- who is short, and who waits for him ---- */
+/* ---- which slices are short, and which wait for them ---- */
 
-/* Its class is latency, and it is within its guarantee. */
+/* It is of the latency class, and within its guarantee. */
 static bool may_precede(const struct vg_core *core, const struct vg_core_slice *slice) {
   return slice->params.latency && !slice->free.overdrawn && vg_core_has_cap(core, slice);
 }
@@ -177,7 +179,7 @@ static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice
   return slice->present && vg_core_active(slice) && may_precede(core, slice) && vg_core_may_begin_turn(slice);
 }
 
-/* The latency slice to be served before everything else: of those owed, the one with the earliest deadline. */
+/* The latency slice to be served before all others: of those that may precede, the one with the earliest deadline. */
 static const struct vg_core_slice *first_latency(const struct vg_core *core) {
   const struct vg_core_slice *first = NULL;
   for (int i = 0; i < core->slice_count; i++) {
@@ -202,8 +204,8 @@ static bool slot_is_short(const struct vg_core *core) {
   return false;
 }
 
-/* How far behind the one is that is short and furthest behind, for a free slice or (NULL) for the slot; far ahead when
- * nobody else is short. */
+/* How far behind the short slice is that is furthest behind, for a free slice or (NULL) for the slot; far ahead when no
+ * other slice is short. */
 static int64_t most_behind(const struct vg_core *core, const struct vg_core_slice *but) {
   int64_t most_ns = -VG_CORE_FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
@@ -214,7 +216,7 @@ static int64_t most_behind(const struct vg_core *core, const struct vg_core_slic
   return most_ns;
 }
 
-/* No slice and not the slot can be further behind: most_behind() with fewer questions, for all slices at once. */
+/* An upper bound of most_behind() for all slices: fewer questions, asked once. */
 static int64_t furthest_behind(const struct vg_core *core) {
   int64_t most_ns = core->slot_lag_ns > VG_CORE_SHORT_NS ? vg_core_slot_behind(core) : -VG_CORE_FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
@@ -230,8 +232,8 @@ static bool had_too_much(const struct vg_core *core, const struct vg_core_slice 
   return furthest_ns > limit_ns && most_behind(core, slice) > limit_ns;
 }
 
-/* A latency slice that has used up its debt is as any other until some of it is paid. A cap is what limits a slice from
- * the time on which its bucket is empty until it is nearly full. */
+/* A latency slice that has used up its debt has no precedence until some of it is paid. A maximum limits a slice from
+ * when its bucket is empty until it is nearly full. */
 void vg_core_note_debts(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
@@ -244,8 +246,8 @@ void vg_core_note_debts(struct vg_core *core) {
   }
 }
 
-/* Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. Who is served
- * first whenever he wants to run is not behind because of others. */
+/* Time used while no slice was behind cost no other slice anything: it is no debt to slices that arrive later. A slice
+ * with precedence is not behind because of others. */
 void vg_core_forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
@@ -292,7 +294,7 @@ void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
   }
 }
 
-/* A free slice has a turn while others are kept from running for it. */
+/* A free slice has a turn while the gates of others are closed for it. */
 void vg_core_note_turns(struct vg_core *core) {
   bool shut = core->vacated;
   for (int i = 0; i < core->slice_count; i++) {
@@ -311,15 +313,15 @@ void vg_core_note_turns(struct vg_core *core) {
 
 /* ---- the slot ---- */
 
-/* Spins since a launch of its own stands at another device's gate, and pays for it, so that its turn would never come.
+/* Its work spins since a launch of its own waits at another device's gate; charged for that, its turn would never come.
  */
 static bool is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
   return vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP &&
          core->last_ns >= slice->gate.close_ns + VG_CORE_RESCUE_NS;
 }
 
-/* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then whoever was
- * served longest ago. */
+/* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then the slice
+ * that was served longest ago. */
 static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b) {
   if (vg_core_follows(a) != vg_core_follows(b)) return vg_core_follows(a);
   if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
@@ -337,7 +339,8 @@ static struct vg_core_slice *pick(struct vg_core *core, uint64_t now_ns) {
   return best;
 }
 
-/* A gang's devices stop at different places of its work, and wait for each other when it goes on: the rarer the better.
+/* A gang's devices stop at different places of its work and wait for each other when it continues: the rarer the
+ * better.
  */
 static uint64_t quantum_of(const struct vg_core *core, const struct vg_core_slice *slice) {
   return leads_beside_others(core, slice) ? 2 * core->params.quantum_ns : core->params.quantum_ns;
@@ -350,26 +353,26 @@ static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, u
   slice->out.lease_end_ns = now_ns + (uint64_t)(slice->bucket.cap_ns > least_ns ? slice->bucket.cap_ns : least_ns);
 }
 
-/* By more than a lease of its own makes: it was let in while the other one paused. */
+/* Ahead by more than one lease of its own causes: it was admitted while the other one paused. */
 static bool is_a_lease_ahead(const struct vg_core *core, const struct vg_core_slice *slice,
                              const struct vg_core_slice *of) {
   return slice->slot.virtual_ns >
          of->slot.virtual_ns + quantum_of(core, slice) * VG_CORE_PPM / slice->out.entitlement_ppm;
 }
 
-/* The holder: its lease goes on, is extended, or ends. */
+/* The holder's lease continues, is extended, or ends. */
 void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
   bool rethought =
       holder->in.quiet && holder->in.wants &&
-      vg_core_may_open(holder, now_ns); /* gave the device up and wants it again: a word is given up once */
+      vg_core_may_open(holder, now_ns); /* it gave up the device and wants it again: a word is given up once */
   if (rethought || core->vacated || must_not_run(holder) || !vg_core_has_cap(core, holder)) {
     vg_core_close_gate(holder, now_ns);
     return;
   }
   if (holder->in.gave_up_while_waiting && vg_core_may_open(holder, now_ns))
-    vg_core_renew_word(core, holder, now_ns); /* its other processes run: let this one in, too */
-  struct vg_core_slice *next = other_waits(core, holder) ? pick(core, now_ns) : NULL;
-  if (!next) { /* nobody waits, or only who is over his cap: let it be */
+    vg_core_renew_word(core, holder, now_ns); /* its other processes run: admit this one, too */
+  struct vg_core_slice *next = another_waits(core, holder) ? pick(core, now_ns) : NULL;
+  if (!next) { /* no slice waits that its maximum would let run */
     set_lease(core, holder, now_ns, false);
     return;
   }
@@ -377,7 +380,7 @@ void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, u
     vg_core_close_gate(holder, now_ns);
     return;
   }
-  if (!holder->out.lease_end_ns) { /* somebody has just come: the open end becomes one lease, counted from its grant */
+  if (!holder->out.lease_end_ns) { /* the first to wait: the open end becomes one lease, counted from its grant */
     set_lease(core, holder, now_ns, true);
     if (holder->gate.grant_ns + core->params.quantum_ns <= now_ns) holder->out.lease_end_ns = now_ns;
   }
@@ -398,8 +401,8 @@ struct vg_core_slice *vg_core_find_in_slot(struct vg_core *core, enum vg_core_st
   return NULL;
 }
 
-/* Whose work cannot be taken back, and who has had more than his due, is not let in as soon as those pause who have had
- * less: the more it is, the longer they may. */
+/* A slice whose work outlasts its gate, and that has used more than its entitlement, is not admitted as soon as slices
+ * pause that have used less: the more it has used, the longer these may pause. */
 static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
   int64_t mean_ns = vg_core_slot_mean(core), beyond_ns = -vg_core_lag(core, slice, mean_ns);
   if (beyond_ns > (int64_t)slice->gate.late_ns) beyond_ns = (int64_t)slice->gate.late_ns;
@@ -423,13 +426,12 @@ void vg_core_grant(struct vg_core *core, uint64_t now_ns) {
   core->put_off_ns = put_off_until(core, next, now_ns);
   if (now_ns < core->put_off_ns) return;
   vg_core_open_gate(core, next, now_ns);
-  set_lease(core, next, now_ns, other_waits(core, next));
+  set_lease(core, next, now_ns, another_waits(core, next));
 }
 
-/* Work that does not end because it waits for something that a thread at our gate has yet to launch would wait for
- * ever, and be charged for it until no bucket is left. So the gate of whoever has not drained for so long is opened for
- * a moment now and then, whatever else runs and is owed. Long kernels gain nothing by it: the bound on outstanding work
- * holds their next launch back. */
+/* Work may wait for something that a thread at the closed gate has yet to launch: it would never end, and be charged
+ * until no bucket is left. So a gate behind which work has not drained for long is opened for a moment now and then,
+ * whatever else runs. Long kernels gain nothing by it: the bound on outstanding work holds their next launch back. */
 void vg_core_rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];

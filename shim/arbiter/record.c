@@ -55,7 +55,7 @@ void vg_record_set(struct vg_recorder *recorder, uint64_t slice_id, const struct
 }
 
 void vg_record_remove(struct vg_recorder *recorder, uint64_t slice_id) {
-  for (int i = 0; i < VG_SLICES_MAX; i++) /* one of the same name that comes later is another one */
+  for (int i = 0; i < VG_SLICES_MAX; i++) /* a later slice with the same id is another one */
     if (recorder->inputs[i].slice_id == slice_id) recorder->inputs[i] = recorder->outputs[i] = (struct vg_record){0};
   struct vg_record record = {.kind = VG_RECORD_REMOVE, .slice_id = slice_id};
   put(recorder, &record, sizeof record);

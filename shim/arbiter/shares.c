@@ -3,25 +3,24 @@
 
 #include <string.h>
 
-/* No step for so long: the tenants followed their timetables meanwhile, which charge nobody. */
+/* After this long without a step, tenants have followed their timetables (coast): that time is not charged. */
 #define STALLED_NS (100ull * VG_CORE_MS)
-#define STOPPED_NS (50ull * VG_CORE_MS) /* without notice for so long: it does not run */
+#define STOPPED_NS (50ull * VG_CORE_MS) /* a process that has not noticed its closed gate for this long is stopped */
 #define CARRIED_MAX_NS (20 * VG_CORE_MS)
-/* Completed work is told so seldom: it says nothing of who had the device in a short time. */
+/* A slice that reports completed work more seldom than this is silent: it does not say which slice had the device. */
 #define SILENT_NS (10ull * VG_CORE_MS)
-#define REPORTED_NS                                                                                                    \
-  (50ull * VG_CORE_MS) /* how much of its time somebody tells is known when he has run for so long                     \
-                        */
-/* Completed work that is told beyond the time that was there is not charged, up to this part of what one tells. */
+/* Run time after which the reported part of a slice's time is known. */
+#define REPORTED_NS (50ull * VG_CORE_MS)
+/* Reported work beyond the time that there was is remitted, up to one part in this many of what a slice reports. */
 #define REMITTED_PART 7
 #define UNEXPLAINED_MAX_NS (20 * VG_CORE_MS)
-/* A turn that keeps others waiting costs at least the first, what the hand-over takes; the second if its owner has told
- * of little work for its last turns. */
+/* Least cost of a turn that keeps others waiting: what the hand-over takes; and if the slice has reported little work
+ * for its last turns. */
 #define TURN_LEAST_NS (VG_CORE_MS / 4)
 #define TURN_IDLE_NS VG_CORE_MS
-/* So much of the time in which nothing was outstanding any more may be told as completed work later. */
+/* Completed work may be reported this long after the time in which it ran. */
 #define LATE_REPORTED_NS (20 * VG_CORE_MS)
-#define RENEWED_BY_WORK 5 /* times as much of a bucket that fills by itself as well: VG_CORE_RENEWAL_NS */
+#define RENEWED_BY_WORK 5 /* how much faster reported work fills the bucket of words than time does */
 
 static int64_t part(uint64_t ns, uint32_t ppm) {
   return (int64_t)(ns * ppm / VG_CORE_PPM);
@@ -71,7 +70,7 @@ int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slic
 
 bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (slice->params.paused) return false;
-  /* What spins since a launch of its own stands at another device's gate would pay for it for ever. */
+  /* Work that spins since a launch of its gang waits at another device's gate would be charged for ever. */
   bool caught = vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP;
   return vg_core_follows(slice) || caught || vg_core_uncapped(slice) ||
          slice->bucket.cap_ns > vg_core_cap_needed(core, slice);
@@ -94,7 +93,7 @@ bool vg_core_shares_device(const struct vg_core_slice *slice, uint64_t now_ns) {
          now_ns < slice->gate.close_ns + STOPPED_NS;
 }
 
-/* Of what it is due beside others: who is served first, and who waits. */
+/* Charges lag and virtual time, which decide which slice runs next; not the maximum. */
 static void charge_share(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
   slice->demand.window_work_ns += used_ns;
   if (!slice->saturating) {
@@ -110,8 +109,8 @@ static void charge_share(struct vg_core *core, struct vg_core_slice *slice, int6
   core->slot_lag_ns = vg_core_max(core->slot_lag_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
-/* What a turn costs beyond what was used is no use of the device: it counts neither for the maximum nor in what is told
- * as used. */
+/* What a turn costs beyond what was used is no usage of the device: it counts neither for the maximum nor in the
+ * reported usage. */
 static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t used_ns) {
   int64_t before_ns = vg_core_max(slice->turn.least_ns, slice->turn.used_ns);
   slice->turn.used_ns += used_ns;
@@ -121,7 +120,7 @@ static void charge(struct vg_core *core, struct vg_core_slice *slice, int64_t us
   slice->bucket.cap_ns = vg_core_max(slice->bucket.cap_ns - used_ns, -VG_CORE_DEBT_MAX_NS);
   slice->bucket.guarantee_ns -= used_ns;
   if (slice->bucket.guarantee_ns < 0) {
-    if (slice->params.max_milli > slice->params.min_milli) /* else all that it has is its own */
+    if (slice->params.max_milli > slice->params.min_milli) /* else nothing can be borrowed */
       slice->stats.borrowed_ns += (uint64_t)-slice->bucket.guarantee_ns;
     slice->bucket.guarantee_ns = 0;
   }
@@ -134,11 +133,11 @@ void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice) {
   slice->turn.used_ns = 0;
   slice->turn.least_ns = has_credit ? TURN_LEAST_NS : TURN_IDLE_NS;
   charge_share(core, slice, slice->turn.least_ns);
-  if (!has_credit) /* a page that tells of no work: its maximum bounds how often others wait in vain */
+  if (!has_credit) /* its page reports no work: its maximum bounds how often others wait in vain */
     slice->bucket.cap_ns = vg_core_max(slice->bucket.cap_ns - slice->turn.least_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
-bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_slice *but) {
+bool vg_core_any_waits(const struct vg_core *core, const struct vg_core_slice *but) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (other == but || !other->present || !other->in.wants || other->gate.state == VG_CORE_OPEN) continue;
@@ -153,7 +152,7 @@ static uint32_t reported_ppm(const struct vg_core_slice *slice) {
   return (uint32_t)vg_core_least(VG_CORE_PPM, ppm);
 }
 
-/* Says little of what it completes, or seldom: no witness of who had the device. */
+/* Reports little of what it completes, or seldom: its reports do not say which slice had the device. */
 static bool is_silent(const struct vg_core *core, const struct vg_core_slice *slice) {
   uint64_t since_ns = core->last_ns > slice->report.reported_at_ns ? core->last_ns - slice->report.reported_at_ns : 0;
   bool seldom = slice->report.reported_after_ns > SILENT_NS || since_ns > SILENT_NS;
@@ -161,8 +160,8 @@ static bool is_silent(const struct vg_core *core, const struct vg_core_slice *sl
          (seldom || (slice->report.recent_run_ns > REPORTED_NS && reported_ppm(slice) < VG_CORE_PPM / 4));
 }
 
-/* What it has completed, by what it tells now. How much of its time one that saturates tells is seen while it runs
- * alone. */
+/* Takes over a slice's report; returns the work that it has completed. A saturating slice that reports only a part of
+ * its time is known from the times when it ran alone; its reports are scaled up by that. */
 static uint64_t note_reported(struct vg_core_slice *slice, int ran, uint64_t now_ns) {
   uint64_t more_ns = vg_core_least(slice->report.done_ns - slice->report.done_reported_ns, VG_CORE_DEBT_MAX_NS);
   slice->report.done_reported_ns = slice->report.done_ns;
@@ -188,13 +187,13 @@ static uint64_t note_reported(struct vg_core_slice *slice, int ran, uint64_t now
   return more_ns * VG_CORE_PPM / ppm;
 }
 
-/* Without what changes of context take while several run, more or less. */
+/* Without the time that context switches take while several slices run, roughly. */
 static int64_t less_changes(uint64_t ns) {
   return (int64_t)(ns - ns / 32);
 }
 
-/* Lately all together have told no more than a quarter beyond the time that was there: estimates are never so wrong, so
- * somebody says what it likes. */
+/* Have all slices together lately reported at most a quarter more than the time that there was? Estimates are never
+ * further off: beyond that a slice reports falsely. */
 static bool is_believable(struct vg_core *core, uint64_t reported_ns, uint64_t available_ns) {
   core->available_ns += available_ns;
   core->all_reported_ns += reported_ns;
@@ -205,9 +204,9 @@ static bool is_believable(struct vg_core *core, uint64_t reported_ns, uint64_t a
   return 4 * core->all_reported_ns <= 5 * core->available_ns + 4 * (uint64_t)LATE_REPORTED_NS;
 }
 
-/* Estimates that were taken beside others may be too long. What all tell together is not charged beyond the time that
- * was there; who told more than his contexts' part is charged less. Not beside the slot: what others are charged, that
- * one is not. */
+/* Estimates taken beside others may be too long. What all report together is not charged beyond the time that there
+ * was; slices that reported more than their contexts' part are charged less, pro rata. Not while a saturating slice
+ * runs: the slot is charged what free slices leave. */
 static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t passed_ns) {
   uint64_t busy_ns = 0, all_reported_ns = 0;
   uint32_t contexts = 0;
@@ -250,7 +249,7 @@ static void remit(struct vg_core *core, const uint64_t *reported_ns, uint64_t pa
   }
 }
 
-/* The time in which several ran, or one and somebody waited, and what they say that they have completed. */
+/* Compares the time in which several slices ran, or one while another one waited, with the work that they report. */
 static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   uint64_t reported_ns = 0, busy_ns = 0, each_reported_ns[VG_SLICES_MAX] = {0};
   const struct vg_core_slice *runs = NULL;
@@ -278,17 +277,17 @@ static void weigh(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   }
   remit(core, each_reported_ns, passed_ns);
   core->least_reported_ppm = found ? least_ppm : 0;
-  bool alone = ran == 1 && !runs->saturating && vg_core_somebody_waits(core, runs);
+  bool alone = ran == 1 && !runs->saturating && vg_core_any_waits(core, runs);
   if (!core->witnessed || !(alone || ran > 1)) return;
-  /* Changes of context; and alone what lies between the end of work and its being noticed. */
-  uint64_t nobodys_ns = busy_ns / (alone ? 8 : 16);
-  int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - nobodys_ns) - (int64_t)reported_ns;
+  /* Context switches; with one slice the delay from the end of its work until that is noticed. */
+  uint64_t overhead_ns = busy_ns / (alone ? 8 : 16);
+  int64_t left_ns = core->unexplained_ns + (int64_t)(busy_ns - overhead_ns) - (int64_t)reported_ns;
   core->unexplained_ns = vg_core_within(left_ns, UNEXPLAINED_MAX_NS);
 }
 
-/* Completed work is what the tenant says. More than that is charged as far as nobody's work explains the time: up to
- * its part of it, or all in which it had work outstanding for the one who tells least; up to half of its part where the
- * others do not say what they do. */
+/* What is charged beyond the completed work that a slice reports, as far as no slice's reports explain the time: up to
+ * its provisional charge; for the slice that reports least of its time, up to all time in which it had work
+ * outstanding; up to half of its provisional charge where saturating slices do not report what they complete. */
 static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, int64_t done_ns) {
   if (!core->witnessed) return vg_core_max(0, slice->account.provisional_ns / 2 - done_ns);
   int64_t most_ns =
@@ -298,24 +297,24 @@ static int64_t doubted(struct vg_core *core, const struct vg_core_slice *slice, 
   return doubted_ns;
 }
 
-/* A free slice: its contexts' part of the time in which it had work outstanding, put right by its completed work when
- * it has none left, and now and then: what the hardware gives in slices is uneven over a short time. */
+/* Charges a free slice, provisionally, its contexts' part of the time in which it had work outstanding; corrects that
+ * by its completed work when none is outstanding, and every tick: hardware time-slicing is uneven over a short time. */
 static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint32_t contexts, uint64_t passed_ns,
                         uint64_t now_ns) {
   int64_t used_ns = (int64_t)(slice->step.busy_ns * slice->step.contexts / (contexts ? contexts : 1));
-  if (slice->free.has_precedence && vg_core_somebody_waits(core, slice))
-    used_ns = (int64_t)passed_ns; /* whatever it says */
-  if (slice->step.busy_ns) {      /* what it keeps from them with nothing to run is not put right later */
+  if (slice->free.has_precedence && vg_core_any_waits(core, slice))
+    used_ns = (int64_t)passed_ns; /* it keeps the device from them, whatever it reports */
+  if (slice->step.busy_ns) { /* time for which it keeps others waiting with nothing to run is not corrected later */
     slice->account.provisional_ns += used_ns;
     slice->account.outstanding_ns += vg_core_max(used_ns, (int64_t)slice->step.busy_ns);
   }
   slice->account.beside_slot |= core->slot_occupied && slice->step.busy_ns;
-  bool alone = slice->free.holds || !vg_core_somebody_waits(core, slice);
+  bool alone = slice->free.holds || !vg_core_any_waits(core, slice);
   if (slice->step.contexts == contexts && alone) slice->account.alone_ns += (int64_t)slice->step.busy_ns;
   if (core->slot_occupied) core->free_used_ns += used_ns;
   int64_t done_ns = vg_core_max(0, (int64_t)(slice->report.done_ns - slice->account.done_seen_ns));
-  if (slice->free.holds && !slice->free.has_precedence && vg_core_somebody_waits(core, slice))
-    used_ns += (int64_t)(passed_ns - slice->step.busy_ns); /* it let that pass, and nobody else had it */
+  if (slice->free.holds && !slice->free.has_precedence && vg_core_any_waits(core, slice))
+    used_ns += (int64_t)(passed_ns - slice->step.busy_ns); /* it left the device idle while others waited for it */
   used_ns -= slice->report.remitted_ns;
   slice->report.remitted_ns = 0;
   bool due = (core->witnessed || done_ns) && now_ns >= slice->account.settled_ns + VG_CORE_TICK_NS;
@@ -324,8 +323,7 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
     int64_t ahead_ns = vg_core_max(0, slice->account.alone_ns / 2 - reported_ns);
     int64_t more_ns = reported_ns + ahead_ns - slice->account.provisional_ns;
     used_ns += more_ns;
-    if (slice->account.beside_slot)
-      core->free_used_ns += more_ns; /* what it has had more or less, the slot has had less or more */
+    if (slice->account.beside_slot) core->free_used_ns += more_ns; /* what it has used more, the slot has used less */
     slice->account.beside_slot = false;
     slice->account.provisional_ns = slice->account.outstanding_ns = slice->account.alone_ns = 0;
     if (!slice->in.outstanding || slice->account.done_seen_ns < slice->report.done_ns)
@@ -336,8 +334,8 @@ static void charge_free(struct vg_core *core, struct vg_core_slice *slice, uint3
   charge(core, slice, used_ns);
 }
 
-/* Splits what free ones have left of the time among those of the slot that occupied the device. Wall time while
- * somebody waits for them, for then the holder keeps the device from him; else the time with work outstanding. */
+/* Splits the time that free slices have left among the saturating slices that occupied the device. Each is charged wall
+ * time while another slice waits for the slot, from which it keeps the device; else its time with work outstanding. */
 static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_ns) {
   if (!core->slot_occupied) return;
   uint32_t contexts = 0;
@@ -361,8 +359,8 @@ static void charge_slot(struct vg_core *core, uint64_t passed_ns, uint64_t now_n
   }
 }
 
-/* What it says itself that it has completed counts, whatever others say that they have had meanwhile: in full for its
- * maximum, by half for its share, for estimates that were taken beside others may be twice too long. */
+/* Charges a saturating slice completed work that it reports and has not been charged, whatever other slices report: in
+ * full for its maximum, by half for its share, since estimates taken beside others may be twice too long. */
 static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
   uint64_t since_ns = core->last_ns > slice->report.reported_at_ns ? core->last_ns - slice->report.reported_at_ns : 0;
   int64_t late_ns = LATE_REPORTED_NS + (int64_t)since_ns;
@@ -374,15 +372,16 @@ static void charge_unpaid(struct vg_core *core, struct vg_core_slice *slice) {
   slice->bucket.cap_ns = vg_core_max(slice->bucket.cap_ns - more_ns, -VG_CORE_DEBT_MAX_NS);
 }
 
-/* How much a cap bucket may hold. Idle time is saved up only a little; a slice that is kept from what is its own is in
- * arrears instead, and may catch up. What it could only have borrowed, it has not missed. */
+/* Depth of the token bucket of a maximum. Of idle time only a little is saved up. An active slice that is kept from its
+ * guarantee accrues a deficit instead, and may make up for it; time beyond the guarantee is not made up. */
 static int64_t cap_depth(const struct vg_core *core, const struct vg_core_slice *slice) {
   int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
   int64_t own_ns = vg_core_scaled(VG_CORE_DEBT_MAX_NS, slice->params.min_milli);
   return vg_core_active(slice) ? vg_core_max(depth_ns, own_ns) : depth_ns;
 }
 
-/* All its processes together complete no more than a second's work in a second in which some is outstanding. */
+/* Counts reported work, at most as much as the time with work outstanding: the slice's processes together cannot
+ * complete more. */
 static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->report.reportable_ns = vg_core_least(slice->report.reportable_ns + slice->step.busy_ns, VG_CORE_DEBT_MAX_NS);
   if (!slice->in.outstanding && !slice->step.was_outstanding)
@@ -401,7 +400,7 @@ static void count_done(struct vg_core_slice *slice, uint64_t passed_ns) {
 static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint64_t passed_ns) {
   slice->step.busy_ns = vg_core_least(slice->in.busy_total_ns - slice->step.busy_seen_ns, passed_ns);
   slice->step.busy_seen_ns = slice->in.busy_total_ns;
-  /* A page without sense: work is outstanding and takes no time. */
+  /* A page that contradicts itself: work is outstanding and takes no time. */
   if (!slice->step.busy_ns && slice->in.attached && slice->step.was_outstanding) slice->step.busy_ns = passed_ns;
   count_done(slice, passed_ns);
   slice->step.was_outstanding = slice->in.outstanding;
@@ -414,18 +413,18 @@ static void accrue(const struct vg_core *core, struct vg_core_slice *slice, uint
   const struct vg_arbiter_params *params = &core->params;
   uint32_t min_milli = slice->params.min_milli, max_milli = slice->params.max_milli;
   int64_t deepest_ns = cap_depth(core, slice);
-  if (vg_core_lately_active(slice, core->last_ns)) /* arrears outlast a short pause, and do not grow in it */
+  if (vg_core_lately_active(slice, core->last_ns)) /* a deficit outlasts a short pause, and does not grow in it */
     deepest_ns = vg_core_max(deepest_ns, slice->bucket.cap_ns);
   slice->bucket.cap_ns = vg_core_min(slice->bucket.cap_ns + vg_core_scaled(passed_ns, max_milli), deepest_ns);
   slice->bucket.guarantee_ns = vg_core_min(slice->bucket.guarantee_ns + vg_core_scaled(passed_ns, min_milli),
                                            vg_core_scaled(params->guarantee_depth_ns, min_milli));
   if (slice->saturating && !slice->step.was_active)
-    slice->slot.virtual_ns += passed_ns; /* its due of then is not saved up */
+    slice->slot.virtual_ns += passed_ns; /* the entitlement of an idle slice is not saved up */
   if (slice->saturating) return;
   /* A latency slice that needs just its minimum must not fall behind by roundings: a hundredth more. */
   uint32_t ppm = slice->params.latency ? slice->out.entitlement_ppm * 101 / 100 : slice->out.entitlement_ppm;
   deepest_ns = vg_core_max(part(params->guarantee_depth_ns, slice->out.entitlement_ppm), slice->free.lag_ns);
-  if (vg_core_active(slice)) /* what it lacks for others have had it, since their work could not be taken back */
+  if (vg_core_active(slice)) /* the slot has had what it is short of, since launched work cannot be taken back */
     deepest_ns = vg_core_max(deepest_ns, -core->slot_lag_ns);
   slice->free.lag_ns = vg_core_min(slice->free.lag_ns + part(passed_ns, ppm), deepest_ns);
   if (!vg_core_may_begin_turn(slice)) /* it is not owed what it does not take */
@@ -447,7 +446,7 @@ void vg_core_charge(struct vg_core *core, uint64_t now_ns) {
     core->slot_occupied |= vg_core_shares_device(slice, now_ns);
   }
   weigh(core, passed_ns, now_ns);
-  vg_core_sum_slot(core); /* some may have gone since */
+  vg_core_sum_slot(core); /* slices may have been removed since */
   core->slot_lag_ns = vg_core_min(core->slot_lag_ns + part(passed_ns, core->slot_ppm),
                                   part(core->params.guarantee_depth_ns, core->slot_ppm));
   for (int i = 0; i < core->slice_count; i++)

@@ -35,7 +35,7 @@ void vg_core_open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64
   slice->gate.grant_ns = now_ns;
   slice->gate.served = ++core->served;
   slice->stats.grants += slice->in.attached;
-  if (slice->saturating && vg_core_somebody_waits(core, slice)) vg_core_begin_turn(core, slice);
+  if (slice->saturating && vg_core_any_waits(core, slice)) vg_core_begin_turn(core, slice);
 }
 
 void vg_core_overlap(struct vg_core_slice *slice, uint64_t now_ns) {
@@ -44,7 +44,8 @@ void vg_core_overlap(struct vg_core_slice *slice, uint64_t now_ns) {
 }
 
 void vg_core_close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
-  bool gave_up = slice->in.quiet && slice->gate.state == VG_CORE_OPEN; /* nothing in flight and none can be: no drain */
+  bool gave_up = slice->in.quiet &&
+                 slice->gate.state == VG_CORE_OPEN; /* nothing is outstanding and nothing can be launched: no drain */
   vg_core_set_word(slice, VG_GATE_CLOSED);
   slice->in.quiet = false;
   slice->gate.overran = false;
@@ -82,7 +83,7 @@ static struct vg_core_slice *free_slot(struct vg_core *core) {
 
 struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given) {
   struct vg_slice_params made = *given, *params = &made;
-  made.latency = given->latency && given->gang == VG_GANG_NONE; /* a gang comes in on all of its devices at once */
+  made.latency = given->latency && given->gang == VG_GANG_NONE; /* a gang is admitted on all of its devices at once */
   struct vg_core_slice *slice = vg_core_find(core, id);
   if (!slice) {
     slice = free_slot(core);
@@ -95,7 +96,7 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     slice->bucket.guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
     slice->step.last_active_ns = core->last_ns;
     slice->slot.virtual_ns = core->floor_ns;
-    slice->free.owed_ns = -VG_CORE_LATENCY_DEBT_NS; /* who makes slices again and again is not served first with each */
+    slice->free.owed_ns = -VG_CORE_LATENCY_DEBT_NS; /* creating slices repeatedly must not give precedence each time */
     slice->turn.credit_ns = VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS;
     slice->demand.ppm = VG_CORE_PPM;
     slice->out.entitlement_ppm = vg_core_least_ppm(params);
@@ -104,7 +105,7 @@ struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struc
     if (params->paused) vg_core_close_gate(slice, core->last_ns);
     slice->stats.grants = 0;
   }
-  if (params->max_milli < slice->params.max_milli) { /* in force now, whatever has come together under the other */
+  if (params->max_milli < slice->params.max_milli) { /* in force now: the bucket is truncated */
     int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
     if (slice->bucket.cap_ns > depth_ns) slice->bucket.cap_ns = depth_ns;
   }
