@@ -1,6 +1,7 @@
 """The data of the arbiter's reference model: constants, settings and slices.
 
-The names are those of struct vg_core_slice and its like in shim/arbiter/policy.h.
+The names are those of struct vg_core_slice and its like in shim/arbiter/core.h; where a field's own name is too short,
+after that of its struct (lag_ns in free is free_lag_ns).
 """
 
 from __future__ import annotations
@@ -116,86 +117,94 @@ class Slice:
     ident: int
     params: SliceParams
     place: int = 0  # in the core's table: slices are looked at in this order
-    # reported
-    attached: bool = False
+    saturating: bool = False  # takes turns in the slot; else free
+    # reported before each step
+    attached: bool = False  # has at least one process
     wants: bool = False  # a launching thread waits at the closed gate
-    outstanding: bool = False
-    running: int = 0  # processes with work outstanding: the hardware divides its time by contexts
+    outstanding: bool = False  # work is outstanding
     quiet: bool = False  # every process has given up the present word (open) or drained it (closed)
-    gave_up_while_waiting: bool = False  # a process has given the present word up while one of its threads waits
-    noticed: bool = False  # some process has noticed the present closed word
-    gang_turns: bool = False  # a follower's leader takes turns in the slot, so it does as well
-    gang_go: bool = False  # a follower's leader's gate is open
-    gang_stop: bool = False  # a leader's follower is to make room (its gang_veto)
-    gang_busy: bool = False  # work of a leader's gang is outstanding on another device
-    drained_ns: int = 0
-    drain_expected_ns: int = 0
-    busy_total_ns: int = 0  # with work outstanding
-    done_total_ns: int = 0  # completed work, as calibrated and told
-    active_total_ns: int = 0  # with work outstanding or waiting at the gate
-    # decided
-    word: int = 0
-    state: State = State.SHUT
+    gave_up_while_waiting: bool = False  # a process has given up the present word while one of its threads waits
+    noticed: bool = False  # some process has noticed the present closed word: not a stopped one
+    gang_turns: bool = False  # a gang's follower: its leader takes turns in the slot, so it does as well
+    gang_go: bool = False  # a gang's follower: its leader's gate is open
+    gang_stop: bool = False  # a gang's leader: a follower is to make room (its gang_veto)
+    gang_busy: bool = False  # a gang's leader: work is outstanding on another of its devices
+    running: int = 0  # processes with work outstanding: the hardware divides its time by contexts
+    drained_ns: int = 0  # when quiet under a closed word: the last process's drain
+    drain_expected_ns: int = 0  # under a closed word: when all processes will have drained; 0 = no forecast
+    busy_total_ns: int = 0  # monotone: device time with work outstanding, as reported
+    active_total_ns: int = 0  # monotone: time with work outstanding or a thread at the gate
+    done_total_ns: int = 0  # monotone: calibrated cost of completed work, as reported
+    # decided by a step
+    word: int = 0  # the gate word
     lease_end_ns: int = 0  # 0 = open end
     bound_ns: int = 0
     neighbour_waits: bool = False
-    watch: int = 0
-    entitlement_ppm: int = 0
-    gang_veto: bool = False  # a follower is to make room for others on its device
-    # remembered
-    saturating: bool = False
-    overdrawn: bool = False  # of the latency class: it is not served first, since it has had too much
-    limited: bool = False  # by its cap, see free_slices.note_limits()
-    has_precedence: bool = False  # served before everybody else, since its class is latency
-    throttled: bool = False  # its gate is shut for its cap or since it has had too much
-    free_lag_ns: int = 0  # free: what it has had less than it was due
-    owed_ns: int = 0  # free: what it has had less than its minimum
-    cap_ns: int = 0
-    guarantee_ns: int = 0  # what is left of its minimum; beyond that it borrows
-    virtual_ns: int = 0
+    watch: int = 0  # WATCH_*
+    gang_veto: bool = False  # a gang's follower: it is to make room for others on its device
+    entitlement_ppm: int = 0  # in parts of a million of the device
+    # the gate, and the drain behind it
+    state: State = State.SHUT
+    overran: bool = False  # has been counted as an overrun since the gate was closed
     grant_ns: int = 0
     close_ns: int = 0
-    late_ns: int = 0  # the longest that its work has outlasted its gate lately
-    rescue_ns: int = 0
-    overran: bool = False
-    served: int = 0
-    holds: bool = False  # free: the gates of others are shut for it
-    turn_credit_ns: int = TURN_CREDITS * TURN_CREDIT_NS
-    turn_least_ns: int = 0  # what the present turn costs at least
-    turn_used_ns: int = 0  # charged for it so far
+    late_ns: int = 0  # the longest that work has outlasted the gate; fades with each close
+    rescue_ns: int = 0  # in State.OVERLAP: when the gate is opened or closed again for a moment, see gates.rescue()
     renewed_ns: int = 0  # token bucket of open words: the time at which it is full again
-    reportable_ns: int = 0  # busy by the clock, and not told as completed yet
-    reported_total_ns: int = 0  # of done_total_ns, as of the last step
-    done_ns: int = 0  # completed work that can be true
-    unpaid_ns: int = 0  # saturating: half of what it tells that it has completed, and not charged
-    over_cap_ns: int = 0  # as much, in full, that its maximum has not been charged
-    remittable_ns: int = 0  # of what it told, as much as may not be charged
-    busy_seen_ns: int = 0
-    done_seen_ns: int = 0  # completed work up to the last time with none outstanding
-    provisional_ns: int = 0  # charged since then
-    beside_slot: bool = False  # it has had work outstanding while the slot was occupied since then
-    outstanding_ns: int = 0  # as much at the most
-    alone_ns: int = 0  # with work outstanding since then while nobody else had or could
-    done_reported_ns: int = 0  # completed work up to the last step
-    reported_at_ns: int = 0  # when it grew last, or nothing ran
-    reported_after_ns: int = 0  # how long it had not
-    recent_run_ns: int = 0  # lately with work outstanding; of one that saturates only while nobody else had
-    recent_reported_ns: int = 0  # completed in that
-    over_reported_ns: int = 0  # completed, as it tells, beyond its contexts' part, while nobody who saturates ran
-    remitted_ns: int = 0  # of that, in this step: it is not charged
-    was_outstanding: bool = False
-    settled_ns: int = 0  # when that was
-    active_seen_ns: int = 0
-    busy_ns: int = 0  # in this step
-    contexts: int = 0  # that ran in this step
-    last_active_ns: int = 0
-    was_active: bool = False
-    deadline_ns: int = 0  # of a latency slice's present burst
+    served: int = 0  # order of grants, for ties
+    # account of a saturating slice in the slot
+    virtual_ns: int = 0
+    unpaid_ns: int = 0  # half of the completed work that it reports, less what it has been charged
+    over_cap_ns: int = 0  # all of it, less what its maximum has been charged
+    # what a free slice is owed, and what that gives it
+    free_lag_ns: int = 0  # entitlement minus usage; what a slice that leaves the slot takes along
+    owed_ns: int = 0  # minimum minus usage
+    overdrawn: bool = False  # latency class: it has used more than its guarantee and has no precedence
+    has_precedence: bool = False  # latency class: it is the slice that is served before all others now
+    throttled: bool = False  # the gate is closed: for its maximum, or since it has used more than its entitlement
+    holds: bool = False  # the gates of others are closed for it
+    deadline_ns: int = 0  # latency class: of its present burst
+    # a turn that keeps others waiting, and the token bucket of turns without work
+    turn_credit_ns: int = TURN_CREDITS * TURN_CREDIT_NS
+    turn_least_ns: int = 0  # the least that the present turn costs
+    turn_used_ns: int = 0  # charged for it so far
+    # token buckets
+    cap_ns: int = 0  # of the maximum
+    guarantee_ns: int = 0  # of the minimum; usage beyond it is borrowed
+    limited: bool = False  # cap_ns was empty and is not nearly full yet
+    # provisional account of a free slice since settled_ns, when completed work last corrected its charge
+    settled_ns: int = 0
+    done_seen_ns: int = 0  # completed work that has been settled
+    provisional_ns: int = 0  # charged: its contexts' part of the time with work outstanding
+    outstanding_ns: int = 0  # all time with work outstanding: upper bound of what that charge may be revised to
+    alone_ns: int = 0  # of it, while no other slice had work outstanding or could have
+    beside_slot: bool = False  # some of it while the slot was occupied
+    # completed work as reported, and how far that is believed
+    reportable_ns: int = 0  # time with work outstanding that has not been reported as completed work yet
+    reported_total_ns: int = 0  # done_total_ns as of the last step
+    done_ns: int = 0  # completed work that is possible in the time that there was
+    done_reported_ns: int = 0  # done_ns as of the last step
+    reported_at_ns: int = 0  # when done_ns grew last, or nothing ran
+    reported_after_ns: int = 0  # how long it had not grown before that
+    recent_run_ns: int = 0  # recent time with work outstanding; saturating: while no other slice had any
+    recent_reported_ns: int = 0  # completed work reported for that time
+    over_reported_ns: int = 0  # reported beyond its contexts' part, while no saturating slice ran
+    remittable_ns: int = 0  # the most of what it reported that may be remitted
+    remitted_ns: int = 0  # remitted in this step: it is not charged
+    # demand: work / (work + idle), measured once in a window
     demand_ppm: int = PPM
-    window_work_ns: int = 0
+    work_ns: int = 0  # averaged over recent windows
+    idle_ns: int = 0  # averaged over recent windows
+    window_work_ns: int = 0  # in the present window
     window_idle_ns: int = 0
-    work_ns: int = 0
-    idle_ns: int = 0
+    # the present step, and what the last one saw
+    busy_ns: int = 0  # time with work outstanding in this step
+    contexts: int = 0  # that ran in this step
+    busy_seen_ns: int = 0  # busy_total_ns as of the last step
+    active_seen_ns: int = 0  # active_total_ns as of the last step
+    was_outstanding: bool = False
+    was_active: bool = False  # to see a burst begin
+    last_active_ns: int = 0
     # counted
     charged_ns: int = 0
     borrowed_ns: int = 0

@@ -29,7 +29,7 @@
 #define VG_GATE_EPOCH_SHIFT 2
 
 /* Does anybody wait for the holder of a lease? Then it gives it up as soon as it has nothing to run. */
-#define VG_NOBODY_WAITS 0
+#define VG_NO_NEIGHBOUR_WAITS 0
 #define VG_NEIGHBOUR_WAITS 1
 
 /* What the arbiter wants to be told by the shim, a set of bits: when the last piece of work has completed, even if the
@@ -133,7 +133,7 @@ struct vg_control_header {
   uint32_t abi_version;
   uint32_t device_count;
   uint32_t mode; /* VG_MODE_* */
-  uint32_t bell; /* futex: bumped (atomic add) whenever any device page changed in a way the helper must see */
+  uint32_t helper_wake; /* futex: incremented whenever a device page changed in a way that the helper must see */
 };
 
 struct vg_coast_slot {
@@ -143,7 +143,7 @@ struct vg_coast_slot {
 
 struct vg_control_device {
   uint32_t gate;            /* futex of launching threads: epoch << 2 | VG_GATE_* */
-  uint32_t neighbour_waits; /* VG_NOBODY_WAITS or VG_NEIGHBOUR_WAITS */
+  uint32_t neighbour_waits; /* VG_NO_NEIGHBOUR_WAITS or VG_NEIGHBOUR_WAITS */
   uint64_t heartbeat_ns;    /* CLOCK_MONOTONIC of the arbiter's last round; older than 100 ms = daemon is gone */
   uint64_t bound_ns;        /* bound on outstanding work */
   uint32_t min_milli;

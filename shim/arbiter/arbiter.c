@@ -4,7 +4,7 @@
  * interpreter.
  *
  * One mutex guards everything; Python's calls take it for microseconds. Doorbells are one-shot in epoll and re-armed at
- * a bounded rate, so that a tenant that rings for ever costs a few percent of a core.
+ * a bounded rate, so that a tenant that rings all the time costs a few percent of a core.
  */
 #define _GNU_SOURCE
 #include "arbiter/arbiter.h"
@@ -22,7 +22,7 @@
 #include "arbiter/state.h"
 #include "base/prim.h"
 
-#define RINGS_PER_MS 20      /* per slice, however many processes it has: beyond it their doorbells rest */
+#define RINGS_PER_MS 20      /* per slice, however many processes it has: beyond it their doorbells are not armed */
 #define STILL_RINGS_PER_MS 1 /* of a process that claims to wait and does not work: each costs a round */
 #define WAKE_EVENT UINT64_MAX
 #define TIMER_EVENT (UINT64_MAX - 1)
@@ -32,9 +32,9 @@
 static void count_drains(struct vg_arbiter *arbiter) {
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     struct vg_core_slice *slice = &arbiter->core.slices[i];
-    bool draining = slice->present && (slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP);
+    bool draining = slice->present && (slice->gate.state == VG_CORE_DRAINING || slice->gate.state == VG_CORE_OVERLAP);
     if (arbiter->lanes[i].draining && !draining) {
-      uint64_t drain_ns = slice->drained_ns - slice->close_ns;
+      uint64_t drain_ns = slice->in.drained_ns - slice->gate.close_ns;
       slice->stats.drains++;
       slice->stats.drain_total_ns += drain_ns;
       if (drain_ns > slice->stats.drain_max_ns) slice->stats.drain_max_ns = drain_ns;
@@ -47,8 +47,8 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
   return a < b ? a : b;
 }
 
-/* Gates first: who waits for one waits for nothing else. Returns when the next round is due; time goes on for those who
- * do nothing, too, so that is a heartbeat later at the latest. */
+/* Gates first, since threads wait for them. Returns when the next round is due, a heartbeat later at the latest: time
+ * is charged to idle slices, too. */
 static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
   arbiter->hurry = false;
   vg_pages_read(arbiter, now_ns);
@@ -67,7 +67,7 @@ static uint64_t one_round(struct vg_arbiter *arbiter, uint64_t now_ns) {
 
 /* ---- the thread ---- */
 
-/* What epoll says of a doorbell: where its process was, and which it was, for another one may be there by now. */
+/* epoll's name of a doorbell: the process's index and id, since another process may have the index by then. */
 static uint64_t event_of(const struct vg_process *process) {
   return process->id << 32 | (uint32_t)process->index;
 }
@@ -75,10 +75,11 @@ static uint64_t event_of(const struct vg_process *process) {
 static void arm(struct vg_arbiter *arbiter, struct vg_process *process) {
   struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = event_of(process)};
   epoll_ctl(arbiter->epoll_fd, EPOLL_CTL_MOD, process->doorbell_fd, &event);
-  arbiter->heed[process->index] &= ~VG_HEED_DOORBELL;
+  arbiter->due[process->index] &= ~VG_DUE_DOORBELL;
 }
 
-/* A doorbell rings once each time it is armed, and those of a slice are armed so often in a millisecond. */
+/* A doorbell rings once each time it is armed; those of a slice are armed a bounded number of times in a millisecond.
+ */
 static bool arm_within_rate(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
   if (now_ns >= lane->ring_window_ns + VG_NS_PER_MS) {
@@ -96,17 +97,17 @@ static void answer_doorbell(struct vg_arbiter *arbiter, uint64_t event, uint64_t
   struct vg_process *process = arbiter->processes[(uint32_t)event % VG_PROCESSES_MAX];
   if (!process || event_of(process) != event) return;
   vg_prim_eventfd_drain_shared(process->doorbell_fd);
-  arbiter->heed[process->index] |= VG_HEED_PAGE;
+  arbiter->due[process->index] |= VG_DUE_PAGE;
   process->rang = true;
-  if (!arm_within_rate(arbiter, process, now_ns)) arbiter->heed[process->index] |= VG_HEED_DOORBELL;
+  if (!arm_within_rate(arbiter, process, now_ns)) arbiter->due[process->index] |= VG_DUE_DOORBELL;
 }
 
-/* Doorbells that rest are armed again a millisecond later, those of a slice by turns; returns when that is. */
+/* Doorbells beyond the rate are armed a millisecond later, those of a slice by turns; returns when that is. */
 static uint64_t arm_rested(struct vg_arbiter *arbiter, uint64_t now_ns) {
   uint64_t deadline_ns = UINT64_MAX;
   for (int round = 0; round < 2; round++)
     for (int i = 0; i < arbiter->process_end; i++) {
-      if (!(arbiter->heed[i] & VG_HEED_DOORBELL)) continue;
+      if (!(arbiter->due[i] & VG_DUE_DOORBELL)) continue;
       const struct vg_lane *lane = vg_lane_of(arbiter, arbiter->processes[i]->slice);
       if (round == 0 && i < lane->arm_index) continue;
       if (!arm_within_rate(arbiter, arbiter->processes[i], now_ns))
@@ -125,7 +126,8 @@ static void *run(void *argument) {
   struct vg_arbiter *arbiter = argument;
   vg_prim_thread_name("vgpu-arbiter");
   vg_prim_timer_slack_ns(1);
-  /* Where it is allowed: a hand-over must not wait behind the tenants' own threads. Bounded by the doorbells' rate. */
+  /* Where it is allowed: a hand-over must not wait behind the tenants' own threads. The doorbells' rate bounds its use.
+   */
   struct sched_param priority = {.sched_priority = 1};
   pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
   struct epoll_event events[32];
@@ -181,7 +183,7 @@ int vg_arbiter_start(struct vg_arbiter *arbiter) {
   sigset_t all, before;
   if (arbiter->running) return -EALREADY;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are the interpreter's business */
+  pthread_sigmask(SIG_SETMASK, &all, &before); /* the interpreter handles signals */
   int error = pthread_create(&arbiter->thread, NULL, run, arbiter);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   arbiter->running = error == 0;
@@ -229,7 +231,8 @@ int vg_arbiter_slice_set(struct vg_arbiter *arbiter, uint64_t slice_id, const st
       params->mem_min_bytes > params->mem_max_bytes || params->gang > VG_GANG_OPEN)
     return -EINVAL;
   pthread_mutex_lock(&arbiter->mutex);
-  vg_record_inputs(&arbiter->recorder, &arbiter->core); /* a new slice's gate depends on who has attached by now */
+  vg_record_inputs(&arbiter->recorder,
+                   &arbiter->core); /* a new slice's gate depends on which slices have processes by now */
   const struct vg_core_slice *slice = vg_core_set(&arbiter->core, slice_id, params);
   if (!slice) return leave(arbiter, -ENOSPC);
   vg_record_set(&arbiter->recorder, slice_id, params);
@@ -290,7 +293,7 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
   struct vg_lane *lane = vg_lane_of(arbiter, process->slice);
   int place = (int)(lane - arbiter->lanes);
   arbiter->processes[process->index] = process;
-  arbiter->heed[process->index] = VG_HEED_PAGE;
+  arbiter->due[process->index] = VG_DUE_PAGE;
   arbiter->calm[process->index] = 0;
   arbiter->lane_of[process->index] = (uint8_t)place;
   if (process->index == arbiter->process_end) arbiter->process_end++;
@@ -299,9 +302,9 @@ static int add_locked(struct vg_arbiter *arbiter, struct vg_process *process, ui
   process->next = lane->first;
   lane->first = process;
   lane->stale = true;
-  process->slice->attached = true;
+  process->slice->in.attached = true;
   arbiter->coast_version++;
-  /* The page is complete before the tenant sees it; the thread's next round, which is about to come, does the rest. */
+  /* The page is complete before the tenant sees it; the thread's next round, which is due at once, does the rest. */
   vg_pages_begin(arbiter, process, now_ns);
   return 0;
 }
@@ -331,7 +334,7 @@ static void remove_locked(struct vg_arbiter *arbiter, struct vg_process *process
   *link = process->next;
   lane->stale = true;
   arbiter->processes[process->index] = NULL;
-  arbiter->heed[process->index] = 0;
+  arbiter->due[process->index] = 0;
   while (arbiter->process_end && !arbiter->processes[arbiter->process_end - 1]) arbiter->process_end--;
   arbiter->memory_stale = true;
   arbiter->coast_version++;
@@ -361,7 +364,7 @@ static struct vg_process_stats stats_of(const struct vg_process *process) {
       .mem_peak_bytes = process->peak_bytes,
       .denied = process->denied,
       .contexts = process->contexts,
-      .waiting = process->said.waiting,
+      .waiting = process->reported.waiting,
   };
 }
 
@@ -391,10 +394,10 @@ int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct
   int result = slice ? 0 : -ENOENT;
   if (slice) {
     *ret_stats = slice->stats;
-    ret_stats->gate = slice->word & VG_GATE_STATE_MASK;
+    ret_stats->gate = slice->out.word & VG_GATE_STATE_MASK;
     ret_stats->regime = arbiter->core.regime;
-    ret_stats->entitlement_milli = slice->shown_ppm / 1000;
-    ret_stats->lag_ns = slice->lag_ns;
+    ret_stats->entitlement_milli = slice->out.shown_ppm / 1000;
+    ret_stats->lag_ns = slice->out.lag_ns;
     uint64_t unattributed_bytes = memory_of(arbiter, slice)->unattributed_bytes;
     ret_stats->mem_unattributed_bytes = unattributed_bytes;
     ret_stats->mem_held_bytes = ret_stats->mem_used_bytes =
@@ -415,7 +418,7 @@ int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usag
   for (int i = 0; i < arbiter->core.slice_count && count < capacity; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
     if (!slice->present) continue;
-    bool solo = (slice->word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && vg_lane_of(arbiter, slice)->first;
+    bool solo = (slice->out.word & VG_GATE_STATE_MASK) == VG_GATE_SOLO && vg_lane_of(arbiter, slice)->first;
     ret_usage[count++] = (struct vg_slice_usage){slice->id, slice->stats.charged_ns, solo};
   }
   pthread_mutex_unlock(&arbiter->mutex);

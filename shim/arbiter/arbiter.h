@@ -1,8 +1,8 @@
 /*
  * arbiter.h - the daemon's native side of a device: one thread that opens and closes the gates of the tenants and hands
  * out memory credit. build_shim.py hands this file to cffi (after abi/vg_abi.h); Python creates an arbiter per device,
- * tells it of slices and processes, and reads counters. All calls may come from any thread and never wait for a tenant.
- * Calls return 0 or a negative errno.
+ * adds and removes slices and processes, and reads counters. All calls may come from any thread and never wait for a
+ * tenant. Calls return 0 or a negative errno.
  */
 #ifndef VG_ARBITER_H
 #define VG_ARBITER_H
@@ -17,8 +17,8 @@ struct vg_arbiter_params {
   uint64_t quantum_ns;     /* length of a lease, 5-10 ms */
   uint64_t quantum_min_ns; /* shortest lease worth granting */
   uint64_t bound_ns;       /* outstanding work allowed under a lease (2 ms) */
-  uint64_t open_bound_ns;  /* outstanding work allowed while nobody else wants the device (20 ms) */
-  uint64_t overrun_ns; /* how long after a lease's end we wait for the drain before the next tenant overlaps (14 ms) */
+  uint64_t open_bound_ns;  /* outstanding work allowed while no other slice wants the device (20 ms) */
+  uint64_t overrun_ns; /* how long after a lease's end the drain is waited for before the next slice overlaps (14 ms) */
   uint64_t latency_bound_ns;   /* outstanding work allowed beside a slice of the latency class (1 ms) */
   uint64_t lookahead_ns;       /* how long before the expected drain the next gate opens (0.1 ms) */
   uint64_t guarantee_depth_ns; /* depth of the guarantee bucket, times min (50 ms) */
@@ -34,8 +34,8 @@ struct vg_slice_params {
   uint32_t priority; /* borrowed time goes to the highest first, by weight among equals */
   uint32_t latency;  /* 1: the latency class: its guarantee is served first, at once */
   uint32_t gang;     /* VG_GANG_*: part of a slice with several shared devices */
-  uint32_t paused;   /* 1: its gate stays shut, and it is due nothing */
-  uint32_t away;     /* 1: what it has of memory is on the host (checkpointed): others may have it meanwhile */
+  uint32_t paused;   /* 1: its gate stays closed, and it accrues nothing */
+  uint32_t away;     /* 1: its memory is on the host (checkpointed): others may use the device's meanwhile */
   uint64_t mem_min_bytes;
   uint64_t mem_max_bytes;
 };
@@ -47,8 +47,8 @@ struct vg_slice_params {
 #define VG_REGIME_THROTTLED 3
 #define VG_REGIME_ARBITRATED 4
 
-/* A slice's part in its gang on one device: the leader decides when the gang runs, the followers do as it does; open:
- * no device could lead, so its gate stays open (vgpud/core/gangs.py). */
+/* A slice's part in its gang on one device: the leader decides when the gang runs, followers open and close their gates
+ * with it; open: no device could lead, so its gate stays open (vgpud/core/gangs.py). */
 #define VG_GANG_NONE 0
 #define VG_GANG_LEADER 1
 #define VG_GANG_FOLLOWER 2
@@ -69,8 +69,8 @@ struct vg_slice_stats {
   uint32_t processes;
   uint32_t gate;              /* VG_GATE_* of now */
   uint32_t regime;            /* VG_REGIME_* of the device */
-  uint32_t entitlement_milli; /* what it is due now: minimum, maximum, weight and priority against everybody's demand */
-  int64_t lag_ns;             /* what it has had less than it was due; negative: debt */
+  uint32_t entitlement_milli; /* from minimum, maximum, weight and priority against all demands */
+  int64_t lag_ns;             /* entitlement minus usage; negative: overdrawn */
   uint64_t borrowed_ns;       /* of charged_ns: beyond the guarantee */
   uint64_t drains;
   uint64_t drain_total_ns; /* from the gate's closing to the last completion */
@@ -78,7 +78,7 @@ struct vg_slice_stats {
   uint64_t wait_counts[VG_WAIT_BUCKETS]; /* as in vg_report_device */
 };
 
-/* What of a slice is read ten times a second. */
+/* The part of the counters that is read ten times a second. */
 struct vg_slice_usage {
   uint64_t slice_id;
   uint64_t charged_ns;
@@ -89,7 +89,7 @@ struct vg_slice_usage {
 #define VG_TRACE_OPEN 1        /* value: the gate word */
 #define VG_TRACE_CLOSE 2       /* value: the gate word */
 #define VG_TRACE_DRAINED 3     /* value: ns from the close to the last completion */
-#define VG_TRACE_OVERLAP 4     /* somebody else runs beside a drain that goes on */
+#define VG_TRACE_OVERLAP 4     /* another slice runs beside a drain that has not ended */
 #define VG_TRACE_WAITS 5       /* value: threads that wait at the gate */
 #define VG_TRACE_OUTSTANDING 6 /* value: 1 work is outstanding, 0 none is */
 #define VG_TRACE_LAUNCHES 7    /* value: launches so far */
@@ -99,7 +99,7 @@ struct vg_trace_event {
   uint64_t time_ns; /* CLOCK_MONOTONIC */
   uint64_t slice_id;
   uint32_t kind; /* VG_TRACE_* */
-  uint32_t lost; /* events lost before this one, since nobody read */
+  uint32_t lost; /* events lost before this one, since the reader was too slow */
   uint64_t value;
 };
 
@@ -107,7 +107,7 @@ struct vg_process_stats {
   uint64_t launches;
   uint64_t throttled_ns;
   uint64_t busy_ns;
-  uint64_t mem_granted_bytes; /* credit handed out since it attached, monotone; held is what of it was not returned */
+  uint64_t mem_granted_bytes; /* credit granted since it attached, monotone; held is what was not returned */
   uint64_t mem_held_bytes;
   uint64_t mem_used_bytes;
   uint64_t mem_peak_bytes;
@@ -133,20 +133,21 @@ int vg_arbiter_process_remove(struct vg_arbiter *arbiter, uint64_t process_id);
 /* As process_remove, for a process that closed its connection and lives on: its place and its pages are free, and the
  * credit that it holds stays charged to its slice until vg_arbiter_slice_release(). ret_stats: its last counters. */
 int vg_arbiter_process_disconnect(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
-/* Takes back what process_disconnect() has left charged. */
+/* Ends a charge that process_disconnect() has left. */
 int vg_arbiter_slice_release(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
-/* Charges the slice with memory that its programs have past the ledger (core/watch.py compares with the driver). */
+/* Charges the slice with memory that its programs have beside the ledger (vgpud/core/strangers.py compares with the
+ * driver). */
 int vg_arbiter_slice_unattributed(struct vg_arbiter *arbiter, uint64_t slice_id, uint64_t bytes);
 int vg_arbiter_slice_stats(struct vg_arbiter *arbiter, uint64_t slice_id, struct vg_slice_stats *ret_stats);
-/* All slices at once, in no order, without a look at their processes; returns how many, at most capacity. */
+/* All slices at once, in no order, without reading their pages; returns how many, at most capacity. */
 int vg_arbiter_usage(struct vg_arbiter *arbiter, struct vg_slice_usage *ret_usage, int capacity);
 int vg_arbiter_process_stats(struct vg_arbiter *arbiter, uint64_t process_id, struct vg_process_stats *ret_stats);
-/* Events are kept from the first `on` to the next `off`, some ten thousand of them: the oldest give way. */
+/* Events are kept from the first `on` to the next `off`, some ten thousand of them: then the oldest are lost. */
 int vg_arbiter_trace(struct vg_arbiter *arbiter, int on);
 /* Takes the oldest events out; returns how many. They come in the order in which the arbiter noticed them: a drain's
  * time is that of the last completion, which may lie before. */
 int vg_arbiter_trace_read(struct vg_arbiter *arbiter, struct vg_trace_event *ret_events, int capacity);
-/* Records what the device's core is told and decides into a file, from now on, for a replay (record.h). Only
+/* Records the inputs and decisions of the device's core into a file, from now on, for a replay (record.h). Only
  * while there are no slices: else -EBUSY. A negative fd ends it. The descriptor stays the caller's. */
 int vg_arbiter_record(struct vg_arbiter *arbiter, int fd);
 

@@ -1,6 +1,6 @@
-/* coast.c - the static timetable that shims follow without a daemon (DESIGN D9): everybody's minimum, and what
- * is left by weight, up to maximum; at least a little for everybody. Gangs come first, in the order of their ids, so
- * that their slots coincide on all their devices. */
+/* coast.c - the static timetable that shims follow without a daemon (DESIGN D9): minima first, the rest by weight up to
+ * maxima, and at least LEAST_MILLI for each slice. Gangs come first, in the order of their ids, so that their slots
+ * coincide on all their devices. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 #define LEAST_MILLI 10
 
-struct claims { /* of all that are attached, added up */
+struct claims { /* sums over all attached slices */
   uint64_t reserved, weights;
 };
 
@@ -46,7 +46,7 @@ void vg_core_coast(const struct vg_core *core, struct vg_coast_slot *ret_slots) 
   memset(ret_slots, 0, (size_t)core->slice_count * sizeof *ret_slots);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || !slice->attached || slice->params.paused) continue;
+    if (!slice->present || !slice->in.attached || slice->params.paused) continue;
     claim(&claims, slice);
     order[count++] = slice;
   }

@@ -12,10 +12,10 @@
 struct member { /* a gang's part on one device */
   uint64_t slice_id;
   int wake_fd;
-  struct vg_gang_told told;
+  struct vg_gang_part part;
   uint64_t window_ns; /* when its present window of rings began */
   uint32_t rings;     /* in it */
-  bool owed;          /* there is news for it, and no ring was left */
+  bool owed;          /* there is news for it, and no ring was left in the window */
 };
 
 static pthread_mutex_t board_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -40,31 +40,33 @@ static bool is_behind(uint32_t mine, uint32_t other) {
   return (int32_t)(other - mine) > 0;
 }
 
-static void hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard) {
-  *ret_heard = (struct vg_gang_heard){.go = true};
+static void read_locked(uint64_t slice_id, int wake_fd, struct vg_gang_others *ret_others) {
+  *ret_others = (struct vg_gang_others){.go = true};
   for (const struct member *member = NULL; (member = next_of(slice_id, member));) {
     if (member->wake_fd == wake_fd) continue;
-    if (member->told.leads) {
-      ret_heard->turns = member->told.turns;
-      ret_heard->go = member->told.open;
+    if (member->part.leads) {
+      ret_others->turns = member->part.turns;
+      ret_others->go = member->part.open;
     }
-    ret_heard->veto |= member->told.veto;
-    ret_heard->wants |= member->told.wants;
-    ret_heard->outstanding |= member->told.outstanding;
-    if (is_behind(ret_heard->collectives, member->told.collectives)) ret_heard->collectives = member->told.collectives;
+    ret_others->veto |= member->part.veto;
+    ret_others->wants |= member->part.wants;
+    ret_others->outstanding |= member->part.outstanding;
+    if (is_behind(ret_others->collectives, member->part.collectives))
+      ret_others->collectives = member->part.collectives;
   }
 }
 
-/* How far the others are matters to one that is behind, and whose gate is closed. */
-static bool is_news(const struct member *member, const struct vg_gang_heard *before, const struct vg_gang_heard *now) {
+/* How far the others are matters to a device that is behind and whose gate is closed. */
+static bool is_news(const struct member *member, const struct vg_gang_others *before,
+                    const struct vg_gang_others *now) {
   bool further = is_behind(before->collectives, now->collectives);
-  if (further && !member->told.open && is_behind(member->told.collectives, now->collectives)) return true;
-  if (!member->told.leads) return before->go != now->go || before->turns != now->turns;
+  if (further && !member->part.open && is_behind(member->part.collectives, now->collectives)) return true;
+  if (!member->part.leads) return before->go != now->go || before->turns != now->turns;
   return before->wants != now->wants || before->outstanding != now->outstanding || before->veto != now->veto;
 }
 
-/* Rings it, or says when it may be rung. Without this two devices on which a tenant's pages change all the time would
- * ring each other as fast as their rounds go. */
+/* Wakes an arbiter, or returns when it may be woken. Without the limit two devices on which a tenant's pages change all
+ * the time would wake each other in each round. */
 static uint64_t ring(struct member *member, uint64_t now_ns) {
   if (now_ns >= member->window_ns + VG_NS_PER_MS) {
     member->window_ns = now_ns;
@@ -77,20 +79,20 @@ static uint64_t ring(struct member *member, uint64_t now_ns) {
   return UINT64_MAX;
 }
 
-/* Puts it on the board, and rings those to whom it is news. */
-static uint64_t tell(struct member *self, const struct vg_gang_told *told, uint64_t now_ns) {
-  struct vg_gang_heard before[VG_DEVICES_MAX], now;
+/* Puts a part on the board, and wakes the arbiters for which it is news. */
+static uint64_t post_locked(struct member *self, const struct vg_gang_part *part, uint64_t now_ns) {
+  struct vg_gang_others before[VG_DEVICES_MAX], now;
   struct member *others[VG_DEVICES_MAX];
   uint64_t again_ns = UINT64_MAX;
   int count = 0;
   for (struct member *member = NULL; count < VG_DEVICES_MAX && (member = next_of(self->slice_id, member));) {
     if (member == self) continue;
-    hear(member->slice_id, member->wake_fd, &before[count]);
+    read_locked(member->slice_id, member->wake_fd, &before[count]);
     others[count++] = member;
   }
-  self->told = *told;
+  self->part = *part;
   for (int i = 0; i < count; i++) {
-    hear(others[i]->slice_id, others[i]->wake_fd, &now);
+    read_locked(others[i]->slice_id, others[i]->wake_fd, &now);
     if (!others[i]->owed && !is_news(others[i], &before[i], &now)) continue;
     uint64_t due_ns = ring(others[i], now_ns);
     if (due_ns < again_ns) again_ns = due_ns;
@@ -98,7 +100,7 @@ static uint64_t tell(struct member *self, const struct vg_gang_told *told, uint6
   return again_ns;
 }
 
-uint64_t vg_gang_tell(uint64_t slice_id, int wake_fd, const struct vg_gang_told *told, uint64_t now_ns) {
+uint64_t vg_gang_post(uint64_t slice_id, int wake_fd, const struct vg_gang_part *part, uint64_t now_ns) {
   uint64_t again_ns = UINT64_MAX;
   pthread_mutex_lock(&board_mutex);
   struct member *self = find(slice_id, wake_fd);
@@ -106,14 +108,14 @@ uint64_t vg_gang_tell(uint64_t slice_id, int wake_fd, const struct vg_gang_told 
     self = &members[member_count++];
     *self = (struct member){.slice_id = slice_id, .wake_fd = wake_fd};
   }
-  if (self) again_ns = tell(self, told, now_ns);
+  if (self) again_ns = post_locked(self, part, now_ns);
   pthread_mutex_unlock(&board_mutex);
   return again_ns;
 }
 
-void vg_gang_hear(uint64_t slice_id, int wake_fd, struct vg_gang_heard *ret_heard) {
+void vg_gang_read(uint64_t slice_id, int wake_fd, struct vg_gang_others *ret_others) {
   pthread_mutex_lock(&board_mutex);
-  hear(slice_id, wake_fd, ret_heard);
+  read_locked(slice_id, wake_fd, ret_others);
   pthread_mutex_unlock(&board_mutex);
 }
 
@@ -133,7 +135,7 @@ static bool is_led(const struct vg_core_slice *slice) {
 }
 
 static bool is_open(const struct vg_core_slice *slice) {
-  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+  return (slice->out.word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
 }
 
 void vg_gang_round_begins(struct vg_arbiter *arbiter) {
@@ -141,29 +143,29 @@ void vg_gang_round_begins(struct vg_arbiter *arbiter) {
     struct vg_core_slice *slice = &arbiter->core.slices[i];
     struct vg_lane *lane = &arbiter->lanes[i];
     if (!is_led(slice)) continue;
-    struct vg_gang_heard heard;
-    vg_gang_hear(slice->id, arbiter->wake_fd, &heard);
+    struct vg_gang_others elsewhere;
+    vg_gang_read(slice->id, arbiter->wake_fd, &elsewhere);
     bool leads = slice->params.gang == VG_GANG_LEADER;
-    slice->gang_turns = heard.turns;
-    slice->gang_go = heard.go;
-    slice->gang_stop = leads && heard.veto;
-    slice->gang_busy = leads && heard.outstanding;
-    lane->others_collectives = heard.collectives;
-    lane->own_wants = slice->wants;
-    lane->own_outstanding = slice->outstanding;
+    slice->in.gang_turns = elsewhere.turns;
+    slice->in.gang_go = elsewhere.go;
+    slice->in.gang_stop = leads && elsewhere.veto;
+    slice->in.gang_busy = leads && elsewhere.outstanding;
+    lane->others_collectives = elsewhere.collectives;
+    lane->own_wants = slice->in.wants;
+    lane->own_outstanding = slice->in.outstanding;
     if (!leads) continue;
     /* Work on a follower's device alone needs the slot all the same, and keeps it until it is done there. */
-    if (is_open(slice)) slice->quiet &= !heard.wants && !heard.outstanding;
-    slice->wants |= heard.wants && !is_open(slice);
-    slice->outstanding |= heard.outstanding && is_open(slice);
-    lane->stale = true; /* in the next round it begins with its own again */
+    if (is_open(slice)) slice->in.quiet &= !elsewhere.wants && !elsewhere.outstanding;
+    slice->in.wants |= elsewhere.wants && !is_open(slice);
+    slice->in.outstanding |= elsewhere.outstanding && is_open(slice);
+    lane->stale = true; /* the next round sums up its own reports again */
   }
 }
 
-/* So long after its gate was closed a gang's device may still let launches through: then others run beside it. */
+/* May a gang's device let launches through its closed gate? Until others may run beside it. */
 static bool makes_up(const struct vg_arbiter *arbiter, const struct vg_core_slice *slice, uint64_t now_ns) {
   const struct vg_arbiter_params *params = &arbiter->core.params;
-  return !is_open(slice) && now_ns < slice->close_ns + params->bound_ns + params->overrun_ns;
+  return !is_open(slice) && now_ns < slice->gate.close_ns + params->bound_ns + params->overrun_ns;
 }
 
 static uint32_t launched(const struct vg_lane *lane) {
@@ -178,9 +180,9 @@ static void let_through(struct vg_arbiter *arbiter, const struct vg_lane *lane, 
     struct vg_control_device *control = process->control;
     uint32_t collectives = VG_LOAD(&process->report->collectives);
     VG_STORE(&control->pass_collectives, more ? collectives + more : 0);
-    if (!more || !process->said.waiting) continue;
+    if (!more || !process->reported.waiting) continue;
     vg_prim_futex_wake(&control->gate, INT_MAX);
-    arbiter->heed[process->index] |= VG_HEED_PAGE;
+    arbiter->due[process->index] |= VG_DUE_PAGE;
   }
 }
 
@@ -200,16 +202,16 @@ uint64_t vg_gang_round_ends(struct vg_arbiter *arbiter, uint64_t now_ns) {
     uint32_t mine = launched(lane), others = lane->others_collectives;
     bool more = makes_up(arbiter, slice, now_ns) && is_behind(mine, others);
     let_through(arbiter, lane, more ? others - mine : 0);
-    struct vg_gang_told told = {
+    struct vg_gang_part part = {
         .leads = slice->params.gang == VG_GANG_LEADER,
         .turns = slice->saturating,
-        .veto = slice->gang_veto,
+        .veto = slice->out.gang_veto,
         .open = is_open(slice),
         .wants = lane->own_wants,
         .outstanding = lane->own_outstanding,
         .collectives = mine,
     };
-    uint64_t again_ns = vg_gang_tell(slice->id, arbiter->wake_fd, &told, now_ns);
+    uint64_t again_ns = vg_gang_post(slice->id, arbiter->wake_fd, &part, now_ns);
     if (again_ns < due_ns) due_ns = again_ns;
   }
   return due_ns;

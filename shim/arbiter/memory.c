@@ -50,8 +50,7 @@ static void sum_up(struct vg_memory_table *table) {
   }
 }
 
-/* What the device has left for this slice once everybody else's minimum, or what he holds if that is more, is set
- * aside. */
+/* The memory for this slice once all other slices' minima, or what they hold if that is more, are set aside. */
 static uint64_t device_room(const struct vg_memory_table *table, const struct vg_memory_slice *slice) {
   uint64_t others_bytes = 0;
   for (int i = 0; i < table->slice_count; i++) {
@@ -68,7 +67,7 @@ static uint64_t headroom(const struct vg_memory_table *table, const struct vg_me
 }
 
 /* Asks unused credit back where it can help this want: from the slice's other processes always, from other slices when
- * they hold more than their minimum. Returns how much there is to come back. */
+ * they hold more than their minimum. Returns how much can come back. */
 static uint64_t press(struct vg_memory_table *table, const struct vg_memory_row *wanting) {
   const struct vg_memory_slice *slice = slice_of(table, wanting);
   uint64_t coming_bytes = 0;

@@ -6,9 +6,9 @@
 
 #include "base/prim.h"
 
-#define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a page that says more says nothing */
-#define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: more is none */
-#define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often a ring alone is a sign of life */
+#define FORECAST_MAX_NS (100 * VG_NS_PER_S) /* a longer forecast is ignored */
+#define COUNTER_MAX (1ull << 58)            /* nine years of nanoseconds: a larger value is ignored */
+#define REVIVED_NS (100 * VG_NS_PER_MS)     /* how often the doorbell alone counts as a sign of life */
 
 static bool is_open(uint32_t word) {
   return (word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
@@ -24,7 +24,7 @@ static uint64_t raise_counter(uint64_t *counter, const uint64_t *reported) {
   return *counter - before;
 }
 
-/* The API has signed numbers: a sum that is none would cost whoever looks at it together with others. */
+/* The API has signed numbers: a sum beyond them would make the whole answer fail. */
 static void add_counter(uint64_t *total, uint64_t more) {
   *total = *total > INT64_MAX - more ? INT64_MAX : *total + more;
 }
@@ -44,7 +44,7 @@ static void read_span(struct vg_span *span, const uint64_t *total_at, const uint
   span->since_ns = VG_LOAD(since_at);
 }
 
-/* Returns what has come to it since begin_ns. */
+/* Returns by how much the span has grown since begin_ns. */
 static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now_ns) {
   uint64_t total_ns = span->total_ns;
   if (span->since_ns && span->since_ns < now_ns) total_ns += now_ns - span->since_ns;
@@ -56,21 +56,21 @@ static uint64_t count_span(struct vg_span *span, uint64_t begin_ns, uint64_t now
 }
 
 static void count_time(struct vg_process *process, uint64_t now_ns) {
-  process->slice->busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns);
-  process->slice->active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
+  process->slice->in.busy_total_ns += count_span(&process->busy, process->counted_ns, now_ns);
+  process->slice->in.active_total_ns += count_span(&process->active, process->counted_ns, now_ns);
   process->counted_ns = now_ns;
 }
 
-/* Work takes no more of the device than the time in which it was outstanding. */
+/* Completed work, at most the time in which some was outstanding. */
 static void read_done(struct vg_process *process) {
   uint64_t done_ns = VG_LOAD_RELAXED(&process->report->done_ns);
   if (done_ns > process->busy.counted_ns) done_ns = process->busy.counted_ns;
   if (done_ns <= process->done_ns) return;
-  process->slice->done_total_ns += done_ns - process->done_ns;
+  process->slice->in.done_total_ns += done_ns - process->done_ns;
   process->done_ns = done_ns;
 }
 
-/* Returns whether it has launched anything. */
+/* Returns whether the process has launched anything. */
 static bool read_counters(struct vg_process *process) {
   const struct vg_report_device *report = process->report;
   struct vg_slice_stats *stats = &process->slice->stats;
@@ -83,46 +83,46 @@ static bool read_counters(struct vg_process *process) {
   return launched > 0;
 }
 
-/* Of a gang everybody is: the other devices must know that nothing comes any more. */
+/* Every process of a gang counts as at work: the other devices must know that no launch follows. */
 static bool is_at_work(const struct vg_process *process) {
   bool may_run = process->may_run || process->slice->params.gang;
-  return process->contexts && (process->said.outstanding || process->busy.since_ns || may_run);
+  return process->contexts && (process->reported.outstanding || process->busy.since_ns || may_run);
 }
 
-/* What it answers to the word in its page. Without a context nothing of it can be on the device; and one that hides the
- * device (CUDA_VISIBLE_DEVICES) never answers here: no drain of its slice would end. */
+/* The process's answer to the word in its page. Without a context it can have nothing on the device. A process that
+ * hides the device (CUDA_VISIBLE_DEVICES) never answers here: no drain of its slice would end. */
 static void read_answers(struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   bool open = is_open(process->word);
-  process->said.noticed = process->said.gave_up_while_waiting = false;
-  process->said.drained_ns = process->said.drain_expected_ns = 0;
-  bool said = VG_LOAD(open ? &report->given_up_word : &report->drained_word) == process->word;
-  process->said.quiet = process->contexts == 0 || said || (!open && !process->answers);
-  process->said.gave_up_while_waiting = open && said && process->said.waiting;
+  process->reported.noticed = process->reported.gave_up_while_waiting = false;
+  process->reported.drained_ns = process->reported.drain_expected_ns = 0;
+  bool answered = VG_LOAD(open ? &report->given_up_word : &report->drained_word) == process->word;
+  process->reported.quiet = process->contexts == 0 || answered || (!open && !process->answers);
+  process->reported.gave_up_while_waiting = open && answered && process->reported.waiting;
   if (open) return;
-  if (said) process->may_run = false;
+  if (answered) process->may_run = false;
   uint64_t drained_ns = VG_LOAD(&report->drained_ns);
-  process->said.drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
-  process->said.noticed = VG_LOAD(&report->noticed_word) == process->word;
-  if (process->said.noticed) process->said.drain_expected_ns = VG_LOAD(&report->drain_expected_ns);
+  process->reported.drained_ns = drained_ns < now_ns ? drained_ns : now_ns;
+  process->reported.noticed = VG_LOAD(&report->noticed_word) == process->word;
+  if (process->reported.noticed) process->reported.drain_expected_ns = VG_LOAD(&report->drain_expected_ns);
 }
 
-/* May its page change, without a ring, in a way that matters before its next heartbeat? */
-static uint8_t heed_next(const struct vg_process *process) {
+/* May the page change, without its doorbell, in a way that matters before the next heartbeat? */
+static uint8_t due_next(const struct vg_process *process) {
   bool open = is_open(process->word);
-  bool runs = process->said.outstanding || process->busy.since_ns;
-  bool drains = !open && !process->said.quiet;
-  bool enters = open && process->said.waiting;
-  if (runs || drains || enters) return VG_HEED_PAGE;
-  return process->active.since_ns ? VG_HEED_CLOCK : 0;
+  bool runs = process->reported.outstanding || process->busy.since_ns;
+  bool drains = !open && !process->reported.quiet;
+  bool enters = open && process->reported.waiting;
+  if (runs || drains || enters) return VG_DUE_PAGE;
+  return process->active.since_ns ? VG_DUE_CLOCK : 0;
 }
 
 static void ring_helper(struct vg_process *process) {
-  __atomic_add_fetch(&process->header->bell, 1, __ATOMIC_RELEASE);
-  vg_prim_futex_wake(&process->header->bell, 1);
+  __atomic_add_fetch(&process->header->helper_wake, 1, __ATOMIC_RELEASE);
+  vg_prim_futex_wake(&process->header->helper_wake, 1);
 }
 
-/* Returns whether there is anything to decide. */
+/* Returns whether the table of memory has to be stepped. */
 static bool read_memory(struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
   uint32_t want_seq = VG_LOAD(&report->want_seq); /* before want_bytes, which the tenant writes first */
@@ -130,13 +130,13 @@ static bool read_memory(struct vg_process *process, uint64_t now_ns) {
                               VG_LOAD(&report->want_bytes), want_seq, now_ns);
 }
 
-/* Threads at the gate launch soon after it was opened. A process that does not is a stopped one (SIGSTOP, a paused
- * container) or a false one, whatever it rings and says, and wants nothing until it works: its neighbours would wait
- * for it. At a closed gate nobody can work; there a ring shows that it goes on, now and then. */
+/* Threads at the gate launch soon after it was opened. A process that does not is stopped (SIGSTOP, a paused container)
+ * or reports falsely: it counts as not waiting until it works, since its neighbours would wait for it. At a closed gate
+ * no process can work; there its doorbell shows, at a bounded rate, that it runs again. */
 static uint32_t believed_waiting(struct vg_process *process, uint32_t waiting, bool worked, uint64_t now_ns) {
   bool at_closed = process->rang && !is_open(process->word) && process->still_ns >= VG_STILL_NS;
   bool revived = at_closed && now_ns >= process->revived_ns + REVIVED_NS;
-  process->rang = at_closed && !revived && !worked; /* it counts when its time has come */
+  process->rang = at_closed && !revived && !worked; /* it counts once REVIVED_NS have passed */
   if (revived) process->revived_ns = now_ns;
   if (worked || revived)
     process->still_ns = 0;
@@ -147,56 +147,57 @@ static uint32_t believed_waiting(struct vg_process *process, uint32_t waiting, b
 
 static void read_page(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   const struct vg_report_device *report = process->report;
-  struct vg_said before = process->said;
+  struct vg_reported before = process->reported;
   uint64_t busy_ns = process->busy.total_ns;
   bool worked = read_counters(process);
   bool had_context = process->contexts > 0;
   process->contexts = VG_LOAD_RELAXED(&report->contexts);
-  process->said.outstanding = VG_LOAD(&report->outstanding) != 0;
+  process->reported.outstanding = VG_LOAD(&report->outstanding) != 0;
   uint32_t waiting = VG_LOAD(&report->waiting);
   arbiter->memory_stale |= read_memory(process, now_ns);
   read_span(&process->busy, &report->busy_ns, &report->busy_since_ns);
   read_span(&process->active, &report->active_ns, &report->active_since_ns);
-  worked |= process->said.outstanding || process->busy.total_ns > busy_ns;
-  process->said.waiting = believed_waiting(process, waiting, worked, now_ns);
+  worked |= process->reported.outstanding || process->busy.total_ns > busy_ns;
+  process->reported.waiting = believed_waiting(process, waiting, worked, now_ns);
   count_time(process, now_ns);
   read_done(process);
-  bool late = !is_open(process->word) && !process->answers && process->said.outstanding && process->contexts;
-  process->answers |= late; /* it launched at the very moment at which its gate was closed */
-  if (late || (!had_context && process->contexts)) ring_helper(process); /* it was spared that */
+  bool late = !is_open(process->word) && !process->answers && process->reported.outstanding && process->contexts;
+  process->answers |= late; /* it launched at the moment at which its gate was closed */
+  if (late || (!had_context && process->contexts))
+    ring_helper(process); /* its helper has not been woken for this word */
   read_answers(process, now_ns);
-  uint8_t *heed = &arbiter->heed[process->index];
-  *heed = heed_next(process) | (*heed & VG_HEED_DOORBELL);
-  bool same = memcmp(&before, &process->said, sizeof before) == 0 && !process->said.drain_expected_ns;
+  uint8_t *due = &arbiter->due[process->index];
+  *due = due_next(process) | (*due & VG_DUE_DOORBELL);
+  bool same = memcmp(&before, &process->reported, sizeof before) == 0 && !process->reported.drain_expected_ns;
   if (!same) vg_lane_of(arbiter, process->slice)->stale = true;
 }
 
-/* The core's inputs of one slice, from what its processes said last. */
+/* The core's inputs of one slice, from the last reports of its processes. */
 static void sum_up(struct vg_arbiter *arbiter, struct vg_core_slice *slice, uint64_t now_ns) {
   struct vg_lane *lane = vg_lane_of(arbiter, slice);
   uint32_t waiting = 0;
   bool attached = lane->first != NULL;
-  arbiter->coast_version += attached != slice->attached;
-  slice->attached = attached;
-  slice->running = 0;
-  slice->outstanding = slice->gave_up_while_waiting = slice->noticed = false;
-  slice->quiet = true;
-  slice->drained_ns = slice->close_ns;
-  slice->drain_expected_ns = 0; /* the hardware runs one process at a time: what each has left adds up */
+  arbiter->coast_version += attached != slice->in.attached;
+  slice->in.attached = attached;
+  slice->in.running = 0;
+  slice->in.outstanding = slice->in.gave_up_while_waiting = slice->in.noticed = false;
+  slice->in.quiet = true;
+  slice->in.drained_ns = slice->gate.close_ns;
+  slice->in.drain_expected_ns = 0; /* the hardware runs one process at a time: the forecasts add up */
   for (const struct vg_process *process = lane->first; process; process = process->next) {
-    waiting += process->said.waiting;
-    slice->outstanding |= process->said.outstanding;
-    slice->running += process->said.outstanding;
-    slice->gave_up_while_waiting |= process->said.gave_up_while_waiting;
-    slice->noticed |= process->said.noticed;
-    slice->quiet &= process->said.quiet;
-    if (process->said.drained_ns > slice->drained_ns) slice->drained_ns = process->said.drained_ns;
-    if (process->said.drain_expected_ns <= now_ns || process->said.drain_expected_ns > now_ns + FORECAST_MAX_NS)
+    waiting += process->reported.waiting;
+    slice->in.outstanding |= process->reported.outstanding;
+    slice->in.running += process->reported.outstanding;
+    slice->in.gave_up_while_waiting |= process->reported.gave_up_while_waiting;
+    slice->in.noticed |= process->reported.noticed;
+    slice->in.quiet &= process->reported.quiet;
+    if (process->reported.drained_ns > slice->in.drained_ns) slice->in.drained_ns = process->reported.drained_ns;
+    if (process->reported.drain_expected_ns <= now_ns || process->reported.drain_expected_ns > now_ns + FORECAST_MAX_NS)
       continue;
-    if (!slice->drain_expected_ns) slice->drain_expected_ns = now_ns;
-    slice->drain_expected_ns += process->said.drain_expected_ns - now_ns;
+    if (!slice->in.drain_expected_ns) slice->in.drain_expected_ns = now_ns;
+    slice->in.drain_expected_ns += process->reported.drain_expected_ns - now_ns;
   }
-  slice->wants = waiting > 0;
+  slice->in.wants = waiting > 0;
   arbiter->waiting[slice - arbiter->core.slices] = waiting;
   lane->stale = false;
 }
@@ -205,14 +206,14 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
   bool holds[VG_SLICES_MAX];
   for (int i = 0; i < arbiter->core.slice_count; i++) {
     const struct vg_core_slice *slice = &arbiter->core.slices[i];
-    /* the processes of the slot's holder may begin at any moment, and do not tell */
-    holds[i] = slice->present && slice->saturating && slice->state == VG_CORE_OPEN;
+    /* the processes of the slot's holder may begin at any moment, and do not ring */
+    holds[i] = slice->present && slice->saturating && slice->gate.state == VG_CORE_OPEN;
   }
   for (int i = 0; i < arbiter->process_end; i++) {
-    bool page = (arbiter->heed[i] & VG_HEED_PAGE) || holds[arbiter->lane_of[i]];
+    bool page = (arbiter->due[i] & VG_DUE_PAGE) || holds[arbiter->lane_of[i]];
     if (page && arbiter->processes[i])
       read_page(arbiter, arbiter->processes[i], now_ns);
-    else if (arbiter->heed[i] & VG_HEED_CLOCK)
+    else if (arbiter->due[i] & VG_DUE_CLOCK)
       count_time(arbiter->processes[i], now_ns);
   }
   for (int i = 0; i < arbiter->core.slice_count; i++)
@@ -221,63 +222,63 @@ void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns) {
 
 /* ---- publishing ---- */
 
-/* Stores a gate word. Whoever comes to wait, or to launch, after the looks at its page finds the new word. */
+/* Stores a gate word. A thread that begins to wait, or to launch, after its page was read here finds the new word. */
 static void publish_word(struct vg_arbiter *arbiter, struct vg_process *process, uint32_t word) {
   process->word = word;
   VG_STORE(&process->control->gate, word);
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
-  process->said.outstanding = VG_LOAD_RELAXED(&process->report->outstanding) != 0;
+  process->reported.outstanding = VG_LOAD_RELAXED(&process->report->outstanding) != 0;
   process->may_run |= (word & VG_GATE_STATE_MASK) == VG_GATE_SOLO;
   process->answers = !is_open(word) && is_at_work(process);
-  process->said.quiet = process->contexts == 0 || (!is_open(word) && !process->answers);
-  process->said.noticed = process->said.gave_up_while_waiting = false;
-  process->said.drained_ns = process->said.drain_expected_ns = 0;
+  process->reported.quiet = process->contexts == 0 || (!is_open(word) && !process->answers);
+  process->reported.noticed = process->reported.gave_up_while_waiting = false;
+  process->reported.drained_ns = process->reported.drain_expected_ns = 0;
   if (is_open(word) && VG_LOAD_RELAXED(&process->report->waiting)) vg_prim_futex_wake(&process->control->gate, INT_MAX);
-  arbiter->heed[process->index] |= VG_HEED_PAGE;
+  arbiter->due[process->index] |= VG_DUE_PAGE;
 }
 
-/* The helpers of processes with nothing to run sleep on: they would only say so. */
+/* The helpers of processes with nothing to run are not woken: they could only report that. */
 static bool is_helper_needed(const struct vg_process *process, bool drains, bool changes) {
   return process->contexts && (changes || (drains && (process->answers || is_at_work(process))));
 }
 
 static void publish_lane(struct vg_arbiter *arbiter, const struct vg_core_slice *slice, struct vg_lane *lane) {
-  bool word = lane->word != slice->word;
-  bool drains = lane->neighbour_waits != slice->neighbour_waits || (word && !is_open(slice->word));
-  bool changes = lane->watch != slice->watch;
+  bool word = lane->word != slice->out.word;
+  bool drains = lane->neighbour_waits != slice->out.neighbour_waits || (word && !is_open(slice->out.word));
+  bool changes = lane->watch != slice->out.watch;
   bool waits = false;
   for (struct vg_process *process = lane->first; process; process = process->next) {
     struct vg_control_device *control = process->control;
     VG_STORE_RELAXED(&control->min_milli, slice->params.min_milli);
     VG_STORE_RELAXED(&control->max_milli, slice->params.max_milli);
-    VG_STORE_RELAXED(&control->bound_ns, slice->bound_ns);
-    VG_STORE(&control->neighbour_waits, slice->neighbour_waits);
-    VG_STORE(&control->watch, slice->watch);
-    if (process->word != slice->word) publish_word(arbiter, process, slice->word);
+    VG_STORE_RELAXED(&control->bound_ns, slice->out.bound_ns);
+    VG_STORE(&control->neighbour_waits, slice->out.neighbour_waits);
+    VG_STORE(&control->watch, slice->out.watch);
+    if (process->word != slice->out.word) publish_word(arbiter, process, slice->out.word);
     if (is_helper_needed(process, drains, changes)) ring_helper(process);
-    waits |= !process->said.quiet;
+    waits |= !process->reported.quiet;
   }
-  arbiter->hurry |= word && !is_open(slice->word) && !waits;
-  lane->word = slice->word;
-  lane->neighbour_waits = slice->neighbour_waits;
-  lane->watch = slice->watch;
+  arbiter->hurry |= word && !is_open(slice->out.word) && !waits;
+  lane->word = slice->out.word;
+  lane->neighbour_waits = slice->out.neighbour_waits;
+  lane->watch = slice->out.watch;
   lane->min_milli = slice->params.min_milli;
   lane->max_milli = slice->params.max_milli;
-  lane->bound_ns = slice->bound_ns;
+  lane->bound_ns = slice->out.bound_ns;
   lane->stale |= word;
 }
 
-static bool is_told(const struct vg_core_slice *slice, const struct vg_lane *lane) {
-  return lane->word == slice->word && lane->neighbour_waits == slice->neighbour_waits && lane->watch == slice->watch &&
-         lane->min_milli == slice->params.min_milli && lane->max_milli == slice->params.max_milli &&
-         lane->bound_ns == slice->bound_ns;
+static bool is_published(const struct vg_core_slice *slice, const struct vg_lane *lane) {
+  return lane->word == slice->out.word && lane->neighbour_waits == slice->out.neighbour_waits &&
+         lane->watch == slice->out.watch && lane->min_milli == slice->params.min_milli &&
+         lane->max_milli == slice->params.max_milli && lane->bound_ns == slice->out.bound_ns;
 }
 
 void vg_pages_publish(struct vg_arbiter *arbiter) {
   for (int open = 1; open >= 0; open--)
     for (int i = 0; i < arbiter->core.slice_count; i++) {
       const struct vg_core_slice *slice = &arbiter->core.slices[i];
-      if (slice->present && is_open(slice->word) == open && !is_told(slice, &arbiter->lanes[i]))
+      if (slice->present && is_open(slice->out.word) == open && !is_published(slice, &arbiter->lanes[i]))
         publish_lane(arbiter, slice, &arbiter->lanes[i]);
     }
 }
@@ -302,35 +303,36 @@ static void publish_coast(struct vg_arbiter *arbiter, struct vg_process *process
   process->coast_version = arbiter->coast_version;
 }
 
-/* With its heartbeat. */
+/* A page is read together with its heartbeat. */
 static bool is_read_now(const struct vg_arbiter *arbiter, int index) {
-  return arbiter->heed[index] || arbiter->calm[index] <= VG_CALM_BEATS;
+  return arbiter->due[index] || arbiter->calm[index] <= VG_CALM_BEATS;
 }
 
-/* Who is calm needs to know only when he begins something, and that it is not as long ago as if nobody were there. */
-static bool is_told_now(const struct vg_arbiter *arbiter, int index) {
+/* A calm process reads its heartbeat only when it begins to work: it must not be older than VG_HEARTBEAT_LATE_NS then.
+ */
+static bool gets_heartbeat_now(const struct vg_arbiter *arbiter, int index) {
   return is_read_now(arbiter, index) || arbiter->calm[index] % 2 == 0;
 }
 
-/* A thousand pages are in nobody's cache: those that come next are fetched while this one is read. */
+/* A thousand pages are in no cache: the next ones are fetched while this one is read. */
 static void fetch_ahead(const struct vg_arbiter *arbiter, int index, int end) {
   const struct vg_process *soon = index + 4 < end ? arbiter->processes[index + 4] : NULL;
   if (index + 8 < end) __builtin_prefetch(arbiter->processes[index + 8]);
   if (!soon) return;
-  if (is_told_now(arbiter, index + 4)) __builtin_prefetch(&soon->control->heartbeat_ns, 1);
+  if (gets_heartbeat_now(arbiter, index + 4)) __builtin_prefetch(&soon->control->heartbeat_ns, 1);
   if (!is_read_now(arbiter, index + 4)) return;
   for (size_t at = 0; at < sizeof *soon->report; at += 64) __builtin_prefetch((const char *)soon->report + at);
 }
 
-/* Returns whether it said anything new. */
+/* Returns whether the page has changed. */
 static bool beat(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns) {
   uint8_t *calm = &arbiter->calm[process->index];
-  if (is_told_now(arbiter, process->index)) VG_STORE(&process->control->heartbeat_ns, now_ns);
+  if (gets_heartbeat_now(arbiter, process->index)) VG_STORE(&process->control->heartbeat_ns, now_ns);
   if (process->coast_version != arbiter->coast_version) publish_coast(arbiter, process);
   bool reads = is_read_now(arbiter, process->index);
   uint64_t active_ns = process->active.total_ns;
   if (reads) read_page(arbiter, process, now_ns);
-  *calm = arbiter->heed[process->index] || process->active.total_ns != active_ns ? 0 : *calm + 1;
+  *calm = arbiter->due[process->index] || process->active.total_ns != active_ns ? 0 : *calm + 1;
   if (*calm == 2 * VG_CALM_BEATS) *calm = VG_CALM_BEATS;
   return reads && vg_lane_of(arbiter, process->slice)->stale;
 }
@@ -394,7 +396,7 @@ void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns) {
     arbiter->memory_slices[i].away = slice->present && slice->params.away;
   }
   arbiter->memory_due_ns = vg_memory_table_step(&table, now_ns);
-  if (arbiter->memory_due_ns <= now_ns) { /* somebody comes short by what is known, and who frees does not ring */
+  if (arbiter->memory_due_ns <= now_ns) { /* a want does not fit by the rows as known, and freeing does not ring */
     for (int i = 0; i < arbiter->process_end; i++)
       if (arbiter->processes[i]) read_memory(arbiter->processes[i], now_ns);
     table.stale = false;

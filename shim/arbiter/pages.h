@@ -6,13 +6,13 @@
 #define VG_ARBITER_PAGES_H
 #include "arbiter/state.h"
 
-/* Fills the core's inputs, from every page that must be heeded now. */
+/* Fills the core's inputs from every page that is due. */
 void vg_pages_read(struct vg_arbiter *arbiter, uint64_t now_ns);
-/* Tells the tenants what the core has decided, opened gates first. */
+/* Writes the core's decisions to the control pages, opened gates first. */
 void vg_pages_publish(struct vg_arbiter *arbiter);
-/* The next few processes: are read, and told that the daemon lives. Returns whether anything was found for a round. */
+/* Gives the next few processes their heartbeat and reads their pages. Returns whether a round is due for them. */
 bool vg_pages_beat(struct vg_arbiter *arbiter, uint64_t now_ns);
-/* Decides about memory and tells those whom it concerns. */
+/* Decides about memory and publishes what has changed. */
 void vg_pages_memory(struct vg_arbiter *arbiter, uint64_t now_ns);
 /* A process's control page is complete after this, before the tenant sees it. */
 void vg_pages_begin(struct vg_arbiter *arbiter, struct vg_process *process, uint64_t now_ns);

@@ -1,226 +1,107 @@
-/* policy.c - see policy.h. Order of one step: charge the time that has passed, note who has drained, judge
- * demands, then open and close gates: free slices first, then the slot. Nothing is ever opened for a slice whose cap
- * bucket is empty. Mirrors models/arbiter/policy.py, which is to be changed with it. */
+/* policy.c - see policy.h. Mirrors models/arbiter/policy.py, which is to be changed with it. */
 #include "arbiter/policy.h"
 
-#include <string.h>
+#include <stddef.h>
 
 #include "arbiter/shares.h"
 
-#define RESCUE_NS (50ull * VG_CORE_MS)
-#define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* what a page says beyond that is not believed */
+#define FORECAST_MAX_NS (10000ull * VG_CORE_MS) /* longest forecast of a drain that is believed */
 /* Demand above which a free slice becomes saturating, and below which that one becomes free. */
 #define SATURATING_PPM 970000
 #define FREE_PPM 930000
-/* One that waits for a slice that is further behind goes on when it is no further ahead of it than this. */
+/* A slice that waits for another one, further behind, continues when it is no further ahead of it than this. */
 #define BACK_NS (2 * VG_CORE_MS)
-/* A latency slice is served first until it is so far ahead of its due. */
-#define LATENCY_DEBT_NS (10 * VG_CORE_MS)
 
-/* ---- slices and their gates ---- */
+/* ---- which slices want to run ---- */
 
-static uint32_t open_state(const struct vg_core *core, const struct vg_core_slice *self) {
-  if (!vg_core_uncapped(self) || self->params.gang) return VG_GATE_COUNT; /* collectives are counted */
-  for (int i = 0; i < core->slice_count; i++) {
-    const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && (other->attached || vg_core_drains(other))) return VG_GATE_COUNT;
-  }
-  return VG_GATE_SOLO;
-}
-
-static bool may_open(const struct vg_core_slice *slice, uint64_t now_ns) {
-  return vg_core_may_open_from(slice) <= now_ns;
-}
-
-static void spend_word(struct vg_core_slice *slice, uint64_t now_ns) {
-  slice->renewed_ns = (slice->renewed_ns > now_ns ? slice->renewed_ns : now_ns) + VG_CORE_RENEWAL_NS;
-}
-
-/* A word can be given up once: who wants the device again is given a new one. */
-static void renew(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
-  vg_core_set_word(slice, open_state(core, slice));
-  spend_word(slice, now_ns);
-}
-
-static void open_gate(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
-  vg_core_set_word(slice, open_state(core, slice));
-  slice->state = VG_CORE_OPEN;
-  spend_word(slice, now_ns);
-  slice->quiet = false;
-  slice->wants = false;
-  slice->grant_ns = now_ns;
-  slice->served = ++core->served;
-  slice->stats.grants += slice->attached;
-  if (slice->saturating && vg_core_somebody_waits(core, slice)) vg_core_begin_turn(core, slice);
-}
-
-static void overlap(struct vg_core_slice *slice, uint64_t now_ns) {
-  slice->state = VG_CORE_OVERLAP;
-  slice->rescue_ns = now_ns + RESCUE_NS;
-}
-
-static void close_gate(struct vg_core_slice *slice, uint64_t now_ns) {
-  bool gave_up = slice->quiet && slice->state == VG_CORE_OPEN; /* nothing in flight and none can be: no drain */
-  vg_core_set_word(slice, VG_GATE_CLOSED);
-  slice->quiet = false;
-  slice->overran = false;
-  slice->drain_expected_ns = 0;
-  slice->late_ns -= slice->late_ns / 8;
-  slice->close_ns = now_ns;
-  slice->lease_end_ns = 0;
-  if (gave_up || !slice->attached) {
-    slice->stats.early_releases += gave_up;
-    slice->state = VG_CORE_SHUT;
-  } else if (slice->saturating) {
-    slice->state = VG_CORE_DRAINING;
-  } else {
-    overlap(slice, now_ns);
-  }
-}
-
-void vg_core_init(struct vg_core *core, const struct vg_arbiter_params *params, uint64_t now_ns) {
-  memset(core, 0, sizeof *core);
-  core->params = *params;
-  core->last_ns = now_ns;
-}
-
-struct vg_core_slice *vg_core_find(struct vg_core *core, uint64_t id) {
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present && core->slices[i].id == id) return &core->slices[i];
-  return NULL;
-}
-
-static struct vg_core_slice *free_slot(struct vg_core *core) {
-  for (int i = 0; i < core->slice_count; i++)
-    if (!core->slices[i].present) return &core->slices[i];
-  return core->slice_count < VG_SLICES_MAX ? &core->slices[core->slice_count++] : NULL;
-}
-
-struct vg_core_slice *vg_core_set(struct vg_core *core, uint64_t id, const struct vg_slice_params *given) {
-  struct vg_slice_params made = *given, *params = &made;
-  made.latency = given->latency && given->gang == VG_GANG_NONE; /* a gang comes in on all of its devices at once */
-  struct vg_core_slice *slice = vg_core_find(core, id);
-  if (!slice) {
-    slice = free_slot(core);
-    if (!slice) return NULL;
-    memset(slice, 0, sizeof *slice);
-    slice->present = true;
-    slice->id = id;
-    slice->params = *params;
-    slice->cap_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
-    slice->guarantee_ns = vg_core_scaled(core->params.guarantee_depth_ns, params->min_milli);
-    slice->last_active_ns = core->last_ns;
-    slice->virtual_ns = core->floor_ns;
-    slice->owed_ns = -LATENCY_DEBT_NS; /* who makes slices again and again is not served first with each */
-    slice->turn_credit_ns = VG_CORE_TURN_CREDITS * VG_CORE_TURN_CREDIT_NS;
-    slice->demand_ppm = VG_CORE_PPM;
-    slice->entitlement_ppm = vg_core_least_ppm(params);
-    slice->bound_ns = core->params.open_bound_ns;
-    open_gate(core, slice, core->last_ns);
-    if (params->paused) close_gate(slice, core->last_ns);
-    slice->stats.grants = 0;
-  }
-  if (params->max_milli < slice->params.max_milli) { /* in force now, whatever has come together under the other */
-    int64_t depth_ns = vg_core_scaled(core->params.cap_depth_ns, params->max_milli);
-    if (slice->cap_ns > depth_ns) slice->cap_ns = depth_ns;
-  }
-  slice->params = *params;
-  return slice;
-}
-
-void vg_core_remove(struct vg_core *core, uint64_t id) {
-  struct vg_core_slice *slice = vg_core_find(core, id);
-  if (slice) slice->present = false;
-}
-
-/* ---- who wants what ---- */
-
-static bool other_waits(const struct vg_core *core, const struct vg_core_slice *self) {
+static bool another_waits(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count; i++)
     if (&core->slices[i] != self && vg_core_in_slot(&core->slices[i]) && vg_core_waits(&core->slices[i])) return true;
   return false;
 }
 
 static bool active_holder(const struct vg_core *core, const struct vg_core_slice *holder) {
-  if (holder->quiet) return false;
-  return holder->outstanding || holder->wants || core->last_ns < holder->grant_ns + VG_CORE_WAKE_GRACE_NS;
+  if (holder->in.quiet) return false;
+  return holder->in.outstanding || holder->in.wants || core->last_ns < holder->gate.grant_ns + VG_CORE_WAKE_GRACE_NS;
 }
 
 static bool must_not_run(const struct vg_core_slice *slice) {
-  return vg_core_follows(slice) ? !slice->gang_go : slice->gang_stop;
+  return vg_core_follows(slice) ? !slice->in.gang_go : slice->in.gang_stop;
 }
 
 static bool candidate(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!vg_core_in_slot(slice) || must_not_run(slice) || !vg_core_has_cap(core, slice)) return false;
-  return slice->state == VG_CORE_OPEN ? active_holder(core, slice) : vg_core_waits(slice);
+  return slice->gate.state == VG_CORE_OPEN ? active_holder(core, slice) : vg_core_waits(slice);
 }
 
 /* ---- free or saturating ---- */
 
-/* A lag that no pause and no turn makes; others do not count when somebody enters the slot or leaves it. */
+/* A lag longer than any that pauses and turns cause; shorter ones do not count when a slice joins or leaves the slot.
+ */
 static int64_t far(const struct vg_core *core, int64_t lag_ns, uint32_t entitlement_ppm) {
   int64_t depth_ns = (int64_t)(core->params.guarantee_depth_ns * entitlement_ppm / VG_CORE_PPM);
   return lag_ns > depth_ns || lag_ns < -depth_ns ? lag_ns : 0;
 }
 
-/* Far more or less than the others there have had is taken along. */
+/* A far lag behind, or lead over, the others in the slot is taken along. */
 static void leave_slot(struct vg_core *core, struct vg_core_slice *slice) {
   int64_t lag_ns = vg_core_lag(core, slice, vg_core_slot_mean(core));
-  slice->free_lag_ns = far(core, lag_ns, slice->entitlement_ppm);
-  core->slot_lag_ns = vg_core_within(core->slot_lag_ns - slice->free_lag_ns, VG_CORE_DEBT_MAX_NS);
-  core->slot_ppm -= slice->entitlement_ppm;
+  slice->free.lag_ns = far(core, lag_ns, slice->out.entitlement_ppm);
+  core->slot_lag_ns = vg_core_within(core->slot_lag_ns - slice->free.lag_ns, VG_CORE_DEBT_MAX_NS);
+  core->slot_ppm -= slice->out.entitlement_ppm;
   slice->saturating = false;
-  slice->provisional_ns = slice->outstanding_ns = slice->alone_ns = 0;
-  slice->beside_slot = false;
-  slice->done_seen_ns = slice->done_ns;
-  slice->recent_run_ns = slice->recent_reported_ns = 0;
-  slice->over_reported_ns = 0;
-  slice->lease_end_ns = 0;
-  if (slice->state == VG_CORE_DRAINING) overlap(slice, core->last_ns);
+  slice->account.provisional_ns = slice->account.outstanding_ns = slice->account.alone_ns = 0;
+  slice->account.beside_slot = false;
+  slice->account.done_seen_ns = slice->report.done_ns;
+  slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
+  slice->report.over_reported_ns = 0;
+  slice->out.lease_end_ns = 0;
+  if (slice->gate.state == VG_CORE_DRAINING) vg_core_overlap(slice, core->last_ns);
 }
 
 static void join_slot(struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns) {
   bool taken = false;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    taken |= vg_core_in_slot(other) && (other->state == VG_CORE_OPEN || other->state == VG_CORE_DRAINING);
+    taken |= vg_core_in_slot(other) && (other->gate.state == VG_CORE_OPEN || other->gate.state == VG_CORE_DRAINING);
   }
-  int64_t lag_ns = far(core, slice->free_lag_ns, slice->entitlement_ppm), begin_ns = (int64_t)core->floor_ns;
+  int64_t lag_ns = far(core, slice->free.lag_ns, slice->out.entitlement_ppm), begin_ns = (int64_t)core->floor_ns;
   if (core->slot_ppm) begin_ns += vg_core_due_time(far(core, core->slot_lag_ns, core->slot_ppm), core->slot_ppm);
-  begin_ns -= vg_core_due_time(lag_ns, slice->entitlement_ppm);
-  slice->virtual_ns = begin_ns > 0 ? (uint64_t)begin_ns : 0;
+  begin_ns -= vg_core_due_time(lag_ns, slice->out.entitlement_ppm);
+  slice->slot.virtual_ns = begin_ns > 0 ? (uint64_t)begin_ns : 0;
   core->slot_lag_ns = vg_core_within(core->slot_lag_ns + lag_ns, VG_CORE_DEBT_MAX_NS);
-  core->slot_ppm += slice->entitlement_ppm;
-  slice->free_lag_ns = 0;
+  core->slot_ppm += slice->out.entitlement_ppm;
+  slice->free.lag_ns = 0;
   slice->saturating = true;
-  slice->has_precedence = slice->throttled = slice->holds = false;
-  slice->recent_run_ns = slice->recent_reported_ns = 0;
-  slice->over_reported_ns = 0;
-  slice->unpaid_ns = slice->over_cap_ns = 0;
-  if (slice->state != VG_CORE_OPEN || !taken) return;
-  close_gate(slice, now_ns);
-  if (slice->state == VG_CORE_DRAINING) overlap(slice, now_ns);
+  slice->free.has_precedence = slice->free.throttled = slice->free.holds = false;
+  slice->report.recent_run_ns = slice->report.recent_reported_ns = 0;
+  slice->report.over_reported_ns = 0;
+  slice->slot.unpaid_ns = slice->slot.over_cap_ns = 0;
+  if (slice->gate.state != VG_CORE_OPEN || !taken) return;
+  vg_core_close_gate(slice, now_ns);
+  if (slice->gate.state == VG_CORE_DRAINING) vg_core_overlap(slice, now_ns);
 }
 
-/* Gangs take turns whatever they demand: side by side, each could wait on one device for what the other one has. */
+/* A gang's leader beside another gang's: gangs take turns whatever their demand, since side by side each could wait on
+ * one device for what the other one has. */
 static bool leads_beside_others(const struct vg_core *core, const struct vg_core_slice *self) {
   for (int i = 0; i < core->slice_count && vg_core_leads(self); i++) {
     const struct vg_core_slice *other = &core->slices[i];
-    if (other != self && other->present && other->attached && vg_core_leads(other)) return true;
+    if (other != self && other->present && other->in.attached && vg_core_leads(other)) return true;
   }
   return false;
 }
 
 static bool takes_turns(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (vg_core_follows(slice)) return slice->gang_turns;
+  if (vg_core_follows(slice)) return slice->in.gang_turns;
   if (slice->params.latency || slice->params.gang == VG_GANG_OPEN) return false;
   if (leads_beside_others(core, slice)) return true;
   if (!vg_core_lately_active(slice, now_ns)) return false;
-  return slice->saturating ? slice->demand_ppm >= FREE_PPM : slice->demand_ppm >= SATURATING_PPM && slice->work_ns;
+  return slice->saturating ? slice->demand.ppm >= FREE_PPM
+                           : slice->demand.ppm >= SATURATING_PPM && slice->demand.work_ns;
 }
 
-/* Demands change once in a window; what a gang does is a matter of others, who come and go. */
-static void judge_all(struct vg_core *core, uint64_t now_ns) {
+void vg_core_judge_demands(struct vg_core *core, uint64_t now_ns) {
   bool window_ends = now_ns >= core->window_ns + VG_CORE_WINDOW_NS;
   if (window_ends) core->window_ns = now_ns;
   for (int i = 0; i < core->slice_count; i++) {
@@ -236,75 +117,76 @@ static void judge_all(struct vg_core *core, uint64_t now_ns) {
 /* ---- drains ---- */
 
 static uint64_t patience_end(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->close_ns + core->params.bound_ns + core->params.overrun_ns;
+  return slice->gate.close_ns + core->params.bound_ns + core->params.overrun_ns;
 }
 
-/* Side by side the hardware changes context every millisecond, so a long kernel is waited for. What that takes is
- * missing from the others' next second by as much as they are due: the less they are, the longer. And nobody comes
- * ahead of its end: whoever does has a slice of the hardware first, for half its price. */
+/* How long a long kernel is waited for: side by side, the hardware switches context every millisecond. The wait is
+ * missing from the others' next second in proportion to their entitlements, so the less that is, the longer it may be.
+ * No slice is let in just before its end: it would have the hardware's first time slice for half its price. */
 static uint64_t patience_for_long(const struct vg_core *core, const struct vg_core_slice *slice) {
-  uint64_t others_ppm = VG_CORE_PPM - slice->entitlement_ppm, least_ppm = VG_CORE_PPM / 3;
+  uint64_t others_ppm = VG_CORE_PPM - slice->out.entitlement_ppm, least_ppm = VG_CORE_PPM / 3;
   uint64_t patience_ns = core->params.bound_ns + core->params.overrun_ns;
   return patience_ns * VG_CORE_PPM / (others_ppm > least_ppm ? others_ppm : least_ppm);
 }
 
 uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (leads_beside_others(core, slice))
-    return slice->gang_busy ? slice->close_ns + RESCUE_NS : patience_end(core, slice);
-  uint64_t expected_ns = slice->drain_expected_ns;
-  if (expected_ns < slice->close_ns) return patience_end(core, slice);
+    return slice->in.gang_busy ? slice->gate.close_ns + VG_CORE_RESCUE_NS : patience_end(core, slice);
+  uint64_t expected_ns = slice->in.drain_expected_ns;
+  if (expected_ns < slice->gate.close_ns) return patience_end(core, slice);
   if (expected_ns <= patience_end(core, slice)) return expected_ns - core->params.lookahead_ns;
-  return vg_core_earlier(expected_ns, slice->close_ns + patience_for_long(core, slice));
+  return vg_core_least(expected_ns, slice->gate.close_ns + patience_for_long(core, slice));
 }
 
-/* Work that is said to take long is not stuck as long as it may yet be done, beside one neighbour or two: to let its
- * owner launch more meanwhile would pay him for it. */
+/* Work with a long forecast is not stuck as long as it may still complete, beside one or two neighbours: letting its
+ * slice launch more meanwhile would reward it. */
 static uint64_t rescue_after(const struct vg_core_slice *slice, uint64_t now_ns) {
-  if (slice->drain_expected_ns < now_ns) return RESCUE_NS;
-  uint64_t forecast_ns = vg_core_earlier(slice->drain_expected_ns - now_ns, FORECAST_MAX_NS);
-  return 3 * forecast_ns > RESCUE_NS ? 3 * forecast_ns : RESCUE_NS;
+  if (slice->in.drain_expected_ns < now_ns) return VG_CORE_RESCUE_NS;
+  uint64_t forecast_ns = vg_core_least(slice->in.drain_expected_ns - now_ns, FORECAST_MAX_NS);
+  return 3 * forecast_ns > VG_CORE_RESCUE_NS ? 3 * forecast_ns : VG_CORE_RESCUE_NS;
 }
 
-static void note_drains(struct vg_core *core, uint64_t now_ns) {
+void vg_core_note_drains(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present) continue;
-    if (vg_core_drains(slice) && now_ns - slice->close_ns > slice->late_ns) slice->late_ns = now_ns - slice->close_ns;
-    if (vg_core_drains(slice) && (slice->quiet || !slice->attached)) {
+    if (vg_core_drains(slice) && now_ns - slice->gate.close_ns > slice->gate.late_ns)
+      slice->gate.late_ns = now_ns - slice->gate.close_ns;
+    if (vg_core_drains(slice) && (slice->in.quiet || !slice->in.attached)) {
       if (vg_core_is_open(slice)) vg_core_set_word(slice, VG_GATE_CLOSED);
-      slice->state = VG_CORE_SHUT;
+      slice->gate.state = VG_CORE_SHUT;
     }
-    if (slice->state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
-      overlap(slice, now_ns);
-      slice->rescue_ns = now_ns + rescue_after(slice, now_ns);
+    if (slice->gate.state == VG_CORE_DRAINING && now_ns >= vg_core_overlap_from(core, slice)) {
+      vg_core_overlap(slice, now_ns);
+      slice->gate.rescue_ns = now_ns + rescue_after(slice, now_ns);
     }
-    bool late = slice->saturating && slice->state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
-    if (late && !slice->overran) {
-      slice->overran = true;
+    bool late = slice->saturating && slice->gate.state == VG_CORE_OVERLAP && now_ns >= patience_end(core, slice);
+    if (late && !slice->gate.overran) {
+      slice->gate.overran = true;
       slice->stats.overruns++;
     }
   }
 }
 
-/* ---- who is short, and who waits for him ---- */
+/* ---- which slices are short, and which wait for them ---- */
 
-/* Its class is latency, and it is within its guarantee. */
+/* It is of the latency class, and within its guarantee. */
 static bool may_precede(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return slice->params.latency && !slice->overdrawn && vg_core_has_cap(core, slice);
+  return slice->params.latency && !slice->free.overdrawn && vg_core_has_cap(core, slice);
 }
 
 static bool urgent(const struct vg_core *core, const struct vg_core_slice *slice) {
   return slice->present && vg_core_active(slice) && may_precede(core, slice) && vg_core_may_begin_turn(slice);
 }
 
-/* The latency slice to be served before everything else: of those owed, the one with the earliest deadline. */
+/* The latency slice to be served before all others: of those that may precede, the one with the earliest deadline. */
 static const struct vg_core_slice *first_latency(const struct vg_core *core) {
   const struct vg_core_slice *first = NULL;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
     if (!urgent(core, slice)) continue;
-    bool sooner = !first || slice->deadline_ns < first->deadline_ns ||
-                  (slice->deadline_ns == first->deadline_ns && slice->id < first->id);
+    bool sooner = !first || slice->free.deadline_ns < first->free.deadline_ns ||
+                  (slice->free.deadline_ns == first->free.deadline_ns && slice->id < first->id);
     if (sooner) first = slice;
   }
   return first;
@@ -312,7 +194,7 @@ static const struct vg_core_slice *first_latency(const struct vg_core *core) {
 
 static bool is_short(const struct vg_core *core, const struct vg_core_slice *slice) {
   if (!slice->present || slice->saturating || !vg_core_active(slice)) return false;
-  return slice->free_lag_ns > VG_CORE_SHORT_NS && vg_core_has_cap(core, slice);
+  return slice->free.lag_ns > VG_CORE_SHORT_NS && vg_core_has_cap(core, slice);
 }
 
 static bool slot_is_short(const struct vg_core *core) {
@@ -322,8 +204,8 @@ static bool slot_is_short(const struct vg_core *core) {
   return false;
 }
 
-/* How far behind the one is that is short and furthest behind, for a free slice or (NULL) for the slot; far ahead when
- * nobody else is short. */
+/* How far behind the short slice is that is furthest behind, for a free slice or (NULL) for the slot; far ahead when no
+ * other slice is short. */
 static int64_t most_behind(const struct vg_core *core, const struct vg_core_slice *but) {
   int64_t most_ns = -VG_CORE_FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
@@ -334,41 +216,42 @@ static int64_t most_behind(const struct vg_core *core, const struct vg_core_slic
   return most_ns;
 }
 
-/* No slice and not the slot can be further behind: most_behind() with fewer questions, for all slices at once. */
+/* An upper bound of most_behind() for all slices: fewer questions, asked once. */
 static int64_t furthest_behind(const struct vg_core *core) {
   int64_t most_ns = core->slot_lag_ns > VG_CORE_SHORT_NS ? vg_core_slot_behind(core) : -VG_CORE_FAR_NS;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->saturating || slice->free_lag_ns <= VG_CORE_SHORT_NS) continue;
+    if (!slice->present || slice->saturating || slice->free.lag_ns <= VG_CORE_SHORT_NS) continue;
     if (vg_core_behind(slice) > most_ns) most_ns = vg_core_behind(slice);
   }
   return most_ns;
 }
 
 static bool had_too_much(const struct vg_core *core, const struct vg_core_slice *slice, int64_t furthest_ns) {
-  int64_t limit_ns = vg_core_behind(slice) + (slice->throttled ? BACK_NS : VG_CORE_AHEAD_NS);
+  int64_t limit_ns = vg_core_behind(slice) + (slice->free.throttled ? BACK_NS : VG_CORE_AHEAD_NS);
   return furthest_ns > limit_ns && most_behind(core, slice) > limit_ns;
 }
 
-/* A latency slice that has used up its debt is as any other until some of it is paid. A cap is what limits a slice from
- * the time on which its bucket is empty until it is nearly full. */
-static void note_debts(struct vg_core *core) {
+/* A latency slice that has used up its debt has no precedence until some of it is paid. A maximum limits a slice from
+ * when its bucket is empty until it is nearly full. */
+void vg_core_note_debts(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     int64_t full_ns = vg_core_scaled(core->params.cap_depth_ns, slice->params.max_milli);
-    slice->limited = !vg_core_uncapped(slice) && slice->cap_ns < (slice->limited ? full_ns * 3 / 4 : 1);
-    bool overdrawn = slice->owed_ns <= (slice->overdrawn ? BACK_NS : 0) - LATENCY_DEBT_NS;
-    if (slice->overdrawn && !overdrawn) vg_core_set_deadline(slice, core->last_ns);
-    slice->overdrawn = overdrawn;
+    slice->bucket.limited =
+        !vg_core_uncapped(slice) && slice->bucket.cap_ns < (slice->bucket.limited ? full_ns * 3 / 4 : 1);
+    bool overdrawn = slice->free.owed_ns <= (slice->free.overdrawn ? BACK_NS : 0) - VG_CORE_LATENCY_DEBT_NS;
+    if (slice->free.overdrawn && !overdrawn) vg_core_set_deadline(slice, core->last_ns);
+    slice->free.overdrawn = overdrawn;
   }
 }
 
-/* Time that was had while nobody was behind is nobody's loss: it is no debt to those who come later. Who is served
- * first whenever he wants to run is not behind because of others. */
-static void forgive(struct vg_core *core) {
+/* Time used while no slice was behind cost no other slice anything: it is no debt to slices that arrive later. A slice
+ * with precedence is not behind because of others. */
+void vg_core_forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free_lag_ns;
+    int64_t behind_ns = slice->saturating ? core->slot_lag_ns : slice->free.lag_ns;
     bool waits = behind_ns > VG_CORE_SHORT_NS && vg_core_lately_active(slice, core->last_ns);
     if (waits && !may_precede(core, slice)) return;
   }
@@ -377,206 +260,187 @@ static void forgive(struct vg_core *core) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    least_ns = -(VG_CORE_AHEAD_NS * slice->entitlement_ppm / VG_CORE_PPM);
-    if (slice->free_lag_ns < least_ns) slice->free_lag_ns = least_ns;
+    least_ns = -(VG_CORE_AHEAD_NS * slice->out.entitlement_ppm / VG_CORE_PPM);
+    if (slice->free.lag_ns < least_ns) slice->free.lag_ns = least_ns;
     least_ns = -vg_core_scaled(VG_CORE_AHEAD_NS, slice->params.min_milli);
-    if (slice->owed_ns < least_ns) slice->owed_ns = least_ns;
+    if (slice->free.owed_ns < least_ns) slice->free.owed_ns = least_ns;
   }
 }
 
-static void review_slot(struct vg_core *core) {
+void vg_core_review_slot(struct vg_core *core) {
   int64_t margin_ns = core->vacated ? BACK_NS : VG_CORE_AHEAD_NS;
   core->vacated = false;
   if (!core->slot_ppm) return;
   core->vacated = first_latency(core) || most_behind(core, NULL) > vg_core_slot_behind(core) + margin_ns;
 }
 
-static void review_free(struct vg_core *core, uint64_t now_ns) {
+void vg_core_review_free(struct vg_core *core, uint64_t now_ns) {
   const struct vg_core_slice *first = first_latency(core);
   int64_t furthest_ns = furthest_behind(core);
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    slice->has_precedence = slice == first;
+    slice->free.has_precedence = slice == first;
     bool yields = !may_precede(core, slice) && had_too_much(core, slice, furthest_ns);
-    slice->throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
-    if (slice->throttled && slice->state == VG_CORE_OPEN)
-      close_gate(slice, now_ns);
-    else if (slice->throttled || !may_open(slice, now_ns))
+    slice->free.throttled = !vg_core_has_cap(core, slice) || (slice != first && (first || yields));
+    if (slice->free.throttled && slice->gate.state == VG_CORE_OPEN)
+      vg_core_close_gate(slice, now_ns);
+    else if (slice->free.throttled || !vg_core_may_open(slice, now_ns))
       continue;
-    else if (slice->state != VG_CORE_OPEN)
-      open_gate(core, slice, now_ns);
-    else if (slice->gave_up_while_waiting || (slice->quiet && slice->wants))
-      renew(core, slice, now_ns);
+    else if (slice->gate.state != VG_CORE_OPEN)
+      vg_core_open_gate(core, slice, now_ns);
+    else if (slice->in.gave_up_while_waiting || (slice->in.quiet && slice->in.wants))
+      vg_core_renew_word(core, slice, now_ns);
   }
 }
 
-/* A free slice has a turn while others are kept from running for it. */
-static void note_turns(struct vg_core *core) {
+/* A free slice has a turn while the gates of others are closed for it. */
+void vg_core_note_turns(struct vg_core *core) {
   bool shut = core->vacated;
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->saturating || !slice->throttled) continue;
+    if (!slice->present || slice->saturating || !slice->free.throttled) continue;
     shut |= vg_core_active(slice) && vg_core_has_cap(core, slice);
   }
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
     if (!slice->present || slice->saturating) continue;
-    bool held = slice->holds, runs = slice->state == VG_CORE_OPEN && vg_core_active(slice);
-    slice->holds = shut && runs && (slice->has_precedence || is_short(core, slice));
-    if (slice->holds && !held) vg_core_begin_turn(core, slice);
+    bool held = slice->free.holds, runs = slice->gate.state == VG_CORE_OPEN && vg_core_active(slice);
+    slice->free.holds = shut && runs && (slice->free.has_precedence || is_short(core, slice));
+    if (slice->free.holds && !held) vg_core_begin_turn(core, slice);
   }
 }
 
 /* ---- the slot ---- */
 
-/* Spins since a launch of its own stands at another device's gate, and pays for it, so that its turn would never come.
+/* Its work spins since a launch of its own waits at another device's gate; charged for that, its turn would never come.
  */
 static bool is_caught(const struct vg_core *core, const struct vg_core_slice *slice) {
-  return vg_core_leads(slice) && slice->state == VG_CORE_OVERLAP && core->last_ns >= slice->close_ns + RESCUE_NS;
+  return vg_core_leads(slice) && slice->gate.state == VG_CORE_OVERLAP &&
+         core->last_ns >= slice->gate.close_ns + VG_CORE_RESCUE_NS;
 }
 
-/* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then whoever was
- * served longest ago. */
+/* Is a to be served before b? A gang's follower while its leader runs, then the smallest virtual time, then the slice
+ * that was served longest ago. */
 static bool before(const struct vg_core *core, const struct vg_core_slice *a, const struct vg_core_slice *b) {
   if (vg_core_follows(a) != vg_core_follows(b)) return vg_core_follows(a);
   if (is_caught(core, a) != is_caught(core, b)) return is_caught(core, a);
-  return a->virtual_ns != b->virtual_ns ? a->virtual_ns < b->virtual_ns : a->served < b->served;
+  return a->slot.virtual_ns != b->slot.virtual_ns ? a->slot.virtual_ns < b->slot.virtual_ns
+                                                  : a->gate.served < b->gate.served;
 }
 
 static struct vg_core_slice *pick(struct vg_core *core, uint64_t now_ns) {
   struct vg_core_slice *best = NULL;
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (slice->state != VG_CORE_OPEN && !may_open(slice, now_ns)) continue;
+    if (slice->gate.state != VG_CORE_OPEN && !vg_core_may_open(slice, now_ns)) continue;
     if (candidate(core, slice) && (!best || before(core, slice, best))) best = slice;
   }
   return best;
 }
 
-/* A gang's devices stop at different places of its work, and wait for each other when it goes on: the rarer the better.
+/* A gang's devices stop at different places of its work and wait for each other when it continues: the rarer the
+ * better.
  */
 static uint64_t quantum_of(const struct vg_core *core, const struct vg_core_slice *slice) {
   return leads_beside_others(core, slice) ? 2 * core->params.quantum_ns : core->params.quantum_ns;
 }
 
 static void set_lease(const struct vg_core *core, struct vg_core_slice *slice, uint64_t now_ns, bool contended) {
-  slice->lease_end_ns = contended ? now_ns + quantum_of(core, slice) : 0;
-  if (!contended || vg_core_uncapped(slice) || slice->cap_ns >= (int64_t)core->params.quantum_ns) return;
+  slice->out.lease_end_ns = contended ? now_ns + quantum_of(core, slice) : 0;
+  if (!contended || vg_core_uncapped(slice) || slice->bucket.cap_ns >= (int64_t)core->params.quantum_ns) return;
   int64_t least_ns = (int64_t)core->params.quantum_min_ns;
-  slice->lease_end_ns = now_ns + (uint64_t)(slice->cap_ns > least_ns ? slice->cap_ns : least_ns);
+  slice->out.lease_end_ns = now_ns + (uint64_t)(slice->bucket.cap_ns > least_ns ? slice->bucket.cap_ns : least_ns);
 }
 
-/* By more than a lease of its own makes: it was let in while the other one paused. */
+/* Ahead by more than one lease of its own causes: it was admitted while the other one paused. */
 static bool is_a_lease_ahead(const struct vg_core *core, const struct vg_core_slice *slice,
                              const struct vg_core_slice *of) {
-  return slice->virtual_ns > of->virtual_ns + quantum_of(core, slice) * VG_CORE_PPM / slice->entitlement_ppm;
+  return slice->slot.virtual_ns >
+         of->slot.virtual_ns + quantum_of(core, slice) * VG_CORE_PPM / slice->out.entitlement_ppm;
 }
 
-/* The holder: its lease goes on, is extended, or ends. */
-static void review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
-  bool rethought = holder->quiet && holder->wants &&
-                   may_open(holder, now_ns); /* gave the device up and wants it again: a word is given up once */
+/* The holder's lease continues, is extended, or ends. */
+void vg_core_review_holder(struct vg_core *core, struct vg_core_slice *holder, uint64_t now_ns) {
+  bool rethought =
+      holder->in.quiet && holder->in.wants &&
+      vg_core_may_open(holder, now_ns); /* it gave up the device and wants it again: a word is given up once */
   if (rethought || core->vacated || must_not_run(holder) || !vg_core_has_cap(core, holder)) {
-    close_gate(holder, now_ns);
+    vg_core_close_gate(holder, now_ns);
     return;
   }
-  if (holder->gave_up_while_waiting && may_open(holder, now_ns))
-    renew(core, holder, now_ns); /* its other processes run: let this one in, too */
-  struct vg_core_slice *next = other_waits(core, holder) ? pick(core, now_ns) : NULL;
-  if (!next) { /* nobody waits, or only who is over his cap: let it be */
+  if (holder->in.gave_up_while_waiting && vg_core_may_open(holder, now_ns))
+    vg_core_renew_word(core, holder, now_ns); /* its other processes run: admit this one, too */
+  struct vg_core_slice *next = another_waits(core, holder) ? pick(core, now_ns) : NULL;
+  if (!next) { /* no slice waits that its maximum would let run */
     set_lease(core, holder, now_ns, false);
     return;
   }
   if (!active_holder(core, holder)) {
-    close_gate(holder, now_ns);
+    vg_core_close_gate(holder, now_ns);
     return;
   }
-  if (!holder->lease_end_ns) { /* somebody has just come: the open end becomes one lease, counted from its grant */
+  if (!holder->out.lease_end_ns) { /* the first to wait: the open end becomes one lease, counted from its grant */
     set_lease(core, holder, now_ns, true);
-    if (holder->grant_ns + core->params.quantum_ns <= now_ns) holder->lease_end_ns = now_ns;
+    if (holder->gate.grant_ns + core->params.quantum_ns <= now_ns) holder->out.lease_end_ns = now_ns;
   }
-  if (!next->limited && is_a_lease_ahead(core, holder, next))
-    holder->lease_end_ns = vg_core_earlier(holder->lease_end_ns, holder->grant_ns + core->params.quantum_ns / 4);
+  if (!next->bucket.limited && is_a_lease_ahead(core, holder, next))
+    holder->out.lease_end_ns =
+        vg_core_least(holder->out.lease_end_ns, holder->gate.grant_ns + core->params.quantum_ns / 4);
   bool preempted = next != holder && vg_core_follows(next);
-  if (now_ns < holder->lease_end_ns && !preempted) return;
+  if (now_ns < holder->out.lease_end_ns && !preempted) return;
   if (next == holder)
     set_lease(core, holder, now_ns, true);
   else
-    close_gate(holder, now_ns);
+    vg_core_close_gate(holder, now_ns);
 }
 
-static struct vg_core_slice *find_in_slot(struct vg_core *core, enum vg_core_state state) {
+struct vg_core_slice *vg_core_find_in_slot(struct vg_core *core, enum vg_core_state state) {
   for (int i = 0; i < core->slice_count; i++)
-    if (vg_core_in_slot(&core->slices[i]) && core->slices[i].state == state) return &core->slices[i];
+    if (vg_core_in_slot(&core->slices[i]) && core->slices[i].gate.state == state) return &core->slices[i];
   return NULL;
 }
 
-/* Whose work cannot be taken back, and who has had more than his due, is not let in as soon as those pause who have had
- * less: the more it is, the longer they may. */
+/* A slice whose work outlasts its gate, and that has used more than its entitlement, is not admitted as soon as slices
+ * pause that have used less: the more it has used, the longer these may pause. */
 static uint64_t put_off_until(const struct vg_core *core, const struct vg_core_slice *slice, uint64_t now_ns) {
   int64_t mean_ns = vg_core_slot_mean(core), beyond_ns = -vg_core_lag(core, slice, mean_ns);
-  if (beyond_ns > (int64_t)slice->late_ns) beyond_ns = (int64_t)slice->late_ns;
+  if (beyond_ns > (int64_t)slice->gate.late_ns) beyond_ns = (int64_t)slice->gate.late_ns;
   beyond_ns -= (int64_t)(core->params.bound_ns + core->params.overrun_ns);
   if (beyond_ns <= 0) return 0;
-  uint64_t until_ns = 0, patience_ns = vg_core_earlier((uint64_t)beyond_ns / 8, VG_CORE_IDLE_NS);
+  uint64_t until_ns = 0, patience_ns = vg_core_least((uint64_t)beyond_ns / 8, VG_CORE_IDLE_NS);
   for (int i = 0; i < core->slice_count; i++) {
     const struct vg_core_slice *other = &core->slices[i];
     if (vg_core_active(other) || !vg_core_lately_active(other, now_ns)) continue;
     if (vg_core_lag(core, other, mean_ns) <= VG_CORE_SHORT_NS) continue;
-    if (other->last_active_ns + patience_ns > until_ns) until_ns = other->last_active_ns + patience_ns;
+    if (other->step.last_active_ns + patience_ns > until_ns) until_ns = other->step.last_active_ns + patience_ns;
   }
   return until_ns;
 }
 
-static void grant(struct vg_core *core, uint64_t now_ns) {
+void vg_core_grant(struct vg_core *core, uint64_t now_ns) {
   core->put_off_ns = 0;
-  if (core->vacated || find_in_slot(core, VG_CORE_OPEN) || find_in_slot(core, VG_CORE_DRAINING)) return;
+  if (core->vacated || vg_core_find_in_slot(core, VG_CORE_OPEN) || vg_core_find_in_slot(core, VG_CORE_DRAINING)) return;
   struct vg_core_slice *next = pick(core, now_ns);
   if (!next) return;
   core->put_off_ns = put_off_until(core, next, now_ns);
   if (now_ns < core->put_off_ns) return;
-  open_gate(core, next, now_ns);
-  set_lease(core, next, now_ns, other_waits(core, next));
+  vg_core_open_gate(core, next, now_ns);
+  set_lease(core, next, now_ns, another_waits(core, next));
 }
 
-/* Work that does not end because it waits for something that a thread at our gate has yet to launch would wait for
- * ever, and be charged for it until no bucket is left. So the gate of whoever has not drained for so long is opened for
- * a moment now and then, whatever else runs and is owed. Long kernels gain nothing by it: the bound on outstanding work
- * holds their next launch back. */
-static void rescue(struct vg_core *core, uint64_t now_ns) {
+/* Work may wait for something that a thread at the closed gate has yet to launch: it would never end, and be charged
+ * until no bucket is left. So a gate behind which work has not drained for long is opened for a moment now and then,
+ * whatever else runs. Long kernels gain nothing by it: the bound on outstanding work holds their next launch back. */
+void vg_core_rescue(struct vg_core *core, uint64_t now_ns) {
   for (int i = 0; i < core->slice_count; i++) {
     struct vg_core_slice *slice = &core->slices[i];
-    if (!slice->present || slice->state != VG_CORE_OVERLAP || now_ns < slice->rescue_ns) continue;
+    if (!slice->present || slice->gate.state != VG_CORE_OVERLAP || now_ns < slice->gate.rescue_ns) continue;
     bool open = vg_core_is_open(slice),
          gang = vg_core_leads(slice) || vg_core_follows(slice); /* its turn comes, on all of its devices */
     uint64_t patience_ns = rescue_after(slice, now_ns);
-    if (!gang && (open || (vg_core_waits(slice) && patience_ns == RESCUE_NS)))
+    if (!gang && (open || (vg_core_waits(slice) && patience_ns == VG_CORE_RESCUE_NS)))
       vg_core_set_word(slice, open ? VG_GATE_CLOSED : VG_GATE_COUNT);
-    slice->rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
+    slice->gate.rescue_ns = now_ns + (vg_core_is_open(slice) ? core->params.quantum_min_ns : patience_ns);
   }
-}
-
-uint64_t vg_core_step(struct vg_core *core, uint64_t now_ns) {
-  if (now_ns < core->last_ns) now_ns = core->last_ns;
-  vg_core_count_lately(core);
-  vg_core_charge(core, now_ns);
-  core->last_ns = now_ns;
-  for (int i = 0; i < core->slice_count; i++)
-    if (core->slices[i].present) vg_core_note_activity(&core->slices[i], now_ns);
-  vg_core_count_lately(core);
-  note_drains(core, now_ns);
-  judge_all(core, now_ns);
-  vg_core_entitle(core, now_ns);
-  vg_core_raise_floor(core, now_ns);
-  forgive(core);
-  note_debts(core);
-  review_slot(core);
-  review_free(core, now_ns);
-  struct vg_core_slice *holder = find_in_slot(core, VG_CORE_OPEN);
-  if (holder) review_holder(core, holder, now_ns);
-  grant(core, now_ns);
-  note_turns(core);
-  rescue(core, now_ns);
-  return vg_core_outputs(core, now_ns);
 }

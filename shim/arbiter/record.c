@@ -55,21 +55,21 @@ void vg_record_set(struct vg_recorder *recorder, uint64_t slice_id, const struct
 }
 
 void vg_record_remove(struct vg_recorder *recorder, uint64_t slice_id) {
-  for (int i = 0; i < VG_SLICES_MAX; i++) /* one of the same name that comes later is another one */
+  for (int i = 0; i < VG_SLICES_MAX; i++) /* a later slice with the same id is another one */
     if (recorder->inputs[i].slice_id == slice_id) recorder->inputs[i] = recorder->outputs[i] = (struct vg_record){0};
   struct vg_record record = {.kind = VG_RECORD_REMOVE, .slice_id = slice_id};
   put(recorder, &record, sizeof record);
 }
 
 static struct vg_record input_of(const struct vg_core_slice *slice) {
-  uint64_t bits = slice->attached | slice->wants << 1 | slice->outstanding << 2 | slice->quiet << 3 |
-                  slice->gave_up_while_waiting << 4 | slice->noticed << 5 | slice->gang_go << 6 |
-                  slice->gang_turns << 7 | slice->gang_stop << 8 | slice->gang_busy << 9;
+  uint64_t bits = slice->in.attached | slice->in.wants << 1 | slice->in.outstanding << 2 | slice->in.quiet << 3 |
+                  slice->in.gave_up_while_waiting << 4 | slice->in.noticed << 5 | slice->in.gang_go << 6 |
+                  slice->in.gang_turns << 7 | slice->in.gang_stop << 8 | slice->in.gang_busy << 9;
   return (struct vg_record){
       .kind = VG_RECORD_INPUT,
       .slice_id = slice->id,
-      .values = {bits, slice->running, slice->drained_ns, slice->drain_expected_ns, slice->busy_total_ns,
-                 slice->active_total_ns, slice->done_total_ns},
+      .values = {bits, slice->in.running, slice->in.drained_ns, slice->in.drain_expected_ns, slice->in.busy_total_ns,
+                 slice->in.active_total_ns, slice->in.done_total_ns},
   };
 }
 
@@ -77,9 +77,9 @@ static struct vg_record output_of(const struct vg_core_slice *slice) {
   return (struct vg_record){
       .kind = VG_RECORD_OUTPUT,
       .slice_id = slice->id,
-      .values = {slice->word, slice->state, slice->lease_end_ns, slice->bound_ns, slice->neighbour_waits, slice->watch,
-                 slice->entitlement_ppm, slice->saturating, slice->throttled, slice->virtual_ns,
-                 (uint64_t)slice->charged_ns},
+      .values = {slice->out.word, slice->gate.state, slice->out.lease_end_ns, slice->out.bound_ns,
+                 slice->out.neighbour_waits, slice->out.watch, slice->out.entitlement_ppm, slice->saturating,
+                 slice->free.throttled, slice->slot.virtual_ns, (uint64_t)slice->charged_ns},
   };
 }
 

@@ -1,11 +1,12 @@
 /*
- * record.h - a recording of all that the core of a device was told and of what it decided, in order, so that
- * the same can be given to the core, or to its reference model, once more (tests/arbiter/replay.py). Called by
+ * record.h - a recording of all inputs and decisions of the core of a device, in order, so that they can be played to
+ * the core, or to its reference model, again (tests/arbiter/replay.py). Called by
  * arbiter.c under its lock; costs nothing while nothing is recorded. A file that cannot be written ends it.
  *
  * The file: one vg_record_header, then vg_record after vg_record, in the machine's byte order. It begins with a device
- * without slices, so all is known. Inputs and outputs are told when they differ from what is known of the slice: an
- * input from what it was after the last step, since the core itself changes some, an output from when it was told last.
+ * without slices, so the whole state is known. Inputs and outputs of a slice are recorded when they differ from the
+ * last ones: an input from its value after the last step, since the core itself changes some, an output from its last
+ * record.
  */
 #ifndef VG_ARBITER_RECORD_H
 #define VG_ARBITER_RECORD_H
@@ -13,14 +14,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "arbiter/policy.h"
+#include "arbiter/core.h"
 
 #define VG_RECORD_MAGIC 0x4345525550475600ull
 #define VG_RECORD_VERSION 1
 #define VG_RECORD_VALUES 11
 
 /*
- * What a record tells, and its values in their order:
+ * The kinds of records, and their values in order:
  * PARAMS  quantum_ns, quantum_min_ns, bound_ns, open_bound_ns, overrun_ns, latency_bound_ns, lookahead_ns,
  *         guarantee_depth_ns, cap_depth_ns
  * SET     min_milli, max_milli, weight, priority, latency, gang, paused
@@ -43,7 +44,7 @@ struct vg_record_header {
   uint64_t magic;
   uint32_t version;
   uint32_t record_bytes;
-  uint64_t begin_ns; /* of the core, CLOCK_MONOTONIC */
+  uint64_t begin_ns; /* CLOCK_MONOTONIC */
 };
 
 struct vg_record {
@@ -56,7 +57,7 @@ struct vg_record {
 
 struct vg_recorder {
   FILE *file;                                                     /* NULL: nothing is recorded */
-  struct vg_record inputs[VG_SLICES_MAX], outputs[VG_SLICES_MAX]; /* as known, by the core's slices */
+  struct vg_record inputs[VG_SLICES_MAX], outputs[VG_SLICES_MAX]; /* the last ones, by the core's slices */
 };
 
 /* Begins with a core that has no slices and has just been initialised; a descriptor of its own is made of fd. */

@@ -1,35 +1,35 @@
 /*
- * shares.h - what a slice has had, what it wants and what it is due: charging, demands, entitlements. Parts of
- * policy.c's step, in files of their own; pure like it.
+ * shares.h - usage, demands and entitlements of slices: what shares.c (charging), entitlements.c and outputs.c add to a
+ * step, and the questions about slices that all files of the core ask. Pure.
  */
 #ifndef VG_ARBITER_SHARE_H
 #define VG_ARBITER_SHARE_H
-#include "arbiter/policy.h"
+#include "arbiter/core.h"
 
 #define VG_CORE_MILLI 1000
 #define VG_CORE_PPM 1000000
 #define VG_CORE_MS 1000000ll
-/* A single kernel of a minute must not shut its owner out for an hour. */
+/* Limit of lags and debts: a single kernel of a minute must not keep its slice from running for an hour. */
 #define VG_CORE_DEBT_MAX_NS (1000 * VG_CORE_MS)
-/* How often shares are looked at while several run. */
+/* Period of steps while several slices run. */
 #define VG_CORE_TICK_NS (2ull * VG_CORE_MS)
-/* Demand is looked at so often, over about four times as long. */
+/* Window over which demand is measured (averaged over about four). */
 #define VG_CORE_WINDOW_NS (10ull * VG_CORE_MS)
 /* A holder that has just been let in needs this long to wake up and launch before it can be called idle. */
 #define VG_CORE_WAKE_GRACE_NS (VG_CORE_MS / 2)
-/* Lag from which a slice is short; and by how much more it must be behind than another, each by its own entitlement,
- * for that other one to wait for it. */
+/* Lag from which a slice is short; how much further behind than another one it must be, each by its own entitlement,
+ * for the other one to wait for it. */
 #define VG_CORE_SHORT_NS VG_CORE_MS
 #define VG_CORE_AHEAD_NS (4 * VG_CORE_MS)
 #define VG_CORE_FAR_NS (1ll << 62)
-/* Inactive for so long: what it does next is news. */
+/* A slice inactive for this long is idle: its demand before that no longer counts. */
 #define VG_CORE_IDLE_NS (50ull * VG_CORE_MS)
-/* Turns without work: a token bucket of so many at once, which fills by one in so long (and by work that is told). */
+/* Token bucket of turns without work: cost of one, depth, time in which it fills by one (reported work fills it, too).
+ */
 #define VG_CORE_TURN_CREDIT_NS (VG_CORE_MS / 20)
 #define VG_CORE_TURN_CREDITS 20
 #define VG_CORE_TURN_REFILL_NS (100ull * VG_CORE_MS)
-/* Open words: a token bucket of so many at once, which fills by one in so long, or in a fifth of that of work as
- * told). */
+/* Token bucket of open gate words: depth, time in which it fills by one (reported work fills it faster). */
 #define VG_CORE_RENEWALS 10
 #define VG_CORE_RENEWAL_NS (1ull * VG_CORE_MS)
 
@@ -37,26 +37,34 @@ static inline bool vg_core_uncapped(const struct vg_core_slice *slice) {
   return slice->params.max_milli >= VG_CORE_MILLI;
 }
 
-/* What a slice that does nothing is due. */
+/* The entitlement of an idle slice. */
 static inline uint32_t vg_core_least_ppm(const struct vg_slice_params *params) {
   return params->min_milli ? params->min_milli * VG_CORE_MILLI : VG_CORE_MILLI;
 }
 
-/* A paused one wants nothing, whoever stands at its gate. */
+/* A paused slice wants nothing, even if threads wait at its gate. */
 static inline bool vg_core_wants(const struct vg_core_slice *slice) {
-  return slice->wants && !slice->params.paused;
+  return slice->in.wants && !slice->params.paused;
 }
 
 static inline bool vg_core_active(const struct vg_core_slice *slice) {
-  return slice->attached && (slice->outstanding || vg_core_wants(slice));
+  return slice->in.attached && (slice->in.outstanding || vg_core_wants(slice));
 }
 
 static inline int64_t vg_core_scaled(uint64_t ns, uint32_t milli) {
   return (int64_t)(ns * milli / VG_CORE_MILLI);
 }
 
-static inline uint64_t vg_core_earlier(uint64_t a, uint64_t b) {
+static inline uint64_t vg_core_least(uint64_t a, uint64_t b) {
   return a < b ? a : b;
+}
+
+static inline int64_t vg_core_min(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static inline int64_t vg_core_max(int64_t a, int64_t b) {
+  return a > b ? a : b;
 }
 
 static inline uint32_t vg_core_weight(const struct vg_core_slice *slice) {
@@ -65,26 +73,26 @@ static inline uint32_t vg_core_weight(const struct vg_core_slice *slice) {
 }
 
 static inline bool vg_core_is_open(const struct vg_core_slice *slice) {
-  return (slice->word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
+  return (slice->out.word & VG_GATE_STATE_MASK) != VG_GATE_CLOSED;
 }
 
 static inline bool vg_core_drains(const struct vg_core_slice *slice) {
-  return slice->state == VG_CORE_DRAINING || slice->state == VG_CORE_OVERLAP;
+  return slice->gate.state == VG_CORE_DRAINING || slice->gate.state == VG_CORE_OVERLAP;
 }
 
 static inline bool vg_core_in_slot(const struct vg_core_slice *slice) {
   return slice->present && slice->saturating;
 }
 
-/* A slice is given new words at a bounded rate, whatever its page says: the time from which on. */
+/* New open words are rate-limited, whatever the page reports: the time from which on the slice may be given one. */
 static inline uint64_t vg_core_may_open_from(const struct vg_core_slice *slice) {
   uint64_t burst_ns = (VG_CORE_RENEWALS - 1) * VG_CORE_RENEWAL_NS;
-  return slice->renewed_ns > burst_ns ? slice->renewed_ns - burst_ns : 0;
+  return slice->gate.renewed_ns > burst_ns ? slice->gate.renewed_ns - burst_ns : 0;
 }
 
 static inline bool vg_core_waits(const struct vg_core_slice *slice) {
-  if (!vg_core_wants(slice) || slice->state == VG_CORE_OPEN) return false;
-  return slice->state == VG_CORE_SHUT || slice->noticed;
+  if (!vg_core_wants(slice) || slice->gate.state == VG_CORE_OPEN) return false;
+  return slice->gate.state == VG_CORE_SHUT || slice->in.noticed;
 }
 
 /* The time that an entitlement takes for a lag. */
@@ -92,7 +100,7 @@ static inline int64_t vg_core_due_time(int64_t lag_ns, uint32_t entitlement_ppm)
   return lag_ns * VG_CORE_PPM / (int64_t)entitlement_ppm;
 }
 
-/* A gang's device on which another one's arbiter decides for it: caps are that one's business, too. */
+/* Part of a gang on a device whose arbiter follows that of another device: maxima are the leader's business, too. */
 static inline bool vg_core_follows(const struct vg_core_slice *slice) {
   return slice->params.gang == VG_GANG_FOLLOWER;
 }
@@ -102,7 +110,7 @@ static inline bool vg_core_leads(const struct vg_core_slice *slice) {
 }
 
 static inline int64_t vg_core_behind(const struct vg_core_slice *slice) {
-  return vg_core_due_time(slice->free_lag_ns, slice->entitlement_ppm);
+  return vg_core_due_time(slice->free.lag_ns, slice->out.entitlement_ppm);
 }
 
 static inline int64_t vg_core_slot_behind(const struct vg_core *core) {
@@ -113,20 +121,21 @@ static inline int64_t vg_core_within(int64_t ns, int64_t most_ns) {
   return ns > most_ns ? most_ns : ns < -most_ns ? -most_ns : ns;
 }
 
-/* Of the virtual times in the slot beyond the floor, by what their owners are due. */
+/* Mean of the virtual times in the slot beyond the floor, weighted by entitlements. */
 int64_t vg_core_slot_mean(const struct vg_core *core);
-/* What a slice has had less than it was due; in the slot its part of what that has, and less than the others there. */
+/* Entitlement minus usage; for a saturating slice its part of the slot's lag, and how far it is behind the others
+ * there. */
 int64_t vg_core_lag(const struct vg_core *core, const struct vg_core_slice *slice, int64_t slot_mean_ns);
-/* Before everybody else: turns without work are few, whatever its page says. */
+/* May others wait for it? Turns without work are few, whatever its page reports. */
 static inline bool vg_core_may_begin_turn(const struct vg_core_slice *slice) {
-  return slice->holds || slice->turn_credit_ns >= VG_CORE_TURN_CREDIT_NS;
+  return slice->free.holds || slice->turn.credit_ns >= VG_CORE_TURN_CREDIT_NS;
 }
 
-/* Others wait for it: that costs it the hand-over at least, whether it launches anything or not. */
+/* A turn that keeps others waiting costs the hand-over at least, whether anything is launched or not. */
 void vg_core_begin_turn(struct vg_core *core, struct vg_core_slice *slice);
-/* Somebody stands at a closed gate, and not for his own maximum. */
-bool vg_core_somebody_waits(const struct vg_core *core, const struct vg_core_slice *but);
-/* Of a latency slice's burst that begins now. */
+/* Another slice waits at its closed gate, and not because of its own maximum. */
+bool vg_core_any_waits(const struct vg_core *core, const struct vg_core_slice *but);
+/* The deadline of a latency slice's burst that begins now. */
 void vg_core_set_deadline(struct vg_core_slice *slice, uint64_t now_ns);
 bool vg_core_lately_active(const struct vg_core_slice *slice, uint64_t now_ns);
 /* Other slices have been active lately. */
@@ -134,32 +143,37 @@ static inline bool vg_core_others_active(const struct vg_core *core, const struc
   return core->lately > vg_core_lately_active(self, core->last_ns);
 }
 void vg_core_count_lately(struct vg_core *core);
-/* A gate that was shut for its cap opens again when so much has come together: something worth opening it for. */
+/* Tokens from which a gate that was closed for its maximum opens again: enough to be worth opening it. */
 int64_t vg_core_cap_needed(const struct vg_core *core, const struct vg_core_slice *slice);
 bool vg_core_has_cap(const struct vg_core *core, const struct vg_core_slice *slice);
-/* From when on the next may run beside a slice that drains: a moment before it is expected to be done, so that its
- * waking up costs no device time, or when it is late. */
-uint64_t vg_core_overlap_from(const struct vg_core *core, const struct vg_core_slice *slice);
-/* A waiting slice of the slot, other than self, that might run at once. */
+/* Another saturating slice waits, and not because of its own maximum. */
 bool vg_core_keeps_others_waiting(const struct vg_core *core, const struct vg_core_slice *self);
-/* Charges the time that has passed since the last step to those who have had it. */
+/* Charges the time since the last step to the slices that have used it. */
 void vg_core_charge(struct vg_core *core, uint64_t now_ns);
+/* The entitlements of the slot's slices together change when one of them does. */
+void vg_core_sum_slot(struct vg_core *core);
+/* May a saturating slice's work run beside others? A process that does not even notice that its gate was closed is
+ * stopped: what it had launched is bounded and soon over, so it stops counting. */
+bool vg_core_shares_device(const struct vg_core_slice *slice, uint64_t now_ns);
+
+/* ---- entitlements.c ---- */
+
 void vg_core_note_activity(struct vg_core_slice *slice, uint64_t now_ns);
-/* Once a window: what is its demand? */
+/* Once in a window. */
 void vg_core_measure_demand(struct vg_core_slice *slice);
 void vg_core_entitle(struct vg_core *core, uint64_t now_ns);
-/* Virtual time of the slot: the least of those who take turns; it never falls. A stopped one comes along: it would keep
- * the others from running for as long when it goes on. */
+/* Virtual time of the slot: the least of the slices that take turns; it never falls. A stopped slice is moved along:
+ * otherwise it would keep the others from running for as long when it continues. */
 void vg_core_raise_floor(struct vg_core *core, uint64_t now_ns);
 
 /* ---- outputs.c ---- */
 
 static inline void vg_core_set_word(struct vg_core_slice *slice, uint32_t gate_state) {
-  uint32_t epoch = (slice->word >> VG_GATE_EPOCH_SHIFT) + 1;
-  slice->word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
+  uint32_t epoch = (slice->out.word >> VG_GATE_EPOCH_SHIFT) + 1;
+  slice->out.word = epoch << VG_GATE_EPOCH_SHIFT | gate_state;
 }
 
-/* What follows from the gates: bounds, what the shims are to tell, the regime. Returns when the next step is due. */
+/* What follows from the gates: bounds, what the shims are to report, the regime. Returns when the next step is due. */
 uint64_t vg_core_outputs(struct vg_core *core, uint64_t now_ns);
 
 #endif

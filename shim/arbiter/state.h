@@ -1,11 +1,10 @@
 /*
- * state.h - what the arbiter of one device remembers; shared by its own sources (arbiter*.c) alone. Everything
- * is guarded by the one mutex.
+ * state.h - the state of a device's arbiter; for sources of this folder only. Everything is guarded by the one mutex.
  *
- * There may be a thousand processes of which few do anything. So a round looks only at those pages that may have
- * changed in a way that matters (heed), and writes only to those whose slice's gate is told something else; all others
- * get their heartbeat, a part at a time, each of them once per heartbeat period, and are read then; more seldom when
- * they have been calm for so long that their helper rests, for then they ring when they begin something.
+ * There may be a thousand processes of which few do anything. So a round reads only the pages that may have changed in
+ * a way that matters (due), and writes only to those of slices whose decisions have changed. All others get their
+ * heartbeat, a part at a time, once per heartbeat period, and are read then; more seldom once they have been calm for
+ * so long that their helper rests: from then on they ring when they begin to work.
  */
 #ifndef VG_ARBITER_STATE_H
 #define VG_ARBITER_STATE_H
@@ -14,32 +13,33 @@
 #include <stdint.h>
 
 #include "arbiter/arbiter.h"
+#include "arbiter/core.h"
 #include "arbiter/memory.h"
-#include "arbiter/policy.h"
 #include "arbiter/record.h"
 #include "arbiter/trace.h"
 
 /* Some leases: longer than a thread at an open gate waits for a processor. */
 #define VG_STILL_NS (20 * VG_NS_PER_MS)
 #define VG_BEAT_PROCESSES 128 /* given a heartbeat in one round, and read */
-#define VG_CALM_BEATS 4 /* (even) who has told nothing for so long is read once in so many, and told every other */
+#define VG_CALM_BEATS                                                                                                  \
+  4 /* even; a process calm for this many heartbeats is read once in so many, and gets every other one */
 
-/* What the next round has to do with a process, a set of bits. */
-#define VG_HEED_PAGE 1     /* its page has changed, or may without a ring */
-#define VG_HEED_CLOCK 2    /* its page stands still while it waits: only its time goes on */
-#define VG_HEED_DOORBELL 4 /* its doorbell rests: it rang too often */
+/* What is due for a process in the next round, a set of bits. */
+#define VG_DUE_PAGE 1     /* its page has changed, or may change without its doorbell */
+#define VG_DUE_CLOCK 2    /* its page does not change while it waits: only its time is counted */
+#define VG_DUE_DOORBELL 4 /* its doorbell is to be armed again: it rang too often */
 
 struct vg_span {               /* time that a tenant accumulates */
-  uint64_t total_ns, since_ns; /* as its page said last */
-  uint64_t counted_ns;         /* what is believed of it: goes on no faster than the clock, and never backwards */
+  uint64_t total_ns, since_ns; /* as last read from its page */
+  uint64_t counted_ns;         /* believed: grows no faster than the clock, and never falls */
 };
 
-struct vg_memory_shown { /* as it stands in the control page */
+struct vg_memory_shown { /* as published in the control page */
   uint64_t limit_bytes, slice_used_bytes, granted_bytes, coast_bytes;
   uint32_t want_answered, pressure;
 };
 
-struct vg_said { /* by a process, validated: what the core's inputs are summed up from */
+struct vg_reported { /* by a process, validated: the core's inputs are summed up from it */
   uint64_t drained_ns, drain_expected_ns;
   uint32_t waiting;
   bool outstanding, quiet, gave_up_while_waiting, noticed;
@@ -58,32 +58,32 @@ struct vg_process {
   struct vg_memory_shown memory_shown;
   uint32_t word; /* the gate word in its control page */
   uint32_t coast_version;
-  /* what it said last, validated */
-  uint64_t counted_ns; /* up to when its time is counted */
+  /* last read from its page, validated */
+  uint64_t counted_ns; /* its time is counted up to here */
   struct vg_span busy, active;
-  struct vg_said said;
+  struct vg_reported reported;
   uint64_t done_ns, launches, waited_ns, peak_bytes, denied;
   uint32_t contexts, wait_counts[VG_WAIT_BUCKETS];
-  bool may_run;        /* it may have work that it has not told of: launches at a SOLO gate leave no trace */
+  bool may_run;        /* it may have work that it has not reported: launches at a SOLO gate leave no trace */
   bool rang;           /* since its page was read, or since it was revived */
-  uint64_t still_ns;   /* for so long threads have stood at a gate that was open, and nothing was launched */
-  uint64_t revived_ns; /* when a ring alone ended that */
-  bool answers;        /* was at work when its gate was closed: its answer is waited for, everybody else's is not */
+  uint64_t still_ns;   /* time for which threads waited at an open gate and nothing was launched */
+  uint64_t revived_ns; /* when its doorbell alone ended that */
+  bool answers;        /* at work when its gate was closed: the drain waits for its answer */
 };
 
-struct vg_lane { /* what stands beside each slice of the core */
+struct vg_lane { /* the arbiter's state beside each slice of the core */
   struct vg_process *first;
-  bool stale;    /* what its processes say must be summed up anew */
+  bool stale;    /* the reports of its processes must be summed up again */
   bool draining; /* after the last round */
   uint64_t ring_window_ns;
   uint32_t arms; /* of its processes' doorbells, in the present window */
-  int arm_index; /* whose doorbell is armed first in the next one */
+  int arm_index; /* the process whose doorbell is armed first in the next window */
   /* of a gang, see gang.c */
   bool in_gang;
-  uint64_t gang_id;            /* of the slice, as it stands on the board */
-  uint32_t others_collectives; /* of the other device that is furthest */
+  uint64_t gang_id;            /* of the slice, as on the board */
+  uint32_t others_collectives; /* launched on the device of the gang that is furthest */
   bool own_wants, own_outstanding;
-  /* as it stands in the control pages */
+  /* as published in the control pages */
   uint32_t word, neighbour_waits, watch, min_milli, max_milli;
   uint64_t bound_ns;
 };
@@ -98,20 +98,20 @@ struct vg_arbiter {
   struct vg_lane lanes[VG_SLICES_MAX];
   struct vg_memory_slice memory_slices[VG_SLICES_MAX];
   uint32_t waiting[VG_SLICES_MAX]; /* threads at the gate */
-  /* by index; an index is free where processes[] is NULL */
+  /* by process index; an index is free where processes[] is NULL */
   struct vg_process *processes[VG_PROCESSES_MAX];
-  uint8_t heed[VG_PROCESSES_MAX];
-  uint8_t calm[VG_PROCESSES_MAX]; /* heartbeats since there was something to heed */
+  uint8_t due[VG_PROCESSES_MAX];
+  uint8_t calm[VG_PROCESSES_MAX]; /* heartbeats since anything was due */
   uint8_t lane_of[VG_PROCESSES_MAX];
   int process_end; /* beyond the last index in use */
-  int beat_index;  /* whose heartbeat is next */
+  int beat_index;  /* the process whose heartbeat is next */
   uint64_t beat_due_ns;
   uint64_t round_due_ns;
   bool hurry; /* a closed gate needs no answer: the next round is due at once */
   bool memory_stale;
   uint64_t memory_due_ns;
   uint32_t coast_version; /* grows when slices or attachments change: timetables must be rewritten */
-  uint32_t coast_made;    /* the version that coast_slots, by the core's slices, is of */
+  uint32_t coast_made;    /* the version of coast_slots, which is by the core's slices */
   struct vg_coast_slot coast_slots[VG_SLICES_MAX];
   struct vg_trace trace;
   struct vg_recorder recorder;

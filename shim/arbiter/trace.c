@@ -30,13 +30,13 @@ static bool drains(enum vg_core_state state) {
 
 static void note_gate(struct vg_trace *trace, const struct vg_trace_slice *seen, const struct vg_core_slice *slice,
                       uint64_t now_ns) {
-  if (drains(seen->state) && !drains(slice->state))
-    note(trace, slice->drained_ns, slice->id, VG_TRACE_DRAINED, slice->drained_ns - slice->close_ns);
-  if (seen->word != slice->word) {
-    bool closed = (slice->word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED;
-    note(trace, now_ns, slice->id, closed ? VG_TRACE_CLOSE : VG_TRACE_OPEN, slice->word);
+  if (drains(seen->state) && !drains(slice->gate.state))
+    note(trace, slice->in.drained_ns, slice->id, VG_TRACE_DRAINED, slice->in.drained_ns - slice->gate.close_ns);
+  if (seen->word != slice->out.word) {
+    bool closed = (slice->out.word & VG_GATE_STATE_MASK) == VG_GATE_CLOSED;
+    note(trace, now_ns, slice->id, closed ? VG_TRACE_CLOSE : VG_TRACE_OPEN, slice->out.word);
   }
-  if (seen->state != VG_CORE_OVERLAP && slice->state == VG_CORE_OVERLAP)
+  if (seen->state != VG_CORE_OVERLAP && slice->gate.state == VG_CORE_OVERLAP)
     note(trace, now_ns, slice->id, VG_TRACE_OVERLAP, 0);
 }
 
@@ -57,12 +57,13 @@ static void note_slice(struct vg_trace *trace, struct vg_trace_slice *seen, cons
   if (seen->id != slice->id) *seen = (struct vg_trace_slice){.id = slice->id};
   note_gate(trace, seen, slice, now_ns);
   if (seen->waiting != waiting) note(trace, now_ns, slice->id, VG_TRACE_WAITS, waiting);
-  if (seen->outstanding != slice->outstanding) note(trace, now_ns, slice->id, VG_TRACE_OUTSTANDING, slice->outstanding);
+  if (seen->outstanding != slice->in.outstanding)
+    note(trace, now_ns, slice->id, VG_TRACE_OUTSTANDING, slice->in.outstanding);
   note_counters(trace, seen, slice, now_ns);
-  seen->word = slice->word;
-  seen->state = slice->state;
+  seen->word = slice->out.word;
+  seen->state = slice->gate.state;
   seen->waiting = waiting;
-  seen->outstanding = slice->outstanding;
+  seen->outstanding = slice->in.outstanding;
 }
 
 void vg_trace_round(struct vg_trace *trace, const struct vg_core *core, const uint32_t *waiting, uint64_t now_ns) {

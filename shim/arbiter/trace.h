@@ -1,7 +1,7 @@
 /*
- * trace.h - what the arbiter did and saw, for `vgpu trace`: after each round the state of every slice is
- * compared with that of the last one, and what differs becomes an event of a bounded ring. Nobody reads: the oldest are
- * lost, and counted. Costs nothing while it is off. Called by arbiter.c under its lock.
+ * trace.h - events for `vgpu trace`: after each round the state of every slice is compared with that after the last
+ * one, and each difference becomes an event in a bounded ring. Without a reader the oldest are lost, and counted. Costs
+ * nothing while it is off. Called by arbiter.c under its lock.
  */
 #ifndef VG_ARBITER_TRACE_H
 #define VG_ARBITER_TRACE_H
@@ -9,12 +9,12 @@
 #include <stdint.h>
 
 #include "arbiter/arbiter.h"
-#include "arbiter/policy.h"
+#include "arbiter/core.h"
 
 #define VG_TRACE_EVENTS_MAX 16384
-#define VG_TRACE_COUNTER_NS 1000000ull /* launches and device time of a slice are told this often at most */
+#define VG_TRACE_COUNTER_NS 1000000ull /* launches and device time of a slice become events at most this often */
 
-struct vg_trace_slice { /* as it was told last */
+struct vg_trace_slice { /* as in its last events */
   uint64_t id;
   uint32_t word;
   uint32_t waiting;
@@ -29,11 +29,12 @@ struct vg_trace {
   struct vg_trace_event *events; /* NULL: off */
   uint32_t first, count;
   uint32_t lost;
-  uint32_t regime; /* as it was told last */
+  uint32_t regime; /* as in its last event */
   struct vg_trace_slice slices[VG_SLICES_MAX];
 };
 
-int vg_trace_switch(struct vg_trace *trace, bool on); /* 0 or -ENOMEM; on anew: begins with the state of now */
+int vg_trace_switch(struct vg_trace *trace,
+                    bool on); /* 0 or -ENOMEM; switched on again, it begins with the present state */
 /* waiting: the threads at the gate of each slice of the core. */
 void vg_trace_round(struct vg_trace *trace, const struct vg_core *core, const uint32_t *waiting, uint64_t now_ns);
 int vg_trace_read(struct vg_trace *trace, struct vg_trace_event *ret_events, int capacity);

@@ -177,7 +177,7 @@ static void *helper_main(void *unused) {
   vg_prim_timer_slack_ns(1);
   for (;;) {
     const struct vg_control_header *header = VG_LOAD(&vg_session.header);
-    const uint32_t *bell = header ? &header->bell : &no_bell;
+    const uint32_t *bell = header ? &header->helper_wake : &no_bell;
     uint32_t seen = VG_LOAD(bell);
     vg_helper_awake();
     uint64_t now_ns = vg_prim_now_ns();

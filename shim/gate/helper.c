@@ -76,7 +76,7 @@ static void report_drained(struct vg_device *device, uint64_t done_ns) {
 static bool is_done(struct vg_device *device, bool probed, uint64_t since_ns, uint64_t *ret_done_ns) {
   struct vg_gate_state *gate = device->gate;
   uint64_t now_ns = *ret_done_ns;
-  bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NOBODY_WAITS;
+  bool calm = VG_LOAD_RELAXED(&VG_LOAD(&device->control)->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS;
   if (probed && vg_probe_done(&gate->probes, device, calm, ret_done_ns)) return true;
   if (!VG_LOAD_RELAXED(&vg_gate_captures) || (probed && !gate->probes.ask_streams)) return false;
   vg_gate_reap(device, now_ns);
@@ -182,7 +182,7 @@ static uint64_t service_busy(struct vg_device *device, uint64_t now_ns) {
 static uint64_t service_open(struct vg_device *device, uint64_t now_ns) {
   struct vg_gate_state *gate = device->gate;
   const struct vg_control_device *control = VG_LOAD(&device->control);
-  bool neighbour = VG_LOAD_RELAXED(&control->neighbour_waits) != VG_NOBODY_WAITS;
+  bool neighbour = VG_LOAD_RELAXED(&control->neighbour_waits) != VG_NO_NEIGHBOUR_WAITS;
   bool capped = VG_LOAD_RELAXED(&control->max_milli) < 1000;
   bool watched = VG_LOAD_RELAXED(&control->watch) & (VG_WATCH_USAGE | VG_WATCH_EDGES);
   gate->drain = VG_DRAIN_NONE;

@@ -51,7 +51,7 @@ bool vg_gate_in_flight(const struct vg_device *device) {
 bool vg_gate_give_up(struct vg_device *device) {
   const struct vg_control_device *control = VG_LOAD(&device->control);
   uint32_t word = VG_LOAD(&device->open_word);
-  if (word == VG_GATE_NO_WORD || VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NOBODY_WAITS) return false;
+  if (word == VG_GATE_NO_WORD || VG_LOAD_RELAXED(&control->neighbour_waits) == VG_NO_NEIGHBOUR_WAITS) return false;
   VG_STORE(&device->open_word, VG_GATE_NO_WORD);
   if (vg_gate_in_flight(device)) {
     VG_STORE(&device->open_word, word);

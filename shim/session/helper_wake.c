@@ -34,12 +34,12 @@ void vg_helper_wake(void) {
   if (asleep % 2 == 0) return;
   for (int i = 0; i < TRIES; i++) {
     /* Works on the read-only page, too. Once woken it needs nobody, however long it waits for a processor. */
-    if (vg_prim_futex_wake(&header->bell, INT_MAX) > 0) {
+    if (vg_prim_futex_wake(&header->helper_wake, INT_MAX) > 0) {
       uint32_t before = asleep;
       __atomic_compare_exchange_n(&turn, &before, asleep + 1, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
       return;
     }
-    bool rung = VG_LOAD(&header->bell) != __atomic_load_n(&slept_on, __ATOMIC_SEQ_CST); /* by the daemon */
+    bool rung = VG_LOAD(&header->helper_wake) != __atomic_load_n(&slept_on, __ATOMIC_SEQ_CST); /* by the daemon */
     if (rung || __atomic_load_n(&turn, __ATOMIC_SEQ_CST) != asleep) return;
     vg_prim_sleep_until_ns(vg_prim_now_ns() + PAUSE_NS); /* not there yet: it is on its way */
   }

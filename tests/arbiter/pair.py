@@ -16,8 +16,9 @@ from models.arbiter.model import Params, Slice, SliceParams, State
 from models.arbiter.policy import Arbiter
 
 ROOT = Path(__file__).resolve().parents[2]
-HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/policy.h", "arbiter/memory.h")
-SOURCES = tuple(f"arbiter/{name}.c" for name in ("policy", "shares", "outputs", "coast", "memory"))
+HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h", "arbiter/core.h", "arbiter/memory.h")
+PARTS = ("step", "slices", "policy", "shares", "entitlements", "outputs", "coast", "memory")
+SOURCES = tuple(f"arbiter/{name}.c" for name in PARTS)
 INPUTS = (
     *("attached", "wants", "outstanding", "quiet", "gave_up_while_waiting", "noticed", "running", "drained_ns"),
     *("gang_turns", "gang_go", "gang_stop", "gang_busy"),
@@ -69,17 +70,33 @@ def fill(ffi: Any, kind: str, values: Any) -> Any:
     return made
 
 
-_of_core = attrgetter(*DECISIONS, *(f"stats.{name}" for name in COUNTED), "free_lag_ns")
-_of_model = attrgetter(*DECISIONS, *COUNTED, "free_lag_ns")
+NAMES = (*DECISIONS, *COUNTED, "free_lag_ns")
+_of_model = attrgetter(*NAMES)
+
+
+def _paths(ffi: Any) -> dict[str, str]:
+    """The model's name of a field -> where it is in struct vg_core_slice: lag_ns in the struct free is free_lag_ns."""
+    fields = ffi.typeof("struct vg_core_slice").fields
+    found = {name: name for name, _ in fields}
+    for name, field in fields:
+        for inner, _ in field.type.fields if field.type.kind == "struct" else ():
+            found[f"{name}_{inner}"] = f"{name}.{inner}"
+            found.setdefault(inner, f"{name}.{inner}")
+    return found
+
+
+@lru_cache(maxsize=1)
+def _of_core() -> attrgetter[Any]:
+    paths = _paths(load()[0])
+    return attrgetter(*(paths[name] for name in NAMES))
 
 
 def differences(row: Any, s: Slice) -> list[str]:
     """Where the core and the model have decided differently for a slice."""
-    theirs, ours = _of_core(row), _of_model(s)
+    theirs, ours = _of_core()(row), _of_model(s)
     if theirs == ours:
         return []
-    names = (*DECISIONS, *COUNTED, "free_lag_ns")
-    return [f"{n}: core {a}, model {b}" for n, a, b in zip(names, theirs, ours, strict=True) if a != b]
+    return [f"{n}: core {a}, model {b}" for n, a, b in zip(NAMES, theirs, ours, strict=True) if a != b]
 
 
 class Pair(Arbiter):
@@ -94,8 +111,9 @@ class Pair(Arbiter):
 
     def _tell_core(self) -> None:
         for s in self.slices:
+            inputs = getattr(self.rows[s.ident], "in")
             for name in INPUTS:
-                setattr(self.rows[s.ident], name, getattr(s, name))
+                setattr(inputs, name, getattr(s, name))
 
     def set(self, ident: int, params: SliceParams) -> Slice:
         self._tell_core()

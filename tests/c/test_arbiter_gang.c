@@ -10,8 +10,8 @@ enum { LEADER, FOLLOWER, DEVICES };
 
 static int wake_fds[DEVICES];
 
-static struct vg_gang_told told(int device) {
-  return (struct vg_gang_told){.leads = device == LEADER};
+static struct vg_gang_part part_of(int device) {
+  return (struct vg_gang_part){.leads = device == LEADER};
 }
 
 static bool rung(int fd) {
@@ -24,18 +24,18 @@ static bool rung(int fd) {
 static uint64_t now_ns = VG_NS_PER_S;
 
 /* Each a millisecond after the one before it: all rings are at hand. */
-static void say(uint64_t slice_id, int device, struct vg_gang_told what) {
-  CHECK(vg_gang_tell(slice_id, wake_fds[device], &what, now_ns += VG_NS_PER_MS) == UINT64_MAX);
+static void post(uint64_t slice_id, int device, struct vg_gang_part what) {
+  CHECK(vg_gang_post(slice_id, wake_fds[device], &what, now_ns += VG_NS_PER_MS) == UINT64_MAX);
 }
 
-static struct vg_gang_heard hear(uint64_t slice_id, int device) {
-  struct vg_gang_heard heard;
-  vg_gang_hear(slice_id, wake_fds[device], &heard);
-  return heard;
+static struct vg_gang_others read_board(uint64_t slice_id, int device) {
+  struct vg_gang_others others;
+  vg_gang_read(slice_id, wake_fds[device], &others);
+  return others;
 }
 
 static void begin(uint64_t slice_id) {
-  for (int i = 0; i < DEVICES; i++) say(slice_id, i, told(i));
+  for (int i = 0; i < DEVICES; i++) post(slice_id, i, part_of(i));
   for (int i = 0; i < DEVICES; i++) rung(wake_fds[i]);
 }
 
@@ -46,47 +46,47 @@ static void end(uint64_t slice_id) {
 static void followers_go_with_their_leader(void) {
   begin(1);
   begin(2);
-  CHECK(!hear(1, FOLLOWER).go);
-  struct vg_gang_told leader = told(LEADER);
+  CHECK(!read_board(1, FOLLOWER).go);
+  struct vg_gang_part leader = part_of(LEADER);
   leader.open = true;
-  say(1, LEADER, leader);
+  post(1, LEADER, leader);
   CHECK(rung(wake_fds[FOLLOWER]) && !rung(wake_fds[LEADER]));
-  CHECK(hear(1, FOLLOWER).go && !hear(2, FOLLOWER).go);
-  say(1, LEADER, leader);
+  CHECK(read_board(1, FOLLOWER).go && !read_board(2, FOLLOWER).go);
+  post(1, LEADER, leader);
   CHECK(!rung(wake_fds[FOLLOWER])); /* no news */
   leader.open = false;
-  say(1, LEADER, leader);
-  CHECK(rung(wake_fds[FOLLOWER]) && !hear(1, FOLLOWER).go);
+  post(1, LEADER, leader);
+  CHECK(rung(wake_fds[FOLLOWER]) && !read_board(1, FOLLOWER).go);
   end(1);
   end(2);
 }
 
 static void the_leader_knows_of_work_elsewhere(void) {
   begin(1);
-  struct vg_gang_told follower = told(FOLLOWER);
+  struct vg_gang_part follower = part_of(FOLLOWER);
   follower.wants = true;
-  say(1, FOLLOWER, follower);
-  CHECK(rung(wake_fds[LEADER]) && hear(1, LEADER).wants && !hear(1, LEADER).outstanding);
+  post(1, FOLLOWER, follower);
+  CHECK(rung(wake_fds[LEADER]) && read_board(1, LEADER).wants && !read_board(1, LEADER).outstanding);
   follower.wants = false;
   follower.outstanding = true;
-  say(1, FOLLOWER, follower);
-  CHECK(rung(wake_fds[LEADER]) && !hear(1, LEADER).wants && hear(1, LEADER).outstanding);
+  post(1, FOLLOWER, follower);
+  CHECK(rung(wake_fds[LEADER]) && !read_board(1, LEADER).wants && read_board(1, LEADER).outstanding);
   end(1);
 }
 
 static void nobody_waits_for_a_leader_that_is_not_there(void) {
   begin(1);
-  CHECK(!hear(1, FOLLOWER).go);
+  CHECK(!read_board(1, FOLLOWER).go);
   vg_gang_leave(1, wake_fds[LEADER]);
-  CHECK(rung(wake_fds[FOLLOWER]) && hear(1, FOLLOWER).go);
+  CHECK(rung(wake_fds[FOLLOWER]) && read_board(1, FOLLOWER).go);
   end(1);
 }
 
 static void launch(int device, bool open, uint32_t collectives) {
-  struct vg_gang_told part = told(device);
+  struct vg_gang_part part = part_of(device);
   part.open = open;
   part.collectives = collectives;
-  say(1, device, part);
+  post(1, device, part);
 }
 
 /* Whoever stands at its closed gate learns how far the others are; while it is open that changes all the time. */
@@ -94,19 +94,19 @@ static void who_is_behind_learns_of_it(void) {
   begin(1);
   launch(LEADER, true, 7);
   launch(FOLLOWER, true, 6);
-  CHECK(hear(1, LEADER).collectives == 6 && hear(1, FOLLOWER).collectives == 7);
+  CHECK(read_board(1, LEADER).collectives == 6 && read_board(1, FOLLOWER).collectives == 7);
   rung(wake_fds[FOLLOWER]);
   launch(LEADER, true, 8);
   CHECK(!rung(wake_fds[FOLLOWER]));
   launch(FOLLOWER, false, 7);
   launch(LEADER, true, 9);
-  CHECK(rung(wake_fds[FOLLOWER]) && hear(1, FOLLOWER).collectives == 9);
+  CHECK(rung(wake_fds[FOLLOWER]) && read_board(1, FOLLOWER).collectives == 9);
   launch(FOLLOWER, false, UINT32_MAX); /* counts go round */
   rung(wake_fds[LEADER]);
   launch(LEADER, false, UINT32_MAX - 2);
   rung(wake_fds[FOLLOWER]);
   launch(FOLLOWER, false, 1);
-  CHECK(rung(wake_fds[LEADER]) && hear(1, LEADER).collectives == 1);
+  CHECK(rung(wake_fds[LEADER]) && read_board(1, LEADER).collectives == 1);
   end(1);
 }
 
@@ -114,18 +114,18 @@ static void who_is_behind_learns_of_it(void) {
 static void rings_are_limited_and_the_last_news_arrives(void) {
   begin(1);
   now_ns += VG_NS_PER_MS;
-  struct vg_gang_told follower = told(FOLLOWER);
+  struct vg_gang_part follower = part_of(FOLLOWER);
   uint64_t window_ns = now_ns, again_ns = 0;
   int rings = 0;
   for (int i = 0; i < 99; i++) {
     follower.wants = !follower.wants;
-    again_ns = vg_gang_tell(1, wake_fds[FOLLOWER], &follower, now_ns += VG_NS_PER_US);
+    again_ns = vg_gang_post(1, wake_fds[FOLLOWER], &follower, now_ns += VG_NS_PER_US);
     rings += rung(wake_fds[LEADER]);
   }
   CHECK(rings == VG_GANG_RINGS_PER_MS && again_ns > now_ns && again_ns <= window_ns + 2 * VG_NS_PER_MS);
-  CHECK(vg_gang_tell(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX); /* nothing new, but one is owed */
-  CHECK(rung(wake_fds[LEADER]) && hear(1, LEADER).wants);
-  CHECK(vg_gang_tell(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX && !rung(wake_fds[LEADER]));
+  CHECK(vg_gang_post(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX); /* nothing new, but one is owed */
+  CHECK(rung(wake_fds[LEADER]) && read_board(1, LEADER).wants);
+  CHECK(vg_gang_post(1, wake_fds[FOLLOWER], &follower, again_ns) == UINT64_MAX && !rung(wake_fds[LEADER]));
   end(1);
 }
 

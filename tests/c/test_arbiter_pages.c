@@ -17,9 +17,9 @@ static bool believed(struct vg_arbiter *arbiter, uint32_t word, bool rings, uint
   struct vg_process *process = arbiter->processes[0];
   process->word = word;
   process->rang |= rings;
-  arbiter->heed[0] = VG_HEED_PAGE;
+  arbiter->due[0] = VG_DUE_PAGE;
   vg_pages_read(arbiter, now_ns);
-  return process->said.waiting != 0;
+  return process->reported.waiting != 0;
 }
 
 /* A quota of processor time stops a program for most of each 100 ms, also while its gate is open. */

@@ -275,7 +275,7 @@ static void one_talks(void (*kind)(struct vg_report_device *page, uint64_t round
     CHECK(process.mem_peak_bytes <= INT64_MAX);
     pthread_mutex_lock(&arbiter->mutex);
     const struct vg_core_slice *liar = vg_core_find(&arbiter->core, 1);
-    CHECK(liar->active_total_ns <= passed_ns && liar->done_total_ns <= liar->busy_total_ns);
+    CHECK(liar->in.active_total_ns <= passed_ns && liar->in.done_total_ns <= liar->in.busy_total_ns);
     pthread_mutex_unlock(&arbiter->mutex);
     CHECK(stats.mem_held_bytes <= 1 << 28 && stats.mem_used_bytes <= stats.mem_held_bytes);
     for (int i = 1; i < TENANTS; i++) CHECK(vg_arbiter_slice_stats(arbiter, 1 + i, &stats) == 0);

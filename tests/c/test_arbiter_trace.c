@@ -32,26 +32,26 @@ static void is(int index, uint64_t time_ns, uint32_t kind, uint64_t value) {
 static void a_lease_is_told_from_open_to_drained(void) {
   struct vg_core_slice *slice = begin();
   CHECK(round_at(1) == 0);
-  slice->word = 1 << VG_GATE_EPOCH_SHIFT | VG_GATE_COUNT;
-  slice->state = VG_CORE_OPEN;
-  slice->outstanding = true;
+  slice->out.word = 1 << VG_GATE_EPOCH_SHIFT | VG_GATE_COUNT;
+  slice->gate.state = VG_CORE_OPEN;
+  slice->in.outstanding = true;
   waiting[0] = 3;
   CHECK(round_at(100) == 3);
-  is(0, 100, VG_TRACE_OPEN, slice->word);
+  is(0, 100, VG_TRACE_OPEN, slice->out.word);
   is(1, 100, VG_TRACE_WAITS, 3);
   is(2, 100, VG_TRACE_OUTSTANDING, 1);
   CHECK(round_at(150) == 0);
-  slice->word = 2 << VG_GATE_EPOCH_SHIFT | VG_GATE_CLOSED;
-  slice->state = VG_CORE_DRAINING;
-  slice->close_ns = 200;
+  slice->out.word = 2 << VG_GATE_EPOCH_SHIFT | VG_GATE_CLOSED;
+  slice->gate.state = VG_CORE_DRAINING;
+  slice->gate.close_ns = 200;
   CHECK(round_at(200) == 1);
-  is(0, 200, VG_TRACE_CLOSE, slice->word);
-  slice->state = VG_CORE_OVERLAP;
+  is(0, 200, VG_TRACE_CLOSE, slice->out.word);
+  slice->gate.state = VG_CORE_OVERLAP;
   CHECK(round_at(300) == 1);
   is(0, 300, VG_TRACE_OVERLAP, 0);
-  slice->state = VG_CORE_SHUT;
-  slice->outstanding = false;
-  slice->drained_ns = 350;
+  slice->gate.state = VG_CORE_SHUT;
+  slice->in.outstanding = false;
+  slice->in.drained_ns = 350;
   waiting[0] = 0;
   CHECK(round_at(400) == 3);
   is(0, 350, VG_TRACE_DRAINED, 150);
@@ -76,13 +76,13 @@ static void counters_are_told_at_a_bounded_rate(void) {
 
 static void another_slice_in_the_same_place_begins_anew(void) {
   struct vg_core_slice *slice = begin();
-  slice->outstanding = true;
+  slice->in.outstanding = true;
   CHECK(round_at(1) == 1);
   slice->id = 8;
   CHECK(round_at(2) == 1);
   CHECK(events[0].slice_id == 8 && events[0].kind == VG_TRACE_OUTSTANDING && events[0].value == 1);
   slice->present = false;
-  slice->outstanding = false;
+  slice->in.outstanding = false;
   CHECK(round_at(3) == 0);
 }
 
@@ -109,7 +109,7 @@ static void the_regime_is_the_devices(void) {
 static void off_keeps_nothing(void) {
   struct vg_core_slice *slice = begin();
   CHECK(vg_trace_switch(&trace, false) == 0);
-  slice->outstanding = true;
+  slice->in.outstanding = true;
   CHECK(round_at(1) == 0);
   CHECK(vg_trace_switch(&trace, true) == 0);
   CHECK(round_at(2) == 1); /* begins with what is */

@@ -99,10 +99,10 @@ static void *serving(void *unused) {
   (void)unused;
   while (!VG_LOAD(&stop_serving)) {
     const struct vg_control_header *header = VG_LOAD(&vg_session.header);
-    uint32_t seen = VG_LOAD(&header->bell);
+    uint32_t seen = VG_LOAD(&header->helper_wake);
     uint64_t now_ns = vg_prim_now_ns(), due_ns = vg_gate_service(now_ns);
     if (due_ns > now_ns + 20 * VG_NS_PER_MS) due_ns = now_ns + 20 * VG_NS_PER_MS;
-    vg_prim_futex_wait(&header->bell, seen, due_ns);
+    vg_prim_futex_wait(&header->helper_wake, seen, due_ns);
   }
   return NULL;
 }

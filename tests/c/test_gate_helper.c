@@ -84,7 +84,7 @@ static void a_helper_does_not_rest_before_it_has_given_up(void) {
 
 static void *rest(void *woken) {
   uint64_t deadline_ns = vg_prim_now_ns() + 20 * VG_NS_PER_S;
-  vg_helper_sleep(&header.bell, header.bell, deadline_ns);
+  vg_helper_sleep(&header.helper_wake, header.helper_wake, deadline_ns);
   VG_STORE((bool *)woken, vg_prim_now_ns() < deadline_ns);
   return NULL;
 }
