@@ -202,7 +202,7 @@ static bool frees_since(uint32_t frees) {
 }
 
 /* Whether the pool must be able to serve bytes without growing. */
-static bool has_room(const struct pool *pool, uint64_t bytes) {
+static bool has_free_memory(const struct pool *pool, uint64_t bytes) {
   uint64_t held = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 0);
   uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, held);
   return used <= held && bytes <= held - used && vg_room_in_pool(pool->device, pool->handle, held, bytes);
@@ -277,17 +277,18 @@ static bool begin(struct order *order, struct vg_device *device, uint64_t bytes)
   pthread_mutex_lock(&lock);
   bool turn = has_turn(order);
   struct pool *pool = add(handle, device);
-  bool go_on = pool && turn && (!order->without_credit || (!frees_since(order->frees) && has_room(pool, bytes)));
-  if (go_on) {
+  bool proceeds =
+      pool && turn && (!order->without_credit || (!frees_since(order->frees) && has_free_memory(pool, bytes)));
+  if (proceeds) {
     pool->pending_bytes += reserved;
     pool->under_way++;
     order->device = device;
   }
   pthread_mutex_unlock(&lock);
-  if (!go_on && order->without_credit) end_without_credit();
+  if (!proceeds && order->without_credit) end_without_credit();
   if (!pool && reserved) vg_memory_release(device, reserved);
-  if (!go_on) vg_record_free(order->record);
-  return go_on;
+  if (!proceeds) vg_record_free(order->record);
+  return proceeds;
 }
 
 static bool end(struct order *order) {
