@@ -63,7 +63,7 @@ _CONSTANT_VALUE = re.compile(r"[\w\s()*+|<\-]+")
 
 
 class SpecError(Exception):
-    """A header could not be found or understood; the message names it and the mend."""
+    """A header could not be found or parsed; the message names it and how to fix that."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the generator writes for everybody: the committed header, access to the real driver, the simulated stubs."""
+"""What the generator writes for both libraries: the committed header, access to the real driver, simulated stubs."""
 
 from __future__ import annotations
 

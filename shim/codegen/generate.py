@@ -51,7 +51,7 @@ def _of_another_generator(path: Path) -> bool:
 
 
 def drift(expected: dict[str, str]) -> list[str]:
-    """Names of the files under shim/gen/ that differ from what is expected, are missing or that nobody writes."""
+    """Names of the files under shim/gen/ that differ from what is expected, are missing or that no generator writes."""
     different = [n for n, text in expected.items() if not (GEN / n).is_file() or (GEN / n).read_text() != text]
     known = {*expected, COMMITTED}
     others = [p for p in GEN.rglob("*") if p.is_file() and str(p.relative_to(GEN)) not in known]

@@ -1,8 +1,8 @@
 /*
- * dlopen.c - what a program's dlopen() and dlmopen() mean: the driver under any of its names is this library,
- * NVML is libvgpu-ml.so where that is loaded, everything else is left alone. Called by dlopen_<machine>.S, which then
- * jumps to the real function with the name given here: so RTLD_GLOBAL, reference counts and the caller's RUNPATH keep
- * their meaning.
+ * dlopen.c - dlopen() and dlmopen() as programs call them: the driver under any of its names is this library,
+ * NVML is libvgpu-ml.so where that is loaded, all other libraries are left alone. Called by dlopen_<machine>.S, which
+ * then jumps to the real function with the name given here: so RTLD_GLOBAL, reference counts and the caller's RUNPATH
+ * keep their meaning.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ static enum library library_of_name(const char *path) {
   return is_version_of(base, NVML_NAME) ? NVML : OTHER;
 }
 
-/* A path is also what it links to. Costs one readlink for a file of another name. */
+/* By the name, or by the name of the file that the path links to. Costs one readlink for a file of another name. */
 static enum library library_of(const char *file) {
   enum library library = library_of_name(file);
   char target[PATH_MAX];
@@ -58,7 +58,7 @@ static enum library library_of(const char *file) {
   return library_of_name(target);
 }
 
-/* Such a name for a dlopen that has to fail as if the library were not installed: the slash at the end makes it so. */
+/* A name with which dlopen fails as if the library were not installed: because of the slash at its end. */
 static const char *not_there(const char *file) {
   const char *base = base_name(file);
   if (strcmp(base, DRIVER_NAME) == 0) return DRIVER_NAME "/";
@@ -88,7 +88,7 @@ static bool driver_in_use(void) {
   return found;
 }
 
-/* The file that an address belongs to, as the loader knows it: it compares this text, so no file is opened. */
+/* The file that an address belongs to, as the loader spells it: the loader compares this text and opens no file. */
 static const char *loaded_file(const void *address) {
   Dl_info info;
   return dladdr(address, &info) == 0 ? NULL : info.dli_fname;
@@ -124,7 +124,7 @@ static const char *route_nvml(const char *file, const void *caller) {
   return vg_resolve_in_driver(caller) ? real : shim;
 }
 
-/* The file to open in place of the one that is asked for. */
+/* The file to open instead of the one that the program names. */
 static const char *file_for(const char *file, int mode, const void *caller) {
   int saved_errno = errno;
   if (file != NULL && *file != '\0') {

@@ -1,7 +1,7 @@
 /*
- * elf.c - does a loaded library define a symbol? Called by resolve.c and ml/resolve_ml.c before each dlsym().
+ * elf.c - whether a loaded library defines a symbol. Called by resolve.c and nvml/resolve_ml.c before each dlsym().
  * Needed because a dlsym() that finds nothing, called in a namespace of dlmopen, ends the whole process on a glibc
- * before 2.34: its error is thrown at another copy of libc than the one that waits for it.
+ * before 2.34: its error is thrown in another copy of libc than the one that catches it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

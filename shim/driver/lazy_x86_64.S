@@ -1,8 +1,8 @@
 /*
  * lazy_x86_64.S - the slots of the real driver's functions, the thunks that fill them at the first call, and the spare
  * entries that vgpud/libraries/fit.py names after functions which only the driver at hand has. A thunk knows no
- * prototype, so it saves every register that can hold an argument, asks vg_resolve_slot() and jumps there. It passes the
- * addresses of the slots and of the spare entries along: what this file calls needs none of its symbols.
+ * prototype, so it saves every register that can hold an argument, asks vg_resolve_slot() and jumps there. It passes
+ * the addresses of the slots and of the spare entries, so that vg_resolve_slot() needs no symbol of this file.
  */
 #ifndef VG_LAZY_COUNTS /* shim/nvml/lazy_*.S names other files for libvgpu-ml.so */
 #define VG_LAZY_COUNTS "gen/abi/counts.h"

@@ -1,6 +1,6 @@
 /*
- * open.c - see resolve.h, vg_resolve_open(). Called by resolve.c and ml/resolve_ml.c for each file that may be the real
- * library.
+ * open.c - see resolve.h, vg_resolve_open(). Called by resolve.c and nvml/resolve_ml.c for each file that may be the
+ * real library.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,13 +1,13 @@
 /*
- * own_calls.c - see resolve.h, vg_resolve_own_calls(). Called by resolve.c and ml/resolve_ml.c right after they have
- * loaded the real library, before anybody can have its functions.
+ * own_calls.c - see resolve.h, vg_resolve_own_calls(). Called by open.c right after the real library is loaded, before
+ * any caller can have its functions.
  *
  * NVIDIA's NVML calls its own exported functions through its symbol table, and the loader binds these references to a
  * preloaded hook of the same name: one nvmlInit of a program would reach three hooks, and the library's internal counts
  * and indices would be those of a slice. Here they are bound to the library itself, as -Bsymbolic would have done when
  * it was linked. Hooks then see the program's calls only, whichever thread calls, whether the entry in between has a
  * hook or is a jump, and whether the library calls or tail-calls. Neither a flag per thread nor the return address
- * tells all of these apart, and both would cost time at every call.
+ * distinguishes all of these, and both would cost time at every call.
  *
  * Invariants: a reference that another library has interposed is left alone. Pages that the loader has made read-only
  * are read-only again at the end. Everything happens under the loader's lock (dl_iterate_phdr), because two threads may
@@ -43,9 +43,9 @@ struct own {
   const struct link_map *map;
   const struct dl_phdr_info *info;
   struct range code;      /* the library's segments, from first to last */
-  struct range shim;      /* the same of this library */
+  struct range shim;      /* this library's segments */
   struct range read_only; /* PT_GNU_RELRO: read-only since the relocation; may be empty */
-  bool opened;            /* read_only is writable at the moment */
+  bool opened;            /* read_only has been made writable */
   const ElfW(Sym) * symbols;
   int error;
 };
@@ -92,8 +92,8 @@ static void write_word(struct own *own, uintptr_t *word, uintptr_t value) {
   if (own->error == 0) __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
-/* One reference. To a function that the library defines itself it is bound to the shim, or lies in the library (right
- * already, or not bound before its first call), or points into a third object that has interposed it. */
+/* Binds one reference. A reference to a function that the library defines itself points into the shim, into the library
+ * (bound to it already, or not bound before its first call), or into a third object that has interposed it. */
 static void bind(struct own *own, const ElfW(Rela) * relocation) {
   unsigned long type = ELF64_R_TYPE(relocation->r_info);
   if (type != RELOCATION_CALL && type != RELOCATION_TABLE && type != RELOCATION_DATA) return;

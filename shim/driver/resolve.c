@@ -1,7 +1,7 @@
 /*
  * resolve.c - the real driver and its functions. Called by the thunks of lazy_<machine>.S at the first use of a
  * function, by hooks/proc_address.c and by dlopen.c. Must hold: the real driver is opened RTLD_LOCAL by path (two
- * objects with one SONAME live side by side), and another copy of this shim is never taken for it.
+ * objects with one SONAME can be loaded), and another copy of this shim is never taken for it.
  */
 #define _GNU_SOURCE
 #include "driver/resolve.h"
@@ -35,7 +35,7 @@ static bool accept_driver(const char *path) {
   return true;
 }
 
-/* NULL when none is named. */
+/* The file that is named as the driver; NULL: none. */
 static const char *named_driver(void) {
   return vg_resolve_named("VGPU_DRIVER", VG_CONTAINER_LIBRARIES DRIVER_SONAME);
 }
@@ -46,7 +46,7 @@ const char *vg_resolve_refusal(void) {
   return refusal;
 }
 
-/* Once: from several threads at once the line is the same. */
+/* Only the first refusal is kept: several threads would write the same line. */
 static void refuse_named(const char *path) {
   if (*refusal) return;
   snprintf(refusal, sizeof refusal, "%s is not a CUDA driver (%s): VGPU_DRIVER can name the real " DRIVER_SONAME, path,
@@ -63,7 +63,7 @@ void *vg_resolve_driver(void) {
     } else if (!vg_resolve_search(DRIVER_SONAME, accept_driver)) {
       VG_LOG_ONCE("no CUDA driver found: %s is not in any directory that the loader searches", DRIVER_SONAME);
     }
-    dlerror(); /* what we tried in vain is not the program's error */
+    dlerror(); /* our failed attempts are not the program's error */
     errno = saved_errno;
   }
   return VG_LOAD(&driver);

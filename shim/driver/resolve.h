@@ -15,10 +15,9 @@ void *vg_resolve_slot(uint32_t slot, void **slots, const char *spares_begin, con
 const char *vg_resolve_spare_name(const char *entry);
 /* The real driver's function of that name, NULL when it has none. */
 void *vg_resolve_symbol(const char *name);
-/* Handle of the real driver, opened at the first call; NULL when there is none (then it looks again at the next call).
- */
+/* Handle of the real driver, opened at the first call; NULL when there is none (the next call searches again). */
 void *vg_resolve_driver(void);
-/* Why the file that VGPU_DRIVER names is no driver; "": it is one, was not looked at yet, or none is named. */
+/* Why the file that VGPU_DRIVER names is not a driver; "": it is one, was not opened yet, or none is named. */
 #define VG_REFUSAL_BYTES 512
 const char *vg_resolve_refusal(void);
 bool vg_resolve_driver_opened(void);      /* without opening it */
@@ -31,18 +30,19 @@ void *vg_resolve_next(const char *name);           /* the next definition of a l
 
 /* Where the container runtime puts the real libraries, since it mounts shims over the image's own. */
 #define VG_CONTAINER_LIBRARIES "/usr/lib/vgpu/real/"
-/* in_container if it is there, else the file that the environment variable names, else NULL: then it is searched. */
+/* in_container if that file exists, else the file that the environment variable names, else NULL: search for it. */
 const char *vg_resolve_named(const char *variable, const char *in_container);
 
-/* Loads a file as the real library, RTLD_LOCAL. NULL: it cannot be loaded, is a shim, or has not that function (then
+/* Loads a file as the real library, RTLD_LOCAL. NULL: it cannot be loaded, is a shim, or lacks the function (then
  * vg_resolve_why() is not_it). */
 void *vg_resolve_open(const char *path, const char *function, const char *not_it);
 const char *vg_resolve_why(void); /* why a file was not accepted; right after it */
 
-/* dlsym(library, name) would find it in the library itself. */
+/* Whether the library itself defines a symbol of that name. */
 bool vg_resolve_defines(void *library, const char *name);
 
-/* Calls that a library makes to its own exported functions reach these, and no hook of ours. Right after dlopen(). */
+/* From now on calls that a library makes to its own exported functions reach these functions and not our hooks. Called
+ * right after dlopen(). */
 void vg_resolve_own_calls(void *library);
 
 /* Calls accept(path) for each file that the loader would try for a name, in its order, until one is accepted. */

@@ -1,9 +1,9 @@
 /*
- * search.c - where the real library lies: the file that is named, else the files that the dynamic loader would
- * try for a name: the directories it searches for the program (its RPATH, LD_LIBRARY_PATH as it was at the start), then
- * ld.so.cache, then the default directories. Called by resolve.c and ml/resolve_ml.c. Must hold: what the loader knows
- * is asked from it, not worked out again; the cache is read with every offset checked, since another glibc may have
- * written it.
+ * search.c - where the real library is: the file that is named, else the files that the dynamic loader would try for a
+ * name: the directories it searches for the program (its RPATH, LD_LIBRARY_PATH as it was at the start), then
+ * ld.so.cache, then the default directories. Called by resolve.c and nvml/resolve_ml.c. Must hold: the loader's own
+ * list of directories is used, not computed again; the cache is read with every offset checked, since another glibc may
+ * have written it.
  */
 #define _GNU_SOURCE
 #include "driver/resolve.h"
@@ -106,7 +106,7 @@ static bool search_cache(const char *name, bool (*accept)(const char *)) {
   return found;
 }
 
-/* The loader's own list of directories for the program; NULL when it does not tell. To be freed. */
+/* The loader's own list of directories for the program, to be freed; NULL: it cannot be had. */
 static Dl_serinfo *search_directories(void) {
   void *(*real_dlopen)(const char *, int) = vg_resolve_next("dlopen");
   void *program = real_dlopen(NULL, RTLD_LAZY);
@@ -135,7 +135,7 @@ static unsigned default_bit(const char *directory) {
 
 /*
  * Where the default directories begin in the loader's list, which flags none of them (glibc leaves dls_flags 0): they
- * are the last ones, each once, so one that comes a second time from behind was asked for by LD_LIBRARY_PATH.
+ * are the last ones, each once, so one that occurs a second time, counted from the end, is from LD_LIBRARY_PATH.
  */
 static unsigned first_default(const Dl_serinfo *list) {
   unsigned seen = 0, first = list->dls_cnt;

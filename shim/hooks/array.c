@@ -1,11 +1,11 @@
 /*
  * array.c - arrays and mipmapped arrays. Called by programs, any thread.
  *
- * Arrays have no address to look at: the driver is asked for their size (array_size.c). Those of a granule
- * and more are charged by whole granules. Smaller ones share granules of their context, in steps of 64 KiB, first fit;
- * the same is done here with bits, and the ledger is charged the granules that are in use. So that the device sees
- * small arrays come and go in the order in which they are placed here, `order` is held across these calls of the
- * driver.
+ * Arrays have no address from which their place could be read: the driver is asked for their size (array_size.c).
+ * Arrays of a granule and more are charged by whole granules. In the driver, smaller ones share granules of their
+ * context, in steps of 64 KiB, first fit; the same is done here with bits, and the ledger is charged the granules that
+ * are in use. `order` is held across these driver calls, so that the device places and frees small arrays in the same
+ * order as this file.
  */
 #include "hooks/array.h"
 
@@ -34,17 +34,18 @@ struct granule { /* of a context; shared by small arrays */
 };
 
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list; never held across a call */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list; never held across a driver call */
 static struct granule *granules;
 
-/* ---- small ones ---- */
+/* ---- small arrays ---- */
 
 static uint64_t pages_of(uint64_t bytes) { /* as bits */
   uint64_t count = bytes / VG_ARRAY_PAGE_BYTES;
   return count < PAGES_MAX ? (1ull << count) - 1 : UINT64_MAX;
 }
 
-/* Waits at most so long that a program whose arrays wait for each other does not hang; then places may be guessed. */
+/* Gives up after ORDER_DEADLINE_NS, so that a program whose calls wait for each other does not hang; then places may be
+ * wrong. */
 static bool enter_order(void) {
   uint64_t deadline_ns = vg_prim_now_ns() + ORDER_DEADLINE_NS;
   while (pthread_mutex_trylock(&order)) {
@@ -59,7 +60,7 @@ static void leave_order(bool entered) {
   if (entered) pthread_mutex_unlock(&order);
 }
 
-/* The first place for so many pages; false: in none of the granules. Under lock. */
+/* Takes the first place of record->size bytes, as bits `wanted`. False: no granule has one. Under lock. */
 static bool place(struct vg_record *record, uint64_t wanted) {
   unsigned granule_pages = (unsigned)(vg_granule_bytes(record->device) / VG_ARRAY_PAGE_BYTES);
   if (granule_pages > PAGES_MAX) granule_pages = PAGES_MAX;
@@ -236,7 +237,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
          REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels));
 }
 
-/* The record goes first: once the driver has freed the handle another thread may be given it. */
+/* The record is taken before the call: once the driver has freed the handle another thread may be given it. */
 #define DESTROY(handle, call)                                                                                          \
   struct vg_record *record = vg_table_take(VG_RECORD_ARRAY, (uint64_t)(uintptr_t)(handle));                            \
   bool ordered = record && record->other && enter_order();                                                             \
@@ -257,7 +258,7 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray) {
   DESTROY(hMipmappedArray, REAL(cuMipmappedArrayDestroy)(hMipmappedArray));
 }
 
-/* Nothing that the parent had is there for the child; what is left of the list is never asked for again. */
+/* The child has none of the parent's arrays; the old list is never read again. */
 void vg_array_forked_child(void) {
   vg_sparse_forked_child();
   pthread_mutex_init(&order, NULL);

@@ -13,7 +13,7 @@
 
 #define BLOCK_WIDTH_BYTES 64
 #define BLOCK_ROWS 8
-#define BITS_UNKNOWN 64 /* per element: as much as any of the video formats takes */
+#define BITS_UNKNOWN 64 /* per element: the maximum of the video formats */
 
 /* ---- from the descriptor ---- */
 
@@ -135,7 +135,7 @@ static CUresult ask_mipmap(const CUDA_ARRAY3D_DESCRIPTOR *twin, unsigned int lev
   return result;
 }
 
-/* NOT_FOUND: the driver does not know deferred mapping. Relaxed, so that our own calls end no capture. */
+/* NOT_FOUND: the driver does not know deferred mapping. In mode RELAXED, so that these calls end no capture. */
 static CUresult ask(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned int levels, uint64_t *ret_bytes) {
   CUDA_ARRAY3D_DESCRIPTOR twin = *descriptor;
   CUDA_ARRAY_MEMORY_REQUIREMENTS needs = {0};

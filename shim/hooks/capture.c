@@ -1,7 +1,7 @@
 /*
- * capture.c - stream capture: counted from before it begins until it has ended, and our own driver calls rest
- * meanwhile (gate/gate.h). A capture ends with cuStreamEndCapture, with its stream or with its context: each open one
- * is a record of the table, so that none is counted for ever. Called by programs, any thread.
+ * capture.c - stream capture: counted from before it begins until it has ended; meanwhile the shim makes no driver
+ * calls of its own (gate/gate.h). A capture ends with cuStreamEndCapture, with its stream or with its context: each
+ * open capture has a record in the table, so that none is counted for ever. Called by programs, any thread.
  */
 #include "hooks/capture.h"
 
@@ -11,7 +11,7 @@
 
 typedef CUresult status_call(CUstream stream, CUstreamCaptureStatus *status);
 
-/* Per-thread default streams of several threads have one key: their records are as good as each other. */
+/* Per-thread default streams of several threads have one key: their records are interchangeable. */
 static uint64_t key_of(CUstream stream, bool per_thread) {
   return (uint64_t)(uintptr_t)(!stream && per_thread ? CU_STREAM_PER_THREAD : stream);
 }
@@ -71,8 +71,9 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph, cons
         REAL(cuStreamBeginCaptureToGraph_ptsz)(hStream, hGraph, dependencies, dependencyData, numDependencies, mode));
 }
 
-/* The record goes first: once the capture has ended another one may begin in the same stream. A call that failed may
- * have ended it all the same: an invalidated capture is over, that of another thread goes on. The driver knows. */
+/* The record is taken before the call: once the capture has ended another one may begin in the same stream. A call that
+ * failed may have ended it all the same: an invalidated capture is over, another thread's is not. The driver is asked.
+ */
 static CUresult ended(struct vg_record *record, CUstream stream, CUresult result, status_call *status_of) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   if (!record) return result;

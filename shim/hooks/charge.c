@@ -2,9 +2,9 @@
  * charge.c - see charge.h. Called by the memory hooks, any thread.
  *
  * The device hands out granules (2 MiB). A large allocation is charged by whole granules; small ones share chunks of a
- * granule, so the ledger counts the chunks that live small allocations touch: address / granule. Where the credit for a
- * chunk lacks a small allocation may still fit into an open one (free_room.c): then the driver is asked, and it
- * is undone if it did not.
+ * granule, so the ledger counts the chunks that live small allocations touch: address / granule. Without credit for a
+ * chunk a small allocation may still fit into an open one (free_room.c): then the driver is asked, and the allocation
+ * is undone if it opened a chunk nevertheless.
  */
 #include "hooks/charge.h"
 
@@ -39,8 +39,7 @@ static void leave_chunk(struct vg_device *device, uint64_t chunk) {
   vg_memory_release(device, vg_granule_bytes(device));
 }
 
-/* A small allocation lies in one chunk; should a driver ever let one straddle two, the first is what it is charged by.
- */
+/* A small allocation lies in one chunk; should a driver ever let one straddle two, it is charged by the first. */
 static bool commit_small(struct vg_charge *charge, CUdeviceptr address) {
   struct vg_device *device = charge->device;
   uint64_t granule = vg_granule_bytes(device);
@@ -50,7 +49,7 @@ static bool commit_small(struct vg_charge *charge, CUdeviceptr address) {
     struct vg_record *closed;
     uint32_t others = vg_table_add(VG_RECORD_CHUNK, chunk_key(device, address / granule), -1, &closed);
     vg_record_free(closed);
-    if (others) vg_memory_force(device, granule); /* another thread came into the chunk meanwhile: it stays open */
+    if (others) vg_memory_force(device, granule); /* another thread has entered the chunk meanwhile: it stays open */
     return false;
   }
   if (!opened) vg_memory_release(device, charge->reserved_bytes);
@@ -59,16 +58,17 @@ static bool commit_small(struct vg_charge *charge, CUdeviceptr address) {
 
 /* ---- reserve, commit, roll back ---- */
 
-static pthread_mutex_t without_credit_lock = PTHREAD_MUTEX_INITIALIZER; /* of one that has no credit, across its call */
+/* Of an allocation without credit, across its driver call: one at a time. */
+static pthread_mutex_t without_credit_lock = PTHREAD_MUTEX_INITIALIZER;
 
-static bool finds_room(struct vg_charge *charge, CUcontext context, uint64_t bytes) {
+static bool fits_open_chunk(struct vg_charge *charge, CUcontext context, uint64_t bytes) {
   pthread_mutex_lock(&without_credit_lock);
   charge->without_credit = vg_room_by_address(charge->device, context, bytes);
   if (!charge->without_credit) pthread_mutex_unlock(&without_credit_lock);
   return charge->without_credit;
 }
 
-static void leave_without_credit(struct vg_charge *charge) {
+static void end_without_credit(struct vg_charge *charge) {
   if (charge->without_credit) pthread_mutex_unlock(&without_credit_lock);
   charge->without_credit = false;
 }
@@ -94,7 +94,7 @@ bool vg_charge_begin(struct vg_charge *charge, uint64_t bytes) {
   charge->reserved_bytes = vg_round_up(bytes, vg_granule_bytes(charge->device));
   if (vg_memory_reserve(charge->device, charge->reserved_bytes) == 0) return true;
   charge->reserved_bytes = 0;
-  if (small && finds_room(charge, context, bytes)) return true;
+  if (small && fits_open_chunk(charge, context, bytes)) return true;
   vg_charge_cancel(charge);
   return false;
 }
@@ -103,7 +103,7 @@ void vg_charge_cancel(struct vg_charge *charge) {
   if (charge->reserved_bytes) vg_memory_release(charge->device, charge->reserved_bytes);
   vg_record_free(charge->record);
   vg_record_free(charge->chunk);
-  leave_without_credit(charge);
+  end_without_credit(charge);
 }
 
 bool vg_charge_grow(struct vg_charge *charge, uint64_t bytes) {
@@ -131,7 +131,7 @@ bool vg_charge_commit(struct vg_charge *charge, CUdeviceptr address, uint64_t by
     vg_table_put(charge->record, address);
   else
     vg_record_free(charge->record);
-  leave_without_credit(charge);
+  end_without_credit(charge);
   return done;
 }
 

@@ -1,7 +1,7 @@
 /*
- * context.c - contexts: which one the calling thread uses (the gate follows its device), and what they cost. The
- * context is charged before it is created and paid back when it is gone, with whatever it held. Called by programs, any
- * thread.
+ * context.c - contexts: which one the calling thread uses (the gate follows its device), and what they cost. A context
+ * is charged before it is created; its charge is returned when it is gone, with all that it held. Called by programs,
+ * any thread.
  */
 #include "context/context.h"
 #include "base/prim.h"
@@ -22,7 +22,7 @@ static CUresult end(struct vg_device *device, CUresult result, const CUcontext *
   return result;
 }
 
-/* There is no room: but arguments that the driver would not take at all are refused as such. */
+/* The error where a reservation fails: OUT_OF_MEMORY, unless the driver would refuse the arguments anyway. */
 static CUresult refused(const CUcontext *created, unsigned int flags) {
   return created && !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 }
@@ -106,8 +106,8 @@ CUresult cuCtxDestroy_v2(CUcontext ctx) {
   return destroy(ctx, REAL(cuCtxDestroy_v2));
 }
 
-/* A context of cuCtxCreate counts who uses it, when the program asks so: an old way to share one. It is the current one
- * that is attached to; counted first, since another thread may detach from it as soon as the driver has counted. */
+/* An old way to share a context of cuCtxCreate: it counts attaches and detaches. The current context is attached to; it
+ * is counted here first, since another thread may detach from it as soon as the driver has counted. */
 CUresult cuCtxAttach(CUcontext *pctx, unsigned int flags) {
   struct vg_device *device;
   CUcontext context = NULL;
@@ -128,7 +128,7 @@ CUresult cuCtxDetach(CUcontext ctx) {
   }
   vg_context_switched();
   CUresult result = REAL(cuCtxDetach)(ctx);
-  if (result != CUDA_SUCCESS) vg_context_attached(ctx); /* refused, as to a thread that it is not current to */
+  if (result != CUDA_SUCCESS) vg_context_attached(ctx); /* refused: not current to this thread, for example */
   return result;
 }
 
@@ -168,7 +168,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
 
 /* ---- green contexts: a part of a device's SMs inside this process ---- */
 
-/* What is not found is not accounted: a failure is not taken at its word. */
+/* A context that is not found is not accounted, so a failed call is repeated once. */
 static CUcontext of_green(CUgreenCtx green) {
   CUcontext context = NULL;
   bool found = REAL(cuCtxFromGreenCtx)(&context, green) == CUDA_SUCCESS ||
@@ -176,7 +176,7 @@ static CUcontext of_green(CUgreenCtx green) {
   return found ? context : NULL;
 }
 
-/* Only the driver knows its handle. */
+/* The handle of the primary context, which only the driver knows. */
 static CUcontext primary_of(CUdevice dev) {
   CUcontext context;
   if (REAL(cuDevicePrimaryCtxRetain)(&context, dev) != CUDA_SUCCESS) return NULL;
@@ -184,7 +184,7 @@ static CUcontext primary_of(CUdevice dev) {
   return context;
 }
 
-/* It retains the primary context: that is what it costs. One that cannot be accounted is taken back. */
+/* A green context retains the primary context: that is its cost. One that cannot be accounted is destroyed again. */
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags) {
   struct vg_device *device;
   CUgreenCtx made = NULL;

@@ -1,8 +1,8 @@
 /*
  * context_limits.c - limits of a context that are device memory: the stacks of all threads that the device can hold,
- * the heap of device code and the buffer of its output. The usual ones are a part of what a context costs; what a
- * program asks for beyond is charged when it asks, since a driver may take it later in calls that cannot be refused
- * (a load, a launch). Called by programs, any thread.
+ * the heap of device code and the buffer of its output. The default limits are a part of a context's cost; what a
+ * program asks for beyond them is charged when it asks, since a driver may take it later in calls that cannot be
+ * refused (a load, a launch). Called by programs, any thread.
  */
 #include "hooks/context_limits.h"
 
@@ -14,9 +14,9 @@
 #include "ledger/granule.h"
 #include "ledger/records.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one limit is changed at a time; nobody else waits for it */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one limit is changed at a time */
 
-/* What is not known is not charged: a failure is not taken at its word. */
+/* An unknown attribute is not charged, so a failed call is repeated once. */
 static uint64_t attribute(CUdevice_attribute name, CUdevice ordinal) {
   int value = 0;
   if (REAL(cuDeviceGetAttribute)(&value, name, ordinal) != CUDA_SUCCESS)
@@ -24,7 +24,7 @@ static uint64_t attribute(CUdevice_attribute name, CUdevice ordinal) {
   return (uint64_t)value;
 }
 
-/* What a limit of this value takes; UINT64_MAX: more than can be said. */
+/* Bytes that a limit of this value takes; UINT64_MAX: the product overflows. */
 static uint64_t bytes_of(const struct vg_device *device, CUlimit limit, uint64_t value) {
   uint64_t bytes, of_each = 1;
   CUdevice ordinal = vg_context_handle(device);
@@ -35,7 +35,7 @@ static uint64_t bytes_of(const struct vg_device *device, CUlimit limit, uint64_t
   return vg_round_up(bytes, vg_granule_bytes(device));
 }
 
-/* The record of a limit, out of the table; the first time with what is usual, as the driver says it. */
+/* Takes the record of a limit out of the table; the first time it is made, with the default that the driver reports. */
 static CUresult take(struct vg_device *device, CUcontext context, CUlimit limit, struct vg_record **ret_record) {
   uint64_t key = (uintptr_t)context + limit;
   struct vg_record *record = *ret_record = vg_table_take(VG_RECORD_LIMIT, key);

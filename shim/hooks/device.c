@@ -1,5 +1,5 @@
 /*
- * device.c - cuInit, and what the program is told of the size of its device. Called by programs, any thread.
+ * device.c - cuInit, and the size of the device as the program sees it. Called by programs, any thread.
  *
  * cuInit attaches before the driver starts, and then shows the driver the slice's devices only, by pointing `environ`
  * at a copy with CUDA_VISIBLE_DEVICES set, for the time of the call. The driver itself then counts 0..n-1.
@@ -84,7 +84,7 @@ static CUresult driver_uuids(uint8_t (*ret_uuids)[VG_UUID_BYTES], CUdevice *ret_
   return result;
 }
 
-/* A device that is not mapped is accounted to nobody: what the driver answers instead is cuInit's answer. */
+/* A device that is not mapped would not be accounted: where the driver fails, its error is cuInit's. */
 static CUresult map_devices(void) {
   uint8_t uuids[VG_DEVICES_MAX][VG_UUID_BYTES];
   CUdevice handles[VG_DEVICES_MAX];
@@ -110,8 +110,8 @@ static CUresult map_devices(void) {
 /* ---- cuInit ---- */
 
 /* A program that is refused cannot run and shows its user a bare CUDA code at best: so the reason goes to standard
- * error, once. It is the only thing that the shim ever prints unasked. */
-static void say_why(const char *reason, const char *detail) {
+ * error, once. The shim prints nothing else unless it is asked to. */
+static void print_reason(const char *reason, const char *detail) {
   static int said;
   if (__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED)) return;
   char line[VG_REFUSAL_BYTES + VG_TEXT_BYTES];
@@ -130,7 +130,7 @@ static CUresult refused(int error) {
   if (error == -ENOSPC)
     result = CUDA_ERROR_OUT_OF_MEMORY, reason = "the daemon's limit on attached processes is reached";
   if (error == -ENOMEM) result = CUDA_ERROR_OUT_OF_MEMORY, reason = "out of memory";
-  say_why(reason, vg_link_refusal_text());
+  print_reason(reason, vg_link_refusal_text());
   return result;
 }
 
@@ -139,7 +139,7 @@ static CUresult init_locked(unsigned int flags) {
   vg_link_forked = vg_lifecycle_forked_child;
   vg_memory_refresh = vg_lifecycle_refresh;
   if (vg_resolve_driver() == NULL) {
-    if (*vg_resolve_refusal()) say_why(vg_resolve_refusal(), "");
+    if (*vg_resolve_refusal()) print_reason(vg_resolve_refusal(), "");
     return REAL(cuInit)(flags);
   }
   int error = vg_link_attach();

@@ -1,6 +1,6 @@
 /*
- * event.c - hooks of events: recording one remembers where it stands, and whoever has waited for it, or has been
- * told that it is done, tells the gate that everything before it has completed. Order itself is the driver's.
+ * event.c - hooks of events. Recording an event remembers its position in the stream; a thread that has waited for it,
+ * or has found it complete, reports to the gate that all work before it has completed. The order is the driver's.
  */
 #include "gate/gate.h"
 #include "gen/abi/real.h"

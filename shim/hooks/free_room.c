@@ -1,10 +1,10 @@
 /*
- * free_room.c - whether a request fits into memory that is taken already. Asked where credit lacks, so that the
- * driver is asked only for what it need not take more for: what it then takes all the same is beyond the limit until
- * it is undone. Called by memory.c and pool.c, any thread.
+ * free_room.c - whether a request fits into memory that is taken from the device already. Asked where credit is
+ * missing, so that the driver is called only if it need not take more: what it takes all the same is beyond the limit
+ * until it is undone. Called by charge.c and pool.c, any thread.
  *
- * Known is where allocations lie, from the table: small ones, in chunks of a granule that they share, leave holes;
- * large ones have their granules for themselves.
+ * The table says where allocations lie: small ones, in chunks of a granule that they share, leave holes; large ones
+ * have granules of their own.
  */
 #include "hooks/free_room.h"
 
@@ -13,7 +13,7 @@
 #include "ledger/granule.h"
 #include "ledger/records.h"
 
-#define ALIGN_BYTES 512 /* of small ones [measured] */
+#define ALIGN_BYTES 512 /* of small allocations [measured] */
 
 struct span {
   uint64_t begin, end;
@@ -26,7 +26,7 @@ struct search {
   uint64_t large_bytes;
   struct span *small;
   size_t count, places;
-  bool failed; /* no memory for it */
+  bool failed; /* out of memory for the list */
 };
 
 static void note(const struct vg_record *record, void *argument) {
@@ -54,7 +54,7 @@ static int by_place(const void *left, const void *right) {
   return a->begin < b->begin ? -1 : a->begin > b->begin;
 }
 
-/* Whether one of the shared granules has a hole of that size. Says how many there are. */
+/* Whether one of the shared granules has a hole of that size. *ret_chunks: how many granules are shared. */
 static bool has_hole(struct search *search, uint64_t bytes, uint64_t *ret_chunks) {
   uint64_t granule = vg_granule_bytes(search->device), chunk_end = 0, end = 0;
   bool found = false;

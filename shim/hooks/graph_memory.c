@@ -2,16 +2,16 @@
  * graph_memory.c - memory of graphs. Called by programs, any thread.
  *
  * A graph with allocation nodes takes its memory from the device when it is first launched or uploaded, and the device
- * keeps it for graphs until cuDeviceGraphMemTrim. So that is when it is charged: room for all of its nodes is reserved,
- * the driver is called, and what the driver then says that it holds for graphs is what stays charged. Nodes whose
+ * keeps it for graphs until cuDeviceGraphMemTrim. So it is charged at that moment: memory for all of its nodes is
+ * reserved, the driver is called, and the amount that the driver then reports for graphs stays charged. Nodes whose
  * addresses overlap share memory, and so may graphs of one stream: therefore a launch in the same stream again, with no
  * trim between, is paid already, and a trim waits until no launch under way relies on that.
  *
- * For a gang (gate/collectives.c) the collectives among a graph's kernels are counted at the same time, and anew when
- * the whole graph is updated. Not seen: that a single node gets another kernel, or is disabled; what the bodies of
- * conditional nodes hold, for which the driver has no question, and which run as often as the device decides; graphs
- * that were instantiated before their slice was a gang. A question that the driver does not answer is answered with its
- * error to the program: a graph is not instantiated as if the node were not there.
+ * For a gang (gate/collectives.c) the collectives among a graph's kernels are counted at the same time, and again when
+ * the whole graph is updated. Not seen: changes of a single node (another kernel, disabled); the bodies of conditional
+ * nodes, which the driver does not report and which run as often as the device decides; graphs that were instantiated
+ * before their slice was a gang. Where a query of the driver fails, the program gets its error: a graph is never
+ * instantiated as if the node did not exist.
  */
 #include "hooks/graph_memory.h"
 
@@ -30,8 +30,8 @@ static struct {
   pthread_mutex_t lock;
   uint64_t promised_bytes; /* to launches that are under way */
   uint64_t charged_bytes;
-  uint32_t trims;   /* how often the device took back what it kept */
-  uint32_t relying; /* launches under way of graphs that were paid before */
+  uint32_t trims;   /* how often the device has taken back what it kept */
+  uint32_t relying; /* launches under way of graphs that were paid by an earlier launch */
 } accounts[VG_DEVICES_MAX] = {[0 ... VG_DEVICES_MAX - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
 
 uint32_t vg_graphs_with_memory; /* executables, counted once per device */
@@ -45,7 +45,7 @@ struct need {
   struct vg_device *gang; /* NULL: collectives are not counted; else the device of kernels that name none */
   struct range *ranges;   /* of its allocation nodes */
   size_t range_count;
-  CUgraph *graphs; /* that are still to be looked at */
+  CUgraph *graphs; /* child graphs still to be read */
   size_t graph_count;
   uint64_t bytes[VG_DEVICES_MAX];
   uint32_t collectives[VG_DEVICES_MAX];
@@ -54,7 +54,7 @@ struct need {
 /* ---- what a graph needs ---- */
 
 static CUresult add_kernel(struct need *need, CUgraphNode node) {
-  CUDA_KERNEL_NODE_PARAMS parameters = {0}; /* begins with what older drivers tell */
+  CUDA_KERNEL_NODE_PARAMS parameters = {0}; /* begins with the fields of older drivers */
   CUresult result = REAL(cuGraphKernelNodeGetParams_v2)(node, &parameters);
   if (result != CUDA_SUCCESS)
     result = REAL(cuGraphKernelNodeGetParams)(node, (CUDA_KERNEL_NODE_PARAMS_v1 *)&parameters);
@@ -118,7 +118,7 @@ static int by_place(const void *left, const void *right) {
   return a->begin < b->begin ? -1 : a->begin > b->begin;
 }
 
-/* What overlaps counts once: the driver gives the same addresses to allocations that are never there together. */
+/* Overlapping ranges count once: the driver gives the same addresses to allocations that never exist together. */
 static void add_up(struct need *need) {
   uint64_t end = 0;
   qsort(need->ranges, need->range_count, sizeof *need->ranges, by_place);
@@ -144,8 +144,8 @@ static CUresult need_of(CUgraph graph, struct vg_device *device, struct need *re
 
 /* ---- the account of a device ---- */
 
-/* Under the account's lock. Where the driver does not say, what is charged stays: at the next look it is asked again.
- */
+/* Brings the charge to what the driver holds for graphs. If the query fails the charge stays, until the next one. Under
+ * the account's lock. */
 static void follow(uint32_t index) {
   struct vg_device *device = &vg_session.devices[index];
   uint64_t target = 0, charged = accounts[index].charged_bytes;
@@ -158,9 +158,9 @@ static void follow(uint32_t index) {
   if (target < charged) vg_memory_release(device, charged - target);
 }
 
-/* Before the driver is asked to trim: who launches from now on pays anew, and who relies on what was paid is let
- * through first. Not for ever: the driver may hold a launch back until the program's next step, and then exactness
- * waits for the next look at the device instead. */
+/* Before the driver is asked to trim: launches from now on pay again, and launches that rely on an earlier payment are
+ * let through first. With a deadline: the driver may hold a launch back until the program's next step, and then the
+ * account is exact only after the next query of the device. */
 static void begin_trim(uint32_t index) {
   enum { PATIENCE_NS = 100000000, STEP_NS = 20000 };
   pthread_mutex_lock(&accounts[index].lock);
@@ -177,7 +177,7 @@ static void end_trim(uint32_t index) {
   pthread_mutex_unlock(&accounts[index].lock);
 }
 
-/* Our own call: it may not spoil what other threads capture. */
+/* A call of the shim itself: it may not invalidate what other threads capture. */
 static void trim(uint32_t index) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   begin_trim(index);
@@ -187,7 +187,7 @@ static void trim(uint32_t index) {
   end_trim(index);
 }
 
-/* Where there is no room, what the device keeps of other graphs may make some. */
+/* Over the limit, trimming what the device keeps of other graphs may free enough. */
 static int promise(uint32_t index, uint64_t bytes) {
   struct vg_device *device = &vg_session.devices[index];
   if (vg_memory_reserve(device, bytes)) {
@@ -263,15 +263,15 @@ static CUresult begin(CUgraph graph, struct records *records) {
 static CUresult end(struct records *records, CUresult result, const CUgraphExec *exec) {
   if (result != CUDA_SUCCESS) drop(records);
   for (uint32_t i = 0; result == CUDA_SUCCESS && i < vg_session.device_count; i++) {
-    struct vg_record *stale = vg_table_take(VG_RECORD_GRAPH, exec_key(*exec, i)); /* it ended without a call */
+    struct vg_record *stale = vg_table_take(VG_RECORD_GRAPH, exec_key(*exec, i)); /* its graph ended without a call */
     if (stale) free_record(stale);
     if (records->of[i]) vg_table_put(records->of[i], exec_key(*exec, i));
   }
   return result;
 }
 
-/* The questions about a graph failed: it is no valid handle, or no context is current. The driver's own call tells, in
- * the order of its checks; an executable graph that it makes nevertheless is destroyed, since it is not accounted. */
+/* The queries about a graph failed: it is not a valid handle, or no context is current. The driver's own call returns
+ * its error; an executable graph that it makes nevertheless is destroyed, since it is not accounted. */
 static CUresult end_unasked(CUresult refused, CUresult result, const CUgraphExec *exec) {
   if (result != CUDA_SUCCESS) return result;
   REAL(cuGraphExecDestroy)(*exec);
@@ -345,8 +345,8 @@ CUresult cuGraphExecDestroy(CUgraphExec hGraphExec) {
 
 /* ---- launches and uploads ---- */
 
-/* What a record's count says once its graph has been paid: for which stream, after how many trims. Never 1, as in a new
- * one. A stream that is mistaken for another costs exactness until the next look at the device. */
+/* The count of a record whose graph has been paid: a hash of the stream and the number of trims before. Never 1, which
+ * a new record has. Two streams with one hash make the account inexact until the next query of the device. */
 static uint32_t paid_mark(uint32_t index, CUstream stream) {
   uint64_t mixed = (uint64_t)(uintptr_t)stream * 0x9e3779b97f4a7c15ull; /* 2^64 / golden ratio */
   return ((uint32_t)(mixed >> 32) + VG_LOAD_RELAXED(&accounts[index].trims) * 4) | 2;
@@ -356,10 +356,10 @@ struct payment {
   CUgraphExec exec;
   uint64_t bytes[VG_DEVICES_MAX]; /* reserved until the driver says what it took */
   uint32_t marks[VG_DEVICES_MAX];
-  bool relies[VG_DEVICES_MAX]; /* on what an earlier launch took: until this one is done nothing of it is trimmed */
+  bool relies[VG_DEVICES_MAX]; /* on an earlier launch's payment: no trim until this launch is done */
 };
 
-/* Whether a graph is paid on a device. If so, no trim begins until it is launched (payment->relies). */
+/* Whether a graph is paid on a device already. If so, no trim begins until it is launched (payment->relies). */
 static bool relies(struct payment *payment, const struct vg_record *record, uint32_t index, CUstream stream) {
   pthread_mutex_lock(&accounts[index].lock);
   payment->relies[index] = record->count == paid_mark(index, stream);
@@ -392,7 +392,7 @@ static bool pay(struct payment *payment, CUgraphExec exec, CUstream stream) {
     struct vg_record record;
     if (payment->bytes[i] || !vg_table_look(VG_RECORD_GRAPH, exec_key(exec, i), &record) || !record.size) continue;
     if (relies(payment, &record, i, stream)) continue;
-    rely_no_more(payment); /* room may be made by a trim, which waits for those who rely: so they rely last */
+    rely_no_more(payment); /* promise() may trim, and a trim waits for launches that rely: so this one relies last */
     if (promise(i, record.size)) {
       paid(payment, CUDA_ERROR_OUT_OF_MEMORY);
       return false;
@@ -421,8 +421,7 @@ CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream) {
   return vg_graph_paid_call(hGraphExec, hStream, REAL(cuGraphUpload_ptsz));
 }
 
-/* An update changes kernels, and cannot change allocations. It has happened: what cannot be known now stays as it was.
- */
+/* An update changes kernels, and cannot change allocations. It has been done: where a query fails, the counts stay. */
 static CUresult updated(CUresult result, CUgraphExec exec, CUgraph graph) {
   CUcontext context;
   struct vg_device *device = result == CUDA_SUCCESS ? vg_context_current(&context) : NULL;

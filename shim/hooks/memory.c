@@ -6,9 +6,9 @@
 #include "hooks/pool.h"
 #include "ledger/granule.h"
 
-#define PITCH_ALIGN_BYTES 512 /* what pitches are rounded to at least; the real pitch is looked at afterwards */
+#define PITCH_ALIGN_BYTES 512 /* pitches are rounded to at least this; the driver's choice is checked afterwards */
 
-/* There is no room: but arguments that the driver would not take at all are refused as such. */
+/* The error where a reservation fails: OUT_OF_MEMORY, unless the driver would refuse the arguments anyway. */
 static CUresult refused(bool valid) {
   return valid ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 }
@@ -90,7 +90,7 @@ static struct vg_record *take(CUdeviceptr address) {
   return record;
 }
 
-/* The record goes first: once the driver has freed the address another thread may be given it. */
+/* The record is taken before the call: once the driver has freed the address another thread may be given it. */
 CUresult cuMemFree_v2(CUdeviceptr dptr) {
   struct vg_record *record = take(dptr);
   return freed(record, REAL(cuMemFree_v2)(dptr));
@@ -107,8 +107,7 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream) {
   return freed(record, REAL(cuMemFreeAsync_ptsz)(dptr, hStream));
 }
 
-/* ---- the first interface, of 32-bit addresses: drivers for 64-bit programs refuse or serve it, which is theirs ----
- */
+/* ---- the first interface, of 32-bit addresses, which a driver for 64-bit programs may refuse or serve ---- */
 
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize) {
   struct vg_charge charge;

@@ -19,7 +19,7 @@
 
 struct binding {
   struct binding *next;
-  uint64_t object; /* what its handles of this process have in common; of another's object the handle */
+  uint64_t object; /* address of its struct vg_physical; of another process's object the handle */
   CUmemGenericAllocationHandle memory;
   struct vg_device *device;
   uint64_t offset;
@@ -47,7 +47,7 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle, const CUmulti
   return result;
 }
 
-/* A binding under way: the memory has one more reference. NULL: nothing to be kept (or no memory for it). */
+/* A binding under way: the memory has one more reference. NULL: no reference is needed, or out of memory. */
 static struct binding *begin(CUmemGenericAllocationHandle object, CUmemGenericAllocationHandle memory,
                              uint64_t offset) {
   struct vg_record known;
@@ -62,7 +62,7 @@ static struct binding *begin(CUmemGenericAllocationHandle object, CUmemGenericAl
   return binding;
 }
 
-/* Takes out the first binding of an object, at that place of that device unless device is NULL. */
+/* Takes the first binding of an object out of the list; unless device is NULL, only that of device at offset. */
 static struct binding *take(uint64_t object, const struct vg_device *device, uint64_t offset) {
   pthread_mutex_lock(&lock);
   struct binding **link = &bindings;

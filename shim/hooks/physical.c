@@ -1,11 +1,11 @@
 /*
- * physical.c - physical memory for which a program may have several handles: what it exports and imports
- * again itself is charged once, until the last of its handles, mappings and bindings is gone. Called by
- * vmm.c and multicast.c, any thread.
+ * physical.c - physical memory for which a program may have several handles: memory that it exports and imports again
+ * itself is charged once, until the last of its handles, mappings and bindings is gone. Called by vmm.c and
+ * multicast.c, any thread.
  *
- * An import is known for our own by its descriptor: the number, and the file behind it. What comes back under another
- * number (dup, a socket) is another process's for all we know. A descriptor alone is not charged, since no call says
- * when it is closed; what is imported through it after that is charged anew.
+ * An import is recognised as this process's own memory by its descriptor: the number, and the file behind it. Memory
+ * that comes back under another number (dup, a socket) counts as another process's. A descriptor alone is not charged,
+ * since no call says when it is closed; memory that is imported through it after its last handle is charged again.
  */
 #include "hooks/physical.h"
 
@@ -23,7 +23,7 @@ struct vg_physical {
   uint32_t exports;
 };
 
-struct export { /* at most one for a number */
+struct export { /* at most one for each descriptor */
   struct export *next;
   struct vg_physical *physical;
   int fd;
@@ -31,7 +31,7 @@ struct export { /* at most one for a number */
   ino_t file;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of these */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all objects and exports */
 static struct export *exports;
 static void (*object_gone)(uint64_t object); /* multicast.c's, set with its first binding */
 

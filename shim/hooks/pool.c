@@ -3,13 +3,14 @@
  * (CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), not by allocation, since a pool keeps memory after the last free and gives it
  * back without a call. Called by programs, any thread, and by the ledger when credit is short (vg_pool_refresh).
  *
- * An allocation reserves its own size first and puts it into the pool's pot; when the driver has answered, what the
- * pool grew by is paid from the pot. On a capturing stream nothing grows: the node is charged with its graph
- * (graph_memory.c).
+ * An allocation reserves its own size first and adds it to the pool's pending reservations; when the driver has
+ * answered, the growth of the pool is paid from these. On a capturing stream nothing grows: the node is charged with
+ * its graph (graph_memory.c).
  *
- * Over the limit the pool gives back what it keeps, as it does on a full device. What then still lacks credit is asked
- * for blindly where the pool must have room for it (free_room.c), since memory freed in stream order may serve
- * it: with nobody else at the pool, or the room is another's by then, and undone if the pool grew all the same.
+ * Over the limit the pool gives back what it keeps, as it does on a full device. An allocation that still has no credit
+ * then is made without it where the pool must have free memory for it (free_room.c), since memory freed in stream order
+ * may serve it. No other thread allocates from the pool meanwhile, or it could take that memory; and the allocation is
+ * undone if the pool grew all the same.
  *
  * A pool of managed memory is charged in full, wherever its memory prefers to be: to the device of its location, else
  * to that of the context in which it was first asked for.
@@ -35,21 +36,21 @@ struct pool {
   CUmemoryPool handle; /* NULL: free row */
   struct vg_device *device;
   uint64_t charged_bytes;
-  uint64_t pot_bytes; /* reserved by allocations on their way */
+  uint64_t pending_bytes; /* reserved by allocations under way */
   int under_way;
-  bool ended;    /* by the program, while something of it was still in use */
+  bool ended;    /* destroyed by the program while some of its memory was still in use */
   bool standard; /* the default one of its location */
   bool managed;
-  CUmemLocation location; /* of a managed one */
+  CUmemLocation location; /* of a managed pool */
 };
 
 uint32_t vg_pool_frees_begun, vg_pool_frees_done;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_mutex_t blind_lock = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
-static CUmemoryPool blind_pool; /* from which somebody allocates without credit, and therefore nobody else */
-static struct pool *pools;      /* grows: a pointer into it is good under the lock only */
-static int pool_rows;           /* free ones among them */
+static pthread_mutex_t without_credit_lock = PTHREAD_MUTEX_INITIALIZER; /* before `lock` */
+static CUmemoryPool without_credit_pool; /* from which one thread allocates without credit, and therefore no other */
+static struct pool *pools;               /* grows: a pointer into it is good under the lock only */
+static int pool_rows;                    /* with the free ones */
 
 /* ---- under the lock; the driver calls here do not wait ---- */
 
@@ -85,25 +86,25 @@ static uint64_t attribute(const struct pool *pool, CUmemPool_attribute name, uin
   return REAL(cuMemPoolGetAttribute)(pool->handle, name, &value) == CUDA_SUCCESS ? value : otherwise;
 }
 
-/* Brings the charge to what the pool holds. False: it grew by more than the pot had. */
+/* Brings the charge to what the pool holds. False: it grew by more than was pending. */
 static bool follow(struct pool *pool) {
   uint64_t held = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, pool->charged_bytes);
   uint64_t grown = held > pool->charged_bytes ? held - pool->charged_bytes : 0;
   uint64_t shrunk = pool->charged_bytes > held ? pool->charged_bytes - held : 0;
   pool->charged_bytes = held;
   if (shrunk) vg_memory_release(pool->device, shrunk);
-  uint64_t paid = grown < pool->pot_bytes ? grown : pool->pot_bytes;
-  pool->pot_bytes -= paid;
+  uint64_t paid = grown < pool->pending_bytes ? grown : pool->pending_bytes;
+  pool->pending_bytes -= paid;
   if (grown > paid) vg_memory_force(pool->device, grown - paid);
   return grown == paid;
 }
 
 static void forget(struct pool *pool) {
-  vg_memory_release(pool->device, pool->charged_bytes + pool->pot_bytes);
+  vg_memory_release(pool->device, pool->charged_bytes + pool->pending_bytes);
   *pool = (struct pool){0};
 }
 
-/* Trims and ends pools on our own account: that may not spoil what other threads capture. */
+/* Trims and destroys pools for the shim itself: that may not invalidate what other threads capture. */
 static CUresult relaxed(CUresult (*call)(CUmemoryPool), CUmemoryPool handle) {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   bool exchanged = vg_capture_mode_exchange(&mode);
@@ -116,14 +117,14 @@ static CUresult trim(CUmemoryPool handle) {
   return REAL(cuMemPoolTrimTo)(handle, 0);
 }
 
-/* Not known counts as used: what is buried cannot be asked any more. */
+/* Unknown counts as used: a destroyed pool cannot be queried any more. */
 static bool in_use(const struct pool *pool) {
   return attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 1) != 0;
 }
 
-/* A pool lives until its last allocation is freed, but cannot be asked any more what it holds once the driver has been
- * told to destroy it: so the driver is told when nothing is in use. */
-static void bury(struct pool *pool) {
+/* A pool lives until its last allocation is freed, but cannot be queried any more once the driver has been told to
+ * destroy it: so the driver is told when nothing of it is in use. */
+static void destroy_unused(struct pool *pool) {
   if (pool->under_way || in_use(pool)) return;
   relaxed(REAL(cuMemPoolDestroy), pool->handle);
   forget(pool);
@@ -141,8 +142,8 @@ static struct vg_device *stream_device(CUstream stream) {
   return other ? other : device;
 }
 
-/* A pool that the program did not create here and that is not managed: the device's default one, or an imported one,
- * which is not charged. */
+/* For a pool that the program did not create here and that is not managed: the device whose default pool it is; NULL
+ * for an imported pool, which is not charged. */
 static struct vg_device *default_pool_device(CUmemoryPool handle) {
   for (uint32_t i = 0; i < vg_session.device_count; i++) {
     CUmemoryPool candidate;
@@ -154,7 +155,7 @@ static struct vg_device *default_pool_device(CUmemoryPool handle) {
   return NULL;
 }
 
-/* For the program; the driver has it still. */
+/* Whether the program has destroyed the pool, which the driver still has. */
 static bool ended(CUmemoryPool handle) {
   if (!VG_LOAD(&pool_rows)) return false;
   pthread_mutex_lock(&lock);
@@ -184,9 +185,9 @@ struct order {              /* one allocation from a pool */
   CUmemoryPool handle;
   CUstream stream;
   free_call *undo;     /* of the caller's kind of default stream */
-  status_call *status; /* the same */
-  bool blind;          /* without credit, under blind_lock */
-  uint32_t frees;      /* begun when the pool last gave back what it keeps, all done: what it has now it cannot give */
+  status_call *status; /* of the caller's kind of default stream */
+  bool without_credit; /* under without_credit_lock */
+  uint32_t frees;      /* begun, and all done, when the pool last gave back what it keeps: the rest it cannot give */
   struct vg_record *record;
 };
 
@@ -201,24 +202,24 @@ static bool frees_since(uint32_t frees) {
 }
 
 /* Whether the pool must be able to serve bytes without growing. */
-static bool has_room(const struct pool *pool, uint64_t bytes) {
+static bool has_free_memory(const struct pool *pool, uint64_t bytes) {
   uint64_t held = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 0);
   uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, held);
   return used <= held && bytes <= held - used && vg_room_in_pool(pool->device, pool->handle, held, bytes);
 }
 
-/* Under the lock, which is given up meanwhile: who allocates without credit has the pool alone. False: others do not
- * come back from the driver. */
+/* Under the lock, which is released while waiting: a thread that allocates without credit has the pool to itself.
+ * False: other threads did not return from the driver in time. */
 static bool has_turn(const struct order *order) {
   enum { PATIENCE_NS = 100000000, STEP_NS = 20000 };
-  while (!order->blind && blind_pool == order->handle) {
+  while (!order->without_credit && without_credit_pool == order->handle) {
     pthread_mutex_unlock(&lock);
-    pthread_mutex_lock(&blind_lock);
-    pthread_mutex_unlock(&blind_lock);
+    pthread_mutex_lock(&without_credit_lock);
+    pthread_mutex_unlock(&without_credit_lock);
     pthread_mutex_lock(&lock);
   }
-  if (!order->blind) return true;
-  blind_pool = order->handle;
+  if (!order->without_credit) return true;
+  without_credit_pool = order->handle;
   uint64_t now_ns = vg_prim_now_ns(), end_ns = now_ns + PATIENCE_NS;
   const struct pool *pool;
   while ((pool = find(order->handle)) && pool->under_way && now_ns < end_ns) {
@@ -230,15 +231,15 @@ static bool has_turn(const struct order *order) {
   return !pool || !pool->under_way;
 }
 
-/* Others may allocate from the pool again. */
-static void end_blind(void) {
+/* Other threads may allocate from the pool again. */
+static void end_without_credit(void) {
   pthread_mutex_lock(&lock);
-  blind_pool = NULL;
+  without_credit_pool = NULL;
   pthread_mutex_unlock(&lock);
-  pthread_mutex_unlock(&blind_lock);
+  pthread_mutex_unlock(&without_credit_lock);
 }
 
-/* The pool gives back what it keeps. True: that was something. */
+/* The pool gives back what it keeps. True: it had something to give. */
 static bool shed(CUmemoryPool handle) {
   if (relaxed(trim, handle) != CUDA_SUCCESS) return false;
   pthread_mutex_lock(&lock);
@@ -250,7 +251,7 @@ static bool shed(CUmemoryPool handle) {
   return less;
 }
 
-/* False: over the limit. Without credit the driver is asked only if the pool has room, and the outcome looked at. */
+/* False: over the limit. Without credit the driver is asked only if the pool has free memory; settle() checks. */
 static bool begin(struct order *order, struct vg_device *device, uint64_t bytes) {
   CUmemoryPool handle = order->handle;
   CUcontext context;
@@ -262,31 +263,32 @@ static bool begin(struct order *order, struct vg_device *device, uint64_t bytes)
   order->record->other = (uintptr_t)handle;
   uint64_t reserved = vg_round_up(bytes, vg_granule_bytes(device));
   bool refused = vg_memory_reserve(device, reserved) != 0;
-  order->blind = refused && !captures(order);
-  if (order->blind) pthread_mutex_lock(&blind_lock);
-  for (int tries = 0; order->blind && tries < SHED_TRIES; tries++) {
+  order->without_credit = refused && !captures(order);
+  if (order->without_credit) pthread_mutex_lock(&without_credit_lock);
+  for (int tries = 0; order->without_credit && tries < SHED_TRIES; tries++) {
     order->frees = VG_LOAD(&vg_pool_frees_begun);
     if (!shed(handle) && !frees_since(order->frees)) break;
     refused = vg_memory_reserve(device, reserved) != 0;
     if (refused) continue;
-    order->blind = false;
-    pthread_mutex_unlock(&blind_lock);
+    order->without_credit = false;
+    pthread_mutex_unlock(&without_credit_lock);
   }
   if (refused) reserved = 0;
   pthread_mutex_lock(&lock);
   bool turn = has_turn(order);
   struct pool *pool = add(handle, device);
-  bool go_on = pool && turn && (!order->blind || (!frees_since(order->frees) && has_room(pool, bytes)));
-  if (go_on) {
-    pool->pot_bytes += reserved;
+  bool proceeds =
+      pool && turn && (!order->without_credit || (!frees_since(order->frees) && has_free_memory(pool, bytes)));
+  if (proceeds) {
+    pool->pending_bytes += reserved;
     pool->under_way++;
     order->device = device;
   }
   pthread_mutex_unlock(&lock);
-  if (!go_on && order->blind) end_blind();
+  if (!proceeds && order->without_credit) end_without_credit();
   if (!pool && reserved) vg_memory_release(device, reserved);
-  if (!go_on) vg_record_free(order->record);
-  return go_on;
+  if (!proceeds) vg_record_free(order->record);
+  return proceeds;
 }
 
 static bool end(struct order *order) {
@@ -295,8 +297,8 @@ static bool end(struct order *order) {
   bool paid = !pool || follow(pool);
   uint64_t left = 0;
   if (pool && --pool->under_way == 0) {
-    left = pool->pot_bytes;
-    pool->pot_bytes = 0;
+    left = pool->pending_bytes;
+    pool->pending_bytes = 0;
   }
   pthread_mutex_unlock(&lock);
   if (left) vg_memory_release(order->device, left);
@@ -320,14 +322,14 @@ static CUresult settle(struct order *order, CUresult result, CUdeviceptr address
   if (result == CUDA_SUCCESS && paid) *out = address;
   if (result == CUDA_SUCCESS && !paid) {
     order->undo(address, order->stream);
-    shed(order->handle); /* what is not back yet is at a synchronisation, and charged until then */
+    shed(order->handle); /* what is not back yet comes back at a synchronisation, and is charged until then */
     result = CUDA_ERROR_OUT_OF_MEMORY;
   }
-  if (order->blind) end_blind();
+  if (order->without_credit) end_without_credit();
   return result;
 }
 
-/* There is no room: but a stream that is none is refused as such. */
+/* The error where a reservation fails: OUT_OF_MEMORY, unless the stream is invalid. */
 static CUresult refused(const struct order *order) {
   CUstreamCaptureStatus status;
   CUresult result = order->status(order->stream, &status);
@@ -382,7 +384,7 @@ static bool is_managed(CUmemAllocationType type) {
   return type == CU_MEM_ALLOCATION_TYPE_MANAGED;
 }
 
-/* Who is charged for a pool; NULL: nobody. */
+/* The device that a pool is charged to; NULL: none. */
 static struct vg_device *device_at(const CUmemLocation *location, CUmemAllocationType type) {
   CUcontext context;
   if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) return vg_context_ordinal(location->id);
@@ -414,7 +416,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps) {
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Those of pinned memory are found when they are used. Any other than the default one is known since its making. */
+/* Pools of pinned memory are found when they are used. Any pool but the default one is known since its creation. */
 static CUresult found(const CUmemoryPool *pool, const CUmemLocation *location, CUmemAllocationType type,
                       CUresult result) {
   if (result != CUDA_SUCCESS || !is_managed(type)) return result;
@@ -429,8 +431,8 @@ CUresult cuMemGetMemPool(CUmemoryPool *pool, CUmemLocation *location, CUmemAlloc
   return found(pool, location, type, REAL(cuMemGetMemPool)(pool, location, type));
 }
 
-/* Another one becomes the current one of its place. */
-static void replace(struct pool *pool) {
+/* Where the pool is the current one of its location, the default pool becomes it. */
+static void leave_current(struct pool *pool) {
   CUdevice ordinal = vg_context_handle(pool->device);
   CUmemLocation *location = &pool->location;
   CUmemAllocationType managed = CU_MEM_ALLOCATION_TYPE_MANAGED;
@@ -446,13 +448,14 @@ static void replace(struct pool *pool) {
   }
 }
 
-/* What is freed goes back to the device at once, and new allocations come from elsewhere. Under the lock. */
-static void outlive(struct pool *pool) {
+/* The program ends a pool that is in use: from now on freed memory goes back to the device at once, and new allocations
+ * come from another pool. Under the lock. */
+static void end_in_use(struct pool *pool) {
   cuuint64_t nothing = 0;
   pool->ended = true;
   REAL(cuMemPoolSetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &nothing);
   relaxed(trim, pool->handle);
-  replace(pool);
+  leave_current(pool);
   follow(pool);
 }
 
@@ -463,7 +466,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   standard |= known && known->standard;
   bool again = known && known->ended;
   bool lives_on = known && !standard && in_use(known);
-  if (lives_on && !again) outlive(known);
+  if (lives_on && !again) end_in_use(known);
   CUresult result = again ? CUDA_ERROR_INVALID_VALUE : lives_on ? CUDA_SUCCESS : REAL(cuMemPoolDestroy)(pool);
   if (known && !again && !lives_on && result == CUDA_SUCCESS) forget(known);
   pthread_mutex_unlock(&lock);
@@ -480,7 +483,7 @@ CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep) {
   return result;
 }
 
-/* ---- what a program may not ask of a pool that it has destroyed ---- */
+/* ---- calls that fail for a pool that the program has destroyed ---- */
 
 #define UNLESS_ENDED(pool, call) return ended(pool) ? CUDA_ERROR_INVALID_VALUE : (call)
 
@@ -519,15 +522,15 @@ void vg_pool_refresh(struct vg_device *device) {
   for (int i = 0; i < pool_rows; i++)
     if (pools[i].handle && pools[i].device == device) {
       follow(&pools[i]);
-      if (pools[i].ended) bury(&pools[i]);
+      if (pools[i].ended) destroy_unused(&pools[i]);
     }
   pthread_mutex_unlock(&lock);
 }
 
 void vg_pool_forked_child(void) {
   pthread_mutex_init(&lock, NULL);
-  pthread_mutex_init(&blind_lock, NULL);
-  blind_pool = NULL;
+  pthread_mutex_init(&without_credit_lock, NULL);
+  without_credit_pool = NULL;
   pool_rows = 0;
   vg_pool_frees_begun = vg_pool_frees_done = 0;
   pools = NULL; /* the parent's, perhaps in the middle of a change */

@@ -51,7 +51,7 @@ static const struct known_functions *known_functions(void) {
   return table;
 }
 
-/* Does the ABI name belong to what the program asked for: symbol, a version, and the right default stream? */
+/* Whether the ABI name is the one that the program asked for: symbol, a version, and the right default stream. */
 static bool names_symbol(const char *name, const char *symbol, bool per_thread) {
   size_t length = strlen(symbol);
   if (strncmp(name, symbol, length) != 0 || (name[length] != '\0' && name[length] != '_')) return false;
@@ -92,7 +92,7 @@ static void swap_for_hook(const char *symbol, void **function, cuuint64_t flags)
   const struct known *met =
       find(table, *function, symbol, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
   if (met != NULL && vg_hook_behaviours[met->entry] != VG_HOOK_PASS) *function = hook_of(met->entry);
-  /* an exported name that we do not know is a newer ABI and passes; a private address would go round every hook */
+  /* an exported name that we do not know is a newer ABI and passes; a private address would bypass every hook */
   if (met == NULL && !vg_resolve_is_exported(*function))
     VG_LOG_ONCE("the driver returned a private address for %s: not hooked (please report the driver's version)",
                 symbol);

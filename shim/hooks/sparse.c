@@ -1,5 +1,5 @@
 /*
- * sparse.c - memory that is mapped into sparse arrays and those with deferred mapping: such a mapping keeps
+ * sparse.c - memory that is mapped into sparse arrays and arrays with deferred mapping: such a mapping keeps
  * physical memory alive without its handle, so it counts as references (vmm.c) until it is undone or the
  * array ends. Called by programs, any thread.
  */
@@ -53,7 +53,7 @@ static void follow(const CUarrayMapInfo *info) {
   pthread_mutex_unlock(&lock);
 }
 
-/* While the driver maps them, another thread may release the handles. */
+/* References for the time of the call: while the driver maps the handles, another thread may release them. */
 static void hold(const CUarrayMapInfo *list, unsigned int count, int delta) {
   for (unsigned int i = 0; i < count; i++)
     if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) count_references(list[i].memHandle.memHandle, delta);
@@ -64,10 +64,11 @@ typedef CUresult map_call(CUarrayMapInfo *list, unsigned int count, CUstream str
 static CUresult map(map_call *call, CUarrayMapInfo *list, unsigned int count, CUstream stream) {
   size_t bytes = count * sizeof *list;
   if (!VG_LOAD(&vg_session.ledger) || !count || !vg_prim_readable(list, bytes)) return call(list, count, stream);
-  CUarrayMapInfo *known = malloc(bytes); /* what is counted is what the driver is asked for */
+  CUarrayMapInfo *known = malloc(bytes); /* a copy, so that we count what the driver is asked for */
   if (!known) return CUDA_ERROR_OUT_OF_MEMORY;
   memcpy(known, list, bytes);
-  unsigned entered = vg_handles_begin_alone(); /* what is mapped is known, and what is unmapped comes to no other */
+  unsigned entered =
+      vg_handles_begin_alone(); /* no mapped handle is unknown, and no unmapped one is given to another thread */
   hold(known, count, 1);
   CUresult result = call(known, count, stream);
   for (unsigned int i = 0; result == CUDA_SUCCESS && i < count; i++) follow(&known[i]);

@@ -3,10 +3,10 @@
  * that go to other processes or come from them. Called by programs, any thread.
  *
  * Memory lives until its last handle is released and its last mapping is gone, so both count as references. Only memory
- * on a device is charged; an imported handle has a record of 0 bytes, its maker pays (which may be this very process:
- * physical.c). Multicast objects have handles of this kind, too (multicast.c). References go
- * before the driver's call and come back if it fails: once it has succeeded another thread may be given the same handle
- * or address.
+ * on a device is charged; an imported handle has a record of 0 bytes, since the process that made it pays (which may be
+ * this very process: physical.c). Multicast objects have handles of this type, too (multicast.c). References are
+ * dropped before the driver's call and restored if it fails: once it has succeeded another thread may be given the same
+ * handle or address.
  */
 #include "hooks/vmm.h"
 
@@ -23,17 +23,17 @@
 #define WAIT_NS (1000 * VG_NS_PER_MS)
 #define POLL_NS (VG_NS_PER_MS / 20)
 
-/* Which handle an address belongs to is known only once the driver has retained it, and whether a handle that is not
- * known is none only while none is let go: meanwhile nobody else, who share this lock, lets go of one. */
+/* The handle of an address is known only once the driver has retained it, and a handle that is not found is certainly
+ * not ours only while no handle is released: meanwhile no other thread releases one. Releases share this lock. */
 static pthread_rwlock_t retaining = PTHREAD_RWLOCK_INITIALIZER;
 
-/* Bindings and arrays let go of memory after the driver's call that ends them: meanwhile nobody is given a handle,
- * which may be the same again. Who makes handles shares this lock. */
+/* Bindings and arrays drop their references after the driver's call that ends them: meanwhile no thread is given a new
+ * handle, which may have the same value. Calls that make handles share this lock. */
 static pthread_rwlock_t ending = PTHREAD_RWLOCK_INITIALIZER;
 
 enum { RETAINING = 1, ENDING = 2 };
 
-/* Waits at most so long that a program whose calls of the driver wait for each other does not hang. */
+/* Gives up after WAIT_NS, so that a program whose driver calls wait for each other does not hang. */
 static unsigned enter(pthread_rwlock_t *lock, int (*try)(pthread_rwlock_t *)) {
   uint64_t deadline_ns = 0;
   while (try(lock)) {
@@ -75,7 +75,7 @@ static struct vg_physical *physical_of(const struct vg_record *record) {
   return (struct vg_physical *)(uintptr_t)record->other;
 }
 
-/* There is no room: but what the driver would not take at all is refused in its words. */
+/* The error where a reservation fails: OUT_OF_MEMORY, or the driver's own for arguments that it would not take. */
 static CUresult refused(size_t size, const CUmemAllocationProp *prop, unsigned long long flags) {
   size_t granularity = 1;
   CUresult result = CUDA_SUCCESS;
@@ -85,7 +85,7 @@ static CUresult refused(size_t size, const CUmemAllocationProp *prop, unsigned l
   return !size || size % granularity || flags ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* What can be exported may come back under another handle. */
+/* Memory that can be exported may come back under another handle. */
 static struct vg_record *new_record(struct vg_device *device, uint64_t bytes, const CUmemAllocationProp *prop) {
   struct vg_record *record = vg_record_new(VG_RECORD_HANDLE, device, NULL);
   if (!record) return NULL;
@@ -109,7 +109,7 @@ static void handle_gone(struct vg_record *last) {
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
                      unsigned long long flags) {
-  CUmemAllocationProp known; /* what is charged is what the driver is asked for */
+  CUmemAllocationProp known; /* a copy, so that we charge what the driver is asked for */
   bool peeked = handle && VG_LOAD(&vg_session.ledger) && vg_prim_peek(&known, prop, sizeof known);
   bool on_device = peeked && known.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
   struct vg_device *device = on_device ? vg_context_ordinal(known.location.id) : NULL;
@@ -133,14 +133,14 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
   return result;
 }
 
-/* One reference less. The record comes back when it was the last one. */
+/* Drops a reference. Returns the record if it was the last one. */
 static struct vg_record *drop_reference(CUmemGenericAllocationHandle handle) {
   struct vg_record *last;
   vg_table_add(VG_RECORD_HANDLE, handle, -1, &last);
   return last;
 }
 
-static void take_reference_back(CUmemGenericAllocationHandle handle, struct vg_record *last) {
+static void restore_reference(CUmemGenericAllocationHandle handle, struct vg_record *last) {
   if (last) {
     last->count = 1;
     vg_table_put(last, handle);
@@ -159,7 +159,7 @@ void vg_handle_leave(CUmemGenericAllocationHandle handle) {
   if (last) handle_gone(last);
 }
 
-/* Of a multicast object, which ends bindings. */
+/* Whether it is the record of a multicast object: then bindings end with it. */
 static bool ends_bindings(const struct vg_record *last) {
   return last && !last->bytes && !last->device;
 }
@@ -169,7 +169,7 @@ CUresult vg_handle_release(CUmemGenericAllocationHandle handle) {
   struct vg_record *last = drop_reference(handle);
   unsigned bound = ends_bindings(last) ? vg_handles_begin_end() : 0;
   CUresult result = REAL(cuMemRelease)(handle);
-  if (result != CUDA_SUCCESS) take_reference_back(handle, last);
+  if (result != CUDA_SUCCESS) restore_reference(handle, last);
   vg_handles_done(entered);
   if (result == CUDA_SUCCESS && last) handle_gone(last);
   vg_handles_done(bound);
@@ -197,8 +197,8 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
   if (!VG_LOAD(&vg_session.ledger)) return REAL(cuMemMap)(ptr, size, offset, handle, flags);
   struct vg_record *mapping = vg_record_new(VG_RECORD_MAPPING, NULL, NULL);
   if (!mapping) return CUDA_ERROR_OUT_OF_MEMORY;
-  /* Before the call: another thread may release the handle once it is mapped. One that is not known is memory of the
-   * host, or being made or released at this moment: while nobody does, it is looked for again. */
+  /* Before the call: another thread may release the handle once it is mapped. A handle that is not found is memory of
+   * the host, or is being made or released at this moment: it is looked for again while no thread can do either. */
   bool known = vg_handle_enter(handle);
   unsigned alone = known ? 0 : vg_handles_begin_alone();
   if (!known) known = vg_handle_enter(handle);
@@ -242,7 +242,7 @@ static void put_range_back(struct unmapped *range) {
     while (*last && (*last)->key != mapping->other) last = &(*last)->next;
     struct vg_record *handle = *last;
     if (handle) *last = handle->next;
-    if (mapping->other) take_reference_back(mapping->other, handle);
+    if (mapping->other) restore_reference(mapping->other, handle);
     vg_table_put(mapping, mapping->key);
   }
 }

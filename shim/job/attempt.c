@@ -1,8 +1,8 @@
-/* attempt.c - the attempt's directory: who supervises it (`begun`), when to end (`stop`) and how it ended (`result`).
+/* attempt.c - the attempt's directory: its supervisor (`begun`), when to end (`stop`) and how it ended (`result`).
  * Called by main.c and supervise.c.
  *
- * The directory is made under another name and renamed: rename(2) does not replace a directory that holds something, so
- * of two supervisors one begins, and nobody ever sees a directory without `begun`. */
+ * The directory is made under another name and renamed: rename(2) does not replace a directory that is not empty, so of
+ * two supervisors one begins, and a directory without `begun` is never visible. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -46,7 +46,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct lines *lines, const
   if (length > 0 && (size_t)length < sizeof lines->text - lines->count) lines->count += (size_t)length;
 }
 
-/* Writes a new file and sees to it that it is on the disk. */
+/* Writes a new file; durable: it is on the disk when this returns. */
 static int write_new(const char *path, const struct lines *lines, bool durable) {
   int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return -errno;
@@ -56,7 +56,7 @@ static int write_new(const char *path, const struct lines *lines, bool durable) 
   return error;
 }
 
-/* Who we are, and what of the job would be left should we be killed: cgroups with its processes, containers. */
+/* Our identity, and what has to be cleaned up should we be killed: the cgroups of the job, its containers. */
 static void describe(const struct vj_launch *launch, const struct vj_cgroups *cgroups, struct lines *lines) {
   char boot[64];
   if (vj_read_file("/proc/sys/kernel/random/boot_id", boot, sizeof boot) < 0) *boot = 0;

@@ -1,8 +1,8 @@
 /* cgroup.c - cgroups of an attempt and its members, in version 2, version 1 or both. Called by main.c and tree.c.
  *
- * One hierarchy knows the tree: version 2, which can kill it at once, else version 1's freezer, where it can be frozen
- * and killed. Limits are where their controllers are. None of this is needed to run a job: without any, tree.c walks
- * /proc, and what could not be had is said in `note`. Users cannot leave a cgroup that is not theirs. */
+ * One hierarchy tracks the tree: version 2, which can kill it at once, else version 1's freezer, where it can be frozen
+ * and killed. Limits are where their controllers are. None of this is needed to run a job: without cgroups tree.c walks
+ * /proc, and `note` names what could not be set up. Users cannot leave a cgroup that is not theirs. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -107,7 +107,7 @@ static void remove_attempt(char *path) {
   *path = 0;
 }
 
-/* Hands the controllers down to what is below a directory. Each by itself: one that is missing spoils a whole write. */
+/* Enables the controllers below a directory. One write each: a missing controller would fail them all. */
 static void hand_down(const char *directory) {
   for (size_t i = 0; i < VJ_CONTROLLERS; i++) {
     char word[16];
@@ -157,7 +157,7 @@ static bool limit_memory(bool unified, const char *leaf, uint64_t ram_bytes) {
   char value[64];
   snprintf(value, sizeof value, "%llu", (unsigned long long)ram_bytes);
   if (!unified) return put(value, leaf, "memory.limit_in_bytes");
-  put("1", leaf, "memory.oom.group"); /* half a program is of no use to anybody */
+  put("1", leaf, "memory.oom.group"); /* kill all of a program or nothing of it */
   return put(value, leaf, "memory.max");
 }
 
@@ -214,7 +214,7 @@ int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member, pid_t pid)
   return error;
 }
 
-/* The number in a file: the whole of it, or what follows a key in one of its lines. 0 where there is none. */
+/* The number in a file: the first in it, or the one after a key in one of its lines. 0: none. */
 static uint64_t number(const char *directory, const char *file, const char *key) {
   char path[PATH_MAX], text[4096];
   if (vj_path(path, "%s/%s", directory, file) || vj_read_file(path, text, sizeof text) < 0) return 0;
@@ -226,7 +226,7 @@ static uint64_t number(const char *directory, const char *file, const char *key)
   return 0;
 }
 
-/* Reads a file of a cgroup. 0 where that is gone, and -errno where it cannot be read. */
+/* Reads a file of a cgroup. 0: the cgroup is gone; -errno: it cannot be read. */
 static ssize_t read_if_there(const char *directory, const char *file, char *ret_text, size_t text_bytes) {
   char path[PATH_MAX];
   ssize_t got = vj_path(path, "%s/%s", directory, file);
@@ -240,8 +240,8 @@ static void look_for_one(const char *directory, void *data) {
   *found = *found || read_if_there(directory, "cgroup.procs", pid, sizeof pid);
 }
 
-/* The kernel's own word, as who is read from a list of pids may have forked and ended by then. Version 1 has only such
- * lists, which say at least that there was somebody: a child joins before its parent leaves. */
+/* By the kernel's own flag, since a process in a list of pids may have forked and ended by the time it is read. Version
+ * 1 has only such lists, but an empty list is certain: a child joins before its parent leaves. */
 bool vj_cgroups_populated(const struct vj_cgroups *cgroups) {
   bool found = false;
   char text[256];

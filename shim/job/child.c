@@ -1,10 +1,10 @@
 /* child.c - a member's first process, from the fork to its program. Called by supervise.c.
  *
- * What needs root comes first. Then the process becomes the user, with no way back, and everything
- * that names a file (the directory, the log, the program) is done as that user, so that a link in a path leads nobody
- * further than they could go themselves. From the change of user until exec the kernel keeps the user from looking at
- * the process. PR_SET_NO_NEW_PRIVS stays off: a job may use sudo, ping or newgrp as its user may elsewhere, which gives
- * nothing that the user has not got; its processes stay in their cgroup, and we can kill those of root as well. */
+ * Steps that need root come first. Then the process becomes the user, with no way back, and opens every file (the
+ * directory, the log, the program) as that user, so that a link in a path gives no access that the user does not have.
+ * From the change of user until exec the kernel keeps the user from inspecting the process. PR_SET_NO_NEW_PRIVS stays
+ * off: a job may use sudo, ping or newgrp as its user may elsewhere, which gives no privilege that the user does not
+ * have; its processes stay in their cgroup, and we can kill those of root as well. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -53,7 +53,7 @@ static int set_limits(const struct vj_launch *launch) {
   return 0;
 }
 
-/* Whatever a parent of ours has arranged to be kept over a change of user. */
+/* Also those that a parent of ours has arranged to be kept over a change of user. */
 static int drop_capabilities(void) {
   struct {
     uint32_t version;
@@ -63,7 +63,7 @@ static int drop_capabilities(void) {
   return syscall(SYS_capset, &header, none) ? errno : 0;
 }
 
-/* For good: what comes back is tried. */
+/* For good: going back is tried, and must fail. */
 static int become_user(const struct vj_launch *launch) {
   bool is_root = !geteuid();
   if (!is_root && (launch->uid != geteuid() || launch->gid != getegid())) return EPERM;
@@ -78,7 +78,7 @@ static int become_user(const struct vj_launch *launch) {
   return 0;
 }
 
-/* An engine's client stays what we are; until its log is open it has the user's rights. */
+/* An engine's client keeps our user; until its log is open it has the job's user's rights. */
 static int borrow_user(const struct vj_launch *launch) {
   if (geteuid()) return launch->uid == geteuid() ? 0 : EPERM;
   if (setgroups(launch->group_count, launch->groups) || setegid(launch->gid) || seteuid(launch->uid)) return errno;
@@ -86,7 +86,7 @@ static int borrow_user(const struct vj_launch *launch) {
 }
 
 static int return_user(void) {
-  umask(022); /* the user's is for the log, not for what root's programs make */
+  umask(022); /* the user's umask is for the log, not for files of root's programs */
   if (getuid()) return 0;
   if (seteuid(0) || setegid(getgid()) || setgroups(0, NULL)) return errno;
   return 0;
@@ -109,14 +109,14 @@ static struct failure run(const struct vj_launch *launch, size_t member, int nul
     return (struct failure){STEP_USER, error};
   /* Should the supervisor be killed, at least the first process goes with it; a change of user clears this. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != supervisor) return (struct failure){STEP_USER, ESRCH};
-  /* A keyring that all of the daemon's children have would be theirs too; where there are none that is no fault. */
+  /* A session keyring of its own instead of the daemon's; a kernel without keyrings is no failure. */
   syscall(SYS_keyctl, KEYCTL_JOIN_SESSION, NULL);
   umask(launch->umask);
   if (!launch->is_client && chdir(launch->cwd)) return (struct failure){STEP_CWD, errno};
   default_signals();
   if ((error = open_output(self->log, null_fd))) return (struct failure){STEP_LOG, error};
   if (launch->is_client && (error = return_user())) return (struct failure){STEP_USER, error};
-  environ = self->env; /* whose PATH it is that is searched */
+  environ = self->env; /* execvp searches its PATH */
   execvp(*self->argv, self->argv);
   error = errno;
   bool is_there = error == ENOENT && strchr(*self->argv, '/') && !access(*self->argv, F_OK);
@@ -159,7 +159,7 @@ pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cg
     *ret_failure_fd = failure[0];
     return pid;
   }
-  close(failure[0]); /* the child, if there is one, ends by itself and is waited for as a stray */
+  close(failure[0]); /* the child, if there is one, ends by itself and is reaped like an orphan */
   return error;
 }
 

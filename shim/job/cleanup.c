@@ -1,5 +1,5 @@
-/* cleanup.c - containers of a job are their engine's, not ours to kill: the engine is asked to remove them. Called by
- * supervise.c when time is up, and when its client has ended in whatever way. */
+/* cleanup.c - has the engine remove a job's containers, which we cannot kill ourselves. Called by supervise.c when the
+ * grace is over, and whenever the engine's client has ended. */
 #define _GNU_SOURCE
 #include "job/job.h"
 

@@ -1,6 +1,6 @@
-/* instructions.c - what vgpud wants run: pairs of strings, each ended by a 0, the last key "end". Called by main.c.
+/* instructions.c - vgpud's instructions: pairs of strings, each ended by a 0, the last key "end". Called by main.c.
  *
- * Whatever is cut off, out of order or unknown is refused whole: nothing has begun by then. */
+ * Instructions that are cut off, out of order or unknown are refused as a whole, before anything has begun. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -31,7 +31,7 @@ static bool parse_limit(const char *value, struct vj_launch *launch) {
   return true;
 }
 
-/* Letters that can be neither a path nor a line. */
+/* Digits and dots: neither a path nor a line. */
 static bool is_name(const char *value) {
   size_t length = strspn(value, "0123456789.");
   return length && !value[length] && *value != '.' && length < VJ_NAME_BYTES;
@@ -51,7 +51,7 @@ static bool parse_grace(const char *value, struct vj_launch *launch) {
   return true;
 }
 
-/* What belongs to the whole attempt. */
+/* Keys of the whole attempt. */
 static bool parse_common(const char *key, char *value, struct vj_launch *launch) {
   uint64_t number;
   if (!strcmp(key, "directory")) return *(launch->directory = value) == '/';
@@ -156,16 +156,16 @@ static int check_peer(int fd, char *text) {
 int vj_launch_read(int fd, struct vj_launch *ret_launch, char *text) {
   int error = check_peer(fd, text);
   if (error) return error;
-  size_t room = 64u << 10, used = 0;
-  char *buffer = malloc(room + 1);
+  size_t capacity = 64u << 10, used = 0;
+  char *buffer = malloc(capacity + 1);
   while (buffer) {
-    ssize_t got = read(fd, buffer + used, room - used);
+    ssize_t got = read(fd, buffer + used, capacity - used);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return vj_say(text, errno, "cannot read the instructions: %s", strerror(errno));
     if (!got) break;
     used += (size_t)got;
     if (used > VJ_INSTRUCTIONS_BYTES_MAX) return vj_say(text, E2BIG, "the instructions are longer than 16 MiB");
-    if (used == room) buffer = realloc(buffer, (room *= 2) + 1);
+    if (used == capacity) buffer = realloc(buffer, (capacity *= 2) + 1);
   }
   if (!buffer) return vj_say(text, ENOMEM, "out of memory");
   buffer[used] = 0;

@@ -1,11 +1,11 @@
 /* job.h - what the files of vgpu-job share.
  *
  * vgpu-job is the supervisor of one attempt of a job: a small static program that vgpud starts and that outlives it. It
- * reads what to run from the socket on its stdin, begins the attempt by making its directory (whoever comes second is
- * told so and runs nothing), starts every member as the job's user in cgroups of their own, waits, stops the whole tree
- * when told to, and leaves how it ended in a file, by rename. It begins by closing all descriptors
- * but the socket, and opens none without O_CLOEXEC. It is single-threaded and trusts what vgpud says and
- * nothing that the job does: of the job's processes it reads nothing but what the kernel says about them. */
+ * reads its instructions from the socket on its stdin, begins the attempt by making its directory (a second supervisor
+ * of the attempt is refused and runs nothing), starts every member as the job's user in cgroups of their own, waits,
+ * stops the whole tree on SIGTERM, and leaves the result in a file, by rename. It begins by closing all descriptors but
+ * the socket, and opens none without O_CLOEXEC. It is single-threaded, trusts vgpud, and trusts no input from the job:
+ * of the job's processes it reads only what the kernel reports. */
 #ifndef VGPU_JOB_H
 #define VGPU_JOB_H
 
@@ -46,10 +46,10 @@ struct vj_launch {
   bool is_client; /* the programs are an engine's client and run as we do: only the logs are opened as the user */
   char *cleanup;  /* a command, words separated by blanks, run as we are when all has ended; NULL: none */
   uint64_t cpu_milli, ram_bytes, pids_max; /* of each member; 0 = no limit */
-  uint64_t grace_ns;                       /* between SIGTERM and SIGKILL where who stops it names no other */
+  uint64_t grace_ns;                       /* between SIGTERM and SIGKILL, unless the stop request names another */
   struct vj_member *members;
   size_t member_count;
-  char *bytes, **strings; /* what all of it points into */
+  char *bytes, **strings; /* all pointers above point into these */
 };
 
 /* Reads all instructions from a socket whose other end is of our own user. 0, or -errno and a line in text. */
@@ -68,7 +68,7 @@ struct vj_member_end {
 
 struct vj_outcome {
   int code, signal;
-  bool stopped; /* it was told to end */
+  bool stopped; /* by a request */
   char why[VJ_TEXT_BYTES];
   uint64_t cpu_ns, ram_peak_bytes;
   int64_t began_wall_ns, ended_wall_ns;
@@ -80,18 +80,18 @@ struct vj_attempt {
 
 struct vj_cgroups;
 
-/* Begins the attempt: from now on its directory is there, with who supervises it. -EEXIST: it has begun before. */
+/* Begins the attempt: makes its directory, which names the supervisor. -EEXIST: it has begun before. */
 int vj_attempt_begin(const struct vj_launch *launch, const struct vj_cgroups *cgroups, struct vj_attempt *ret_attempt,
                      char *text);
 
-/* What `stop` in the directory says of the grace, else fallback_ns. */
+/* The grace in the directory's file `stop`, else fallback_ns. */
 uint64_t vj_attempt_grace_ns(const struct vj_attempt *attempt, uint64_t fallback_ns);
 
 /* Leaves the result, whole or not at all. 0 or -errno. */
 int vj_attempt_end(const struct vj_attempt *attempt, const struct vj_outcome *outcome,
                    const struct vj_member_end *members, size_t member_count);
 
-/* Clock ticks since boot at which we started: with the pid, who we are for ever. */
+/* Clock ticks since boot at which we started: with the pid, a unique identity. */
 uint64_t vj_own_start(void);
 
 /* ---- cgroups (cgroup.c) ---- */
@@ -103,11 +103,11 @@ struct vj_cgroups {
   bool unified;         /* track is of version 2 */
   char limit[VJ_CONTROLLERS][PATH_MAX]; /* the directory that has the controller, perhaps track; "": none */
   size_t leaves;                        /* directories 0 to leaves-1 in each: one for each member */
-  char note[VJ_TEXT_BYTES];             /* what could not be had, "": nothing */
+  char note[VJ_TEXT_BYTES];             /* what could not be set up; "": nothing */
 };
 
-/* Leaves the cgroup we are in and makes those of the members, with their limits. `here`: below our own one, which is
- * ours (systemd's Delegate=), instead of below /vgpud-jobs. What cannot be had is in ret_cgroups->note. */
+/* Leaves our present cgroup and makes those of the members, with their limits. `here`: below our own cgroup, which is
+ * delegated to us (systemd's Delegate=), instead of below /vgpud-jobs. Failures are in ret_cgroups->note. */
 void vj_cgroups_make(const struct vj_launch *launch, bool here, struct vj_cgroups *ret_cgroups);
 
 /* Puts a process into those of a member. 0 or -errno. */
@@ -116,10 +116,10 @@ int vj_cgroups_enter(const struct vj_cgroups *cgroups, size_t member, pid_t pid)
 /* Calls visit for a directory and all below it, which jobs of root's may have made: those further down first. */
 void vj_cgroups_walk(const char *directory, void (*visit)(const char *directory, void *data), void *data);
 
-/* Whether anybody lives in those by which the processes are known; where that cannot be read there may be somebody. */
+/* Whether a process lives in the cgroups by which processes are known; true where that cannot be read. */
 bool vj_cgroups_populated(const struct vj_cgroups *cgroups);
 
-/* CPU time, and the most memory, of all members together; what the kernel does not tell stays as it was. */
+/* CPU time and peak memory of all members together; what the kernel does not report stays as it was. */
 void vj_cgroups_usage(const struct vj_cgroups *cgroups, uint64_t *cpu_ns, uint64_t *ram_peak_bytes);
 
 /* How many processes the kernel has killed because a member reached its limit of memory. */
@@ -130,11 +130,11 @@ void vj_cgroups_remove(const struct vj_cgroups *cgroups);
 
 /* ---- all processes of the job (tree.c) ---- */
 
-/* A signal to each that is there now. */
+/* Sends a signal to each process of the tree. */
 void vj_tree_signal(const struct vj_cgroups *cgroups, int signal);
 
-/* SIGKILL to all, also to those that are forking; where the kernel cannot do it at once it must be called again until
- * the tree is empty. */
+/* SIGKILL to all, also to processes that are forking; where the kernel cannot do it at once, call it again until the
+ * tree is empty. */
 void vj_tree_kill(const struct vj_cgroups *cgroups);
 
 bool vj_tree_is_empty(const struct vj_cgroups *cgroups);
@@ -142,7 +142,7 @@ bool vj_tree_is_empty(const struct vj_cgroups *cgroups);
 /* ---- a member's first process (child.c) ---- */
 
 /* Starts a member, in its cgroups when this returns, so that no signal to the tree misses it. Returns its pid and a
- * pipe that says what went wrong before its program began, or -errno. */
+ * pipe with the failure before its program began, if any; or -errno. */
 pid_t vj_child_start(const struct vj_launch *launch, const struct vj_cgroups *cgroups, size_t member, int null_fd,
                      int *ret_failure_fd);
 
@@ -154,7 +154,7 @@ int vj_child_failure(const struct vj_launch *launch, size_t member, int failure_
 void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgroups, const struct vj_attempt *attempt,
                   int null_fd, struct vj_outcome *outcome);
 
-/* ---- what an engine is asked to remove (cleanup.c) ---- */
+/* ---- containers that an engine removes (cleanup.c) ---- */
 
 /* Runs the attempt's cleanup command, if it has one, with a deadline. May be called again. */
 void vj_cleanup(const struct vj_launch *launch, int null_fd);

@@ -1,8 +1,8 @@
 /* main.c - vgpu-job, the supervisor of one attempt of a job (job.h). vgpud/jobs/runner.py starts it and speaks with it.
  *
- * Answer on the socket: "ok PID START\n" with perhaps "note TEXT\n", or "no TEXT\n" ("later TEXT\n" where it may go
- * well then), or "begun\n" when another one has the attempt; then the socket is closed, and only files and signals are
- * left. */
+ * Answer on the socket: "ok PID START\n" with perhaps "note TEXT\n", or "no TEXT\n" ("later TEXT\n" where a later try
+ * may succeed), or "begun\n" when another supervisor has the attempt; then the socket is closed, and only files and
+ * signals are left. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -26,18 +26,18 @@ static void close_above(int lowest) {
   for (int fd = (int)sysconf(_SC_OPEN_MAX) - 1; fd >= lowest; fd--) close(fd);
 }
 
-/* Out of the daemon's session, deaf to what terminals send, not to be killed for lack of memory, father of orphans. */
-static void stand_alone(void) {
+/* Leaves the daemon's session, ignores signals of terminals, is exempt from the OOM killer, reaps orphans. */
+static void detach(void) {
   static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGTSTP, SIGUSR1, SIGUSR2};
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTERM);
-  sigprocmask(SIG_SETMASK, &stop, NULL); /* kept until somebody waits for it */
+  sigprocmask(SIG_SETMASK, &stop, NULL); /* pending until it is read from the signalfd */
   for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
   signal(SIGCHLD, SIG_DFL);
   setsid();
   umask(077);
-  if (chdir("/")) return; /* cannot be, and would only keep a file system busy */
+  if (chdir("/")) return; /* cannot fail, and would only keep a file system busy */
   vj_write_file("/proc/self/oom_score_adj", "-1000");
   prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
@@ -69,7 +69,7 @@ int main(int argc, char **argv) {
   static struct vj_outcome outcome;
   bool here = argc > 1 && !strcmp(argv[1], "--here");
   close_above(3);
-  stand_alone();
+  detach();
   int error = vj_launch_read(0, &launch, text);
   if (error) return refuse(error, text);
   int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);

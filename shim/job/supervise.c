@@ -1,8 +1,8 @@
 /* supervise.c - a job from its first process to its last. Called by main.c.
  *
- * The job has ended when the commands of all members have, and nothing of their trees is left: what a command leaves
- * behind is told to end with it and killed after a while, as nobody would know what it is for. A gang ends with the
- * first of its members that fails. SIGTERM to us ends all of it. */
+ * The job has ended when the commands of all members have ended and their process trees are empty: processes that a
+ * command leaves behind get SIGTERM with its end, and SIGKILL after a grace. A gang ends with the first of its members
+ * that fails. SIGTERM to us ends the whole job. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -16,9 +16,10 @@
 #include <unistd.h>
 
 #define LEFTOVER_GRACE_NS (2 * VJ_NS_PER_S)
-#define LOOK_MS 5 /* at a tree that is ending; less and less often, as what hangs in a driver may do so for long */
+#define LOOK_MS 5 /* between checks of a tree that is ending; doubled each time, since a process may hang in a driver  \
+                   */
 #define LOOK_MS_MAX 320
-#define LAST_LOOKS 20 /* for those who have left their cgroups and are still ending */
+#define LAST_LOOKS 20 /* for processes that have left their cgroups and are still ending */
 
 enum phase { RUNNING, ENDING, KILLING };
 
@@ -36,7 +37,7 @@ struct job {
   int look_ms, null_fd;
 };
 
-/* Tells all of it to end, and to end by then; later calls may only shorten that. */
+/* SIGTERM to the whole job, which has grace_ns to end; later calls can only shorten that. */
 static void end(struct job *job, uint64_t grace_ns) {
   uint64_t deadline_ns = vj_now_ns() + grace_ns;
   if (job->phase == KILLING || (job->phase == ENDING && job->deadline_ns <= deadline_ns)) return;
@@ -44,7 +45,7 @@ static void end(struct job *job, uint64_t grace_ns) {
   if (job->phase == ENDING) return;
   job->phase = ENDING;
   job->look_ms = LOOK_MS;
-  if (job->launch->is_client) { /* who hands it on to the containers; its own helpers are none of the job's */
+  if (job->launch->is_client) { /* which passes it on to the containers; its own helpers are not the job's */
     for (size_t i = 0; i < job->launch->member_count; i++)
       if (job->pids[i] > 0) kill(job->pids[i], SIGTERM);
     return;
@@ -83,7 +84,7 @@ static void reap(struct job *job) {
     for (size_t i = 0; i < job->launch->member_count; i++) {
       if (job->pids[i] != pid) continue;
       job->pids[i] = -1;
-      if (job->failures[i].fd >= 0) look_at_failure(job, i); /* what it had to say is in the pipe by now */
+      if (job->failures[i].fd >= 0) look_at_failure(job, i); /* its failure, if any, is in the pipe by now */
       int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
       member_ended(job, i, signal ? 128 + signal : WEXITSTATUS(status), signal, "");
     }
@@ -100,7 +101,7 @@ static void start(struct job *job) {
     vj_say(text, 0, "cannot start a process in its cgroups: %s", strerror((int)-pid));
     member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, text);
   }
-  for (size_t i = 0; i < job->launch->member_count; i++) /* those that were not started any more */
+  for (size_t i = 0; i < job->launch->member_count; i++) /* the members that were not started */
     if (job->pids[i] < 0) member_ended(job, i, VJ_CODE_NOT_RUNNABLE, 0, "");
 }
 
@@ -110,7 +111,7 @@ static void take_signals(struct job *job, int signals) {
   while (read(signals, &info, sizeof info) == sizeof info) told = told || info.ssi_signo == SIGTERM;
   reap(job);
   if (!told) return;
-  if (job->alive) job->outcome->stopped = true; /* else its commands had ended before */
+  if (job->alive) job->outcome->stopped = true; /* else its commands had ended by themselves */
   end(job, vj_attempt_grace_ns(job->attempt, job->launch->grace_ns));
 }
 
@@ -122,8 +123,8 @@ static int look_in_ms(struct job *job) {
   return left_ns < (uint64_t)look_ms * VJ_NS_PER_MS ? (int)(left_ns / VJ_NS_PER_MS) + 1 : look_ms;
 }
 
-/* Waits for the next thing to do; a tree that is ending is looked at often. */
-static void wait_for_news(struct job *job, int signals) {
+/* Waits for the next event; a tree that is ending is polled. */
+static void wait_for_event(struct job *job, int signals) {
   size_t count = job->launch->member_count;
   job->failures[count] = (struct pollfd){.fd = signals, .events = POLLIN};
   int timeout_ms = job->phase == RUNNING ? -1 : look_in_ms(job);
@@ -142,17 +143,17 @@ static void run(struct job *job, int signals) {
     }
     if (job->phase != RUNNING && vj_now_ns() >= job->deadline_ns) {
       if (job->phase != KILLING) {
-        vj_cleanup(job->launch, job->null_fd); /* while an engine's helpers live, who see their container's end */
+        vj_cleanup(job->launch, job->null_fd); /* while an engine's helpers live: they report their container's end */
         job->look_ms = LOOK_MS;
       }
       job->phase = KILLING;
       vj_tree_kill(job->cgroups);
     }
-    wait_for_news(job, signals);
+    wait_for_event(job, signals);
   }
 }
 
-/* Who has ended is counted, and nobody else's to reap. A process that made itself a service's, in its cgroups, lives
+/* Reaps the last processes, whose rusage is only then counted. A process that has moved into a service's cgroups lives
  * on. */
 static void reap_last(struct job *job) {
   siginfo_t info;
@@ -163,7 +164,7 @@ static void reap_last(struct job *job) {
   }
 }
 
-/* What the kernel has counted, by its rusage where no cgroup tells more. */
+/* Usage as the kernel has counted it: by cgroup where there is one, else by rusage. */
 static void account(struct job *job) {
   struct vj_outcome *outcome = job->outcome;
   struct rusage used;
@@ -208,7 +209,7 @@ void vj_supervise(const struct vj_launch *launch, const struct vj_cgroups *cgrou
     reap_last(&job);
     account(&job);
   }
-  /* A full disk is mended some day, and until then nobody else knows how the job ended. */
+  /* A full disk may be freed later, and no other process knows how the job ended. */
   int error;
   while ((error = vj_attempt_end(attempt, outcome, job.ends, job.ends ? count : 0)) == -ENOSPC || error == -EDQUOT)
     sleep(1);

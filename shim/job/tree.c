@@ -1,7 +1,7 @@
-/* tree.c - every process of a job: found, told and killed. Called by supervise.c.
+/* tree.c - every process of a job: finds them, sends them signals, kills them. Called by supervise.c.
  *
- * By cgroup where there is one; else they are our descendants, since we are the reaper of whoever loses its parent.
- * A pid may be another process's by the time it is signalled: it is opened first and looked at again. */
+ * By cgroup where there is one; else they are our descendants, since orphans become our children (subreaper). A pid may
+ * be another process's by the time it is signalled: its pidfd is opened first, and its start time compared again. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -22,17 +22,17 @@
 #endif
 
 #define CHILDREN "/proc/thread-self/children"
-#define STOP_ROUNDS 50 /* of stopping those that forked while others were stopped */
+#define STOP_ROUNDS 50 /* of SIGSTOP, for processes that forked while others were stopped */
 
 struct process {
   pid_t pid, parent;
   unsigned long long start;
-  bool ended, ours; /* ended: only its parent is still to hear of it */
+  bool ended, ours; /* ended: only its parent has not reaped it yet */
 };
 
 struct processes {
   struct process *items;
-  size_t count, room;
+  size_t count, capacity;
 };
 
 static bool read_stat(pid_t pid, struct process *ret_process) {
@@ -52,11 +52,11 @@ static bool read_stat(pid_t pid, struct process *ret_process) {
 }
 
 static void add(struct processes *all, const struct process *process) {
-  if (all->count == all->room) {
-    size_t room = all->room ? 2 * all->room : 256;
-    struct process *items = realloc(all->items, room * sizeof *items);
+  if (all->count == all->capacity) {
+    size_t capacity = all->capacity ? 2 * all->capacity : 256;
+    struct process *items = realloc(all->items, capacity * sizeof *items);
     if (!items) return; /* the next round finds the rest */
-    *all = (struct processes){items, all->count, room};
+    *all = (struct processes){items, all->count, capacity};
   }
   all->items[all->count++] = *process;
 }
@@ -146,7 +146,7 @@ static bool put(const struct vj_cgroups *cgroups, const char *file, const char *
 
 static void kill_frozen(const struct vj_cgroups *cgroups) {
   if (cgroups->unified ? put(cgroups, "cgroup.freeze", "1") : put(cgroups, "freezer.state", "FROZEN"))
-    usleep(1000); /* who is still running when the list is read is met in the next round */
+    usleep(1000); /* a process that still runs when the list is read is killed in the next round */
   send_all(cgroups, SIGKILL);
   if (cgroups->unified)
     put(cgroups, "cgroup.freeze", "0");
@@ -154,9 +154,9 @@ static void kill_frozen(const struct vj_cgroups *cgroups) {
     put(cgroups, "freezer.state", "THAWED");
 }
 
-/* One that forks and ends, again and again, is gone before all of /proc has been read; but each time its parent ends it
- * is our child, and those are listed fast enough to hit it sooner than it has used up all the pids that there are.
- * Looked at again, as /proc may be of another namespace of pids. */
+/* For a process that forks and ends again and again: it is gone before all of /proc has been read; but each time its
+ * parent ends it becomes our child, and listing our children is fast enough to hit one before all pids are used up.
+ * waitid() checks that a listed pid is our child, since /proc may be of another pid namespace. */
 static void kill_children(void) {
   FILE *list = fopen(CHILDREN, "re");
   siginfo_t info;
@@ -166,7 +166,7 @@ static void kill_children(void) {
   if (list) fclose(list);
 }
 
-/* Nobody who is stopped can fork: stopped until no more are found, and killed then. */
+/* A stopped process cannot fork: stops processes until no more are found, and kills them then. */
 static void kill_descendants(const struct vj_cgroups *cgroups) {
   size_t before = 0;
   for (int round = 0; round < STOP_ROUNDS; round++) {
@@ -186,8 +186,8 @@ void vj_tree_kill(const struct vj_cgroups *cgroups) {
   if (!cgroups->unified || !put(cgroups, "cgroup.kill", "1")) kill_frozen(cgroups);
 }
 
-/* One that is traced is not ours to reap before its tracer has. Who has ended has no children: where all of ours have,
- * and there are no others afterwards, nobody lives. */
+/* Whether all our children have ended (a traced child cannot be reaped before its tracer has). An ended process has no
+ * children: if all of ours have ended, and there are no others afterwards, no process of the tree lives. */
 static bool children_have_ended(void) {
   char before[4096], after[sizeof before];
   if (vj_read_file(CHILDREN, before, sizeof before) <= 0 || strlen(before) == sizeof before - 1) return false;
@@ -201,7 +201,7 @@ static bool children_have_ended(void) {
 
 bool vj_tree_is_empty(const struct vj_cgroups *cgroups) {
   if (*cgroups->track) return !vj_cgroups_populated(cgroups);
-  /* Whoever lives has us as an ancestor, so we have a child: a list of /proc could miss who forks while it is read. */
+  /* Every living process has us as an ancestor, so we have a child. A list of /proc could miss a process that forks. */
   siginfo_t info = {0};
   if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT)) return errno == ECHILD;
   return !info.si_pid && children_have_ended();

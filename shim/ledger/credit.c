@@ -1,10 +1,10 @@
 /*
  * credit.c - see credit.h. Called by the memory hooks (any thread) and by the helper thread.
  *
- * held = granted (control page, by the daemon) - returned (ours). A request that fits into what is held costs one
- * uncontended lock; otherwise one thread at a time asks the daemon while its bytes are set aside, so that nobody takes
- * from under it what it was just granted. Of the locks here only `ask_lock` is held while waiting, and none across a
- * driver call (the pools' own is, across calls that do not wait: hooks/pool.c).
+ * held = granted (control page, by the daemon) - returned (ours). A request that fits into the credit held costs one
+ * uncontended lock; otherwise one thread at a time asks the daemon while its bytes are set aside, so that no other
+ * thread takes the credit that it was just granted. Of the locks here only `ask_lock` is held while waiting, and none
+ * across a driver call (the pools' own is, across calls that do not wait: hooks/pool.c).
  */
 #include "ledger/credit.h"
 
@@ -18,26 +18,26 @@
 #include "session/helper_wake.h"
 
 #define ASK_DEADLINE_NS (50 * VG_NS_PER_MS)
-/* While the arbiter does not run (its heartbeat stands still, its socket is open) nobody decides: wait on, then coast.
- */
+/* While the arbiter does not run (its heartbeat stands still, its socket is open) no request is decided: wait longer,
+ * then coast. */
 #define ASK_DEADLINE_STALLED_NS (1000 * VG_NS_PER_MS)
-#define SETTLE_NS (1000 * VG_NS_PER_MS) /* between questions for credit that is used already */
+#define SETTLE_NS (1000 * VG_NS_PER_MS) /* between requests for memory that is used already */
 #define ASK_POLL_NS (2 * VG_NS_PER_MS)
 #define SLACK_BYTES_MIN (64ull << 20)
 
 struct vg_memory_state {
-  struct vg_lock lock; /* every request takes it twice; in one cache line with what it looks at */
+  struct vg_lock lock; /* every request takes it twice; in one cache line with the fields that a request reads */
   uint64_t used_bytes;
   uint64_t asking_bytes; /* set aside for the thread that asks the daemon */
   uint64_t returned_bytes;
   pthread_mutex_t ask_lock;
   uint64_t peak_bytes;
-  uint64_t coast_bytes; /* while the daemon is gone: the ceiling; whatever its page says afterwards */
+  uint64_t coast_bytes; /* the ceiling while the daemon is gone, whatever its page says then */
   uint64_t denied;
-  uint64_t settle_ns; /* no further question for what is used already before then */
+  uint64_t settle_ns; /* no further request for memory that is used already before then */
   uint32_t want_seq;
   uint32_t contexts;
-  bool stalled; /* the arbiter did not answer and did not run: as if the daemon were gone, until it runs again */
+  bool stalled; /* the arbiter neither answered nor ran: treated as gone until it runs again */
 };
 
 void (*vg_memory_refresh)(struct vg_device *device);
@@ -68,7 +68,7 @@ static uint64_t held_bytes(const struct vg_device *device) {
   return device->control ? minus(VG_LOAD(&device->control->granted_bytes), device->memory->returned_bytes) : 0;
 }
 
-/* How much this process may use. Without pages there is no limit yet (never attached, or a device of no slice). */
+/* How much this process may use. Without pages there is no limit yet (not attached, or a device outside the slice). */
 static uint64_t ceiling_bytes(const struct vg_device *device) {
   if (!device->control) return UINT64_MAX;
   if (VG_LOAD_RELAXED(&vg_session.link_lost)) return device->memory->coast_bytes;
@@ -111,7 +111,7 @@ static bool fits(const struct vg_device *device, uint64_t used_bytes, uint64_t b
   return used_bytes <= ceiling && bytes <= ceiling - used_bytes;
 }
 
-/* Hands back what is held beyond use and keep_bytes. Returns true when the daemon waits for it: ring, without lock. */
+/* Returns credit beyond use and keep_bytes to the daemon. True: the daemon waits for it: ring, without the lock. */
 static bool give_back(struct vg_device *device, uint64_t keep_bytes) {
   struct vg_memory_state *state = device->memory;
   if (!device->control || VG_LOAD_RELAXED(&vg_session.link_lost)) return false;
@@ -129,7 +129,7 @@ static void count_denied(struct vg_device *device) {
 
 /* ---- asking the daemon ---- */
 
-/* Puts a question on the report page. Under state->lock; ring afterwards, without it. */
+/* Puts a request on the report page. Under state->lock; ring afterwards, without it. */
 static uint32_t post_want(struct vg_device *device, uint64_t bytes) {
   uint32_t seq = ++device->memory->want_seq;
   VG_STORE_RELAXED(&device->report->want_bytes, bytes);
@@ -137,7 +137,7 @@ static uint32_t post_want(struct vg_device *device, uint64_t bytes) {
   return seq;
 }
 
-/* Waits for the answer to want_seq. False: nobody answered in time. */
+/* Waits for the answer to want_seq. False: the daemon did not answer in time. */
 static bool answered(struct vg_device *device, const struct vg_control_device *control, uint32_t seq) {
   uint64_t begin_ns = vg_prim_now_ns();
   for (;;) {
@@ -147,22 +147,22 @@ static bool answered(struct vg_device *device, const struct vg_control_device *c
     bool running = VG_LOAD_RELAXED(&control->heartbeat_ns) >= begin_ns; /* since it was asked */
     uint64_t deadline_ns = begin_ns + (running ? ASK_DEADLINE_NS : ASK_DEADLINE_STALLED_NS);
     if (now_ns >= deadline_ns) VG_STORE_RELAXED(&device->memory->stalled, !running);
-    if (!runs(control, now_ns)) vg_helper_wake(); /* it may rest, and is to look */
+    if (!runs(control, now_ns)) vg_helper_wake(); /* the helper thread may be asleep, and is to check the daemon */
     if (now_ns >= deadline_ns || VG_LOAD_RELAXED(&vg_session.link_lost) || VG_LOAD(&device->control) != control)
       return false;
     vg_prim_futex_wait(&control->want_answered, word, at_most(deadline_ns, now_ns + ASK_POLL_NS));
   }
 }
 
-/* Somewhat more than is missing while the limit is far, so that many small requests ask once. */
+/* Bytes to ask for beyond what is missing, while the limit is far, so that many small requests ask once. */
 static uint64_t extra_bytes(const struct vg_device *device, uint64_t used_bytes) {
-  uint64_t room =
+  uint64_t free_bytes =
       minus(vg_memory_limit_bytes(device), used_bytes + VG_LOAD_RELAXED(&device->control->slice_used_bytes));
   uint64_t granule = device->resolved.granule_bytes ? device->resolved.granule_bytes : 1;
-  return at_most(room / 16, SLACK_BYTES_MIN) / granule * granule;
+  return at_most(free_bytes / 16, SLACK_BYTES_MIN) / granule * granule;
 }
 
-/* One question to the daemon. Under ask_lock, without state->lock. Returns 0 when it is worth looking again. */
+/* One request to the daemon. Under ask_lock, without state->lock. Returns 0 when it is worth trying again. */
 static int ask(struct vg_device *device, uint64_t bytes, bool modest) {
   struct vg_memory_state *state = device->memory;
   vg_lock(&state->lock);
@@ -218,8 +218,8 @@ static int reserve_slowly(struct vg_device *device, uint64_t bytes) {
   pthread_mutex_lock(&state->ask_lock);
   set_asking(state, bytes);
   bool done = try_take_asked(device, bytes);
-  /* Somewhat more first, then exactly what is missing. Refused: two processes may each hold a part of what is left and
-   * ask for the other's, so what is unused goes back before the last try. */
+  /* First with extra bytes, then exactly what is missing. Refused: two processes may each hold a part of the free
+   * memory and ask for the other's, so unused credit goes back before the last try. */
   for (int attempt = 0; !done && attempt < 3 && within_limit(device, bytes); attempt++) {
     if (attempt == 2) give_back_unused(device);
     if (ask(device, bytes, attempt > 0)) attempt = 2;
@@ -314,8 +314,8 @@ void vg_memory_rebind(struct vg_device *device, const struct vg_control_device *
   vg_unlock(&state->lock);
 }
 
-/* The arbiter runs. What is used beyond the credit (taken while it did not run, or before we were attached) is asked
- * for afterwards, without waiting: the daemon shall know of it. Under state->lock; true: ring. */
+/* Once the arbiter runs, requests credit for memory that is used beyond it (taken while the arbiter did not run, or
+ * before we were attached), without waiting: the daemon has to account for it. Under state->lock; true: ring. */
 static bool settle(struct vg_device *device, uint64_t now_ns) {
   struct vg_memory_state *state = device->memory;
   if (VG_LOAD_RELAXED(&vg_session.link_lost) || !runs(device->control, now_ns)) return false;
@@ -340,7 +340,7 @@ uint64_t vg_memory_service(uint64_t now_ns) {
     vg_unlock(&device->memory->lock);
     if (ring) vg_prim_eventfd_ring(device->doorbell_fd);
   }
-  return UINT64_MAX; /* pressure comes with a bell */
+  return UINT64_MAX; /* the daemon wakes the helper thread under pressure */
 }
 
 void vg_memory_forked_child(void) {

@@ -3,8 +3,8 @@
  * them touch each chunk of the device. Used by the memory hooks, from any thread. Records are made before the driver is
  * called (vg_record_new), so that nothing can fail after it.
  */
-#ifndef VG_MEMORY_TABLE_H
-#define VG_MEMORY_TABLE_H
+#ifndef VG_RECORDS_H
+#define VG_RECORDS_H
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -29,7 +29,7 @@ struct vg_record {
   enum vg_record_kind kind;
   uint32_t count;
   struct vg_device *device;
-  CUcontext context; /* whose end frees it; NULL: none's */
+  CUcontext context; /* whose end frees the allocation; NULL: none's */
   uint64_t bytes;    /* charged as such; 0 for small ones, which are charged by the chunk */
   uint64_t size;     /* as asked for */
   uint64_t other;

@@ -79,7 +79,7 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned *ret_in
   return result;
 }
 
-/* Lists of neighbouring devices: what is not the slice's is taken out. */
+/* Lists of neighbouring devices, without those that the slice does not have. */
 static nvmlReturn_t own_list(nvmlReturn_t result, unsigned *count, nvmlDevice_t *devices) {
   if (result != NVML_SUCCESS || !vg_ml_in_slice() || devices == NULL) return result;
   struct vg_ml_device device;

@@ -2,8 +2,8 @@
  * hook_process.c - NVML of a slice: its processes, with the pids that the caller's pid namespace has for them. Called
  * by programs instead of the real functions.
  *
- * Who is there and with how much memory comes from the daemon, so the tools say the same as `vgpu ps`. The real library
- * is asked all the same: for its errors, and for what it alone knows. It may tell the host's pids or the caller's.
+ * Processes and their memory come from the daemon, so that tools show the same as `vgpu ps`. The real library is called
+ * all the same: for its errors, and for values that only it has. Its pids may be the host's or the caller's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +11,15 @@
 #include "nvml/processes.h"
 #include "nvml/resolve_ml.h"
 
-#define SPARE_ENTRIES 16 /* more may come between the question how many there are and the one for them */
+#define SPARE_ENTRIES 16 /* processes that may start between counting them and listing them */
 #define TRIES_MAX 8
 
-unsigned vg_ml_own_pid(const struct vg_attach_usage *usage, unsigned told) {
+unsigned vg_ml_own_pid(const struct vg_attach_usage *usage, unsigned reported) {
   unsigned found = 0;
   for (uint32_t i = 0; i < usage->process_count; i++) {
     const struct vg_usage_process *process = &usage->processes[i];
-    if ((unsigned)process->host_pid == told) return (unsigned)process->pid;
-    if ((unsigned)process->pid == told) found = told;
+    if ((unsigned)process->host_pid == reported) return (unsigned)process->pid;
+    if ((unsigned)process->pid == reported) found = reported;
   }
   return found;
 }
@@ -27,16 +27,17 @@ unsigned vg_ml_own_pid(const struct vg_attach_usage *usage, unsigned told) {
 nvmlReturn_t vg_ml_all(vg_ml_ask ask, const void *question, size_t entry_bytes, unsigned *ret_count,
                        void **ret_entries) {
   void *entries = NULL;
-  unsigned room = 0;
+  unsigned capacity = 0;
   nvmlReturn_t result = NVML_ERROR_INSUFFICIENT_SIZE;
   for (int tries = 0; tries < TRIES_MAX; tries++) {
-    *ret_count = room;
+    *ret_count = capacity;
     result = ask(question, ret_count, entries);
-    if (result == NVML_SUCCESS && *ret_count > room) result = NVML_ERROR_INSUFFICIENT_SIZE; /* it was only counted */
+    if (result == NVML_SUCCESS && *ret_count > capacity)
+      result = NVML_ERROR_INSUFFICIENT_SIZE; /* it was only counted */
     if (result != NVML_ERROR_INSUFFICIENT_SIZE) break;
-    room = *ret_count + SPARE_ENTRIES;
+    capacity = *ret_count + SPARE_ENTRIES;
     free(entries);
-    entries = calloc(room, entry_bytes);
+    entries = calloc(capacity, entry_bytes);
     if (entries == NULL) return NVML_ERROR_MEMORY;
   }
   *ret_entries = entries;
@@ -44,7 +45,7 @@ nvmlReturn_t vg_ml_all(vg_ml_ask ask, const void *question, size_t entry_bytes, 
   return result;
 }
 
-/* The slice's processes on a device in the form that all versions can be made from; their number. */
+/* The slice's processes on a device, in the newest form, from which the others are made. Returns their number. */
 static unsigned list(nvmlDevice_t device, nvmlProcessInfo_t *ret_infos) {
   struct vg_attach_usage usage;
   struct vg_ml_device own;
@@ -63,9 +64,9 @@ static unsigned list(nvmlDevice_t device, nvmlProcessInfo_t *ret_infos) {
 }
 
 nvmlReturn_t vg_ml_fitted(unsigned found, unsigned *count, const void *ret_entries) {
-  unsigned room = ret_entries == NULL ? 0 : *count;
+  unsigned capacity = ret_entries == NULL ? 0 : *count;
   *count = found;
-  return found > room ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
+  return found > capacity ? NVML_ERROR_INSUFFICIENT_SIZE : NVML_SUCCESS;
 }
 
 typedef nvmlReturn_t (*list_function)(nvmlDevice_t device, unsigned *count, void *infos);
@@ -135,7 +136,7 @@ static nvmlReturn_t ask_samples(const void *question, unsigned *count, void *ret
   return VG_ML_REAL(nvmlDeviceGetProcessUtilization, samples->device, ret_entries, count, samples->last_seen_us);
 }
 
-/* Shares of the device become shares of what the slice may have of it. */
+/* Shares of the device become shares of the slice's maximum. */
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
                                                         nvmlProcessUtilizationSample_t *ret_samples, unsigned *count,
                                                         unsigned long long last_seen_us) {
@@ -145,7 +146,7 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
   struct vg_attach_usage usage;
   struct samples samples = {device, last_seen_us};
   nvmlProcessUtilizationSample_t *all;
-  unsigned found, kept = 0, room = ret_samples == NULL ? 0 : *count;
+  unsigned found, kept = 0, capacity = ret_samples == NULL ? 0 : *count;
   nvmlReturn_t result = vg_ml_all(ask_samples, &samples, sizeof *all, &found, (void **)&all);
   if (result != NVML_SUCCESS) return result;
   vg_ml_usage(&usage);
@@ -154,7 +155,7 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
     if (all[i].pid == 0) continue;
     all[i].smUtil = vg_ml_percent(all[i].smUtil, &own);
     all[i].memUtil = vg_ml_percent(all[i].memUtil, &own);
-    if (kept < room) ret_samples[kept] = all[i];
+    if (kept < capacity) ret_samples[kept] = all[i];
     kept++;
   }
   free(all);
@@ -165,7 +166,8 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device,
   return vg_ml_fitted(kept, count, ret_samples);
 }
 
-/* The newer form of the same. It carries every process, so a slice is told to use the older one, which is filtered. */
+/* The newer form of the call above. It lists every process, so in a slice it is not supported: programs then use the
+ * older one, which is filtered. */
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, void *info) {
   if (vg_ml_in_slice()) return NVML_ERROR_NOT_SUPPORTED;
   return VG_ML_REAL(nvmlDeviceGetProcessesUtilizationInfo, device, info);

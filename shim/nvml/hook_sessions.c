@@ -1,7 +1,7 @@
 /*
  * hook_sessions.c - NVML of a slice: the accounting of its processes and their sessions at the device's encoders and
  * frame buffer capture, with the pids that the caller's pid namespace has for them. Called by programs instead of the
- * real functions. Who is no process of the slice now is not told: the daemon keeps no pids of those that have ended.
+ * real functions. Only processes that the slice has now are reported: the daemon keeps no pids of ended ones.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static nvmlReturn_t own_entries(const char *name, nvmlDevice_t device, size_t en
   return NVML_SUCCESS;
 }
 
-/* Hands a list of the slice's own to the caller, who may only have asked how long it is. */
+/* Copies a list of the slice's own entries to the caller; ret_own NULL: only their number. */
 static nvmlReturn_t hand_out(const char *name, nvmlDevice_t device, size_t entry_bytes, size_t pid_offset,
                              unsigned *count, void *ret_own) {
   void *entries;

@@ -38,8 +38,8 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemo
   return result;
 }
 
-/* What of the device's time the slice had, of what it may have: 100 when it had all of that. The memory's part is taken
- * to go with it: nobody knows whose accesses they were. */
+/* The device time that the slice used, as a share of its maximum: 100 when it used all of it. Memory accesses are not
+ * reported by process, so they are divided in the same proportion. */
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *ret_utilization) {
   struct vg_attach_usage usage;
   struct vg_ml_device own;
@@ -54,7 +54,7 @@ VG_ML_HOOK nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlU
   return NVML_SUCCESS;
 }
 
-/* Samples of the whole device's time would tell of the neighbours. */
+/* Samples of the whole device's utilization would show the other slices'. */
 #define SAMPLES_UTILIZATION 1 /* NVML_GPU_UTILIZATION_SAMPLES; up to it and the next, of the memory */
 VG_ML_HOOK nvmlReturn_t nvmlDeviceGetSamples(nvmlDevice_t device, int type, unsigned long long last_seen_us,
                                              int *ret_value_type, unsigned *count, void *ret_samples) {

@@ -34,7 +34,7 @@ static void *real_library(void) {
     } else if (!vg_resolve_search(NVML_SONAME, accept_library)) {
       VG_LOG_ONCE("no NVML found: %s is not in any directory that the loader searches", NVML_SONAME);
     }
-    dlerror(); /* what we tried in vain is not the program's error */
+    dlerror(); /* our failed attempts are not the program's error */
     errno = saved_errno;
   }
   return VG_LOAD(&library);

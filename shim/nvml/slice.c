@@ -1,6 +1,7 @@
 /*
- * slice.c - see slice.h. One connection per question; nothing is kept open in the program. `ask_lock` is held while the
- * daemon is asked, `lock` only while the tables are read or replaced: who asks for a handle waits for no daemon.
+ * slice.c - see slice.h. One connection per query; nothing is kept open in the program. `ask_lock` is held while the
+ * daemon is queried, `lock` only while the tables are read or replaced: a thread that needs a handle never waits for
+ * the daemon.
  */
 #define _GNU_SOURCE
 #include "nvml/slice.h"
@@ -67,8 +68,8 @@ static int ask(struct vg_attach_reply *ret_reply, struct vg_attach_usage *ret_us
   return result;
 }
 
-/* The daemon's answers become what the program is shown. Under ask_lock. A device that the real NVML does not know is
- * left out. */
+/* Takes over the daemon's answers as what programs are shown. Under ask_lock. A device that the real NVML does not know
+ * is left out. */
 static void take(const struct vg_attach_reply *reply, const struct vg_attach_usage *usage) {
   struct vg_ml_device found[VG_DEVICES_MAX];
   uint32_t count = 0;
@@ -140,7 +141,7 @@ bool vg_ml_find(nvmlDevice_t handle, struct vg_ml_device *ret_device) {
   return found;
 }
 
-/* What is known, and whether it is recent. */
+/* The last usage known. True: it is recent. */
 static bool known_usage(struct vg_attach_usage *ret_usage) {
   pthread_mutex_lock(&lock);
   *ret_usage = last_usage;
@@ -154,7 +155,7 @@ bool vg_ml_usage(struct vg_attach_usage *ret_usage) {
   struct vg_attach_usage usage;
   if (known_usage(ret_usage)) return true;
   pthread_mutex_lock(&ask_lock);
-  bool fresh = known_usage(ret_usage); /* another thread has asked meanwhile */
+  bool fresh = known_usage(ret_usage); /* another thread may have queried the daemon meanwhile */
   if (!fresh && ask(&reply, &usage) == 0 && reply.status == VG_ATTACH_OK) {
     take(&reply, &usage); /* limits may have been changed as well */
     *ret_usage = usage;

@@ -1,6 +1,6 @@
 /*
- * slice.h - what the NVML shim knows of the slice: its devices in the order that CUDA shows them, their limits, what is
- * used and by which processes. Asked from the daemon (VG_ATTACH_QUERY): a program that only looks is no tenant.
+ * slice.h - what the NVML shim knows of the slice: its devices in the order of CUDA, their limits, and their usage by
+ * process. From the daemon (VG_ATTACH_QUERY): a program that only queries NVML is no tenant.
  */
 #ifndef VG_ML_SLICE_H
 #define VG_ML_SLICE_H

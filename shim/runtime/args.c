@@ -1,6 +1,6 @@
 /* args.c - reads the command line of an OCI runtime (runc's, crun's) as far as it concerns us. Called by main.c.
  *
- * Nothing is checked here: the low-level runtime gets the same words and is the one to complain. The spellings of runc
+ * Nothing is checked here: the low-level runtime gets the same arguments and reports errors. The spellings of runc
  * (`-bundle X`, `--bundle=X`) and of crun (`-bX`, `-dbX`, `--bund X`) are read. */
 #include "runtime/runtime.h"
 

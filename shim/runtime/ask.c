@@ -1,7 +1,7 @@
 /* ask.c - one question to vgpud over its runtime socket. Called by main.c and hook.c.
  *
- * The daemon may be restarting: a question that got no whole answer is asked again, since vgpud forgets what a
- * connection that broke had asked for. Everything has a deadline, and nothing raises SIGPIPE. */
+ * The daemon may be restarting: a question without a complete answer is repeated, since vgpud drops the requests of
+ * broken connections. Everything has a deadline, and nothing raises SIGPIPE. */
 #define _GNU_SOURCE
 #include "runtime/runtime.h"
 
@@ -71,20 +71,20 @@ static int send_all(int fd, const char *bytes, size_t count, uint64_t deadline_n
 }
 
 static int receive(int fd, uint64_t deadline_ns, struct vr_reply *reply) {
-  size_t room = 64u << 10, used = 0;
-  reply->buffer = malloc(room);
+  size_t capacity = 64u << 10, used = 0;
+  reply->buffer = malloc(capacity);
   while (reply->buffer) {
     int error = wait_for(fd, POLLIN, deadline_ns);
     if (error) return error;
-    ssize_t got = recv(fd, reply->buffer + used, room - used, 0);
+    ssize_t got = recv(fd, reply->buffer + used, capacity - used, 0);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (got <= 0) return got < 0 ? -errno : -ECONNRESET; /* a half reply: whoever wrote it is gone */
+    if (got <= 0) return got < 0 ? -errno : -ECONNRESET; /* an incomplete reply: the daemon is gone */
     used += (size_t)got;
     int complete = vr_wire_reply(reply->buffer, used, reply);
     if (complete) return complete < 0 ? complete : 0;
-    if (used < room) continue;
-    if (room > REPLY_BYTES_MAX) return -EMSGSIZE;
-    char *larger = realloc(reply->buffer, room *= 2);
+    if (used < capacity) continue;
+    if (capacity > REPLY_BYTES_MAX) return -EMSGSIZE;
+    char *larger = realloc(reply->buffer, capacity *= 2);
     if (!larger) return -ENOMEM;
     reply->buffer = larger;
   }
@@ -153,7 +153,7 @@ int vr_refusal(const struct vr_reply *reply, char *text) {
                : vr_say(text, EPERM, "vgpud refused the container and did not say why: see `journalctl -u vgpud`");
 }
 
-/* What a restart looks like from here. */
+/* Errors while the daemon restarts. */
 static bool may_pass(int error) {
   return error == -ENOENT || error == -ECONNREFUSED || error == -EAGAIN || error == -ECONNRESET || error == -EPIPE;
 }

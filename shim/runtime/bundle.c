@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of which at least one is in every config.json that concerns us: our requests, and what would bring a GPU into
- * the container beside us. As engines write them: JSON strings, ASCII unescaped. */
+/* At least one of these is in every config.json that concerns us: requests for a slice, and other ways in which a GPU
+ * gets into a container. As engines write them: JSON strings, ASCII unescaped. */
 static const char *const marks[] = {
     "\"VGPU=",       "\"VGPU_",   "\"dev.vgpu/", "nvidia-container-runtime-hook", "nvidia-container-toolkit",
     "\"/dev/nvidia", "libcuda.so"};
@@ -22,7 +22,7 @@ bool vr_bundle_asks(const char *json, size_t json_bytes) {
   return false;
 }
 
-/* Where the configuration is: the bundle, canonical, as the daemon looks at it through /proc/<our pid>/root. */
+/* Where the configuration is: the bundle's canonical path, which the daemon reads through /proc/<our pid>/root. */
 static int locate(const struct vr_call *call, struct vr_bundle *bundle) {
   if (!realpath(call->bundle ? call->bundle : ".", bundle->path)) return -errno;
   const char *config = call->config ? call->config : "config.json";
@@ -41,7 +41,7 @@ static int locate(const struct vr_call *call, struct vr_bundle *bundle) {
   return realpath(above, bundle->directory) ? 0 : -errno;
 }
 
-/* Looks at what is beyond the largest configuration that we take, in pieces that overlap by more than a mark. */
+/* Searches the rest of a configuration that is longer than the maximum, in pieces that overlap by more than a mark. */
 static bool rest_asks(int fd, off_t begin) {
   char window[64u << 10];
   const off_t overlap = 64;
@@ -54,8 +54,8 @@ static bool rest_asks(int fd, off_t begin) {
   }
 }
 
-/* Errors that the low-level runtime meets as well, and says in its own words. With any other it might start a container
- * that we have not looked into. */
+/* Errors that the low-level runtime meets as well, and reports itself. With any other it might start a container whose
+ * configuration we have not read. */
 static bool is_its_own_to_say(int error) {
   return error == ENOENT || error == ENOTDIR || error == EISDIR || error == EACCES || error == EPERM ||
          error == ELOOP || error == ENAMETOOLONG || error == EINVAL;
@@ -110,7 +110,7 @@ static int write_file(int fd, const struct vr_bundle *bundle, const char *json, 
   if (error) return error;
   struct stat status;
   if (fstat(fd, &status)) return -errno;
-  /* Where that is not allowed the file is ours, and so is the low-level runtime that reads it. */
+  /* Where that is not allowed the file stays ours; the low-level runtime that reads it is ours too. */
   bool is_owner_kept = status.st_uid == bundle->uid && status.st_gid == bundle->gid;
   if (!is_owner_kept && fchown(fd, bundle->uid, bundle->gid) && errno != EPERM && errno != EINVAL) return -errno;
   return fchmod(fd, bundle->mode) ? -errno : 0; /* after chown, which clears bits */

@@ -40,21 +40,21 @@ static int wait_readable(int fd, uint64_t deadline_ns) {
 
 ssize_t vr_read_all(int fd, size_t most, uint64_t timeout_ns, char **ret_buffer) {
   uint64_t deadline_ns = timeout_ns == UINT64_MAX ? UINT64_MAX : vr_now_ns() + timeout_ns;
-  size_t room = READ_FIRST_BYTES, used = 0;
-  char *buffer = malloc(room + 1);
+  size_t capacity = READ_FIRST_BYTES, used = 0;
+  char *buffer = malloc(capacity + 1);
   ssize_t got = -ENOMEM;
   while (buffer && used <= most) {
     if (deadline_ns != UINT64_MAX && (got = wait_readable(fd, deadline_ns))) break;
-    got = read(fd, buffer + used, room - used);
+    got = read(fd, buffer + used, capacity - used);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) {
       got = got < 0 ? -errno : 0;
       break;
     }
     used += (size_t)got;
-    if (used < room) continue;
-    room *= 2;
-    char *larger = realloc(buffer, room + 1);
+    if (used < capacity) continue;
+    capacity *= 2;
+    char *larger = realloc(buffer, capacity + 1);
     if (!larger) {
       got = -ENOMEM;
       break;

@@ -1,4 +1,4 @@
-/* hook.c - `vgpu-runtime vgpu-hook started|stopped`: tells vgpud that a container came to life, or that it is gone.
+/* hook.c - `vgpu-runtime vgpu-hook started|stopped`: reports to vgpud that a container has started or is gone.
  * Called by main.c; run by the low-level runtime as a createRuntime or poststop hook, with the container's state on
  * stdin and whatever environment and directory.
  *
@@ -15,7 +15,7 @@
 #define STATE_BYTES_MAX (1u << 20)
 #define S 1000000000ull
 
-/* Less than the 10 s that vgpud gives its hooks: our line says more than the low-level runtime's about a timeout. */
+/* Less than the 10 s that vgpud gives its hooks: our message says more than the low-level runtime's on a timeout. */
 static const struct vr_patience started_patience = {.answer_ns = 8 * S, .missing_ns = 1 * S, .restart_ns = 3 * S};
 /* Short: it delays the deletion. */
 static const struct vr_patience stopped_patience = {.answer_ns = 3 * S, .missing_ns = S / 5, .restart_ns = 1 * S};

@@ -1,6 +1,6 @@
-/* main.c - vgpu-runtime, run by container engines in the place of runc or crun.
+/* main.c - vgpu-runtime, run by container engines instead of runc or crun.
  *
- * Everything but the creation of a container that concerns us passes at once, untouched. */
+ * Every call but the creation of a container with a request for vgpud is passed on at once, unchanged. */
 #define _GNU_SOURCE
 #include "runtime/runtime.h"
 

@@ -1,5 +1,5 @@
-/* report.c - how a refusal reaches people through the engine. Called by main.c and hook.c; report before leaving only,
- * since SIGPIPE is ignored from then on.
+/* report.c - how a refusal reaches the user through the engine. Called by main.c and hook.c, just before they exit,
+ * since it ignores SIGPIPE.
  *
  * containerd's shim shows the last record of the log with level "error", and its `time` must be RFC 3339; podman shows
  * stderr, or the log where it knows the runtime as one that writes JSON. */

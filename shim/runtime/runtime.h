@@ -1,7 +1,7 @@
 /* runtime.h - what the files of vgpu-runtime share.
  *
- * vgpu-runtime stands between a container engine and the low-level OCI runtime (runc, crun). It is a short-lived,
- * single-threaded program: it asks vgpud about a container that wants a slice, puts vgpud's answer into config.json,
+ * vgpu-runtime is called by a container engine instead of the low-level OCI runtime (runc, crun). It is a short-lived,
+ * single-threaded program: it asks vgpud about a container that requests a slice, writes vgpud's answer to config.json,
  * and becomes the low-level runtime by exec, with the arguments, the environment and the descriptors it was given. So
  * everything that it opens is O_CLOEXEC, it never forks, and it changes neither signals, umask nor directory. */
 #ifndef VGPU_RUNTIME_H
@@ -19,13 +19,13 @@
 
 /* ---- arguments (args.c) ---- */
 
-/* What the engine wants, as far as it concerns us. The strings are argv's own. */
+/* The engine's call, as far as it concerns us. The strings are argv's own. */
 struct vr_call {
   const char *subcommand; /* NULL: none, as in `--version` */
   const char *log_path;   /* NULL: no log */
   const char *bundle;     /* NULL: the current directory */
   const char *config;     /* crun's --config; NULL: <bundle>/config.json */
-  const char *id;         /* NULL: none given; the low-level runtime will say so */
+  const char *id;         /* NULL: none given; the low-level runtime will refuse that */
   bool log_is_json;
   bool makes_container; /* create or run, with an id */
 };
@@ -38,11 +38,11 @@ struct vr_conf {
   char socket[PATH_MAX];
   char runtime[PATH_MAX];      /* name or absolute path; "": the first of the usual ones */
   char self[PATH_MAX];         /* how engines and hooks call this program; "": /proc is not there */
-  char problem[VR_TEXT_BYTES]; /* what is wrong with the file; "": nothing */
+  char problem[VR_TEXT_BYTES]; /* the error in the file; "": none */
 };
 
-/* argv0: as main got it. A file that is missing is no problem; bad lines are left out and named in ret_conf->problem,
- * since a container that is there must be stoppable whatever the file holds. */
+/* argv0: as main got it. A missing file is no error; bad lines are left out and named in ret_conf->problem, since an
+ * existing container must be stoppable whatever the file holds. */
 void vr_conf_load(const char *argv0, struct vr_conf *ret_conf);
 
 /* Parses one file's text into conf; name is for the problem. */
@@ -61,14 +61,14 @@ struct vr_bundle {
   gid_t gid;
 };
 
-/* 1: the container asks for something of ours, ret_bundle is filled. 0: it does not, or the low-level runtime will say
- * better what is wrong. Negative: it does, but cannot be served; text says why. */
+/* 1: the container has a request for vgpud, ret_bundle is filled. 0: it has none, or the low-level runtime reports the
+ * error better. Negative: it has one that cannot be served; text says why. */
 int vr_bundle_read(const struct vr_call *call, struct vr_bundle *ret_bundle, char *text);
 
-/* Puts json in the place of config.json, whole or not at all. */
+/* Replaces config.json by json, as a whole or not at all. */
 int vr_bundle_write(const struct vr_bundle *bundle, const char *json, size_t json_bytes, char *text);
 
-/* Whether config.json's bytes may concern us. Never misses; may be wrong the other way, then vgpud answers `pass`. */
+/* Whether config.json may hold a request. No false negatives; on a false positive vgpud answers `pass`. */
 bool vr_bundle_asks(const char *json, size_t json_bytes);
 
 /* ---- the conversation with vgpud (wire.c, ask.c) ---- */
@@ -92,7 +92,7 @@ struct vr_reply {
 struct vr_patience {
   uint64_t answer_ns;  /* for everything together */
   uint64_t missing_ns; /* for a socket that is not there and never was */
-  uint64_t restart_ns; /* for a daemon that went away, or whose socket nobody serves */
+  uint64_t restart_ns; /* for a daemon that went away, or whose socket refuses connections */
 };
 
 /* Writes the request's header. Returns its length, -EINVAL where a value holds a line break, or -E2BIG. */
@@ -107,7 +107,7 @@ int vr_wire_reply(char *buffer, size_t bytes, struct vr_reply *ret_reply);
 int vr_ask(const char *socket_path, const struct vr_request *request, const struct vr_patience *patience,
            struct vr_reply *ret_reply, char *text);
 
-/* Puts a refusal's own words into text. Returns -EPERM. */
+/* Copies the text of a refusal. Returns -EPERM. */
 int vr_refusal(const struct vr_reply *reply, char *text);
 
 /* ---- hooks (hook.c, json.c) ---- */
@@ -120,21 +120,21 @@ int vr_json_string(const char *json, size_t json_bytes, const char *key, char *r
 
 /* ---- the low-level runtime (lowlevel.c) ---- */
 
-/* Becomes the low-level runtime. Returns only where that failed: -errno and a line in text. */
+/* Becomes the low-level runtime. Returns only on failure: -errno and a line in text. */
 int vr_lowlevel_exec(const struct vr_conf *conf, char **argv, char *text);
 
-/* ---- talking to people (report.c) ---- */
+/* ---- messages (report.c) ---- */
 
 /* printf into a text of VR_TEXT_BYTES. Returns -error, so that a caller can return it. */
 int vr_say(char *text, int error, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Why a system call failed, in words that vr_plain_words would leave. */
+/* Why a system call failed, in words that vr_plain_words does not change. */
 const char *vr_reason(int error);
 
-/* Makes one line of text out of anything. */
+/* Replaces line breaks and other control characters by blanks. */
 void vr_one_line(char *text);
 
-/* Replaces what engines would take for a fault of the container's command; other lines stay as they are. */
+/* Replaces phrases that engines would take for a fault of the container's command. */
 void vr_plain_words(char *text);
 
 /* The line for the engine's log, if it has one, and for stderr. */

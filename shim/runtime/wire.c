@@ -49,7 +49,7 @@ static int parse_lines(const char *line, const char *end, struct vr_reply *reply
     if (!space) return -EPROTO;
     const char *value = space + 1;
     size_t key_length = (size_t)(space - line), length = (size_t)(next - value);
-    int error = 0; /* a key that we do not know is a newer daemon's business */
+    int error = 0; /* an unknown key is a newer daemon's, and ignored */
     if (key_length == 6 && !strncmp(line, "status", 6)) {
       error = parse_status(value, length, &reply->status);
       has_status = true;

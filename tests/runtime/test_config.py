@@ -135,7 +135,7 @@ def test_longer_is_refused_with_a_text(front: Front, size: int) -> None:
     done = front.create()
     assert (done.returncode, front.seen()) == (1, None)
     assert f"config.json has {size} bytes" in done.stderr
-    assert f"may have {BODY_BYTES_MAX}" in done.stderr
+    assert f"the maximum for a container with a slice is {BODY_BYTES_MAX}" in done.stderr
 
 
 @pytest.mark.parametrize("offset", range(-8, 2))
