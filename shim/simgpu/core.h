@@ -77,7 +77,7 @@ CUresult sim_waited(void); /* CUDA_SUCCESS, or what a wait answers once the serv
 
 CUresult sim_stream_make(struct sim_context *context, unsigned flags, int priority, struct sim_stream **ret_stream);
 CUresult sim_stream_find_created(CUstream handle, struct sim_stream **ret_stream); /* by cuStreamCreate */
-void sim_stream_end(struct sim_stream *stream); /* a created one */
+void sim_stream_end(struct sim_stream *stream);                                    /* a created one */
 void sim_stream_init(struct sim_stream *stream, struct sim_context *context, uint32_t slot);
 uint32_t sim_slot_take(void); /* UINT32_MAX: none left */
 void sim_slot_give(uint32_t slot);
@@ -142,9 +142,9 @@ void sim_unmap_charged(int device, void *map, uint64_t bytes);
 
 /* ---- arena.c: the file that device memory is made of ---- */
 
-int sim_arena_fd(void);                                             /* -1: there cannot be one */
-bool sim_arena_is_own(int arena_fd);                                /* or another process's */
-uint64_t sim_arena_take(uint64_t bytes);                            /* an offset for physical memory */
+int sim_arena_fd(void);                  /* -1: there cannot be one */
+bool sim_arena_is_own(int arena_fd);     /* or another process's */
+uint64_t sim_arena_take(uint64_t bytes); /* an offset for physical memory */
 bool sim_arena_place(int arena_fd, uint64_t offset, void *place, uint64_t bytes, int protection);
 
 /* ---- share.c: what several processes hold. The server keeps it under a key, with who holds it, and charges the first

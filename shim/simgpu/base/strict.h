@@ -19,7 +19,7 @@ extern __thread const char *sim_strict_call; /* the entry point that the thread 
 #define SIM_STRICT VG_UNLIKELY(sim_strict)
 
 void sim_strict_begin(const char *setting);
-void sim_strict_count(void); /* something wrong was found */
+void sim_strict_count(void);  /* something wrong was found */
 bool sim_strict_failed(void); /* =fail, and something wrong was found */
 /* "stream" of "sizeof(struct sim_stream)"; other words are left as they are. */
 void sim_strict_type_name(const char *type, char ret_name[32]);

@@ -9,7 +9,7 @@
 
 #define STACK_MAX 64
 
-static struct sim_context *all; /* under sim_lock() */
+static struct sim_context *all;               /* under sim_lock() */
 static uint32_t server_ids[SIM_CONTEXTS_MAX]; /* 1 = taken, under sim_lock() */
 
 static __thread struct sim_context *stack[STACK_MAX]; /* below the current one */

@@ -1,7 +1,7 @@
 /*
  * capture_rules.c - the captures that are going on, and which calls do not go with them (programming guide, "Stream
- * Capture"): such a call is refused, and ends the capture. Called by every entry point that gives work to a stream, waits
- * or allocates; knows nothing of graphs.
+ * Capture"): such a call is refused, and ends the capture. Called by every entry point that gives work to a stream,
+ * waits or allocates; knows nothing of graphs.
  */
 #include "simgpu/cuda/capture.h"
 

@@ -36,16 +36,10 @@ static CUresult work_memset(struct sim_node *node, const void *set) {
   return sim_node_set_memset(node, set, (CUcontext)node->context);
 }
 static CUresult work_host(struct sim_node *node, const void *host) {
-  node->host = *(const CUDA_HOST_NODE_PARAMS *)host;
-  return CUDA_SUCCESS;
+  return sim_node_set_host(node, host);
 }
 static CUresult work_child(struct sim_node *node, const void *graph) {
-  struct sim_graph *copy;
-  CUresult result = sim_graph_copy((struct sim_graph *)graph, &copy);
-  if (result != CUDA_SUCCESS) return result;
-  copy->object.inner = true;
-  node->child = copy;
-  return CUDA_SUCCESS;
+  return sim_node_put_child(node, (struct sim_graph *)graph);
 }
 
 static CUresult work_alloc(struct sim_node *node, const void *params) {

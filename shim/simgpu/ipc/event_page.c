@@ -1,8 +1,8 @@
 /*
  * event_page.c - events of several processes (CU_EVENT_INTERPROCESS). Such an event lies in a page that all of them map
- * from its creation on: how often it was recorded, and up to which of these records it is done. A record is a value that
- * the stream writes there, a wait is a stream that waits for it; any of the processes may record. Called by record.c,
- * event.c and the entry points in ipc_event.c.
+ * from its creation on: how often it was recorded, and up to which of these records it is done. A record is a value
+ * that the stream writes there, a wait is a stream that waits for it; any of the processes may record. Called by
+ * record.c, event.c and the entry points in ipc_event.c.
  */
 #include "simgpu/core.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* external.h - memory of other interfaces: how a part of it is mapped; among external_memory.c, external.c, memory.c and
- * array_memory.c.
+/* external.h - memory of other interfaces: how a part of it is mapped; among external_memory.c, external.c, memory.c
+ * and array_memory.c.
  */
 #ifndef VG_SIM_EXTERNAL_H
 #define VG_SIM_EXTERNAL_H

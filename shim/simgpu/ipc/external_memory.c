@@ -6,8 +6,8 @@
  * Nothing is charged here: memory that came from the driver is paid by its maker (share.c), other memory by no process.
  */
 
-#include "simgpu/ipc/external.h"
 #include "simgpu/core.h"
+#include "simgpu/ipc/external.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -120,8 +120,7 @@ static struct sim_external_map *map_part(struct sim_external *memory, uint64_t o
   return map;
 }
 
-CUresult sim_external_map(CUexternalMemory handle, uint64_t offset, uint64_t bytes,
-                          struct sim_external_map **ret_map) {
+CUresult sim_external_map(CUexternalMemory handle, uint64_t offset, uint64_t bytes, struct sim_external_map **ret_map) {
   CUresult result = CUDA_SUCCESS;
   pthread_mutex_lock(&lock);
   struct sim_external *memory = find(handle);

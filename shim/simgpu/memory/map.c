@@ -58,7 +58,6 @@ void sim_unmap_bytes(void *map, uint64_t bytes) {
   munmap(map, sim_round_up(bytes, 4096));
 }
 
-
 static char *place(char *map, uint64_t bytes) {
   if (map && sim_arena_place(sim_arena_fd(), (uintptr_t)map, map, bytes, PROT_READ | PROT_WRITE)) return map;
   if (map) sim_unmap_bytes(map, bytes);

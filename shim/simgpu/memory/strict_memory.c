@@ -10,7 +10,6 @@ static void tell_memory(uint64_t address, const char *wrong) {
   sim_strict_tell("device memory", (const void *)(uintptr_t)address, wrong);
 }
 
-
 bool sim_strict_range(uint64_t address, uint64_t bytes) {
   struct sim_allocation allocation;
   if (bytes == 0 || sim_memory_covers(address, bytes, &allocation)) return true;

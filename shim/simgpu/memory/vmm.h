@@ -8,12 +8,12 @@ struct sim_physical {
   CUmemAllocationProp prop;
   int device; /* the server's index; -1: memory of the host */
   uint64_t bytes;
-  uint64_t offset;        /* in the arena */
-  int fd;                 /* of its maker's arena */
-  bool imported;          /* fd is its own */
-  uint32_t references;    /* handles given out, maps, bindings to multicast objects */
-  struct sim_share share; /* key 0: not shared */
-  void *multicast;        /* multicast.c: it is such an object and no memory; else NULL */
+  uint64_t offset;                        /* in the arena */
+  int fd;                                 /* of its maker's arena */
+  bool imported;                          /* fd is its own */
+  uint32_t references;                    /* handles given out, maps, bindings to multicast objects */
+  struct sim_share share;                 /* key 0: not shared */
+  void *multicast;                        /* multicast.c: it is such an object and no memory; else NULL */
   void (*multicast_end)(void *multicast); /* the last reference is gone: what is bound is released */
 };
 

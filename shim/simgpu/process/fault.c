@@ -62,8 +62,7 @@ static bool read_request(char *text, struct request *request) {
   if (!code) return false;
   *number++ = *code++ = '\0';
   bool known = false;
-  for (int i = 0; i < VG_ENTRY_COUNT; i++)
-    known |= request->forms[i] = is_form(vg_entry_name(i), text, strlen(text));
+  for (int i = 0; i < VG_ENTRY_COUNT; i++) known |= request->forms[i] = is_form(vg_entry_name(i), text, strlen(text));
   return known && read_number(number, &request->number) && read_code(code, &request->code);
 }
 

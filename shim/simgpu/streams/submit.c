@@ -21,7 +21,7 @@ static struct slot {
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ring_head;
 static uint64_t last_submit_ns;
-static uint32_t woken_asleep; /* the sleep of the server that was already ended */
+static uint32_t woken_asleep;                /* the sleep of the server that was already ended */
 static uint32_t generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
 
 static void wait_for_ring(void) {
@@ -205,7 +205,6 @@ static void record(struct sim_stream *stream, struct sim_event *event) {
   event->point = (struct sim_point){stream->slot, seq};
 }
 
-
 void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event) {
   uint64_t cost_ns = event->flags & CU_EVENT_DISABLE_TIMING ? SIM_RECORD_COST_NS : SIM_RECORD_TIMING_COST_NS;
   if (sim_link.page->launch_cost_ns == 0) cost_ns = 0; /* the switch for benchmarks of calls themselves */
@@ -214,7 +213,6 @@ void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event)
   spend(begin_ns, cost_ns);
   record(stream, event);
 }
-
 
 /* All points of a context's streams, a few at a time: calls use(argument, point) for each. */
 static void each_point(struct sim_context *context, void (*use)(void *, struct sim_point), void *argument) {
