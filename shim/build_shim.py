@@ -27,7 +27,9 @@ NVML_PARTS = (
     *("base/prim", "base/log", "session/visible_devices", "attach/socket"),
     *("driver/elf", "driver/search", "driver/open", "driver/own_calls"),
 )
-SIMGPU_FOLDERS = ("base", "process", "memory", "arrays", "textures", "contexts", "streams", "ipc", "cuda")
+SIMGPU_FOLDERS = (
+    *("base", "process", "memory", "contexts", "streams", "arrays", "copies", "textures", "ipc", "cuda", "entries"),
+)
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")

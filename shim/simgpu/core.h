@@ -13,8 +13,6 @@
 #define SIM_EVENT_MAGIC 0x45564e54u
 #define SIM_POOL_MAGIC 0x504f4f4cu
 
-extern struct sim_slab *sim_slabs; /* slab.c: all that hold something */
-
 /* ---- link.c ---- */
 
 struct sim_link {

@@ -8,42 +8,16 @@
  */
 #ifndef VG_SIM_H
 #define VG_SIM_H
-#include "gen/simgpu/simgpu_bodies.h" /* before the names of entry points: cuX is the body of cuX in the files that include this */
+#include "gen/abi/simgpu_bodies.h" /* before the names of entry points: cuX is the body of cuX in the files that include this */
 
 #include "base/prim.h"
 #include "gen/abi/cuda_abi.h"
+#include "simgpu/base/slab.h"
 #include "simgpu/base/strict.h"
 #include <stddef.h>
 #include <sys/types.h>
 
 #define SIM_PUBLIC __attribute__((visibility("default")))
-
-/* ---- objects: all live in slabs (sim_slab), so that a stale or foreign handle is recognised and never followed ----
- */
-
-struct sim_slab {
-  char *base; /* reserved, lazily backed */
-  size_t object_bytes;
-  uint32_t capacity;
-  uint32_t used;      /* objects ever handed out */
-  uint32_t free_head; /* index + 1 of the first free object, 0 = none */
-  uint32_t lock;
-  const char *type;      /* as written: "sizeof(struct sim_stream)" */
-  struct sim_slab *next; /* of all that hold something */
-};
-#define SIM_SLAB(bytes, count) {NULL, (bytes), (count), 0, 0, 0, #bytes, NULL}
-/* Every slab object starts with this. magic names the type and is 0 while the object is free. */
-struct sim_object {
-  uint32_t magic;
-  uint32_t next_free;
-  bool inner; /* a default stream or pool, a graph within another: not the program's to destroy */
-};
-void *sim_slab_get(struct sim_slab *slab, uint32_t magic); /* zeroed object, or NULL: none left */
-void sim_slab_put(struct sim_slab *slab, void *object);
-/* The object behind a handle, or NULL when the handle is not a live object of that slab. */
-void *sim_slab_find(const struct sim_slab *slab, const void *handle, uint32_t magic);
-void *sim_slab_live(const struct sim_slab *slab, const void *handle, uint32_t magic); /* of ours, which may be stale */
-uint32_t sim_slab_index(const struct sim_slab *slab, const void *object);
 
 /* A point in a stream: everything submitted to it up to and including seq. seq 0 = nothing, always done. */
 struct sim_point {
@@ -130,6 +104,7 @@ static inline CUresult sim_context_state(const struct sim_context *context) {
 }
 /* A kernel of the context has faulted: what it had queued is dropped, every further call in it answers the code. */
 void sim_context_fault(struct sim_context *context, CUresult code);
+void sim_fault_struck(CUresult code); /* a fault on request (entries/fault.c), at a launch or a wait */
 CUresult sim_stream_fault(struct sim_stream *stream, CUresult code); /* the same once the stream has come so far */
 
 /* ---- devices of this process, in the order and number that CUDA_VISIBLE_DEVICES leaves ---- */

@@ -9,7 +9,7 @@
  */
 #include "ledger/array_boxes.h"
 #include "simgpu/arrays/array.h"
-#include "simgpu/ipc/external.h"
+#include "simgpu/memory/external.h"
 #include "simgpu/memory/vmm.h"
 
 uint64_t sim_array_round(uint64_t bytes) {

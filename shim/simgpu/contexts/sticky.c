@@ -4,7 +4,6 @@
  * processes go on. Called where a kernel faults (launch.c, graph_exec.c) and for faults on request (fault.c).
  */
 #include "simgpu/core.h"
-#include "simgpu/process/fault.h"
 #include <stdio.h>
 
 bool sim_is_sticky(CUresult code) {

@@ -2,7 +2,7 @@
  * external.c - memory of other interfaces in use: buffers and arrays in it; and descriptors for other libraries of what
  * lies at an address (dma-buf). Called by programs; builds on external_memory.c.
  */
-#include "simgpu/ipc/external.h"
+#include "simgpu/memory/external.h"
 #include "simgpu/arrays/array.h"
 #include "simgpu/memory/vmm.h"
 

@@ -2,7 +2,7 @@
  * pool_share.c - pools that other processes import by a descriptor, and pointers from them. An imported pool makes no
  * allocations. Called by programs; builds on pool.c and pool_import.c.
  */
-#include "simgpu/ipc/pool_import.h"
+#include "simgpu/memory/pool_import.h"
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

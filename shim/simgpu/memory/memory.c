@@ -5,7 +5,7 @@
  * Device pointers are host addresses: lazily backed, zeroed maps. A forked child does not get them.
  */
 #include "simgpu/core.h"
-#include "simgpu/ipc/external.h"
+#include "simgpu/memory/external.h"
 
 static bool is_small(const struct sim_allocation *allocation) {
   return allocation->bytes < SIM_GRANULE_BYTES && !allocation->low;

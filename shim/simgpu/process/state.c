@@ -4,7 +4,7 @@
  * wiped by the kernel at fork.
  */
 #include "simgpu/core.h"
-#include "simgpu/entries/before_init.h"
+#include "simgpu/process/started.h"
 #include <pthread.h>
 
 #define CHECK_NS 100000000ull /* how often a locked process looks whether the server is still there */

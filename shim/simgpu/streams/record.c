@@ -1,6 +1,6 @@
 /*
  * record.c - recording an event in a stream and waiting for one there, whether it is this process's alone or one that
- * others may record, too (ipc/event_page.c). Called by stream and event entry points and by graphs.
+ * others may record, too (event_page.c). Called by stream and event entry points and by graphs.
  */
 #include "simgpu/core.h"
 

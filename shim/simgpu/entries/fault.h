@@ -1,6 +1,6 @@
 /*
  * fault.h - faults on request, and counts of calls, for tests of whoever uses the driver. Every entry point asks here
- * before its body runs (gen/simgpu_entries.c), so what one entry point calls of another is not counted.
+ * before its body runs (gen/simgpu/simgpu_entries.c), so what one entry point calls of another is not counted.
  *
  *   VGPU_SIM_FAIL=NAME:N=CODE[,...]   the N-th call (from 1; *: each) of NAME answers CODE and does nothing. NAME
  *                                     without version or per-thread suffix means all forms; * any entry point, its
@@ -18,6 +18,7 @@
 #include "gen/abi/cuda_abi.h"
 #include "gen/abi/entries.h"
 #include "simgpu/entries/before_init.h"
+#include "simgpu/process/started.h"
 #include <stdbool.h>
 
 #define SIM_NO_FAULT (-1)

@@ -1,9 +1,9 @@
 /*
  * entry.c - cuGetProcAddress, error names, and the entry points that are there and have nothing to do here.
  */
-#include "gen/simgpu/simgpu_entries.h"
 #include "simgpu/core.h"
-#include "simgpu/names.h"
+#include "simgpu/entries/names.h"
+#include "simgpu/entries/table.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /*
- * names.h - tables that names.py writes into shim/gen/simgpu/simgpu_names.c; read by entry.c.
+ * names.h - tables that codegen/generate_names.py writes into shim/gen/simgpu/simgpu_names.c; read by entry.c.
  */
 #ifndef VG_SIM_NAMES_H
 #define VG_SIM_NAMES_H

@@ -7,7 +7,7 @@
  */
 
 #include "simgpu/core.h"
-#include "simgpu/ipc/external.h"
+#include "simgpu/memory/external.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -2,9 +2,9 @@
  * fault.c - see fault.h. Counts are atomic: the call that fails is the N-th in the order in which threads come here.
  */
 #define _GNU_SOURCE
-#include "simgpu/process/fault.h"
+#include "simgpu/entries/fault.h"
 #include "simgpu/base/strict.h"
-#include "simgpu/names.h"
+#include "simgpu/entries/names.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * pool_import.c - pointers of pools that other processes have exported: mapped until they are freed here, and charged
  * to the pool's process. Called by pool_share.c, and by pool.c when such a pointer is freed.
  */
-#include "simgpu/ipc/pool_import.h"
+#include "simgpu/memory/pool_import.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
