@@ -28,7 +28,8 @@ NVML_PARTS = (
     *("driver/elf", "driver/search", "driver/open", "driver/own_calls"),
 )
 SIMGPU_FOLDERS = (
-    *("base", "process", "memory", "contexts", "streams", "arrays", "copies", "textures", "ipc", "cuda", "entries"),
+    *("base", "process", "memory", "contexts", "streams", "alloc", "arrays", "copies", "textures", "cuda", "ipc"),
+    *("calls", "entries"),
 )
 
 #: targets that are programs, not shared libraries

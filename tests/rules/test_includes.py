@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from .tree import ROOT, components, tracked
 
 _BELOW_GATE = {"base", "context", "gen/abi", "session"}
+_SIM_GROUND = {"simgpu/base", "simgpu/process"}
+_SIM_BELOW_ALLOC = _SIM_GROUND | {"simgpu/contexts", "simgpu/memory", "simgpu/streams"}
 
 #: folder of shim/ -> what it may include beside itself. From the ground up: base and abi; session; ledger; context;
 #: gate; attach; hooks. The arbiter runs in the daemon and has nothing of the tenant's folders.
@@ -29,20 +31,22 @@ ALLOWED: dict[str, set[str]] = {
     "arbiter": {"abi", "base"},
     "job": set(),
     "runtime": set(),
-    # the simulated device, from the ground up: slabs; sim.h and core.h, which say what its files have of each other;
-    # memory; arrays; copies. The server and NVML share wire.h and constants.h with the driver, and nothing else.
+    # the simulated device, from the ground up; process/process.h says what each folder is. Server and NVML share wire.h
+    # and constants.h with the driver, and nothing else.
+    "simgpu": set(),
     "simgpu/base": {"base"},
-    "simgpu": {"base", "gen/abi", "simgpu/base"},
-    "simgpu/process": {"simgpu"},
-    "simgpu/memory": {"simgpu"},
-    "simgpu/contexts": {"simgpu"},
-    "simgpu/streams": {"simgpu"},
-    "simgpu/arrays": {"ledger", "simgpu", "simgpu/memory"},
-    "simgpu/copies": {"simgpu", "simgpu/arrays", "simgpu/memory"},
-    "simgpu/textures": {"simgpu", "simgpu/arrays"},
-    "simgpu/ipc": {"simgpu", "simgpu/arrays", "simgpu/memory"},
-    "simgpu/cuda": {"simgpu", "simgpu/memory"},
-    "simgpu/entries": {"base", "gen/abi", "simgpu", "simgpu/base", "simgpu/process"},
+    "simgpu/process": {"base", "gen/abi", "simgpu", "simgpu/base"},
+    "simgpu/memory": _SIM_GROUND,
+    "simgpu/contexts": _SIM_GROUND | {"simgpu/memory"},
+    "simgpu/streams": _SIM_BELOW_ALLOC - {"simgpu/streams"},
+    "simgpu/alloc": _SIM_BELOW_ALLOC,
+    "simgpu/arrays": _SIM_BELOW_ALLOC | {"ledger", "simgpu/alloc"},
+    "simgpu/copies": {"simgpu/arrays", "simgpu/base", "simgpu/memory", "simgpu/streams"},
+    "simgpu/textures": _SIM_GROUND | {"simgpu/arrays", "simgpu/contexts", "simgpu/memory"},
+    "simgpu/cuda": _SIM_BELOW_ALLOC | {"simgpu/alloc", "simgpu/arrays", "simgpu/copies"},
+    "simgpu/ipc": _SIM_BELOW_ALLOC - {"simgpu/base"} | {"simgpu/alloc", "simgpu/arrays"},
+    "simgpu/calls": _SIM_BELOW_ALLOC | {"simgpu/alloc", "simgpu/arrays", "simgpu/copies", "simgpu/cuda", "simgpu/ipc"},
+    "simgpu/entries": _SIM_GROUND | {"base", "gen/abi", "simgpu/contexts"},
     "gen/simgpu": {"simgpu/entries"},
     "simgpu/nvml": {"abi", "base", "simgpu"},
     "simgpu/server": {"base", "simgpu"},

@@ -24,8 +24,5 @@ bool sim_strict_failed(void); /* =fail, and something wrong was found */
 /* "stream" of "sizeof(struct sim_stream)"; other words are left as they are. */
 void sim_strict_type_name(const char *type, char ret_name[32]);
 void sim_strict_tell(const char *type, const void *handle, const char *wrong); /* a handle of that type is wrong */
-/* Whether bytes there may be used; tells if that was freed or goes beyond an allocation. Host memory may be used. */
-bool sim_strict_range(uint64_t address, uint64_t bytes);
-void sim_strict_words(const void *words, uint64_t bytes); /* arguments of a kernel: tells which are freed memory */
 
 #endif

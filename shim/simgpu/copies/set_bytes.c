@@ -1,7 +1,9 @@
 /*
  * set_bytes.c - the bytes of a memset. Called by set.c and by nodes of graphs.
  */
-#include "simgpu/core.h"
+#include "simgpu/base/strict.h"
+#include "simgpu/copies/bytes.h"
+#include "simgpu/memory/allocations.h"
 #include "simgpu/memory/backing.h"
 #include <string.h>
 

@@ -2,7 +2,13 @@
  * capture_work.c - what a capturing stream is given becomes nodes; events carry order between its streams; and the
  * questions about a capture. Called by the core through the hooks of sim.h, by launch.c and graph_exec.c, by programs.
  */
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/capture.h"
+#include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <stdlib.h>
 
 /* A new node behind everything in the stream; the stream then stands there. work sets what it does. */

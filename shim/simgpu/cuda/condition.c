@@ -3,6 +3,8 @@
  * them. Called by graph.c, graph_conditional.c and host_kernels.c.
  */
 #include "simgpu/cuda/condition.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/cuda/graph.h"
 
 static struct sim_slab conditions = SIM_SLAB(sizeof(struct sim_condition), 1 << 18);
 

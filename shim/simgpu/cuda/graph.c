@@ -3,6 +3,7 @@
  * which the file that sets it brings along: graph_nodes.c, graph_memory.c, graph_batch.c, graph_conditional.c.
  */
 #include "simgpu/cuda/graph.h"
+#include "simgpu/base/slab.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #ifndef VG_SIM_GRAPH_H
 #define VG_SIM_GRAPH_H
 #include "simgpu/cuda/module.h"
-#include "simgpu/sim.h"
+#include "simgpu/streams/stream.h"
 
 #define SIM_GRAPH_MAGIC 0x47524150u
 #define SIM_NODE_MAGIC 0x4e4f4445u
@@ -150,6 +150,8 @@ void sim_node_drop_attributes(struct sim_node *node);
 CUresult sim_node_copy_attributes(struct sim_node *node, const struct sim_node *from);
 
 /* graph_memory.c */
+bool sim_graph_memory_free(CUdeviceptr pointer); /* false: no graph has allocated it, or it is free already */
+void sim_graph_memory_context_destroy(struct sim_context *context);
 CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *params); /* answers params->dptr */
 CUresult sim_graph_reserve(const struct sim_graph *graph); /* memory for its allocation nodes */
 
@@ -163,9 +165,5 @@ CUresult sim_node_set_free(struct sim_node *node, CUdeviceptr address);
 CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***ret_order); /* INVALID_VALUE: it has a cycle */
 CUresult sim_graph_run(struct sim_node *const *order, uint32_t count, struct sim_stream *stream);
 CUresult sim_graph_run_inner(struct sim_graph *graph, struct sim_stream *stream); /* a child graph or a body */
-
-/* capture_work.c */
-CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
-CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
 
 #endif

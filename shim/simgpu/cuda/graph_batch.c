@@ -2,7 +2,11 @@
  * graph_batch.c - nodes of memory operations (cuStreamBatchMemOp as a node) and of external semaphores: both hold lists
  * and do at a launch what the stream's own call does. Called by programs and graph_node_calls.c.
  */
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/streams/external_semaphore.h"
 #include <stdlib.h>
 #include <string.h>
 

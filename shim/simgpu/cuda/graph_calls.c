@@ -3,6 +3,7 @@
  * hold. Called by programs; graph.c keeps the graphs.
  */
 #include "simgpu/cuda/graph.h"
+#include "simgpu/process/process.h"
 #include <string.h>
 
 SIM_PUBLIC CUresult cuGraphCreate(CUgraph *ret_graph, unsigned flags) {

@@ -7,8 +7,11 @@
  * with all effects on memory that happens at submission, so a loop runs while its graph is launched: one that no kernel
  * ends keeps the launching thread for ever, where it would keep a real device.
  */
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/condition.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/process/process.h"
 #include <stdlib.h>
 
 SIM_PUBLIC CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *ret_handle, CUgraph graph_handle,

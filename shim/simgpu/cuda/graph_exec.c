@@ -3,7 +3,13 @@
  * executable is a copy of the graph in running order; its nodes are found again by the program's node through
  * `original`.
  */
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/capture.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,8 @@
  * graph_extra.c - the entry points of attributes of kernel nodes, and the drawing of a graph. Called by programs.
  */
 #include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
 #include <stdio.h>
 
 static struct sim_node *kernel_node(CUgraphNode handle) {

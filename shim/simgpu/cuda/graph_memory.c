@@ -5,8 +5,12 @@
  * stream do not share memory, each allocation node has its own.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/graph.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/memory/charge.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <stdlib.h>
 

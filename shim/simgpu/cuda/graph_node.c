@@ -2,6 +2,9 @@
  * graph_node.c - what the entry points of all nodes begin and end with (graph_node.h).
  */
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/graph.h"
+#include "simgpu/process/process.h"
 
 CUresult sim_node_context(CUcontext handle, struct sim_context **ret_context) {
   if (handle == NULL) return sim_enter(ret_context);

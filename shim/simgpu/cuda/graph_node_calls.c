@@ -2,7 +2,10 @@
  * graph_node_calls.c - the entry points of nodes: added, read and changed; those of memory operations and semaphores
  * are in graph_batch.c. Called by programs.
  */
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
 #include <string.h>
 
 CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params) {

@@ -2,7 +2,15 @@
  * graph_nodes.c - the work of kernel, copy, memset, host, event and child nodes: how it is set, copied and run. Called
  * by graph_node_calls.c, graph_exec.c (updates of executables) and capture_work.c.
  */
+#include "simgpu/arrays/array.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/copies/bytes.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/streams/stream.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,6 +3,7 @@
  * hold graphs. The nodes run one after the other: branches do not overlap on the simulated device, which costs time and
  * changes no result.
  */
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/graph.h"
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,8 @@
  */
 #include "simgpu/cuda/host_kernels.h"
 #include "simgpu/cuda/condition.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/model.h"
 #include "simgpu/memory/backing.h"
 #include <errno.h>
 #include <string.h>

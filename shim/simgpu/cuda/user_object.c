@@ -3,7 +3,9 @@
  * by graph_calls.c and, when graphs are copied and freed, by graph.c. Must hold: the destructor runs once, when no
  * reference is left, outside of every lock.
  */
+#include "simgpu/base/slab.h"
 #include "simgpu/cuda/graph.h"
+#include "simgpu/process/process.h"
 #include <stdlib.h>
 
 #define USER_MAGIC 0x55534552u

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "simgpu/entries/fault.h"
 #include "simgpu/base/strict.h"
+#include "simgpu/contexts/context.h"
 #include "simgpu/entries/names.h"
 #include <pthread.h>
 #include <stdio.h>

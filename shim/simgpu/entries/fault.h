@@ -26,8 +26,6 @@ extern uint32_t sim_faults; /* 0: nothing was asked for; not known before the fi
 /* Counts a call. Returns SIM_NO_FAULT, or the code that it answers instead of running. */
 int sim_fault(enum vg_entry entry);
 
-void sim_fault_struck(CUresult code); /* sticky.c: it was answered at a launch or a wait */
-
 /* What an entry point does: a planned fault, else what it answers before cuInit (entries/before_init.h), else its body.
  */
 #define SIM_ENTRY(name, arguments)                                                                                     \

@@ -3,8 +3,9 @@
  * nothing of who is charged. A forked child does not get these maps.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/memory/map.h"
 #include "simgpu/memory/backing.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <sys/mman.h>
 

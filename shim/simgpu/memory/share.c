@@ -4,8 +4,11 @@
  * ipc_event.c, vmm_share.c, pool_share.c, multicast.c, external.c and, at the end of shared memory, by memory.c.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/memory/share.h"
+#include "simgpu/memory/allocations.h"
 #include "simgpu/memory/backing.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/process/process.h"
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,7 +2,8 @@
  * strict_memory.c - the strict look at memory (base/strict.h): ranges beyond their allocation, memory that was freed.
  * Called where a program names memory: copies, memsets, launches, frees.
  */
-#include "simgpu/core.h"
+#include "simgpu/base/strict.h"
+#include "simgpu/memory/allocations.h"
 #include <stdio.h>
 #include <string.h>
 

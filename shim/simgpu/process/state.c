@@ -3,7 +3,7 @@
  * locked (ipc/checkpoint.c). A forked child of an initialised process is not initialised: the page that says so is
  * wiped by the kernel at fork.
  */
-#include "simgpu/core.h"
+#include "simgpu/process/process.h"
 #include "simgpu/process/started.h"
 #include <pthread.h>
 

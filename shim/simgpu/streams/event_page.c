@@ -4,7 +4,12 @@
  * that the stream writes there, a wait is a stream that waits for it; any of the processes may record. Called by
  * record.c, event.c and the entry points in ipc_event.c.
  */
-#include "simgpu/core.h"
+#include "simgpu/streams/event_page.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/memory/share.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/stream.h"
 #include <stdlib.h>
 #include <unistd.h>
 

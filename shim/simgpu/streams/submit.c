@@ -3,7 +3,9 @@
  * call. Called by every entry point that gives work to the device. Any thread; the ring lock is never held while
  * waiting.
  */
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/stream.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -128,14 +130,14 @@ void sim_submit_order(struct sim_stream *stream) {
   }
 }
 
-void sim_spin_until(uint64_t time_ns) {
+static void spin_until(uint64_t time_ns) {
   while (vg_prim_now_ns() < time_ns) {
   }
 }
 
 /* What the call costs the host, from its beginning. */
 static void spend(uint64_t begin_ns, uint64_t cost_ns) {
-  if (cost_ns) sim_spin_until(begin_ns + cost_ns);
+  if (cost_ns) spin_until(begin_ns + cost_ns);
 }
 
 static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
