@@ -27,7 +27,10 @@ NVML_PARTS = (
     *("base/prim", "base/log", "session/visible_devices", "attach/socket"),
     *("driver/next", "driver/elf", "driver/search", "driver/open", "driver/own_calls"),
 )
-SIMGPU_FOLDERS = ("base", "process", "memory", "arrays", "textures", "contexts", "streams", "ipc", "cuda")
+SIMGPU_FOLDERS = (
+    *("base", "process", "memory", "contexts", "streams", "alloc", "arrays", "copies", "textures", "cuda", "ipc"),
+    *("calls", "entries"),
+)
 
 #: targets that are programs, not shared libraries
 PROGRAMS = ("sim/vgpu-simd", "vgpu-runtime", "vgpu-job")

@@ -87,12 +87,12 @@ bool vg_resolve_has(enum vg_entry entry, void **slots); /* resolve.c, which lies
 def simulated_entries(surface: Surface) -> str:
     """gen/simgpu/simgpu_entries.c: the simulated driver's entry points as programs see them.
 
-    Each asks for a planned fault (process/fault.h) and goes on to its body, sim_cuX; a body that no file defines is a
+    Each asks for a planned fault (entries/fault.h) and goes on to its body, sim_cuX; a body that no file defines is a
     weak one that says CUDA_ERROR_NOT_SUPPORTED. A table tells the two apart (simdevice/coverage.py): the distances to
     body and weak body, which are the same place if there is no other.
     """
     out = [NOTICE.format(what="Simulated driver: its entry points, and the bodies of those that it lacks.")]
-    out += ['#include "gen/simgpu/simgpu_entries.h"', '#include "simgpu/process/fault.h"', ""]
+    out += ['#include "simgpu/entries/fault.h"', '#include "simgpu/entries/table.h"', ""]
     for entry in surface.entries:
         unused = " ".join(f"(void){p.name};" for p in entry.parameters)
         out.append(f"static CUresult lacking_{entry.name}({entry.declaration_list}) {{")
@@ -113,26 +113,11 @@ def simulated_entries(surface: Surface) -> str:
 
 
 def simulated_bodies(surface: Surface) -> str:
-    """gen/simgpu/simgpu_bodies.h: what sim.h includes first: its files write cuX for the body of cuX."""
+    """gen/abi/simgpu_bodies.h: what sim.h includes first: its files write cuX for the body of cuX."""
     out = [NOTICE.format(what="Simulated driver: its files write cuX for the body of an entry point, sim_cuX.")]
     out += ["#ifndef VG_SIMGPU_BODIES_H\n#define VG_SIMGPU_BODIES_H\n"]
     out += [f"#define {entry.name} sim_{entry.name}" for entry in surface.entries]
     return "\n".join([*out, "", "#endif", ""])
-
-
-SIMULATED_HEADER = (
-    NOTICE.format(what="The simulated driver's table of entry points.")
-    + """#ifndef VG_SIMGPU_ENTRIES_H
-#define VG_SIMGPU_ENTRIES_H
-#include "gen/abi/cuda_abi.h"
-#include "gen/abi/entries.h"
-
-/* What a program that looks a name up is given, by enum vg_entry, which is sorted by name (strcmp). */
-extern void *const vg_sim_entry_points[VG_ENTRY_COUNT];
-
-#endif
-"""
-)
 
 
 def version_script(entries: Iterable[EntryPoint], extra: Iterable[str]) -> str:

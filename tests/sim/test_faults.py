@@ -1,4 +1,4 @@
-"""Faults that a test asks the simulated driver for, and its counts of calls (shim/simgpu/process/fault.h)."""
+"""Faults that a test asks the simulated driver for, and its counts of calls (shim/simgpu/entries/fault.h)."""
 
 from __future__ import annotations
 

@@ -176,6 +176,6 @@ def test_generated_names_are_current(tmp_path: Path) -> None:
         pytest.skip("no CUDA 13.0 toolkit here: its cudaTypedefs.h is what the table is made of")
     committed = ROOT / "shim" / "gen" / "simgpu" / "simgpu_names.c"
     made = tmp_path / "names.c"
-    script = ROOT / "shim" / "simgpu" / "names.py"
+    script = ROOT / "shim" / "codegen" / "generate_names.py"
     subprocess.run([sys.executable, str(script), str(include), str(made)], check=True)
     assert made.read_text() == committed.read_text()

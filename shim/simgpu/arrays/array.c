@@ -3,6 +3,12 @@
  * belong to their parent and end with it.
  */
 #include "simgpu/arrays/array.h"
+#include "simgpu/alloc/external.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <pthread.h>
 
 static struct sim_slab slab = SIM_SLAB(sizeof(struct sim_array), 1u << 18);

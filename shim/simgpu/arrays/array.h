@@ -7,7 +7,8 @@
  */
 #ifndef VG_SIM_ARRAY_H
 #define VG_SIM_ARRAY_H
-#include "simgpu/core.h"
+#include "simgpu/alloc/external.h"
+#include "simgpu/contexts/context.h"
 
 #define SIM_ARRAY_MAGIC 0x41525259u
 #define SIM_MIPMAP_MAGIC 0x4d49504du
@@ -74,16 +75,14 @@ void sim_array_lock(void);
 void sim_array_unlock(void);
 struct sim_array *sim_array_find(CUarray handle);
 struct sim_array *sim_mipmap_find(CUmipmappedArray handle);
+bool sim_array_known(CUarray handle);
 /* external: whose memory it is to have, or NULL. */
 CUresult sim_array_create(const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned levels, uint32_t magic,
                           struct sim_external_map *external, struct sim_array **ret_array);
 CUresult sim_array_destroy(struct sim_array *array);
+void sim_arrays_destroy(struct sim_context *context);
 struct sim_array *sim_array_child(struct sim_array *parent, unsigned index, bool plane, /* under the lock; or NULL */
                                   const CUDA_ARRAY3D_DESCRIPTOR *descriptor, uint64_t offset);
 CUdeviceptr sim_array_base(const struct sim_array *array); /* 0: nothing is mapped into it */
-
-/* ---- copy_shape.c: what every copy with a shape does; waits: it is no form with Async ---- */
-
-CUresult sim_copy_shaped(CUstream handle, bool is_per_thread, const CUDA_MEMCPY3D *copy, bool waits);
 
 #endif

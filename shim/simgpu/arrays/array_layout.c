@@ -6,6 +6,8 @@
  * one-dimensional arrays in steps of 64 bytes. Here the bytes of a row simply follow each other: only the sizes count.
  */
 #include "simgpu/arrays/array.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
 
 #define BLOCK_WIDTH_BYTES 64
 #define BLOCK_ROWS 8

@@ -8,9 +8,13 @@
  * them belongs to a handle of cuMemCreate.
  */
 #include "ledger/array_boxes.h"
+#include "simgpu/alloc/external.h"
 #include "simgpu/arrays/array.h"
-#include "simgpu/ipc/external.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/memory/charge.h"
+#include "simgpu/memory/map.h"
 #include "simgpu/memory/vmm.h"
+#include "simgpu/process/process.h"
 
 uint64_t sim_array_round(uint64_t bytes) {
   return sim_round_up(bytes, SIM_ARRAY_PAGE_BYTES);

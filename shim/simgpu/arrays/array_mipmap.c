@@ -2,6 +2,8 @@
  * array_mipmap.c - mipmapped arrays, and the arrays that are a part of another: levels and planes. Called by programs.
  */
 #include "simgpu/arrays/array.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
 
 SIM_PUBLIC CUresult cuMipmappedArrayCreate(CUmipmappedArray *ret_handle, const CUDA_ARRAY3D_DESCRIPTOR *descriptor,
                                            unsigned levels) {

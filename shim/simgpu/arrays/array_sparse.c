@@ -8,7 +8,11 @@
  */
 #include "ledger/array_boxes.h"
 #include "simgpu/arrays/array.h"
+#include "simgpu/contexts/context.h"
 #include "simgpu/memory/vmm.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 
 struct tile {
   uint32_t width, height, depth; /* in elements */

@@ -2,7 +2,8 @@
  * slab.c - handles of the simulated driver: objects of one kind lie in one reserved range, so that any value a program
  * hands in can be told to be a live object or not without following it.
  */
-#include "simgpu/core.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/base/strict.h"
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -19,13 +19,10 @@ extern __thread const char *sim_strict_call; /* the entry point that the thread 
 #define SIM_STRICT VG_UNLIKELY(sim_strict)
 
 void sim_strict_begin(const char *setting);
-void sim_strict_count(void); /* something wrong was found */
+void sim_strict_count(void);  /* something wrong was found */
 bool sim_strict_failed(void); /* =fail, and something wrong was found */
 /* "stream" of "sizeof(struct sim_stream)"; other words are left as they are. */
 void sim_strict_type_name(const char *type, char ret_name[32]);
 void sim_strict_tell(const char *type, const void *handle, const char *wrong); /* a handle of that type is wrong */
-/* Whether bytes there may be used; tells if that was freed or goes beyond an allocation. Host memory may be used. */
-bool sim_strict_range(uint64_t address, uint64_t bytes);
-void sim_strict_words(const void *words, uint64_t bytes); /* arguments of a kernel: tells which are freed memory */
 
 #endif

@@ -3,7 +3,8 @@
  * writes none. A context's own settings are those of the process until they are set. Called by programs.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,10 @@
  * enter.c - what entry points do first: the thread's current context, if it is live. contexts/context.c makes and ends
  * contexts, and sets which one is current.
  */
-#include "simgpu/core.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/base/strict.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
 
 struct sim_slab sim_contexts = SIM_SLAB(sizeof(struct sim_context), 4096);
 static uint64_t ids;

@@ -3,8 +3,8 @@
  * code until the context is destroyed or the primary one reset; whatever it had queued is dropped, other contexts and
  * processes go on. Called where a kernel faults (launch.c, graph_exec.c) and for faults on request (fault.c).
  */
-#include "simgpu/core.h"
-#include "simgpu/process/fault.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
 #include <stdio.h>
 
 bool sim_is_sticky(CUresult code) {

@@ -2,6 +2,11 @@
  * capture.c - stream capture: begin and end. Called by programs, and when a stream or a context ends.
  */
 #include "simgpu/cuda/capture.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/graph.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,53 +1,34 @@
 /*
- * capture.h - a stream capture: the streams that take part and where each stands. Shared by
- * capture_rules.c (the list, and which calls are refused), capture.c (begin, end) and capture_work.c (what the streams
- * are given to do meanwhile).
+ * capture.h - stream capture: what makes nodes of the work of a stream while stream->capture is set, in place of doing
+ * it (capture_work.c), and the end of captures (capture.c).
  */
 #ifndef VG_SIM_CAPTURE_H
 #define VG_SIM_CAPTURE_H
 #include "simgpu/cuda/graph.h"
-#include <pthread.h>
+#include "simgpu/streams/capture_rules.h"
 
-/* Where a stream stands: the nodes that its next one depends on. stream->capture points to it. */
-struct sim_tail {
-  struct sim_capture *capture;
-  struct sim_stream *stream; /* NULL: destroyed since */
-  struct sim_node **nodes;
-  uint32_t count;
-  CUgraphEdgeData *edges; /* of these dependencies, for whoever asks: all zero; NULL: not asked for yet */
-  uint32_t edge_count;
-  struct sim_tail *next;
-};
+/* ---- capture.c ---- */
 
-/* Where an event stands that was recorded into a capture. event->capture points to it. */
-struct sim_mark {
-  struct sim_capture *capture;
-  struct sim_event *event;
-  struct sim_node **nodes;
-  uint32_t count;
-  struct sim_mark *next;
-};
-
-struct sim_capture {
-  struct sim_graph *graph;
-  bool foreign_graph; /* cuStreamBeginCaptureToGraph: the program's */
-  uint64_t id;
-  CUstreamCaptureMode mode;
-  CUstreamCaptureStatus status;
-  pthread_t thread;
-  struct sim_stream *origin;
-  struct sim_tail *tails;
-  struct sim_mark *marks;
-  struct sim_capture *next;
-};
-
-extern struct sim_capture *sim_captures; /* capture_rules.c: those that have begun, under the lock */
-void sim_capture_list(struct sim_capture *capture);
-void sim_capture_unlist(struct sim_capture *capture);
-void sim_capture_lock(void); /* of the list of captures and everything in them */
-void sim_capture_unlock(void);
 struct sim_tail *sim_capture_join(struct sim_capture *capture, struct sim_stream *stream); /* NULL: no memory */
 CUresult sim_tail_set(struct sim_tail *tail, struct sim_node *const *nodes, uint32_t count);
 CUresult sim_tail_add(struct sim_tail *tail, struct sim_node *const *nodes, uint32_t count);
+void sim_capture_stream_destroy(struct sim_stream *stream);    /* ends its capture, or leaves the one that it joined */
+void sim_capture_context_destroy(struct sim_context *context); /* ends the captures that were begun in it */
 
+/* ---- capture_work.c ---- */
+
+CUresult sim_capture_copy(struct sim_stream *stream, const CUDA_MEMCPY3D *copy);
+CUresult sim_capture_memset(struct sim_stream *stream, const CUDA_MEMSET_NODE_PARAMS *set);
+CUresult sim_capture_callback(struct sim_stream *stream, CUhostFn callback, void *argument);
+CUresult sim_capture_alloc(struct sim_stream *stream, uint64_t bytes, CUdeviceptr *ret_pointer);
+CUresult sim_capture_free(struct sim_stream *stream, CUdeviceptr pointer);
+CUresult sim_capture_signal(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                            const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *params, unsigned count);
+CUresult sim_capture_wait_semaphores(struct sim_stream *stream, const CUexternalSemaphore *handles,
+                                     const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *params, unsigned count);
+CUresult sim_capture_record(struct sim_stream *stream, struct sim_event *event);
+CUresult sim_capture_wait(struct sim_stream *stream,
+                          struct sim_event *event); /* also when only event->capture is set */
+CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
+CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
 #endif

@@ -2,7 +2,13 @@
  * capture_work.c - what a capturing stream is given becomes nodes; events carry order between its streams; and the
  * questions about a capture. Called by the core through the hooks of sim.h, by launch.c and graph_exec.c, by programs.
  */
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/capture.h"
+#include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <stdlib.h>
 
 /* A new node behind everything in the stream; the stream then stands there. work sets what it does. */
@@ -36,16 +42,10 @@ static CUresult work_memset(struct sim_node *node, const void *set) {
   return sim_node_set_memset(node, set, (CUcontext)node->context);
 }
 static CUresult work_host(struct sim_node *node, const void *host) {
-  node->host = *(const CUDA_HOST_NODE_PARAMS *)host;
-  return CUDA_SUCCESS;
+  return sim_node_set_host(node, host);
 }
 static CUresult work_child(struct sim_node *node, const void *graph) {
-  struct sim_graph *copy;
-  CUresult result = sim_graph_copy((struct sim_graph *)graph, &copy);
-  if (result != CUDA_SUCCESS) return result;
-  copy->object.inner = true;
-  node->child = copy;
-  return CUDA_SUCCESS;
+  return sim_node_put_child(node, (struct sim_graph *)graph);
 }
 
 static CUresult work_alloc(struct sim_node *node, const void *params) {

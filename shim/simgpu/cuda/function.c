@@ -2,7 +2,9 @@
  * function.c - questions about functions and kernels: attributes, names, parameters, occupancy. Called by programs and
  * by library.c and launch.c. The limits are those of compute capability 9.0 (module.h).
  */
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
 
 static int min_int(int a, int b) {
   return a < b ? a : b;

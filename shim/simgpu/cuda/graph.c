@@ -1,12 +1,14 @@
 /*
- * graph.c - graphs as data: nodes, edges, copies, and the questions about them. Called by programs, capture.c and
- * graph_exec.c. What a node does is made in graph_nodes.c, running it in graph_run.c.
+ * graph.c - graphs as data: nodes, edges, copies, executables. What a node does is its work (struct sim_node_work),
+ * which the file that sets it brings along: graph_nodes.c, graph_memory.c, graph_batch.c, graph_conditional.c.
  */
 #include "simgpu/cuda/graph.h"
+#include "simgpu/base/slab.h"
 #include <stdlib.h>
 #include <string.h>
 
 static struct sim_slab graphs = SIM_SLAB(sizeof(struct sim_graph), 1 << 18);
+static struct sim_slab execs = SIM_SLAB(sizeof(struct sim_exec), 1 << 16);
 static struct sim_slab nodes = SIM_SLAB(sizeof(struct sim_node), 1 << 22);
 
 struct sim_graph *sim_graph_find(CUgraph handle) {
@@ -21,21 +23,7 @@ struct sim_graph *sim_graph_make(void) {
 }
 
 void sim_node_drop_work(struct sim_node *node) {
-  if (node->type == CU_GRAPH_NODE_TYPE_KERNEL) {
-    free(node->kernel.launch.params);
-    free(node->kernel.pointers);
-    memset(&node->kernel, 0, sizeof node->kernel);
-  } else if (node->type == CU_GRAPH_NODE_TYPE_GRAPH && node->child != NULL) {
-    sim_graph_free(node->child);
-    node->child = NULL;
-  } else if (node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
-    sim_node_drop_alloc(node);
-  } else if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) {
-    sim_node_drop_conditional(node);
-  } else if (node->type == CU_GRAPH_NODE_TYPE_BATCH_MEM_OP || node->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL ||
-             node->type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT) {
-    sim_node_drop_batch(node);
-  }
+  if (node->work != NULL && node->work->drop != NULL) node->work->drop(node);
 }
 
 static void put_node(struct sim_node *node) {
@@ -54,7 +42,7 @@ void sim_graph_free(struct sim_graph *graph) {
   sim_slab_put(&graphs, graph);
 }
 
-static void forget_dependency(struct sim_node *node, const struct sim_node *on) {
+void sim_node_forget(struct sim_node *node, const struct sim_node *on) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < node->dependency_count; i++) {
     if (node->dependencies[i] == on) continue;
@@ -68,7 +56,7 @@ void sim_node_free(struct sim_node *node) {
   struct sim_graph *graph = node->graph;
   for (uint32_t i = 0; i < graph->count; i++) {
     struct sim_node *other = graph->nodes[i];
-    forget_dependency(other, node);
+    sim_node_forget(other, node);
     if (i > node->index) {
       other->index = i - 1;
       graph->nodes[i - 1] = other;
@@ -136,46 +124,7 @@ CUresult sim_node_make(struct sim_graph *graph, CUgraphNodeType type, struct sim
 
 CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from) {
   node->context = from->context;
-  switch (from->type) {
-  case CU_GRAPH_NODE_TYPE_KERNEL:
-    return sim_node_set_launch(node, &from->kernel.launch, from->context);
-  case CU_GRAPH_NODE_TYPE_MEMCPY:
-    node->copy = from->copy;
-    return CUDA_SUCCESS;
-  case CU_GRAPH_NODE_TYPE_MEMSET:
-    node->set = from->set;
-    return CUDA_SUCCESS;
-  case CU_GRAPH_NODE_TYPE_HOST:
-    node->host = from->host;
-    return CUDA_SUCCESS;
-  case CU_GRAPH_NODE_TYPE_GRAPH: {
-    struct sim_graph *child;
-    CUresult result = sim_graph_copy(from->child, &child);
-    if (result != CUDA_SUCCESS) return result;
-    sim_node_drop_work(node);
-    child->object.inner = true;
-    node->child = child;
-    return CUDA_SUCCESS;
-  }
-  case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-  case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-    node->event = from->event;
-    return CUDA_SUCCESS;
-  case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-    sim_node_share_alloc(node, from);
-    return CUDA_SUCCESS;
-  case CU_GRAPH_NODE_TYPE_MEM_FREE:
-    node->address = from->address;
-    return CUDA_SUCCESS;
-  case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    return sim_node_copy_batch(node, from);
-  case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-    return sim_node_copy_conditional(node, from);
-  default:
-    return CUDA_SUCCESS;
-  }
+  return from->work == NULL ? CUDA_SUCCESS : from->work->copy(node, from);
 }
 
 CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy) {
@@ -203,114 +152,21 @@ CUresult sim_graph_copy(struct sim_graph *graph, struct sim_graph **ret_copy) {
   return result;
 }
 
-SIM_PUBLIC CUresult cuGraphCreate(CUgraph *ret_graph, unsigned flags) {
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
-  if (ret_graph == NULL || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  struct sim_graph *graph = sim_graph_make();
-  if (graph == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  *ret_graph = (CUgraph)graph;
-  return CUDA_SUCCESS;
+struct sim_exec *sim_exec_find(CUgraphExec handle) {
+  return sim_slab_find(&execs, handle, SIM_EXEC_MAGIC);
 }
 
-SIM_PUBLIC CUresult cuGraphDestroy(CUgraph handle) {
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
-  struct sim_graph *graph = sim_graph_find(handle);
-  if (graph == NULL || graph->object.inner) return CUDA_ERROR_INVALID_VALUE;
-  sim_graph_free(graph);
-  return CUDA_SUCCESS;
+struct sim_exec *sim_exec_make(struct sim_graph *graph, struct sim_node **order) {
+  struct sim_exec *exec = sim_slab_get(&execs, SIM_EXEC_MAGIC);
+  if (exec == NULL) return NULL;
+  graph->object.inner = true;
+  exec->graph = graph;
+  exec->order = order;
+  return exec;
 }
 
-SIM_PUBLIC CUresult cuGraphClone(CUgraph *ret_graph, CUgraph handle) {
-  struct sim_graph *graph = sim_graph_find(handle), *copy;
-  if (graph == NULL || ret_graph == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (sim_graph_has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
-  CUresult result = sim_graph_copy(graph, &copy);
-  if (result == CUDA_SUCCESS) *ret_graph = (CUgraph)copy;
-  return result;
-}
-
-SIM_PUBLIC CUresult cuGraphNodeFindInClone(CUgraphNode *ret_node, CUgraphNode original, CUgraph handle) {
-  struct sim_graph *graph = sim_graph_find(handle);
-  struct sim_node *node = sim_node_find(original);
-  if (graph == NULL || node == NULL || ret_node == NULL) return CUDA_ERROR_INVALID_VALUE;
-  for (uint32_t i = 0; i < graph->count; i++) {
-    if (graph->nodes[i]->original != node) continue;
-    *ret_node = (CUgraphNode)graph->nodes[i];
-    return CUDA_SUCCESS;
-  }
-  return CUDA_ERROR_INVALID_VALUE;
-}
-
-SIM_PUBLIC CUresult cuGraphDestroyNode(CUgraphNode handle) {
-  struct sim_node *node = sim_node_find(handle);
-  if (node == NULL) return CUDA_ERROR_INVALID_VALUE;
-  if (sim_graph_has_memory(node->graph)) return CUDA_ERROR_NOT_SUPPORTED;
-  sim_node_free(node);
-  return CUDA_SUCCESS;
-}
-
-SIM_PUBLIC CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *ret_type) {
-  struct sim_node *node = sim_node_find(handle);
-  if (node == NULL || ret_type == NULL) return CUDA_ERROR_INVALID_VALUE;
-  *ret_type = node->type;
-  return CUDA_SUCCESS;
-}
-
-static CUresult add_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *data,
-                          size_t count) {
-  struct sim_graph *graph = sim_graph_find(handle);
-  if (graph == NULL || (count != 0 && (from == NULL || to == NULL))) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < count; i++) {
-    struct sim_node *before = sim_node_find(from[i]), *after = sim_node_find(to[i]);
-    if (before == NULL || after == NULL || before->graph != graph || after->graph != graph || before == after)
-      return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = sim_node_depend(after, before, data == NULL ? NULL : &data[i]);
-    if (result != CUDA_SUCCESS) return result;
-  }
-  return CUDA_SUCCESS;
-}
-
-/* An edge is named with its data: without any it is a plain one. */
-static bool has_edge(const struct sim_node *node, const struct sim_node *on, const CUgraphEdgeData *data) {
-  static const CUgraphEdgeData plain;
-  for (uint32_t i = 0; i < node->dependency_count; i++)
-    if (node->dependencies[i] == on) return memcmp(&node->edges[i], data == NULL ? &plain : data, sizeof plain) == 0;
-  return false;
-}
-
-static CUresult remove_edges(CUgraph handle, const CUgraphNode *from, const CUgraphNode *to,
-                             const CUgraphEdgeData *data, size_t count) {
-  struct sim_graph *graph = sim_graph_find(handle);
-  if (graph == NULL || (count != 0 && (from == NULL || to == NULL))) return CUDA_ERROR_INVALID_VALUE;
-  if (sim_graph_has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
-  for (size_t i = 0; i < count; i++) {
-    struct sim_node *before = sim_node_find(from[i]), *after = sim_node_find(to[i]);
-    if (before == NULL || after == NULL || before->graph != graph || after->graph != graph ||
-        !has_edge(after, before, data == NULL ? NULL : &data[i]))
-      return CUDA_ERROR_INVALID_VALUE;
-    forget_dependency(after, before);
-  }
-  return CUDA_SUCCESS;
-}
-
-SIM_PUBLIC CUresult cuGraphAddDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                           size_t count) {
-  return add_edges(graph, from, to, NULL, count);
-}
-
-SIM_PUBLIC CUresult cuGraphAddDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                              const CUgraphEdgeData *data, size_t count) {
-  return add_edges(graph, from, to, data, count);
-}
-
-SIM_PUBLIC CUresult cuGraphRemoveDependencies(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                              size_t count) {
-  return remove_edges(graph, from, to, NULL, count);
-}
-
-SIM_PUBLIC CUresult cuGraphRemoveDependencies_v2(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
-                                                 const CUgraphEdgeData *data, size_t count) {
-  return remove_edges(graph, from, to, data, count);
+void sim_exec_free(struct sim_exec *exec) {
+  sim_graph_free(exec->graph);
+  free(exec->order);
+  sim_slab_put(&execs, exec);
 }

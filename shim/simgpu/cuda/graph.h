@@ -5,7 +5,7 @@
 #ifndef VG_SIM_GRAPH_H
 #define VG_SIM_GRAPH_H
 #include "simgpu/cuda/module.h"
-#include "simgpu/sim.h"
+#include "simgpu/streams/stream.h"
 
 #define SIM_GRAPH_MAGIC 0x47524150u
 #define SIM_NODE_MAGIC 0x4e4f4445u
@@ -18,11 +18,21 @@ struct sim_semaphores {
   uint32_t count;
 };
 
+struct sim_node;
+
+/* What nodes of a type do. */
+struct sim_node_work {
+  CUresult (*copy)(struct sim_node *node, const struct sim_node *from); /* sets the work of a node of the same type */
+  void (*drop)(struct sim_node *node);                                  /* frees what it holds; NULL: nothing */
+  CUresult (*run)(const struct sim_node *node, struct sim_stream *stream);
+};
+
 struct sim_node {
   struct sim_object object;
   struct sim_graph *graph;
   CUgraphNodeType type;
-  uint32_t index; /* in graph->nodes */
+  const struct sim_node_work *work; /* set with what it does; NULL: nothing yet, or an empty node */
+  uint32_t index;                   /* in graph->nodes */
   bool enabled;
   struct sim_node **dependencies;
   CUgraphEdgeData *edges; /* of the dependencies, in the same order */
@@ -94,47 +104,56 @@ CUresult sim_node_depend(struct sim_node *node, struct sim_node *on, const CUgra
 CUresult sim_node_copy_work(struct sim_node *node, const struct sim_node *from);
 void sim_node_drop_work(struct sim_node *node);
 
+void sim_node_forget(struct sim_node *node, const struct sim_node *on); /* a dependency less */
+struct sim_exec *sim_exec_find(CUgraphExec handle);
+struct sim_exec *sim_exec_make(struct sim_graph *graph, struct sim_node **order); /* takes both; NULL: none left */
+void sim_exec_free(struct sim_exec *exec);
+
 /* user_object.c */
+CUresult sim_graph_hold(struct sim_graph *graph, CUuserObject object, unsigned count, bool moves); /* the caller's */
+CUresult sim_graph_release(struct sim_graph *graph, CUuserObject object, unsigned count);
 CUresult sim_graph_copy_held(struct sim_graph *graph, const struct sim_graph *from);
 void sim_graph_drop_held(struct sim_graph *graph);
 
-/* graph_nodes.c: what nodes are made from */
+/* graph_nodes.c */
 CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS *params);
 CUresult sim_node_set_launch(struct sim_node *node, const struct sim_launch *launch, struct sim_context *context);
 CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUcontext context);
 CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context);
+CUresult sim_node_set_host(struct sim_node *node, const CUDA_HOST_NODE_PARAMS *host);
+CUresult sim_node_set_event(struct sim_node *node, CUevent event);
+CUresult sim_node_set_child(struct sim_node *node, CUgraph handle);
+CUresult sim_node_put_child(struct sim_node *node, struct sim_graph *graph); /* a copy of it, without a question */
+
+/* graph_node_calls.c */
 CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params);
 
 /* graph_batch.c */
 CUresult sim_node_set_batch(struct sim_node *node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params);
 CUresult sim_node_set_signal(struct sim_node *node, const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *params);
 CUresult sim_node_set_wait(struct sim_node *node, const CUDA_EXT_SEM_WAIT_NODE_PARAMS *params);
-CUresult sim_node_copy_batch(struct sim_node *node, const struct sim_node *from);
-void sim_node_drop_batch(struct sim_node *node);
-CUresult sim_node_run_batch(const struct sim_node *node, struct sim_stream *stream);
 
 /* graph_conditional.c */
 CUresult sim_node_set_conditional(struct sim_node *node,
                                   CUDA_CONDITIONAL_NODE_PARAMS *params); /* answers phGraph_out */
-CUresult sim_node_copy_conditional(struct sim_node *node, const struct sim_node *from);
-void sim_node_drop_conditional(struct sim_node *node);
-CUresult sim_node_run_conditional(const struct sim_node *node, struct sim_stream *stream);
-void sim_graph_drop_conditions(struct sim_graph *graph);
-bool sim_graph_conditions_used(const struct sim_graph *graph); /* every handle has a node */
 bool sim_graph_bodies_allowed(const struct sim_graph *graph, struct sim_node **ret_node);
 void sim_graph_reset_conditions(const struct sim_graph *graph); /* at a launch: those with a default */
 
-/* graph_extra.c */
+/* condition.c */
+void sim_graph_drop_conditions(struct sim_graph *graph);
+bool sim_graph_conditions_used(const struct sim_graph *graph); /* every handle has a node */
+
+/* graph_attribute.c */
+CUresult sim_node_set_attribute(struct sim_node *node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value);
+CUlaunchAttributeValue sim_node_attribute(const struct sim_node *node, CUlaunchAttributeID id); /* zeros: not set */
 void sim_node_drop_attributes(struct sim_node *node);
 CUresult sim_node_copy_attributes(struct sim_node *node, const struct sim_node *from);
 
 /* graph_memory.c */
+bool sim_graph_memory_free(CUdeviceptr pointer); /* false: no graph has allocated it, or it is free already */
+void sim_graph_memory_context_destroy(struct sim_context *context);
 CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *params); /* answers params->dptr */
-void sim_node_share_alloc(struct sim_node *node, const struct sim_node *from);
-void sim_node_drop_alloc(struct sim_node *node);
 CUresult sim_graph_reserve(const struct sim_graph *graph); /* memory for its allocation nodes */
-CUresult sim_node_run_alloc(const struct sim_node *node);
-CUresult sim_node_run_free(const struct sim_node *node);
 
 bool sim_graph_has_memory(const struct sim_graph *graph);      /* such a graph may not be copied, or lose nodes */
 bool sim_graph_is_instantiated(const struct sim_graph *graph); /* says so of graphs with allocation nodes only */
@@ -142,16 +161,9 @@ bool sim_graph_is_instantiated(const struct sim_graph *graph); /* says so of gra
 CUresult sim_graph_settle(const struct sim_graph *graph, bool frees);
 CUresult sim_node_set_free(struct sim_node *node, CUdeviceptr address);
 
-/* graph_exec.c */
-struct sim_exec *sim_exec_find(CUgraphExec handle);
-
 /* graph_run.c */
 CUresult sim_graph_order(struct sim_graph *graph, struct sim_node ***ret_order); /* INVALID_VALUE: it has a cycle */
 CUresult sim_graph_run(struct sim_node *const *order, uint32_t count, struct sim_stream *stream);
 CUresult sim_graph_run_inner(struct sim_graph *graph, struct sim_stream *stream); /* a child graph or a body */
-
-/* capture.c */
-CUresult sim_capture_kernel(struct sim_stream *stream, const struct sim_launch *launch);
-CUresult sim_capture_graph(struct sim_stream *stream, struct sim_graph *graph);
 
 #endif

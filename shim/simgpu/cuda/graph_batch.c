@@ -1,8 +1,12 @@
 /*
  * graph_batch.c - nodes of memory operations (cuStreamBatchMemOp as a node) and of external semaphores: both hold lists
- * and do at a launch what the stream's own call does. Called by programs, graph.c and graph_run.c.
+ * and do at a launch what the stream's own call does. Called by programs and graph_node_calls.c.
  */
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/streams/external_semaphore.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +21,37 @@ static void *copy_of(const void *list, size_t count, size_t each_bytes) {
   if (copy != NULL) memcpy(copy, list, count * each_bytes);
   return copy;
 }
+
+static CUresult copy(struct sim_node *node, const struct sim_node *from);
+
+static void drop(struct sim_node *node) {
+  if (node->type == BATCH) {
+    free(node->batch.paramArray);
+    memset(&node->batch, 0, sizeof node->batch);
+  } else {
+    free(node->semaphores.handles);
+    free(node->semaphores.params);
+    memset(&node->semaphores, 0, sizeof node->semaphores);
+  }
+}
+
+static CUresult run(const struct sim_node *node, struct sim_stream *stream) {
+  CUstream handle = stream == &stream->context->legacy ? CU_STREAM_LEGACY : (CUstream)stream;
+  const struct sim_semaphores *list = &node->semaphores;
+  CUresult result;
+  switch (node->type) {
+  case SIGNAL:
+    result = sim_semaphores_check_signal(list->handles, list->params, list->count);
+    return result == CUDA_SUCCESS ? sim_semaphores_signal(stream, list->handles, list->params, list->count) : result;
+  case WAIT:
+    result = sim_semaphores_check_wait(list->handles, list->params, list->count);
+    return result == CUDA_SUCCESS ? sim_semaphores_wait(stream, list->handles, list->params, list->count) : result;
+  default:
+    return cuStreamBatchMemOp_v2(handle, node->batch.count, node->batch.paramArray, node->batch.flags);
+  }
+}
+
+static const struct sim_node_work batch_work = {copy, drop, run};
 
 CUresult sim_node_set_batch(struct sim_node *node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params) {
   struct sim_context *context;
@@ -35,6 +70,7 @@ CUresult sim_node_set_batch(struct sim_node *node, const CUDA_BATCH_MEM_OP_NODE_
   void *ops = copy_of(params->paramArray, params->count, sizeof *params->paramArray);
   if (ops == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   sim_node_drop_work(node);
+  node->work = &batch_work;
   node->batch = *params;
   node->batch.paramArray = ops;
   node->context = context;
@@ -54,6 +90,7 @@ static CUresult set_semaphores(struct sim_node *node, CUexternalSemaphore *handl
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   sim_node_drop_work(node);
+  node->work = &batch_work;
   node->semaphores = list;
   return CUDA_SUCCESS;
 }
@@ -80,7 +117,7 @@ static CUDA_EXT_SEM_WAIT_NODE_PARAMS read_wait(const struct sim_node *node) {
   return (CUDA_EXT_SEM_WAIT_NODE_PARAMS){list->handles, list->params, list->count};
 }
 
-CUresult sim_node_copy_batch(struct sim_node *node, const struct sim_node *from) {
+static CUresult copy(struct sim_node *node, const struct sim_node *from) {
   CUDA_EXT_SEM_SIGNAL_NODE_PARAMS signal;
   CUDA_EXT_SEM_WAIT_NODE_PARAMS wait;
   switch (from->type) {
@@ -92,33 +129,6 @@ CUresult sim_node_copy_batch(struct sim_node *node, const struct sim_node *from)
     return sim_node_set_wait(node, &wait);
   default:
     return sim_node_set_batch(node, &from->batch);
-  }
-}
-
-void sim_node_drop_batch(struct sim_node *node) {
-  if (node->type == BATCH) {
-    free(node->batch.paramArray);
-    memset(&node->batch, 0, sizeof node->batch);
-  } else {
-    free(node->semaphores.handles);
-    free(node->semaphores.params);
-    memset(&node->semaphores, 0, sizeof node->semaphores);
-  }
-}
-
-CUresult sim_node_run_batch(const struct sim_node *node, struct sim_stream *stream) {
-  CUstream handle = stream == &stream->context->legacy ? CU_STREAM_LEGACY : (CUstream)stream;
-  const struct sim_semaphores *list = &node->semaphores;
-  CUresult result;
-  switch (node->type) {
-  case SIGNAL:
-    result = sim_semaphores_check_signal(list->handles, list->params, list->count);
-    return result == CUDA_SUCCESS ? sim_semaphores_signal(stream, list->handles, list->params, list->count) : result;
-  case WAIT:
-    result = sim_semaphores_check_wait(list->handles, list->params, list->count);
-    return result == CUDA_SUCCESS ? sim_semaphores_wait(stream, list->handles, list->params, list->count) : result;
-  default:
-    return cuStreamBatchMemOp_v2(handle, node->batch.count, node->batch.paramArray, node->batch.flags);
   }
 }
 

@@ -1,42 +1,18 @@
 /*
  * graph_conditional.c - conditional handles and nodes: IF, WHILE and SWITCH over a value that a kernel sets. Called by
- * programs, graph.c, graph_exec.c and graph_run.c.
+ * programs, graph_node_calls.c and graph_exec.c.
  *
  * The value belongs to the handle, whichever executable runs. On a real device a kernel sets it with
  * cudaGraphSetConditional(); here a kernel whose rule in kernels.model has host=condition does (handle, value). As
  * with all effects on memory that happens at submission, so a loop runs while its graph is launched: one that no kernel
  * ends keeps the launching thread for ever, where it would keep a real device.
  */
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/condition.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
-#include "simgpu/cuda/host_kernels.h"
+#include "simgpu/process/process.h"
 #include <stdlib.h>
-
-#define CONDITION_MAGIC 0x434f4e44u
-
-struct sim_condition {
-  struct sim_object object;
-  uint32_t references; /* the graph that it was made for, nodes */
-  uint32_t nodes;
-  uint32_t value, default_value;
-  bool assigns_default;
-  struct sim_condition *next; /* of the graph */
-};
-
-static struct sim_slab conditions = SIM_SLAB(sizeof(struct sim_condition), 1 << 18);
-
-static struct sim_condition *find(CUgraphConditionalHandle handle) {
-  return sim_slab_find(&conditions, (void *)(uintptr_t)handle, CONDITION_MAGIC);
-}
-
-static void release(struct sim_condition *condition) {
-  if (__atomic_sub_fetch(&condition->references, 1, __ATOMIC_ACQ_REL) == 0) sim_slab_put(&conditions, condition);
-}
-
-bool sim_condition_set(uint64_t handle, uint32_t value) {
-  struct sim_condition *condition = find(handle);
-  if (condition != NULL) VG_STORE(&condition->value, value);
-  return condition != NULL;
-}
 
 SIM_PUBLIC CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *ret_handle, CUgraph graph_handle,
                                                    CUcontext context, unsigned default_value, unsigned flags) {
@@ -46,69 +22,53 @@ SIM_PUBLIC CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *ret
   if (graph == NULL || ret_handle == NULL || (flags & ~(unsigned)CU_GRAPH_COND_ASSIGN_DEFAULT) != 0)
     return CUDA_ERROR_INVALID_VALUE;
   if (sim_context_find(context) == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  struct sim_condition *condition = sim_slab_get(&conditions, CONDITION_MAGIC);
+  struct sim_condition *condition = sim_condition_make(graph);
   if (condition == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  condition->references = 1;
   condition->assigns_default = flags != 0;
   condition->default_value = default_value;
-  condition->next = graph->conditions;
-  graph->conditions = condition;
   *ret_handle = (CUgraphConditionalHandle)(uintptr_t)condition;
   return CUDA_SUCCESS;
 }
 
-void sim_graph_drop_conditions(struct sim_graph *graph) {
-  while (graph->conditions != NULL) {
-    struct sim_condition *condition = graph->conditions;
-    graph->conditions = condition->next;
-    release(condition);
-  }
+static CUresult copy(struct sim_node *node, const struct sim_node *from);
+
+static void drop(struct sim_node *node) {
+  struct sim_condition *condition = node->conditional.condition;
+  if (condition == NULL) return;
+  for (uint32_t i = 0; i < node->conditional.size; i++) sim_graph_free(node->conditional.bodies[i]);
+  free(node->conditional.bodies);
+  condition->nodes--;
+  sim_condition_release(condition);
+  node->conditional.condition = NULL;
+  node->conditional.bodies = NULL;
+  node->conditional.size = 0;
 }
 
-bool sim_graph_conditions_used(const struct sim_graph *graph) {
-  bool used = true;
-  for (const struct sim_condition *c = graph->conditions; c != NULL; c = c->next) used = used && c->nodes != 0;
-  return used;
+static uint32_t value_of(const struct sim_node *node) {
+  return VG_LOAD(&node->conditional.condition->value);
 }
+
+static CUresult run(const struct sim_node *node, struct sim_stream *stream) {
+  uint32_t value = value_of(node), size = node->conditional.size;
+  struct sim_graph *const *bodies = node->conditional.bodies;
+  if (node->conditional.type == CU_GRAPH_COND_TYPE_IF) value = value != 0 ? 0 : 1;
+  if (node->conditional.type != CU_GRAPH_COND_TYPE_WHILE)
+    return value < size ? sim_graph_run_inner(bodies[value], stream) : CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  for (; value != 0 && result == CUDA_SUCCESS; value = value_of(node)) result = sim_graph_run_inner(bodies[0], stream);
+  return result;
+}
+
+static const struct sim_node_work conditional_work = {copy, drop, run};
 
 static void attach(struct sim_node *node, struct sim_condition *condition) {
   __atomic_add_fetch(&condition->references, 1, __ATOMIC_RELAXED);
   condition->nodes++;
+  node->work = &conditional_work;
   node->conditional.condition = condition;
 }
 
-/* How many bodies a node may have: an IF with two has an else. */
-static bool size_fits(CUgraphConditionalNodeType type, unsigned size) {
-  if (type == CU_GRAPH_COND_TYPE_IF) return size == 1 || size == 2;
-  return size >= 1 && (size == 1 || type == CU_GRAPH_COND_TYPE_SWITCH);
-}
-
-CUresult sim_node_set_conditional(struct sim_node *node, CUDA_CONDITIONAL_NODE_PARAMS *params) {
-  struct sim_condition *condition = params == NULL ? NULL : find(params->handle);
-  if (node->conditional.condition != NULL) return CUDA_ERROR_NOT_SUPPORTED; /* cannot be changed */
-  if (condition == NULL || condition->nodes != 0 || (unsigned)params->type > CU_GRAPH_COND_TYPE_SWITCH ||
-      !size_fits(params->type, params->size))
-    return CUDA_ERROR_INVALID_VALUE;
-  struct sim_context *context;
-  CUresult result = sim_node_context(params->ctx, &context);
-  if (result != CUDA_SUCCESS) return result;
-  struct sim_graph **bodies = calloc(params->size, sizeof *bodies);
-  if (bodies == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-  node->context = context;
-  node->conditional.type = params->type;
-  node->conditional.bodies = bodies;
-  attach(node, condition);
-  for (; node->conditional.size < params->size; node->conditional.size++) {
-    struct sim_graph *body = sim_graph_make();
-    if (body == NULL) return CUDA_ERROR_OUT_OF_MEMORY; /* the node is dropped with what it has */
-    body->object.inner = true;
-    bodies[node->conditional.size] = body;
-  }
-  params->phGraph_out = (CUgraph *)bodies;
-  return CUDA_SUCCESS;
-}
-
-CUresult sim_node_copy_conditional(struct sim_node *node, const struct sim_node *from) {
+static CUresult copy(struct sim_node *node, const struct sim_node *from) {
   struct sim_graph **bodies = calloc(from->conditional.size, sizeof *bodies);
   uint32_t size = 0;
   CUresult result = bodies == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
@@ -130,16 +90,35 @@ CUresult sim_node_copy_conditional(struct sim_node *node, const struct sim_node 
   return CUDA_SUCCESS;
 }
 
-void sim_node_drop_conditional(struct sim_node *node) {
-  struct sim_condition *condition = node->conditional.condition;
-  if (condition == NULL) return;
-  for (uint32_t i = 0; i < node->conditional.size; i++) sim_graph_free(node->conditional.bodies[i]);
-  free(node->conditional.bodies);
-  condition->nodes--;
-  release(condition);
-  node->conditional.condition = NULL;
-  node->conditional.bodies = NULL;
-  node->conditional.size = 0;
+/* How many bodies a node may have: an IF with two has an else. */
+static bool size_fits(CUgraphConditionalNodeType type, unsigned size) {
+  if (type == CU_GRAPH_COND_TYPE_IF) return size == 1 || size == 2;
+  return size >= 1 && (size == 1 || type == CU_GRAPH_COND_TYPE_SWITCH);
+}
+
+CUresult sim_node_set_conditional(struct sim_node *node, CUDA_CONDITIONAL_NODE_PARAMS *params) {
+  struct sim_condition *condition = params == NULL ? NULL : sim_condition_find(params->handle);
+  if (node->conditional.condition != NULL) return CUDA_ERROR_NOT_SUPPORTED; /* cannot be changed */
+  if (condition == NULL || condition->nodes != 0 || (unsigned)params->type > CU_GRAPH_COND_TYPE_SWITCH ||
+      !size_fits(params->type, params->size))
+    return CUDA_ERROR_INVALID_VALUE;
+  struct sim_context *context;
+  CUresult result = sim_node_context(params->ctx, &context);
+  if (result != CUDA_SUCCESS) return result;
+  struct sim_graph **bodies = calloc(params->size, sizeof *bodies);
+  if (bodies == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
+  node->context = context;
+  node->conditional.type = params->type;
+  node->conditional.bodies = bodies;
+  attach(node, condition);
+  for (; node->conditional.size < params->size; node->conditional.size++) {
+    struct sim_graph *body = sim_graph_make();
+    if (body == NULL) return CUDA_ERROR_OUT_OF_MEMORY; /* the node is dropped with what it has */
+    body->object.inner = true;
+    bodies[node->conditional.size] = body;
+  }
+  params->phGraph_out = (CUgraph *)bodies;
+  return CUDA_SUCCESS;
 }
 
 static bool bodies_allowed(const struct sim_node *node);
@@ -195,19 +174,4 @@ void sim_graph_reset_conditions(const struct sim_graph *graph) {
     if (node->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) reset(node);
     if (node->type == CU_GRAPH_NODE_TYPE_GRAPH) sim_graph_reset_conditions(node->child);
   }
-}
-
-static uint32_t value_of(const struct sim_node *node) {
-  return VG_LOAD(&node->conditional.condition->value);
-}
-
-CUresult sim_node_run_conditional(const struct sim_node *node, struct sim_stream *stream) {
-  uint32_t value = value_of(node), size = node->conditional.size;
-  struct sim_graph *const *bodies = node->conditional.bodies;
-  if (node->conditional.type == CU_GRAPH_COND_TYPE_IF) value = value != 0 ? 0 : 1;
-  if (node->conditional.type != CU_GRAPH_COND_TYPE_WHILE)
-    return value < size ? sim_graph_run_inner(bodies[value], stream) : CUDA_SUCCESS;
-  CUresult result = CUDA_SUCCESS;
-  for (; value != 0 && result == CUDA_SUCCESS; value = value_of(node)) result = sim_graph_run_inner(bodies[0], stream);
-  return result;
 }

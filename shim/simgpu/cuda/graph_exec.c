@@ -3,17 +3,18 @@
  * executable is a copy of the graph in running order; its nodes are found again by the program's node through
  * `original`.
  */
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/capture.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-static struct sim_slab execs = SIM_SLAB(sizeof(struct sim_exec), 1 << 16);
 static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER; /* launches of graphs do not mix their nodes */
-
-struct sim_exec *sim_exec_find(CUgraphExec handle) {
-  return sim_slab_find(&execs, handle, SIM_EXEC_MAGIC);
-}
 
 /* What is wrong with a graph, before it is copied. Cycles show when it is put in order. */
 static CUresult check(struct sim_graph *graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params) {
@@ -52,15 +53,12 @@ static CUresult instantiate(CUgraphExec *ret_exec, CUgraph handle, CUDA_GRAPH_IN
   if (result != CUDA_SUCCESS) return result;
   result = sim_graph_order(copy, &order);
   if (result == CUDA_ERROR_INVALID_VALUE) params->result_out = CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE;
-  struct sim_exec *exec = result == CUDA_SUCCESS ? sim_slab_get(&execs, SIM_EXEC_MAGIC) : NULL;
+  struct sim_exec *exec = result == CUDA_SUCCESS ? sim_exec_make(copy, order) : NULL;
   if (exec == NULL) {
     sim_graph_free(copy);
     if (result == CUDA_SUCCESS) free(order);
     return result == CUDA_SUCCESS ? CUDA_ERROR_OUT_OF_MEMORY : result;
   }
-  copy->object.inner = true;
-  exec->graph = copy;
-  exec->order = order;
   exec->flags = params->flags & ~(uint64_t)CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD; /* as documented */
   params->result_out = CUDA_GRAPH_INSTANTIATE_SUCCESS;
   *ret_exec = (CUgraphExec)exec;
@@ -141,9 +139,7 @@ SIM_PUBLIC CUresult cuGraphExecDestroy(CUgraphExec handle) {
   if (result != CUDA_SUCCESS) return result;
   struct sim_exec *exec = sim_exec_find(handle);
   if (exec == NULL) return CUDA_ERROR_INVALID_VALUE;
-  sim_graph_free(exec->graph);
-  free(exec->order);
-  sim_slab_put(&execs, exec);
+  sim_exec_free(exec);
   return CUDA_SUCCESS;
 }
 
@@ -177,23 +173,6 @@ SIM_PUBLIC CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
 }
 SIM_PUBLIC CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream) {
   return launch(exec, stream, true);
-}
-
-/* The executable's node for a node of the graph that it was made from. */
-static struct sim_node *node_of(CUgraphExec handle, CUgraphNode node_handle) {
-  struct sim_exec *exec = sim_exec_find(handle);
-  struct sim_node *node = sim_node_find(node_handle);
-  if (exec == NULL || node == NULL) return NULL;
-  if (node->index < exec->graph->count && exec->graph->nodes[node->index]->original == node)
-    return exec->graph->nodes[node->index];
-  for (uint32_t i = 0; i < exec->graph->count; i++) /* nodes before it were destroyed since */
-    if (exec->graph->nodes[i]->original == node) return exec->graph->nodes[i];
-  return NULL;
-}
-
-struct sim_node *sim_exec_node_of_type(CUgraphExec exec, CUgraphNode handle, CUgraphNodeType type) {
-  struct sim_node *node = node_of(exec, handle);
-  return node != NULL && node->type == type ? node : NULL;
 }
 
 SIM_PUBLIC CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode handle, CUgraphNodeParams *params) {
@@ -266,7 +245,7 @@ SIM_PUBLIC CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraph
 }
 
 SIM_PUBLIC CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned enabled) {
-  struct sim_node *node = node_of(exec, handle);
+  struct sim_node *node = sim_exec_node(exec, handle);
   if (node == NULL || (node->type != CU_GRAPH_NODE_TYPE_KERNEL && node->type != CU_GRAPH_NODE_TYPE_MEMCPY &&
                        node->type != CU_GRAPH_NODE_TYPE_MEMSET))
     return CUDA_ERROR_INVALID_VALUE;
@@ -275,7 +254,7 @@ SIM_PUBLIC CUresult cuGraphNodeSetEnabled(CUgraphExec exec, CUgraphNode handle, 
 }
 
 SIM_PUBLIC CUresult cuGraphNodeGetEnabled(CUgraphExec exec, CUgraphNode handle, unsigned *ret_enabled) {
-  struct sim_node *node = node_of(exec, handle);
+  struct sim_node *node = sim_exec_node(exec, handle);
   if (node == NULL || ret_enabled == NULL) return CUDA_ERROR_INVALID_VALUE;
   *ret_enabled = node->enabled;
   return CUDA_SUCCESS;

@@ -1,56 +1,14 @@
 /*
- * graph_extra.c - attributes of kernel nodes and the drawing of a graph. Called by programs. Attributes are kept and
- * answered; none changes what the simulated device does.
+ * graph_extra.c - the entry points of attributes of kernel nodes, and the drawing of a graph. Called by programs.
  */
 #include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-struct sim_attribute {
-  CUlaunchAttributeID id;
-  CUlaunchAttributeValue value;
-  struct sim_attribute *next;
-};
 
 static struct sim_node *kernel_node(CUgraphNode handle) {
   struct sim_node *node = sim_node_find(handle);
   return node != NULL && node->type == CU_GRAPH_NODE_TYPE_KERNEL ? node : NULL;
-}
-
-void sim_node_drop_attributes(struct sim_node *node) {
-  while (node->attributes != NULL) {
-    struct sim_attribute *attribute = node->attributes;
-    node->attributes = attribute->next;
-    free(attribute);
-  }
-}
-
-static struct sim_attribute *find(const struct sim_node *node, CUlaunchAttributeID id) {
-  struct sim_attribute *attribute = node->attributes;
-  while (attribute != NULL && attribute->id != id) attribute = attribute->next;
-  return attribute;
-}
-
-static CUresult set(struct sim_node *node, CUlaunchAttributeID id, const CUlaunchAttributeValue *value) {
-  struct sim_attribute *attribute = find(node, id);
-  if (attribute == NULL) {
-    attribute = calloc(1, sizeof *attribute);
-    if (attribute == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
-    attribute->id = id;
-    attribute->next = node->attributes;
-    node->attributes = attribute;
-  }
-  attribute->value = *value;
-  return CUDA_SUCCESS;
-}
-
-CUresult sim_node_copy_attributes(struct sim_node *node, const struct sim_node *from) {
-  CUresult result = CUDA_SUCCESS;
-  sim_node_drop_attributes(node);
-  for (const struct sim_attribute *a = from->attributes; a != NULL && result == CUDA_SUCCESS; a = a->next)
-    result = set(node, a->id, &a->value);
-  return result;
 }
 
 SIM_PUBLIC CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNodeAttrID id,
@@ -58,7 +16,7 @@ SIM_PUBLIC CUresult cuGraphKernelNodeSetAttribute(CUgraphNode handle, CUkernelNo
   struct sim_node *node = kernel_node(handle);
   if (node == NULL || value == NULL || (unsigned)id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
     return CUDA_ERROR_INVALID_VALUE;
-  return set(node, id, value);
+  return sim_node_set_attribute(node, id, value);
 }
 
 SIM_PUBLIC CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNodeAttrID id,
@@ -66,9 +24,7 @@ SIM_PUBLIC CUresult cuGraphKernelNodeGetAttribute(CUgraphNode handle, CUkernelNo
   struct sim_node *node = kernel_node(handle);
   if (node == NULL || ret_value == NULL || (unsigned)id > CU_LAUNCH_ATTRIBUTE_NVLINK_UTIL_CENTRIC_SCHEDULING)
     return CUDA_ERROR_INVALID_VALUE;
-  const struct sim_attribute *attribute = find(node, id);
-  memset(ret_value, 0, sizeof *ret_value);
-  if (attribute != NULL) *ret_value = attribute->value;
+  *ret_value = sim_node_attribute(node, id);
   return CUDA_SUCCESS;
 }
 

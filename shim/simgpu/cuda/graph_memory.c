@@ -5,8 +5,12 @@
  * stream do not share memory, each allocation node has its own.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/graph.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/memory/charge.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -74,6 +78,74 @@ static void set_live(struct sim_block *block, bool live) {
   if (account->used_bytes > account->used_high_bytes) account->used_high_bytes = account->used_bytes;
 }
 
+/* ---- what nodes do with blocks ---- */
+
+/* The same memory for both: an executable allocates what its graph names. */
+static CUresult copy_alloc(struct sim_node *node, const struct sim_node *from) {
+  pthread_mutex_lock(&lock);
+  if (node->memory.block == NULL) from->memory.block->references++;
+  pthread_mutex_unlock(&lock);
+  node->work = from->work;
+  node->memory = from->memory;
+  return CUDA_SUCCESS;
+}
+
+static void drop_alloc(struct sim_node *node) {
+  if (node->memory.block == NULL) return;
+  pthread_mutex_lock(&lock);
+  node->memory.block->references--;
+  drop_unused(node->memory.block);
+  pthread_mutex_unlock(&lock);
+  node->memory.block = NULL;
+}
+
+static CUresult run_alloc(const struct sim_node *node, struct sim_stream *stream) {
+  (void)stream; /* effects on memory are in program order */
+  struct sim_block *block = node->memory.block;
+  CUresult result = CUDA_SUCCESS;
+  pthread_mutex_lock(&lock);
+  if (block->live)
+    result = CUDA_ERROR_INVALID_VALUE; /* the launch before has not freed it */
+  else
+    result = charge(block);
+  if (result == CUDA_SUCCESS) set_live(block, true);
+  pthread_mutex_unlock(&lock);
+  return result;
+}
+
+static const struct sim_node_work alloc_work = {copy_alloc, drop_alloc, run_alloc};
+
+static struct sim_block *find(CUdeviceptr address) {
+  struct sim_block *block = blocks;
+  while (block != NULL && block->base != address) block = block->next;
+  return block;
+}
+
+bool sim_graph_memory_free(CUdeviceptr address) {
+  pthread_mutex_lock(&lock);
+  struct sim_block *block = find(address);
+  bool live = block != NULL && block->live;
+  if (live) {
+    set_live(block, false);
+    drop_unused(block);
+  }
+  pthread_mutex_unlock(&lock);
+  return live;
+}
+
+static CUresult copy_free(struct sim_node *node, const struct sim_node *from) {
+  node->work = from->work;
+  node->address = from->address;
+  return CUDA_SUCCESS;
+}
+
+static CUresult run_free(const struct sim_node *node, struct sim_stream *stream) {
+  (void)stream;
+  return sim_graph_memory_free(node->address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static const struct sim_node_work free_work = {copy_free, NULL, run_free};
+
 /* Pinned or managed memory of a device. As with pools, no memory that begins on the host. */
 static CUresult check_place(const CUmemPoolProps *properties) {
   bool managed = properties->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
@@ -122,25 +194,10 @@ CUresult sim_node_set_alloc(struct sim_node *node, CUDA_MEM_ALLOC_NODE_PARAMS *p
   blocks = block;
   pthread_mutex_unlock(&lock);
   params->dptr = block->base;
+  node->work = &alloc_work;
   node->memory.params = *params;
   node->memory.block = block;
   return CUDA_SUCCESS;
-}
-
-void sim_node_share_alloc(struct sim_node *node, const struct sim_node *from) {
-  pthread_mutex_lock(&lock);
-  if (node->memory.block == NULL) from->memory.block->references++;
-  pthread_mutex_unlock(&lock);
-  node->memory = from->memory;
-}
-
-void sim_node_drop_alloc(struct sim_node *node) {
-  if (node->memory.block == NULL) return;
-  pthread_mutex_lock(&lock);
-  node->memory.block->references--;
-  drop_unused(node->memory.block);
-  pthread_mutex_unlock(&lock);
-  node->memory.block = NULL;
 }
 
 CUresult sim_graph_reserve(const struct sim_graph *graph) {
@@ -186,41 +243,6 @@ CUresult sim_graph_settle(const struct sim_graph *graph, bool frees) {
   return result;
 }
 
-CUresult sim_node_run_alloc(const struct sim_node *node) {
-  struct sim_block *block = node->memory.block;
-  CUresult result = CUDA_SUCCESS;
-  pthread_mutex_lock(&lock);
-  if (block->live)
-    result = CUDA_ERROR_INVALID_VALUE; /* the launch before has not freed it */
-  else
-    result = charge(block);
-  if (result == CUDA_SUCCESS) set_live(block, true);
-  pthread_mutex_unlock(&lock);
-  return result;
-}
-
-static struct sim_block *find(CUdeviceptr address) {
-  struct sim_block *block = blocks;
-  while (block != NULL && block->base != address) block = block->next;
-  return block;
-}
-
-bool sim_graph_memory_free(CUdeviceptr address) {
-  pthread_mutex_lock(&lock);
-  struct sim_block *block = find(address);
-  bool live = block != NULL && block->live;
-  if (live) {
-    set_live(block, false);
-    drop_unused(block);
-  }
-  pthread_mutex_unlock(&lock);
-  return live;
-}
-
-CUresult sim_node_run_free(const struct sim_node *node) {
-  return sim_graph_memory_free(node->address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 /* The address of an allocation node, once in a graph. */
 CUresult sim_node_set_free(struct sim_node *node, CUdeviceptr address) {
   pthread_mutex_lock(&lock);
@@ -231,6 +253,7 @@ CUresult sim_node_set_free(struct sim_node *node, CUdeviceptr address) {
     known = known && (other == node || other->type != CU_GRAPH_NODE_TYPE_MEM_FREE || other->address != address);
   }
   if (!known) return CUDA_ERROR_INVALID_VALUE;
+  node->work = &free_work;
   node->address = address;
   return CUDA_SUCCESS;
 }

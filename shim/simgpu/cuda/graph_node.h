@@ -6,13 +6,13 @@
 #define VG_SIM_GRAPH_NODE_H
 #include "simgpu/cuda/graph.h"
 
-/* graph_nodes.c */
 CUresult sim_node_begin(CUgraphNode *ret_handle, CUgraph handle, CUgraphNodeType type, const CUgraphNode *dependencies,
                         size_t count, struct sim_node **ret_node);
 CUresult sim_node_finish(struct sim_node *node, CUresult result, CUgraphNode *ret_node); /* a failed one is gone */
 CUresult sim_node_context(CUcontext handle, struct sim_context **ret_context);           /* NULL: the current one */
 struct sim_node *sim_node_of_type(CUgraphNode handle, CUgraphNodeType type);             /* NULL: it is none */
-/* graph_exec.c: the executable's node for a node of the graph that it was made from */
+/* The executable's node for a node of the graph that it was made from; NULL: there is none. */
+struct sim_node *sim_exec_node(CUgraphExec exec, CUgraphNode handle);
 struct sim_node *sim_exec_node_of_type(CUgraphExec exec, CUgraphNode handle, CUgraphNodeType type);
 
 /* cuGraphAdd<...>Node: the head of the arguments is the same in all. */

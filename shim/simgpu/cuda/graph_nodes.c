@@ -1,18 +1,40 @@
 /*
- * graph_nodes.c - what nodes are made from and how their work is set and read. Called by programs; the setters also by
- * graph_exec.c (updates of executables) and capture.c.
+ * graph_nodes.c - the work of kernel, copy, memset, host, event and child nodes: how it is set, copied and run. Called
+ * by graph_node_calls.c, graph_exec.c (updates of executables) and capture_work.c.
  */
+#include "simgpu/arrays/array.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/copies/bytes.h"
+#include "simgpu/cuda/graph.h"
 #include "simgpu/cuda/graph_node.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/streams/stream.h"
 #include <stdlib.h>
 #include <string.h>
 
-CUresult sim_node_context(CUcontext handle, struct sim_context **ret_context) {
-  if (handle == NULL) return sim_enter(ret_context);
-  struct sim_context *context = sim_context_find(handle);
-  if (context == NULL) return CUDA_ERROR_INVALID_CONTEXT;
-  *ret_context = context->home;
-  return CUDA_SUCCESS;
+/* ---- kernels ---- */
+
+static void drop_kernel(struct sim_node *node) {
+  free(node->kernel.launch.params);
+  free(node->kernel.pointers);
+  memset(&node->kernel, 0, sizeof node->kernel);
 }
+
+static CUresult copy_kernel(struct sim_node *node, const struct sim_node *from) {
+  return sim_node_set_launch(node, &from->kernel.launch, from->context);
+}
+
+static CUresult run_kernel(const struct sim_node *node, struct sim_stream *stream) {
+  if (sim_function_find((CUfunction)node->kernel.launch.function) == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult result = sim_launch_compute(&node->kernel.launch);
+  if (result != CUDA_SUCCESS) return result;
+  const struct sim_launch *launch = &node->kernel.launch;
+  return sim_submit_node(stream, sim_launch_cost_of(launch, stream->context), launch->function->rule->meet);
+}
+
+static const struct sim_node_work kernel_work = {copy_kernel, drop_kernel, run_kernel};
 
 CUresult sim_node_set_launch(struct sim_node *node, const struct sim_launch *launch, struct sim_context *context) {
   const struct sim_image_kernel *kernel = &launch->function->kernel;
@@ -35,6 +57,7 @@ CUresult sim_node_set_launch(struct sim_node *node, const struct sim_launch *lau
   struct sim_launch copy = *launch;
   sim_node_drop_work(node);
   copy.params = params;
+  node->work = &kernel_work;
   node->kernel.launch = copy;
   node->kernel.pointers = pointers;
   node->context = context;
@@ -58,6 +81,38 @@ CUresult sim_node_set_kernel(struct sim_node *node, const CUDA_KERNEL_NODE_PARAM
   return result;
 }
 
+/* ---- copies and memsets ---- */
+
+static CUresult copy_copy(struct sim_node *node, const struct sim_node *from) {
+  node->work = from->work;
+  node->copy = from->copy;
+  return CUDA_SUCCESS;
+}
+
+static CUresult run_copy(const struct sim_node *node, struct sim_stream *stream) {
+  const CUDA_MEMCPY3D *copy = &node->copy;
+  enum sim_copy kind;
+  CUresult result = sim_copy_bytes(copy, &kind);
+  return result == CUDA_SUCCESS ? sim_submit_copy(stream, kind, copy->WidthInBytes * copy->Height * copy->Depth)
+                                : result;
+}
+
+static const struct sim_node_work copy_work = {copy_copy, NULL, run_copy};
+
+static CUresult copy_memset(struct sim_node *node, const struct sim_node *from) {
+  node->work = from->work;
+  node->set = from->set;
+  return CUDA_SUCCESS;
+}
+
+static CUresult run_memset(const struct sim_node *node, struct sim_stream *stream) {
+  const CUDA_MEMSET_NODE_PARAMS *set = &node->set;
+  CUresult result = sim_set_bytes(set);
+  return result == CUDA_SUCCESS ? sim_submit_memset(stream, set->width * set->height * set->elementSize) : result;
+}
+
+static const struct sim_node_work memset_work = {copy_memset, NULL, run_memset};
+
 /* Device memory that a node names must be there when it is named. Unified addresses may be plain host memory. */
 static bool is_there(CUmemorytype type, CUdeviceptr address) {
   struct sim_allocation allocation;
@@ -71,8 +126,10 @@ CUresult sim_node_set_copy(struct sim_node *node, const CUDA_MEMCPY3D *copy, CUc
   if (!is_there(copy->srcMemoryType, copy->srcDevice) || !is_there(copy->dstMemoryType, copy->dstDevice))
     return CUDA_ERROR_INVALID_VALUE;
   CUresult result = sim_node_context(context, &node->context);
-  if (result == CUDA_SUCCESS) node->copy = *copy;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  node->work = &copy_work;
+  node->copy = *copy;
+  return CUDA_SUCCESS;
 }
 
 CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context) {
@@ -80,189 +137,88 @@ CUresult sim_node_set_memset(struct sim_node *node, const CUDA_MEMSET_NODE_PARAM
   if (set->elementSize != 1 && set->elementSize != 2 && set->elementSize != 4) return CUDA_ERROR_INVALID_VALUE;
   if (!is_there(CU_MEMORYTYPE_DEVICE, set->dst)) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = sim_node_context(context, &node->context);
-  if (result == CUDA_SUCCESS) node->set = *set;
-  return result;
+  if (result != CUDA_SUCCESS) return result;
+  node->work = &memset_work;
+  node->set = *set;
+  return CUDA_SUCCESS;
 }
 
-static CUresult set_host(struct sim_node *node, const CUDA_HOST_NODE_PARAMS *host) {
+/* ---- host functions ---- */
+
+static CUresult copy_host(struct sim_node *node, const struct sim_node *from) {
+  node->work = from->work;
+  node->host = from->host;
+  return CUDA_SUCCESS;
+}
+
+static CUresult run_host(const struct sim_node *node, struct sim_stream *stream) {
+  return sim_submit_callback(stream, node->host.fn, node->host.userData, false);
+}
+
+static const struct sim_node_work host_work = {copy_host, NULL, run_host};
+
+CUresult sim_node_set_host(struct sim_node *node, const CUDA_HOST_NODE_PARAMS *host) {
   if (host == NULL || host->fn == NULL) return CUDA_ERROR_INVALID_VALUE;
+  node->work = &host_work;
   node->host = *host;
   return CUDA_SUCCESS;
 }
 
-static CUresult set_child(struct sim_node *node, CUgraph handle) {
-  struct sim_graph *graph = sim_graph_find(handle), *copy;
-  if (graph == NULL || graph == node->graph) return CUDA_ERROR_INVALID_VALUE;
-  if (sim_graph_has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+/* ---- child graphs ---- */
+
+static CUresult copy_child(struct sim_node *node, const struct sim_node *from) {
+  return sim_node_put_child(node, from->child);
+}
+
+static void drop_child(struct sim_node *node) {
+  if (node->child != NULL) sim_graph_free(node->child);
+  node->child = NULL;
+}
+
+static CUresult run_child(const struct sim_node *node, struct sim_stream *stream) {
+  return sim_graph_run_inner(node->child, stream);
+}
+
+static const struct sim_node_work child_work = {copy_child, drop_child, run_child};
+
+CUresult sim_node_put_child(struct sim_node *node, struct sim_graph *graph) {
+  struct sim_graph *copy;
   CUresult result = sim_graph_copy(graph, &copy);
   if (result != CUDA_SUCCESS) return result;
   sim_node_drop_work(node);
   copy->object.inner = true;
+  node->work = &child_work;
   node->child = copy;
   return CUDA_SUCCESS;
 }
 
-static CUresult set_event(struct sim_node *node, CUevent event) {
-  if (sim_event_find(event) == NULL) return CUDA_ERROR_INVALID_VALUE;
-  node->event = event;
+CUresult sim_node_set_child(struct sim_node *node, CUgraph handle) {
+  struct sim_graph *graph = sim_graph_find(handle);
+  if (graph == NULL || graph == node->graph) return CUDA_ERROR_INVALID_VALUE;
+  if (sim_graph_has_memory(graph)) return CUDA_ERROR_NOT_SUPPORTED;
+  return sim_node_put_child(node, graph);
+}
+
+/* ---- events: recorded or waited for, by the type of the node ---- */
+
+static CUresult copy_event(struct sim_node *node, const struct sim_node *from) {
+  node->work = from->work;
+  node->event = from->event;
   return CUDA_SUCCESS;
 }
 
-CUresult sim_node_set_any(struct sim_node *node, CUgraphNodeParams *params) {
-  switch (node->type) {
-  case CU_GRAPH_NODE_TYPE_KERNEL: /* v2 and v3 of the parameters have the same layout */
-    return sim_node_set_kernel(node, (const CUDA_KERNEL_NODE_PARAMS *)&params->kernel);
-  case CU_GRAPH_NODE_TYPE_MEMCPY:
-    return sim_node_set_copy(node, &params->memcpy.copyParams, params->memcpy.copyCtx);
-  case CU_GRAPH_NODE_TYPE_MEMSET: /* v1 is the head of v2 */
-    return sim_node_set_memset(node, (const CUDA_MEMSET_NODE_PARAMS *)&params->memset, params->memset.ctx);
-  case CU_GRAPH_NODE_TYPE_HOST:
-    return set_host(node, (const CUDA_HOST_NODE_PARAMS *)&params->host);
-  case CU_GRAPH_NODE_TYPE_GRAPH:
-    return set_child(node, params->graph.graph);
-  case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    return set_event(node, params->eventWait.event);
-  case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-    return set_event(node, params->eventRecord.event);
-  case CU_GRAPH_NODE_TYPE_MEM_ALLOC: /* v1 and v2 have the same layout */
-    return sim_node_set_alloc(node, (CUDA_MEM_ALLOC_NODE_PARAMS *)&params->alloc);
-  case CU_GRAPH_NODE_TYPE_MEM_FREE:
-    return sim_node_set_free(node, params->free.dptr);
-  case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: /* both versions have the same layout, here and below */
-    return sim_node_set_batch(node, (const CUDA_BATCH_MEM_OP_NODE_PARAMS *)&params->memOp);
-  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-    return sim_node_set_signal(node, (const CUDA_EXT_SEM_SIGNAL_NODE_PARAMS *)&params->extSemSignal);
-  case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-    return sim_node_set_wait(node, (const CUDA_EXT_SEM_WAIT_NODE_PARAMS *)&params->extSemWait);
-  case CU_GRAPH_NODE_TYPE_CONDITIONAL:
-    return sim_node_set_conditional(node, &params->conditional);
-  case CU_GRAPH_NODE_TYPE_EMPTY:
-    return CUDA_SUCCESS;
-  default:
-    return CUDA_ERROR_INVALID_VALUE;
-  }
+static CUresult run_event(const struct sim_node *node, struct sim_stream *stream) {
+  struct sim_event *event = sim_event_find(node->event);
+  if (event == NULL) return CUDA_ERROR_INVALID_HANDLE;
+  return node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT ? sim_submit_wait_event(stream, event)
+                                                     : sim_submit_record(stream, event);
 }
 
-CUresult sim_node_finish(struct sim_node *node, CUresult result, CUgraphNode *ret_node) {
-  if (result != CUDA_SUCCESS)
-    sim_node_free(node);
-  else
-    *ret_node = (CUgraphNode)node;
-  return result;
+static const struct sim_node_work event_work = {copy_event, NULL, run_event};
+
+CUresult sim_node_set_event(struct sim_node *node, CUevent event) {
+  if (sim_event_find(event) == NULL) return CUDA_ERROR_INVALID_VALUE;
+  node->work = &event_work;
+  node->event = event;
+  return CUDA_SUCCESS;
 }
-
-CUresult sim_node_begin(CUgraphNode *ret_handle, CUgraph handle, CUgraphNodeType type, const CUgraphNode *dependencies,
-                        size_t count, struct sim_node **ret_node) {
-  CUresult result = sim_ready();
-  if (result != CUDA_SUCCESS) return result;
-  struct sim_graph *graph = sim_graph_find(handle);
-  if (graph == NULL || ret_handle == NULL || (count != 0 && dependencies == NULL)) return CUDA_ERROR_INVALID_VALUE;
-  return sim_node_make(graph, type, (struct sim_node *const *)dependencies, count, ret_node);
-}
-
-/* The first ABI ends before the kernel and the context. */
-static CUDA_KERNEL_NODE_PARAMS widen(const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
-  CUDA_KERNEL_NODE_PARAMS wide = {0};
-  memcpy(&wide, params, sizeof *params);
-  return wide;
-}
-
-static CUresult set_kernel_v1(struct sim_node *node, const CUDA_KERNEL_NODE_PARAMS_v1 *params) {
-  if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
-  CUDA_KERNEL_NODE_PARAMS wide = widen(params);
-  return sim_node_set_kernel(node, &wide);
-}
-
-SIM_NODE_ADD(cuGraphAddEmptyNode, CU_GRAPH_NODE_TYPE_EMPTY, CUDA_SUCCESS)
-SIM_NODE_ADD(cuGraphAddKernelNode, CU_GRAPH_NODE_TYPE_KERNEL, set_kernel_v1(node, params),
-             const CUDA_KERNEL_NODE_PARAMS_v1 *params)
-SIM_NODE_ADD(cuGraphAddKernelNode_v2, CU_GRAPH_NODE_TYPE_KERNEL, sim_node_set_kernel(node, params),
-             const CUDA_KERNEL_NODE_PARAMS *params)
-SIM_NODE_ADD(cuGraphAddMemcpyNode, CU_GRAPH_NODE_TYPE_MEMCPY, sim_node_set_copy(node, copy, context),
-             const CUDA_MEMCPY3D *copy, CUcontext context)
-SIM_NODE_ADD(cuGraphAddMemsetNode, CU_GRAPH_NODE_TYPE_MEMSET, sim_node_set_memset(node, set, context),
-             const CUDA_MEMSET_NODE_PARAMS *set, CUcontext context)
-SIM_NODE_ADD(cuGraphAddHostNode, CU_GRAPH_NODE_TYPE_HOST, set_host(node, host), const CUDA_HOST_NODE_PARAMS *host)
-SIM_NODE_ADD(cuGraphAddChildGraphNode, CU_GRAPH_NODE_TYPE_GRAPH, set_child(node, child), CUgraph child)
-SIM_NODE_ADD(cuGraphAddEventRecordNode, CU_GRAPH_NODE_TYPE_EVENT_RECORD, set_event(node, event), CUevent event)
-SIM_NODE_ADD(cuGraphAddEventWaitNode, CU_GRAPH_NODE_TYPE_WAIT_EVENT, set_event(node, event), CUevent event)
-
-SIM_NODE_ADD(cuGraphAddMemAllocNode, CU_GRAPH_NODE_TYPE_MEM_ALLOC, sim_node_set_alloc(node, params),
-             CUDA_MEM_ALLOC_NODE_PARAMS *params)
-SIM_NODE_ADD(cuGraphAddMemFreeNode, CU_GRAPH_NODE_TYPE_MEM_FREE, sim_node_set_free(node, address), CUdeviceptr address)
-
-SIM_PUBLIC CUresult cuGraphAddNode_v2(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies,
-                                      const CUgraphEdgeData *data, size_t count, CUgraphNodeParams *params) {
-  struct sim_node *node;
-  if (params == NULL) return CUDA_ERROR_INVALID_VALUE;
-  CUresult result = sim_node_begin(ret_node, graph, params->type, dependencies, data == NULL ? count : 0, &node);
-  if (result != CUDA_SUCCESS) return result;
-  for (size_t i = 0; data != NULL && i < count && result == CUDA_SUCCESS; i++) {
-    struct sim_node *on = sim_node_find(dependencies[i]);
-    result = on == NULL || on->graph != node->graph ? CUDA_ERROR_INVALID_VALUE : sim_node_depend(node, on, &data[i]);
-  }
-  if (result == CUDA_SUCCESS) result = sim_node_set_any(node, params);
-  return sim_node_finish(node, result, ret_node);
-}
-
-SIM_PUBLIC CUresult cuGraphAddNode(CUgraphNode *ret_node, CUgraph graph, const CUgraphNode *dependencies, size_t count,
-                                   CUgraphNodeParams *params) {
-  return cuGraphAddNode_v2(ret_node, graph, dependencies, NULL, count, params);
-}
-
-struct sim_node *sim_node_of_type(CUgraphNode handle, CUgraphNodeType type) {
-  struct sim_node *node = sim_node_find(handle);
-  return node != NULL && node->type == type ? node : NULL;
-}
-
-SIM_PUBLIC CUresult cuGraphNodeSetParams(CUgraphNode handle, CUgraphNodeParams *params) {
-  struct sim_node *node = params == NULL ? NULL : sim_node_of_type(handle, params->type);
-  return node == NULL ? CUDA_ERROR_INVALID_VALUE : sim_node_set_any(node, params);
-}
-
-static CUDA_KERNEL_NODE_PARAMS read_kernel(const struct sim_node *node) {
-  const struct sim_launch *launch = &node->kernel.launch;
-  bool is_kernel = launch->function->module == NULL;
-  return (CUDA_KERNEL_NODE_PARAMS){.func = is_kernel ? NULL : (CUfunction)launch->function,
-                                   .gridDimX = launch->grid[0],
-                                   .gridDimY = launch->grid[1],
-                                   .gridDimZ = launch->grid[2],
-                                   .blockDimX = launch->block[0],
-                                   .blockDimY = launch->block[1],
-                                   .blockDimZ = launch->block[2],
-                                   .sharedMemBytes = launch->shared_bytes,
-                                   .kernelParams = node->kernel.pointers,
-                                   .kern = is_kernel ? (CUkernel)launch->function : NULL,
-                                   .ctx = (CUcontext)node->context};
-}
-
-static CUDA_KERNEL_NODE_PARAMS_v1 read_kernel_v1(const struct sim_node *node) {
-  CUDA_KERNEL_NODE_PARAMS wide = read_kernel(node);
-  CUDA_KERNEL_NODE_PARAMS_v1 narrow;
-  memcpy(&narrow, &wide, sizeof narrow);
-  if (narrow.func == NULL) narrow.func = (CUfunction)wide.kern;
-  return narrow;
-}
-
-SIM_NODE_GET(cuGraphKernelNodeGetParams, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS_v1, read_kernel_v1(node))
-SIM_NODE_GET(cuGraphKernelNodeGetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL, CUDA_KERNEL_NODE_PARAMS, read_kernel(node))
-SIM_NODE_SET(cuGraphKernelNodeSetParams, CU_GRAPH_NODE_TYPE_KERNEL, const CUDA_KERNEL_NODE_PARAMS_v1 *,
-             set_kernel_v1(node, value))
-SIM_NODE_SET(cuGraphKernelNodeSetParams_v2, CU_GRAPH_NODE_TYPE_KERNEL, const CUDA_KERNEL_NODE_PARAMS *,
-             sim_node_set_kernel(node, value))
-SIM_NODE_GET(cuGraphMemcpyNodeGetParams, CU_GRAPH_NODE_TYPE_MEMCPY, CUDA_MEMCPY3D, node->copy)
-SIM_NODE_SET(cuGraphMemcpyNodeSetParams, CU_GRAPH_NODE_TYPE_MEMCPY, const CUDA_MEMCPY3D *,
-             sim_node_set_copy(node, value, (CUcontext)node->context))
-SIM_NODE_GET(cuGraphMemsetNodeGetParams, CU_GRAPH_NODE_TYPE_MEMSET, CUDA_MEMSET_NODE_PARAMS, node->set)
-SIM_NODE_SET(cuGraphMemsetNodeSetParams, CU_GRAPH_NODE_TYPE_MEMSET, const CUDA_MEMSET_NODE_PARAMS *,
-             sim_node_set_memset(node, value, (CUcontext)node->context))
-SIM_NODE_GET(cuGraphHostNodeGetParams, CU_GRAPH_NODE_TYPE_HOST, CUDA_HOST_NODE_PARAMS, node->host)
-SIM_NODE_SET(cuGraphHostNodeSetParams, CU_GRAPH_NODE_TYPE_HOST, const CUDA_HOST_NODE_PARAMS *, set_host(node, value))
-SIM_NODE_GET(cuGraphChildGraphNodeGetGraph, CU_GRAPH_NODE_TYPE_GRAPH, CUgraph, (CUgraph)node->child)
-SIM_NODE_GET(cuGraphEventRecordNodeGetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, node->event)
-SIM_NODE_SET(cuGraphEventRecordNodeSetEvent, CU_GRAPH_NODE_TYPE_EVENT_RECORD, CUevent, set_event(node, value))
-SIM_NODE_GET(cuGraphEventWaitNodeGetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, node->event)
-SIM_NODE_SET(cuGraphEventWaitNodeSetEvent, CU_GRAPH_NODE_TYPE_WAIT_EVENT, CUevent, set_event(node, value))
-SIM_NODE_GET(cuGraphMemAllocNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_ALLOC, CUDA_MEM_ALLOC_NODE_PARAMS,
-             node->memory.params)
-SIM_NODE_GET(cuGraphMemFreeNodeGetParams, CU_GRAPH_NODE_TYPE_MEM_FREE, CUdeviceptr, node->address)

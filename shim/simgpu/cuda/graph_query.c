@@ -3,6 +3,7 @@
  * the number is answered; with one, the array is filled up to the number that was given and the rest of it is emptied.
  */
 #include "simgpu/cuda/graph.h"
+#include "simgpu/process/process.h"
 #include <string.h>
 
 struct list {

@@ -3,6 +3,9 @@
  * Called by programs. Nodes are paired in the order in which they were made, as the driver documents it.
  */
 #include "simgpu/cuda/graph.h"
+#include "simgpu/cuda/module.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/process/process.h"
 #include <string.h>
 
 struct difference {

@@ -4,6 +4,9 @@
  * The order of the arguments is given with each; which kernel parameter holds them is the rule's business.
  */
 #include "simgpu/cuda/host_kernels.h"
+#include "simgpu/cuda/condition.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/model.h"
 #include "simgpu/memory/backing.h"
 #include <errno.h>
 #include <string.h>

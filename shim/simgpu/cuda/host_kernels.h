@@ -12,8 +12,6 @@ typedef bool (*sim_host_check)(uint64_t address, uint64_t bytes, bool *ret_on_de
 
 /* NULL when there is no such implementation. */
 const struct sim_host_kernel *sim_host_find(const char *name);
-/* Sets the value of a conditional handle of a graph. False: there is no such handle. */
-bool sim_condition_set(uint64_t handle, uint32_t value);
 /* Computes on the memory that the parameters name. Returns 0, -EFAULT when a range is not device memory, -EINVAL when
  * the kernel has not the parameters that the rule names, -ENOMEM when there is no host memory for what it touches. */
 int sim_host_run(const struct sim_model_rule *rule, const struct sim_image_kernel *kernel, const uint8_t *params,

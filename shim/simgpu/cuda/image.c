@@ -1,6 +1,6 @@
 /*
- * image.c - the lists of a program image: kernels with their parameters, variables. Filled by the readers of the formats
- * (image_ptx.c, image_elf.c, image_fatbin.c). Under no lock: an image belongs to its caller.
+ * image.c - the lists of a program image: kernels with their parameters, variables. Filled by the readers of the
+ * formats (image_ptx.c, image_elf.c, image_fatbin.c). Under no lock: an image belongs to its caller.
  */
 #include "simgpu/cuda/image.h"
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
  * image_fatbin.c - walks a fatbin container: a header and a row of entries (PTX or cubin, for one architecture each,
- * plain or compressed with LZ4). Called by image_parse.c. Entries that cannot be read (Zstandard, LTO-IR) make the image
- * accept every kernel name, which keeps programs running that ship such code.
+ * plain or compressed with LZ4). Called by image_parse.c. Entries that cannot be read (Zstandard, LTO-IR) make the
+ * image accept every kernel name, which keeps programs running that ship such code.
  */
 #include "simgpu/cuda/image.h"
 #include <errno.h>

@@ -1,9 +1,15 @@
 /*
- * launch_make.c - what a launch is: the function, its shape and a checked copy of its parameters; what it costs, and what
- * it computes. Called by launch.c and by kernel nodes of graphs.
+ * launch_make.c - what a launch is: the function, its shape and a checked copy of its parameters; what it costs, and
+ * what it computes. Called by launch.c and by kernel nodes of graphs.
  */
+#include "simgpu/base/strict.h"
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/host_kernels.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/model.h"
 #include "simgpu/cuda/module.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/process/process.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,11 @@
  * library.c - context-independent code: cuLibraryLoad*, its kernels, and their functions in the current context.
  * Called by programs; builds upon module.c.
  */
+#include "simgpu/base/slab.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/image.h"
 #include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
 #include <string.h>
 
 static struct sim_slab libraries = SIM_SLAB(sizeof(struct sim_library), 65536);

@@ -2,7 +2,11 @@
  * linker.c - cuLink*: collects the inputs and answers a fatbin that holds all of them, which the module loader reads.
  * Nothing is linked, since nothing executes. Called by programs that link at run time.
  */
+#include "simgpu/base/slab.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/image.h"
 #include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,22 +16,22 @@
 #define FATBIN_HEADER_BYTES 16
 #define ENTRY_HEADER_BYTES 64
 
-struct sim_link {
+struct link {
   struct sim_object object;
   uint8_t *fatbin; /* header, then one entry for each input; grows */
   size_t bytes;
 };
 
-static struct sim_slab links = SIM_SLAB(sizeof(struct sim_link), 4096);
+static struct sim_slab links = SIM_SLAB(sizeof(struct link), 4096);
 
-static CUresult find(CUlinkState handle, struct sim_link **ret_link) {
+static CUresult find(CUlinkState handle, struct link **ret_link) {
   CUresult result = sim_ready();
   if (result != CUDA_SUCCESS) return result;
   *ret_link = sim_slab_find(&links, handle, LINK_MAGIC);
   return *ret_link == NULL ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS;
 }
 
-static void write_header(struct sim_link *link) {
+static void write_header(struct link *link) {
   uint32_t magic = FATBIN_MAGIC;
   uint16_t version = 1, header_bytes = FATBIN_HEADER_BYTES;
   uint64_t body_bytes = link->bytes - FATBIN_HEADER_BYTES;
@@ -37,7 +41,7 @@ static void write_header(struct sim_link *link) {
   memcpy(link->fatbin + 8, &body_bytes, 8);
 }
 
-static CUresult append(struct sim_link *link, uint16_t kind, const void *data, uint64_t data_bytes) {
+static CUresult append(struct link *link, uint16_t kind, const void *data, uint64_t data_bytes) {
   uint64_t padded_bytes = (data_bytes + 7) / 8 * 8;
   uint8_t *grown = realloc(link->fatbin, link->bytes + ENTRY_HEADER_BYTES + padded_bytes);
   if (grown == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -57,7 +61,7 @@ static CUresult append(struct sim_link *link, uint16_t kind, const void *data, u
   return CUDA_SUCCESS;
 }
 
-static CUresult add(struct sim_link *link, CUjitInputType type, const void *data, size_t bytes) {
+static CUresult add(struct link *link, CUjitInputType type, const void *data, size_t bytes) {
   struct sim_image *image;
   if (data == NULL || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   switch (type) {
@@ -84,7 +88,7 @@ SIM_PUBLIC CUresult cuLinkCreate_v2(unsigned count, CUjit_option *options, void 
   CUresult result = sim_enter(&context);
   if (result != CUDA_SUCCESS) return result;
   if (ret_link == NULL) return CUDA_ERROR_INVALID_VALUE;
-  struct sim_link *link = sim_slab_get(&links, LINK_MAGIC);
+  struct link *link = sim_slab_get(&links, LINK_MAGIC);
   if (link == NULL) return CUDA_ERROR_OUT_OF_MEMORY;
   link->fatbin = calloc(1, FATBIN_HEADER_BYTES);
   link->bytes = FATBIN_HEADER_BYTES;
@@ -100,7 +104,7 @@ SIM_PUBLIC CUresult cuLinkCreate_v2(unsigned count, CUjit_option *options, void 
 SIM_PUBLIC CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, void *data, size_t bytes,
                                      const char *name, unsigned count, CUjit_option *options, void **values) {
   (void)name, (void)count, (void)options, (void)values;
-  struct sim_link *link;
+  struct link *link;
   CUresult result = find(handle, &link);
   return result != CUDA_SUCCESS ? result : add(link, type, data, bytes);
 }
@@ -108,7 +112,7 @@ SIM_PUBLIC CUresult cuLinkAddData_v2(CUlinkState handle, CUjitInputType type, vo
 SIM_PUBLIC CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, const char *path, unsigned count,
                                      CUjit_option *options, void **values) {
   (void)count, (void)options, (void)values;
-  struct sim_link *link;
+  struct link *link;
   CUresult result = find(handle, &link);
   if (result != CUDA_SUCCESS) return result;
   if (path == NULL) return CUDA_ERROR_INVALID_VALUE;
@@ -126,7 +130,7 @@ SIM_PUBLIC CUresult cuLinkAddFile_v2(CUlinkState handle, CUjitInputType type, co
 }
 
 SIM_PUBLIC CUresult cuLinkComplete(CUlinkState handle, void **ret_image, size_t *ret_bytes) {
-  struct sim_link *link;
+  struct link *link;
   CUresult result = find(handle, &link);
   if (result != CUDA_SUCCESS) return result;
   if (ret_image == NULL) return CUDA_ERROR_INVALID_VALUE;
@@ -137,7 +141,7 @@ SIM_PUBLIC CUresult cuLinkComplete(CUlinkState handle, void **ret_image, size_t 
 }
 
 SIM_PUBLIC CUresult cuLinkDestroy(CUlinkState handle) {
-  struct sim_link *link;
+  struct link *link;
   CUresult result = find(handle, &link);
   if (result != CUDA_SUCCESS) return result;
   free(link->fatbin);

@@ -6,8 +6,9 @@
  */
 #define _GNU_SOURCE /* secure_getenv, dladdr */
 #include "simgpu/cuda/model.h"
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/host_kernels.h"
-#include "simgpu/sim.h"
+#include "simgpu/process/process.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <regex.h>

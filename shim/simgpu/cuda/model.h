@@ -5,7 +5,7 @@
  */
 #ifndef VG_SIM_MODEL_H
 #define VG_SIM_MODEL_H
-#include "simgpu/sim.h"
+#include "simgpu/process/process.h"
 #include <stdbool.h>
 #include <stdint.h>
 

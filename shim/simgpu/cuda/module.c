@@ -4,6 +4,13 @@
  * are checked by their slab, so a stale one is refused and never followed.
  */
 #include "simgpu/cuda/module.h"
+#include "simgpu/alloc/alloc.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/cuda/image.h"
+#include "simgpu/cuda/model.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/stream.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

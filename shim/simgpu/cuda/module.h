@@ -5,9 +5,9 @@
  */
 #ifndef VG_SIM_MODULE_H
 #define VG_SIM_MODULE_H
+#include "simgpu/contexts/context.h"
 #include "simgpu/cuda/image.h"
 #include "simgpu/cuda/model.h"
-#include "simgpu/sim.h"
 
 /* Compute capability 9.0 (H100, H200): CUDA C++ Programming Guide, "Compute Capabilities", technical specifications. */
 #define SIM_BLOCK_THREADS_MAX 1024
@@ -97,6 +97,7 @@ CUresult sim_function_get(struct sim_function **list, struct sim_image *image, c
 CUresult sim_library_function(struct sim_function *kernel, struct sim_context *context,
                               struct sim_function **ret_function);
 CUresult sim_library_module(struct sim_library *library, struct sim_context *context, struct sim_module **ret_module);
+void sim_modules_destroy(struct sim_context *context); /* frees what is in context->wide */
 CUresult sim_module_global(struct sim_module *module, const char *name, CUdeviceptr *ret_pointer, size_t *ret_bytes);
 
 /* Reads attributes in the form of cuFuncGetAttribute and cuKernelGetAttribute. */

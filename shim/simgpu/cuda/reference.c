@@ -3,6 +3,7 @@
  * has one, and no surface reference exists. Called by programs.
  */
 #include "simgpu/cuda/module.h"
+#include "simgpu/process/process.h"
 
 static CUresult missing(CUmodule module, const void *ret_reference, const char *name) {
   CUresult result = sim_ready();

@@ -1,9 +1,11 @@
 /*
- * user_object.c - reference-counted things of the program that a graph keeps alive (cuUserObject*). Called by programs
- * and by graph.c, when graphs are copied and freed. Must hold: the destructor runs once, when nobody holds a reference,
- * outside of every lock.
+ * user_object.c - reference-counted things of the program that a graph keeps alive (cuUserObject*). Called by programs,
+ * by graph_calls.c and, when graphs are copied and freed, by graph.c. Must hold: the destructor runs once, when no
+ * reference is left, outside of every lock.
  */
+#include "simgpu/base/slab.h"
 #include "simgpu/cuda/graph.h"
+#include "simgpu/process/process.h"
 #include <stdlib.h>
 
 #define USER_MAGIC 0x55534552u
@@ -74,20 +76,17 @@ static CUresult hold(struct sim_graph *graph, struct sim_user *user, uint32_t co
   return CUDA_SUCCESS;
 }
 
-SIM_PUBLIC CUresult cuGraphRetainUserObject(CUgraph handle, CUuserObject object, unsigned count, unsigned flags) {
-  struct sim_graph *graph = sim_graph_find(handle);
+CUresult sim_graph_hold(struct sim_graph *graph, CUuserObject object, unsigned count, bool moves) {
   struct sim_user *user = user_find(object);
-  if (graph == NULL || user == NULL || count == 0 || count > INT32_MAX) return CUDA_ERROR_INVALID_VALUE;
-  if ((flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (user == NULL || count == 0 || count > INT32_MAX) return CUDA_ERROR_INVALID_VALUE;
   CUresult result = hold(graph, user, count);
-  if (result == CUDA_SUCCESS && (flags & CU_GRAPH_USER_OBJECT_MOVE) == 0) retain(user, count);
+  if (result == CUDA_SUCCESS && !moves) retain(user, count);
   return result;
 }
 
-SIM_PUBLIC CUresult cuGraphReleaseUserObject(CUgraph handle, CUuserObject object, unsigned count) {
-  struct sim_graph *graph = sim_graph_find(handle);
+CUresult sim_graph_release(struct sim_graph *graph, CUuserObject object, unsigned count) {
   struct sim_user *user = user_find(object);
-  if (graph == NULL || user == NULL || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (user == NULL || count == 0) return CUDA_ERROR_INVALID_VALUE;
   for (struct sim_held **at = &graph->held; *at != NULL; at = &(*at)->next) {
     struct sim_held *held = *at;
     if (held->user != user) continue;

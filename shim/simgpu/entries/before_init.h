@@ -12,8 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-bool sim_is_started(void); /* state.c: cuInit succeeded in this process */
-
 /*
  * SIM_BEFORE(cuX): the steps of cuX's row, or nothing where it has none. A row begins with `~,`: it is what moves its
  * steps to the place that SIM_SECOND takes.

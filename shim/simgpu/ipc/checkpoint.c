@@ -3,7 +3,7 @@
  * comes to its end), its device memory moved to the host, moved back, and the process let go. The server keeps the
  * states. Must hold: nothing here blocks because this very process is locked.
  */
-#include "simgpu/core.h"
+#include "simgpu/process/process.h"
 #include <errno.h>
 #include <string.h>
 

@@ -2,9 +2,14 @@
  * external.c - memory of other interfaces in use: buffers and arrays in it; and descriptors for other libraries of what
  * lies at an address (dma-buf). Called by programs; builds on external_memory.c.
  */
+#include "simgpu/alloc/external.h"
 #include "simgpu/arrays/array.h"
-#include "simgpu/ipc/external.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/memory/share.h"
 #include "simgpu/memory/vmm.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
 
 #define PAGE_BYTES 4096ull
 

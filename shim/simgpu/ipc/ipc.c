@@ -3,7 +3,14 @@
  * small allocation takes its neighbours along, as with the driver. The memory lives until its maker has freed it and
  * all others have closed it.
  */
-#include "simgpu/core.h"
+#include "simgpu/ipc/ipc.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/memory/share.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,11 @@
  * pool_share.c - pools that other processes import by a descriptor, and pointers from them. An imported pool makes no
  * allocations. Called by programs; builds on pool.c and pool_import.c.
  */
-#include "simgpu/ipc/pool_import.h"
+#include "simgpu/alloc/alloc.h"
+#include "simgpu/alloc/pool_import.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/memory/share.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>

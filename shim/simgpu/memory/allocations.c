@@ -1,7 +1,9 @@
 /*
  * allocations.c - the list of everything that a program has allocated or registered, sorted by address. Any thread.
  */
-#include "simgpu/core.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/base/strict.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

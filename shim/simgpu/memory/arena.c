@@ -4,7 +4,8 @@
  * memory without an address (vmm.c) lies behind all addresses. Called by memory.c, vmm.c and share.c.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>

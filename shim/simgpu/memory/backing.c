@@ -6,7 +6,8 @@
  */
 #define _GNU_SOURCE
 #include "simgpu/memory/backing.h"
-#include "simgpu/core.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/process/process.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>

@@ -5,7 +5,7 @@
  */
 #ifndef VG_SIM_BACKING_H
 #define VG_SIM_BACKING_H
-#include "simgpu/sim.h"
+#include "simgpu/process/process.h"
 
 /*
  * [address, address + bytes) of device memory is about to be read or written by the host. CUDA_ERROR_OUT_OF_MEMORY: the

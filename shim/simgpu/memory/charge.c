@@ -2,7 +2,10 @@
  * charge.c - what the server is charged for device memory, and maps that are charged. Called by all files that hand
  * device memory out.
  */
-#include "simgpu/core.h"
+#include "simgpu/memory/charge.h"
+#include "simgpu/memory/map.h"
+#include "simgpu/memory/share.h"
+#include "simgpu/process/process.h"
 #include <errno.h>
 
 CUresult sim_memory_charge(int device, uint64_t bytes) {

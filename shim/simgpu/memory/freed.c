@@ -2,7 +2,7 @@
  * freed.c - which device memory was freed last, for the strict look (base/strict.h): known of the last FREED_MAX
  * allocations.
  */
-#include "simgpu/core.h"
+#include "simgpu/memory/allocations.h"
 #include <pthread.h>
 
 #define FREED_MAX 4096

@@ -1,7 +1,10 @@
 /*
  * leaks.c - the strict look at what is left at exit (base/strict.h): memory and handles that were not given back.
  */
-#include "simgpu/core.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/base/strict.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/process/process.h"
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -3,8 +3,9 @@
  * nothing of who is charged. A forked child does not get these maps.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/memory/map.h"
 #include "simgpu/memory/backing.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -57,7 +58,6 @@ void *sim_map_bytes(uint64_t bytes) {
 void sim_unmap_bytes(void *map, uint64_t bytes) {
   munmap(map, sim_round_up(bytes, 4096));
 }
-
 
 static char *place(char *map, uint64_t bytes) {
   if (map && sim_arena_place(sim_arena_fd(), (uintptr_t)map, map, bytes, PROT_READ | PROT_WRITE)) return map;

@@ -2,7 +2,8 @@
  * small.c - requests below one granule: packed first fit, in steps of 512 bytes, into granules of their owner (a
  * context or a pool), as the driver packs them. Called by memory.c and pool.c.
  */
-#include "simgpu/core.h"
+#include "simgpu/memory/charge.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <stdlib.h>
 

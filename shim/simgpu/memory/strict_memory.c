@@ -2,14 +2,14 @@
  * strict_memory.c - the strict look at memory (base/strict.h): ranges beyond their allocation, memory that was freed.
  * Called where a program names memory: copies, memsets, launches, frees.
  */
-#include "simgpu/core.h"
+#include "simgpu/base/strict.h"
+#include "simgpu/memory/allocations.h"
 #include <stdio.h>
 #include <string.h>
 
 static void tell_memory(uint64_t address, const char *wrong) {
   sim_strict_tell("device memory", (const void *)(uintptr_t)address, wrong);
 }
-
 
 bool sim_strict_range(uint64_t address, uint64_t bytes) {
   struct sim_allocation allocation;

@@ -1,19 +1,19 @@
 /* vmm.h - physical memory by handle; among vmm.c (addresses and maps), vmm_physical.c and multicast.c. */
 #ifndef VG_SIM_VMM_H
 #define VG_SIM_VMM_H
-#include "simgpu/core.h"
+#include "simgpu/memory/share.h"
 
 struct sim_physical {
   struct sim_object object;
   CUmemAllocationProp prop;
   int device; /* the server's index; -1: memory of the host */
   uint64_t bytes;
-  uint64_t offset;        /* in the arena */
-  int fd;                 /* of its maker's arena */
-  bool imported;          /* fd is its own */
-  uint32_t references;    /* handles given out, maps, bindings to multicast objects */
-  struct sim_share share; /* key 0: not shared */
-  void *multicast;        /* multicast.c: it is such an object and no memory; else NULL */
+  uint64_t offset;                        /* in the arena */
+  int fd;                                 /* of its maker's arena */
+  bool imported;                          /* fd is its own */
+  uint32_t references;                    /* handles given out, maps, bindings to multicast objects */
+  struct sim_share share;                 /* key 0: not shared */
+  void *multicast;                        /* multicast.c: it is such an object and no memory; else NULL */
   void (*multicast_end)(void *multicast); /* the last reference is gone: what is bound is released */
 };
 

@@ -2,7 +2,7 @@
  * attribute.c - cuDeviceGetAttribute: what an H200 answers, but for what is not simulated, which answers 0. Values from
  * public listings of H100/H200 devices; those in constants.h or in the configuration come from there.
  */
-#include "simgpu/core.h"
+#include "simgpu/process/process.h"
 #include <string.h>
 
 static const int attributes[CU_DEVICE_ATTRIBUTE_MAX] = {

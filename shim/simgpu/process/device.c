@@ -3,7 +3,7 @@
  * indices or GPU-UUID prefixes, the first entry that names no device (or one twice) ends the list, empty = none.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/process/process.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +22,6 @@ struct sim_device *sim_device(CUdevice ordinal) {
 
 const char *sim_model_path(void) {
   return sim_link.page->model;
-}
-
-uint64_t sim_launch_cost_ns(void) {
-  return sim_link.page->launch_cost_ns;
 }
 
 uint64_t sim_device_free_bytes(int index) {

@@ -2,7 +2,7 @@
  * init.c - cuInit and the driver's version.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <sys/mman.h>
 

@@ -3,7 +3,7 @@
  * that the process has ended. Requests are short and answered in order; one at a time.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/process/process.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -143,4 +143,8 @@ void sim_link_kick(void) {
 void sim_link_check(void) {
   struct pollfd end = {.fd = sim_link.socket, .events = POLLRDHUP};
   if (poll(&end, 1, 0) == 1 && (end.revents & (POLLHUP | POLLRDHUP | POLLERR))) VG_STORE(&sim_link.gone, true);
+}
+
+CUresult sim_waited(void) {
+  return VG_LOAD_RELAXED(&sim_link.gone) ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
 }

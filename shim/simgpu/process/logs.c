@@ -3,7 +3,7 @@
  * iterator is the number of the next message. Called by programs.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  * locked (ipc/checkpoint.c). A forked child of an initialised process is not initialised: the page that says so is
  * wiped by the kernel at fork.
  */
-#include "simgpu/core.h"
-#include "simgpu/entries/before_init.h"
+#include "simgpu/process/process.h"
+#include "simgpu/process/started.h"
 #include <pthread.h>
 
 #define CHECK_NS 100000000ull /* how often a locked process looks whether the server is still there */

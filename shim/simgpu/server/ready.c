@@ -1,6 +1,6 @@
 /*
- * ready.c - which heads of streams are with an engine: lists of those that need a device's SMs, by context, and of those
- * that wait for a copy engine. Called by queue.c, which hands heads over, and by engine.c, which decides them.
+ * ready.c - which heads of streams are with an engine: lists of those that need a device's SMs, by context, and of
+ * those that wait for a copy engine. Called by queue.c, which hands heads over, and by engine.c, which decides them.
  */
 #include "simgpu/server/server.h"
 

@@ -2,8 +2,8 @@
  * server.h - the inside of vgpu-simd. One thread; a round (engine_round) takes new commands from all rings and decides
  * the simulation up to now plus a small look-ahead. From the top: main.c: loop and sockets; client.c: processes,
  * requests, death; checkpoint.c: processes that are moved off; fault.c: kernels that fault; engine.c: a round over SMs
- * and copy engines; meet.c: kernels that run only together; sm.c: decided SM time; queue.c: streams; ready.c: heads that
- * are with an engine; meeting.c: lists of kernels that meet; share.c: memory of several processes; config.c:
+ * and copy engines; meet.c: kernels that run only together; sm.c: decided SM time; queue.c: streams; ready.c: heads
+ * that are with an engine; meeting.c: lists of kernels that meet; share.c: memory of several processes; config.c:
  * configuration; report.c: busy log and state page; state.c: the structure that all of them work on.
  */
 #ifndef VG_SIM_SERVER_H
@@ -176,8 +176,8 @@ struct server {
   struct sim_page *page;
   struct device devices[SIM_DEVICES_MAX];
   struct process *processes;
-  struct process *awake; /* of them: a few of maybe a thousand; rounds look at no others */
-  bool died;             /* some are to be removed */
+  struct process *awake;                         /* of them: a few of maybe a thousand; rounds look at no others */
+  bool died;                                     /* some are to be removed */
   void (*process_died)(struct process *process); /* client_died(), for the files that client.c builds on */
   int epoll;
   int tickets; /* epoll of share.c, within the other one */

@@ -5,7 +5,9 @@
  * not wait for them. Called by stream_value.c and submit.c.
  */
 #define _GNU_SOURCE
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/stream.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -2,7 +2,10 @@
  * event.c - events: made, found, ended. A record of one is a point in a stream and a place where the server writes its
  * simulated time.
  */
-#include "simgpu/core.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/streams/event_page.h"
+#include "simgpu/streams/stream.h"
 
 static struct sim_slab events = SIM_SLAB(sizeof(struct sim_event), SIM_EVENTS_MAX);
 

@@ -3,7 +3,9 @@
  * in the future: then the waiter sleeps until exactly that time, without anybody waking it. Only for what is undecided
  * yet it waits for the process's bell. Called by every synchronising entry point.
  */
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/stream.h"
 
 #define QUERY_KICK_NS 200000ull /* a program that polls asks the server to decide at most this often */
 #define CHECK_NS 100000000ull   /* how often a long wait looks whether the server is still there */
@@ -73,8 +75,4 @@ void sim_point_wait(struct sim_point point) {
     slack_set = true;
   }
   vg_prim_sleep_until_ns(time_ns);
-}
-
-CUresult sim_waited(void) {
-  return VG_LOAD_RELAXED(&sim_link.gone) ? CUDA_ERROR_DEVICE_UNAVAILABLE : CUDA_SUCCESS;
 }

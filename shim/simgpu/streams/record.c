@@ -1,8 +1,11 @@
 /*
  * record.c - recording an event in a stream and waiting for one there, whether it is this process's alone or one that
- * others may record, too (ipc/event_page.c). Called by stream and event entry points and by graphs.
+ * others may record, too (event_page.c). Called by stream and event entry points and by graphs.
  */
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/event_page.h"
+#include "simgpu/streams/stream.h"
 
 CUresult sim_submit_record(struct sim_stream *stream, struct sim_event *event) {
   sim_submit_record_local(stream, event);

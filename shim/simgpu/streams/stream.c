@@ -2,7 +2,10 @@
  * stream.c - streams: making, finding (legacy and per-thread default streams included), ending. A stream has a slot in
  * the completion area; a slot goes to a new stream only when everything given to the old one is done.
  */
-#include "simgpu/core.h"
+#include "simgpu/streams/stream.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
 #include <pthread.h>
 #include <string.h>
 

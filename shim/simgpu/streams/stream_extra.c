@@ -1,7 +1,10 @@
 /*
  * stream_extra.c - the rarer things about streams: attributes, callbacks of the old form.
  */
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/capture_rules.h"
+#include "simgpu/streams/stream.h"
 #include <stdlib.h>
 
 /* ---- attributes: priority is real, the others are accepted and answer their defaults ---- */

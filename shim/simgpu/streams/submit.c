@@ -3,7 +3,9 @@
  * call. Called by every entry point that gives work to the device. Any thread; the ring lock is never held while
  * waiting.
  */
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/stream.h"
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -21,7 +23,7 @@ static struct slot {
 static pthread_mutex_t ring_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t ring_head;
 static uint64_t last_submit_ns;
-static uint32_t woken_asleep; /* the sleep of the server that was already ended */
+static uint32_t woken_asleep;                /* the sleep of the server that was already ended */
 static uint32_t generations[SIM_EVENTS_MAX]; /* of every event slot, over all events that had it */
 
 static void wait_for_ring(void) {
@@ -128,14 +130,14 @@ void sim_submit_order(struct sim_stream *stream) {
   }
 }
 
-void sim_spin_until(uint64_t time_ns) {
+static void spin_until(uint64_t time_ns) {
   while (vg_prim_now_ns() < time_ns) {
   }
 }
 
 /* What the call costs the host, from its beginning. */
 static void spend(uint64_t begin_ns, uint64_t cost_ns) {
-  if (cost_ns) sim_spin_until(begin_ns + cost_ns);
+  if (cost_ns) spin_until(begin_ns + cost_ns);
 }
 
 static CUresult kernel(struct sim_stream *stream, uint64_t cost_ns, uint16_t meet) {
@@ -205,7 +207,6 @@ static void record(struct sim_stream *stream, struct sim_event *event) {
   event->point = (struct sim_point){stream->slot, seq};
 }
 
-
 void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event) {
   uint64_t cost_ns = event->flags & CU_EVENT_DISABLE_TIMING ? SIM_RECORD_COST_NS : SIM_RECORD_TIMING_COST_NS;
   if (sim_link.page->launch_cost_ns == 0) cost_ns = 0; /* the switch for benchmarks of calls themselves */
@@ -214,7 +215,6 @@ void sim_submit_record_local(struct sim_stream *stream, struct sim_event *event)
   spend(begin_ns, cost_ns);
   record(stream, event);
 }
-
 
 /* All points of a context's streams, a few at a time: calls use(argument, point) for each. */
 static void each_point(struct sim_context *context, void (*use)(void *, struct sim_point), void *argument) {

@@ -2,7 +2,10 @@
  * value.c - cuStreamWaitValue, cuStreamWriteValue and their batches. The word really blocks the stream until it has the
  * value, whoever writes it: another stream, a copy or the host.
  */
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/process/process.h"
+#include "simgpu/streams/stream.h"
 
 static CUresult begin(CUstream handle, bool is_per_thread, CUdeviceptr address, unsigned bytes,
                       struct sim_stream **ret_stream) {

@@ -3,7 +3,8 @@
  * written down; no kernel of the simulated device reads one. Called by programs. Those of cuTensorMapEncodeIm2colWide
  * are for newer devices (compute capability 10.0) than the one that is simulated.
  */
-#include "simgpu/core.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/process/process.h"
 #include <string.h>
 
 #define RANK_MAX 5

@@ -3,6 +3,10 @@
  * by programs. Objects do not end with the arrays that they name.
  */
 #include "simgpu/arrays/array.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/contexts/context.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/process/process.h"
 
 #define TEXTURE_MAGIC 0x54455854u
 #define SURFACE_MAGIC 0x53555246u

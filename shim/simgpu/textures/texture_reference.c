@@ -3,6 +3,9 @@
  * kernel reads through them. Called by programs.
  */
 #include "simgpu/arrays/array.h"
+#include "simgpu/base/slab.h"
+#include "simgpu/memory/allocations.h"
+#include "simgpu/process/process.h"
 
 #define REFERENCE_MAGIC 0x54524546u
 #define ANISOTROPY_MAX 16

@@ -1,0 +1,13 @@
+/*
+ * bytes.h - the bytes of copies and memsets, moved at once: copy_bytes.c, set_bytes.c. The time that they take is the
+ * stream's (sim_submit_copy, sim_submit_memset).
+ */
+#ifndef VG_SIM_BYTES_H
+#define VG_SIM_BYTES_H
+#include "simgpu/streams/stream.h"
+
+/* Says which engine the copy needs. */
+CUresult sim_copy_bytes(const CUDA_MEMCPY3D *copy, enum sim_copy *ret_kind);
+CUresult sim_set_bytes(const CUDA_MEMSET_NODE_PARAMS *set);
+
+#endif
