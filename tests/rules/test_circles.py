@@ -14,7 +14,7 @@ import pytest
 from shim import build_shim
 
 from .test_includes import included
-from .tree import ROOT, components
+from .tree import components
 
 #: files in circles of targets that still have some; it only ever gets shorter
 KNOWN = {"arbiter": 2, "sim/libcuda.so.1": 47}
