@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import functools
+import hashlib
 import os
 import re
 import shlex
@@ -12,12 +15,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import cffi
 
 ROOT = Path(__file__).resolve().parent.parent
 SHIM = ROOT / "shim"
+#: object files, a folder for each compiler and set of flags
+OBJECTS = ROOT / "build" / "objects"
 ABI_HEADERS = ("abi/vg_abi.h", "arbiter/arbiter.h")
 
 #: folders whose files are loaded into every tenant's process
@@ -122,11 +129,59 @@ def targets() -> dict[str, tuple[list[str], list[str]]]:
     }
 
 
-def static_flags(compiler: list[str]) -> list[str]:
+def compiler() -> list[str]:
+    return shlex.split(os.environ.get("CC", "gcc"))
+
+
+@functools.cache
+def _version(command: tuple[str, ...]) -> str:
+    return subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+
+
+def _key(depends: Path) -> str:
+    """A hash of everything that an object file is made of: what gcc -MMD lists, system headers left out."""
+    names = depends.read_text().replace("\\\n", " ").split()[1:]
+    return hashlib.sha256(b"".join(hashlib.sha256((ROOT / name).read_bytes()).digest() for name in names)).hexdigest()
+
+
+def _compile(source: str, command: list[str], folder: Path) -> Path:
+    """Compiles one source to an object in `folder`, unless the one there is of the same contents.
+
+    Safe beside other processes that do the same: one at a time is at a source.
+    """
+    made = folder / (source.replace("/", "__") + ".o")
+    depends, key = made.with_suffix(".d"), made.with_suffix(".key")
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            if made.exists() and key.read_text() == _key(depends):
+                return made
+        except FileNotFoundError:  # never compiled to its end, or a header is gone
+            pass
+        key.unlink(missing_ok=True)
+        output = made.with_suffix(".new")  # renamed: others may be linking the old one
+        subprocess.run([*command, "-MMD", "-MF", str(depends), "-c", "-o", str(output), source], cwd=ROOT, check=True)
+        output.replace(made)
+        key.write_text(_key(depends))
+    return made
+
+
+def compile_objects(sources: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """Paths of the objects of C and assembler files (relative to the root), compiled side by side where they are not
+    there yet. Raises CalledProcessError when the compiler refuses one."""
+    command = [*compiler(), *flags]
+    name = hashlib.sha256("\0".join([_version(tuple(compiler())), *command]).encode()).hexdigest()[:16]
+    folder = OBJECTS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return [str(path) for path in pool.map(lambda source: _compile(source, command, folder), sources)]
+
+
+def static_flags() -> list[str]:
     """-static where the C library has a static half: such a program starts faster and needs nothing of its root."""
     probe = ["-static", "-x", "c", "-o", os.devnull, "-"]
     source = "int main(void) { return 0; }"
-    done = subprocess.run([*compiler, *probe], input=source, text=True, capture_output=True, check=False)
+    done = subprocess.run([*compiler(), *probe], input=source, text=True, capture_output=True, check=False)
     if done.returncode == 0:
         return ["-static"]
     print("note: no static C library here (libc6-dev, glibc-static): vgpu-runtime and vgpu-job are linked dynamically")
@@ -138,11 +193,11 @@ def build_target(name: str, out: Path, extra: list[str] | None = None) -> None:
     sources, ldflags = targets()[name]
     path = out / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    compiler = shlex.split(os.environ.get("CC", "gcc"))
     link = [f for f in LDFLAGS if name not in PROGRAMS or f not in ("-shared", *OLD_GLIBC_LDFLAGS)]
-    link += static_flags(compiler) if name in STATIC else []
-    cflags = [f for f in CFLAGS if name not in PROGRAMS or f not in OLD_GLIBC_CFLAGS]
-    command = compiler + cflags + (extra or []) + ["-o", str(path)] + sources + link + ldflags + ["-ldl"]
+    link += static_flags() if name in STATIC else []
+    cflags = [f for f in CFLAGS if name not in PROGRAMS or f not in OLD_GLIBC_CFLAGS] + (extra or [])
+    objects = compile_objects(sources, cflags)
+    command = [*compiler(), *cflags, "-o", str(path), *objects, *link, *ldflags, "-ldl"]
     subprocess.run(command, cwd=ROOT, check=True)
     for copy, source in DATA.get(name, {}).items():
         shutil.copyfile(ROOT / source, out / copy)

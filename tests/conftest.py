@@ -7,25 +7,17 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 import vgpud.client.grpc_import  # noqa: F401  before any test imports grpc: it tells grpc how to behave around forks
-from tests.turns import turn
 from vgpud.cli.demo.private_system import OwnSystem
 
-#: fixtures that several folders use
-pytest_plugins = ["tests.daemon.node"]
+pytest_plugins = ["tests.examples", "tests.scheduling", "tests.times", "tests.daemon.node"]
 ROOT = Path(__file__).resolve().parent.parent
 LIB = ROOT / "vgpud" / "lib"
-#: folders whose tests use what a machine has once: engines, their networks and images, the CDI directories
-ONE_AT_A_TIME = ("tests/containers/", "tests/oci/")
 #: of a test that is marked alone
 TRIES = 3
 #: two devices, small enough that a test can fill them
@@ -44,43 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """With `-n auto`: two processors for each worker, as a simulated device and what runs on it need; none where that
-    leaves one worker."""
-    workers = len(os.sched_getaffinity(0)) // 2
-    return workers if workers > 1 else 0
-
-
-class _ByFile(LoadScopeScheduling):
-    """A file's tests go to one worker, and those of some folders."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.split("::")[0]
-        return next((folder for folder in ONE_AT_A_TIME if path.startswith(folder)), path)
-
-    def _reschedule(self, node: WorkerController) -> None:
-        if node in self.registered_collections:  # else it takes another's place, and has still to collect
-            super()._reschedule(node)
-
-    def remove_node(self, node: WorkerController) -> str | None:
-        """A test that its worker has not survived has failed: xdist would give it to worker after worker, and hang."""
-        units = self.assigned_work[node].values()
-        left = [(unit, nodeid) for unit in units for nodeid, completed in unit.items() if not completed]
-        if not left:
-            return super().remove_node(node)
-        unit, crashed = left[0]
-        unit[crashed] = True
-        super().remove_node(node)
-        return crashed
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    return _ByFile(config, log)
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of the timeout, which is the test's own
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    with turn(item.get_closest_marker("alone") is not None) if "PYTEST_XDIST_WORKER" in os.environ else nullcontext():
-        return (yield)
+    """With `-n auto`: more workers than processors, as most tests wait for programs that they have started."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 def _real_device() -> bool:

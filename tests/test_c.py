@@ -4,12 +4,13 @@ where threads meet. A program says what it runs and ends with 1 at the first thi
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from shim import build_shim
 
 ROOT = Path(__file__).resolve().parent.parent
 ADDRESS = "address,undefined"
@@ -91,10 +92,10 @@ def test_c(name: str, sanitizer: str, tmp_path: Path) -> None:
     sources, _ = PROGRAMS[name]
     program = tmp_path / name
     sanitize = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] + (["-Wno-tsan"] if sanitizer == THREAD else [])
-    compiler = os.environ.get("CC", "gcc")
-    command = [compiler, *FLAGS, *sanitize, *INCLUDES, "-o", str(program), f"tests/c/{name}.c", *sources, "-ldl", "-lm"]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+    flags = [*FLAGS, *sanitize, *INCLUDES]
+    objects = build_shim.compile_objects([f"tests/c/{name}.c", *sources], flags)
+    command = [*build_shim.compiler(), *flags, "-o", str(program), *objects, "-ldl", "-lm"]
+    subprocess.run(command, cwd=ROOT, check=True)
     # A program linked with TSan may meet an address space layout that it cannot use; setarch takes the dice away.
     done = subprocess.run(
         [*(fixed_layout() if sanitizer == THREAD else ()), str(program)],

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.daemon.node import Node, eventually
+from tests.examples import examples
 from vgpud.config import ArbiterConfig
 from vgpud.v1 import vgpud_pb2 as pb
 
@@ -291,7 +292,7 @@ def test_health_and_reflection(node: Node) -> None:
 EXTREME = st.sampled_from([-(2**63), -1, 0, 1, 500, 1000, 2**31, 2**40, 2**63 - 1])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_extreme_numbers_are_answered(shared: Node, data: st.DataObject) -> None:
     spec = pb.SliceSpec(gpus_milli=data.draw(EXTREME), weight=data.draw(st.sampled_from([0, 7, 2**32 - 1])))
@@ -315,7 +316,7 @@ def test_extreme_numbers_are_answered(shared: Node, data: st.DataObject) -> None
     assert refused_as <= {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED} | taken
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(raw=st.binary(max_size=200), method=st.sampled_from(["Create", "Update", "Delete", "List", "Get"]))
 def test_garbage_is_answered(shared: Node, raw: bytes, method: str) -> None:
     name = f"/vgpud.v1.SliceService/{method}Slice{'s' if method == 'List' else ''}"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from models.arbiter.model import MILLI, Params
 from tests.arbiter.pair import Pair
 from tests.arbiter.sharing_world import MS, US, Load, Tenant, World, tenant
+from tests.examples import examples
 
 PARAMS = Params()
 SWITCHES = 0.03
@@ -27,7 +28,7 @@ GRID_NS = 5 * MS
 
 #: an example takes a second, so a failing one is shown as it was found
 unhurried = settings(
-    max_examples=12, deadline=None, derandomize=True, phases=(Phase.explicit, Phase.reuse, Phase.generate)
+    max_examples=examples(12), deadline=None, derandomize=True, phases=(Phase.explicit, Phase.reuse, Phase.generate)
 )
 kernels_us = st.sampled_from((20, 200, 2000, 10_000, 40_000))
 minima = st.lists(st.integers(20, 500), min_size=2, max_size=5).filter(lambda found: sum(found) <= MILLI)

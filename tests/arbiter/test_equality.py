@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from models.arbiter.model import MILLI, MS, NEVER, Slice, SliceParams, State
 from tests.arbiter.pair import Pair
+from tests.examples import examples
 
 STEPS = 300
 SLICES = 6
@@ -110,7 +111,7 @@ def play(pair: Pair, draw: random.Random) -> set[str]:
     return seen
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 2**32))
 def test_model_and_core_decide_the_same_for_any_input(seed: int) -> None:
     play(Pair(), random.Random(seed))

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.arbiter.pair import load
+from tests.examples import examples
 
 GIB = 1 << 30
 PATIENCE_NS = 20_000_000
@@ -132,7 +133,7 @@ def test_coast_credit_of_all_processes_stays_within_the_guarantee() -> None:
     assert sum(row.coast_bytes for row in table.rows) == 4 * GIB
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), max_size=40))
 def test_limits_hold_under_any_sequence(moves: list[tuple[int, int, bool]]) -> None:
     table = Table(10, [(1, 3, 6), (2, 4, 10)], [1, 1, 2, 2])

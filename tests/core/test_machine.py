@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.examples import examples
 from vgpud.core import events as ev
 from vgpud.core import invariants
 from vgpud.core.machine import step
@@ -532,7 +533,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestMachine.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def random_run(seed: int) -> list[ev.Command]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.oci.image import HOME, UUIDS, Image, allow, bound, docker_config, node
 from vgpud.libraries import tree as library_tree
 from vgpud.oci import prepare as preparing
@@ -318,7 +319,7 @@ JSON = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150), deadline=None)
 @given(
     process=st.none() | JSON | st.fixed_dictionaries({"env": JSON}),
     mounts=JSON

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgpud.oci import rootfs
 from vgpud.oci.request import RequestError
 from vgpud.oci.rootfs import Root
@@ -163,7 +164,7 @@ def test_without_openat2_the_daemon_says_so(tree: Path, monkeypatch: pytest.Monk
         root.find("/usr")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150), deadline=None)
 @given(
     links=st.dictionaries(
         st.text("abcd", min_size=1, max_size=2),

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+from tests.examples import examples
 from vgpud.predict import entry, graph_counts, memory, onnx_model
 from vgpud.predict.entry import Asked
 from vgpud.predict.graph import GraphError
@@ -253,7 +254,7 @@ def test_sizes_that_no_device_has(tmp_path: Path) -> None:
         onnx_model.read(path, 1, {})
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_a_changed_file_is_read_or_refused(data: st.DataObject, tmp_path: Path) -> None:
     """In its process, as the native code may do whatever it likes there: here only our own part sees it."""

@@ -22,6 +22,7 @@ from torch.export import Dim
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.predict import gpumemnet_data
+from tests.examples import examples
 from tests.predict import models
 from vgpud.cli.demo.private_system import wait_for
 from vgpud.errors import ExitCode, VgpudError
@@ -277,7 +278,7 @@ def _zipped(members: dict[str, bytes]) -> bytes:
 JUNK = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just([]) | st.just({})
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_a_changed_program_is_read_or_refused(data: st.DataObject, tmp_path: Path, programs: dict[str, Path]) -> None:
     """One value somewhere in the graph is another: numbers, or one line, never another exception."""

@@ -5,42 +5,27 @@ Every target that build_shim.py links is looked at, what is generated included.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from shim import build_shim
+
 from .test_includes import included
-from .tree import ROOT, components
+from .tree import components
 
 _SYMBOL = re.compile(r"^\S* *([A-Za-z]) (\S+)$")
-
-
-def _build_shim() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_shim", ROOT / "shim" / "build_shim.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _unit(name: str) -> str:
     return str(Path(name).with_suffix("")).removeprefix("shim/")
 
 
-def _symbols(source: str, folder: Path) -> tuple[set[str], set[str]]:
-    """(defined, used) global symbols of one source."""
-    out = folder / (source.replace("/", "-") + ".o")
-    flags = ["-O0", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-w", "-iquote", "shim"]
-    # cuda_hook.c refuses to compile without optimisation: its calls are to be tail calls
-    flags = ["-O2" if f == "-O0" and source == "cuda_hook.c" else f for f in flags]
-    subprocess.run(["gcc", *flags, "-c", source, "-o", str(out)], cwd=ROOT, check=True)
-    listed = subprocess.run(["nm", str(out)], capture_output=True, text=True, check=True).stdout
+def _symbols(compiled: str) -> tuple[set[str], set[str]]:
+    """(defined, used) global symbols of one object file."""
+    listed = subprocess.run(["nm", compiled], capture_output=True, text=True, check=True).stdout
     defined, used = set(), set()
     for line in listed.splitlines():
         if found := _SYMBOL.match(line.strip()):
@@ -52,10 +37,10 @@ def _symbols(source: str, folder: Path) -> tuple[set[str], set[str]]:
     return defined, used
 
 
-def graph(sources: list[str], folder: Path) -> dict[str, dict[str, set[str]]]:
+def graph(sources: list[str]) -> dict[str, dict[str, set[str]]]:
     """Source -> source that it needs -> the symbols by which it does."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        both = dict(zip(sources, pool.map(lambda source: _symbols(source, folder), sources), strict=True))
+    objects = build_shim.compile_objects(sources, build_shim.CFLAGS)  # those of the product: nothing is compiled twice
+    both = dict(zip(sources, map(_symbols, objects), strict=True))
     owner = {name: _unit(source) for source, (defined, _) in both.items() for name in defined}
     needs: dict[str, dict[str, set[str]]] = {}
     for source, (_, used) in both.items():
@@ -65,9 +50,9 @@ def graph(sources: list[str], folder: Path) -> dict[str, dict[str, set[str]]]:
     return needs
 
 
-def told(sources: list[str], folder: Path) -> tuple[list[set[str]], str]:
+def told(sources: list[str]) -> tuple[list[set[str]], str]:
     """The circles, and every tie inside them."""
-    needs = graph(sources, folder)
+    needs = graph(sources)
     circles = components({one: set(others) for one, others in needs.items()})
     ties = [
         f"{one} -> {other}: {', '.join(sorted(needs[one][other])[:6])}"
@@ -78,11 +63,10 @@ def told(sources: list[str], folder: Path) -> tuple[list[set[str]], str]:
     return circles, "\n".join(ties)
 
 
-@pytest.mark.parametrize("target", ["arbiter", *_build_shim().targets()])
-def test_no_two_files_need_each_other(target: str, tmp_path: Path) -> None:
-    build = _build_shim()
-    sources = build.arbiter_sources() if target == "arbiter" else build.targets()[target][0]
-    circles, ties = told(sources, tmp_path)
+@pytest.mark.parametrize("target", ["arbiter", *build_shim.targets()])
+def test_no_two_files_need_each_other(target: str) -> None:
+    sources = build_shim.arbiter_sources() if target == "arbiter" else build_shim.targets()[target][0]
+    circles, ties = told(sources)
     assert not circles, f"{[len(c) for c in circles]} files in circles:\n{ties}"
 
 
@@ -94,8 +78,9 @@ def test_no_two_headers_include_each_other() -> None:
     assert components(needs) == []
 
 
-def test_a_planted_circle_is_seen(tmp_path: Path) -> None:
+def test_a_planted_circle_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build_shim, "OBJECTS", tmp_path)
     (tmp_path / "one.c").write_text("void other(void);\nvoid one(void) { other(); }\n")
     (tmp_path / "other.c").write_text("void one(void);\nvoid other(void) { one(); }\n")
-    circles, ties = told([str(tmp_path / "one.c"), str(tmp_path / "other.c")], tmp_path)
+    circles, ties = told([str(tmp_path / "one.c"), str(tmp_path / "other.c")])
     assert [len(c) for c in circles] == [2] and "one" in ties

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.simulate.worlds import job, run
 from vgpud.core.jobs.model import SECOND_NS, Elastic, JobState, QueueSpec
 from vgpud.simulate import readers, results, scaling, scenario
@@ -106,7 +107,7 @@ def traces(draw: st.DrawFn) -> list[TraceJob]:
 
 
 @pytest.mark.parametrize("placement", ["count", "best-fit"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     trace=traces(),
     policy=st.sampled_from(["fifo", "strict:fifo", "2d-las(100,1000)", "srtf"]),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.simulate.worlds import costs, ends_s, job, run
 from vgpud.core.jobs.model import JobState
 from vgpud.simulate import results
@@ -89,7 +90,7 @@ JOBS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(JOBS, st.sampled_from(["strict:fifo", "fifo", "srtf", "2d-las(3,9)"]), st.booleans(), st.integers(0, 2))
 def test_everything_ends_and_nothing_is_lost(trace: list[TraceJob], policy: str, beside: bool, cost: int) -> None:
     trace = sorted(trace, key=lambda one: one.submitted_ns)

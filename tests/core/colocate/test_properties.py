@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.core.placement.world import GIB, node
 from tests.core.queue.world import Shell, make_policy, queue
+from tests.examples import examples
 from vgpud.core.jobs.events import Measured, PairLoses, StartJob
 from vgpud.core.jobs.model import Ask, How, Job, JobSpec, JobState, Resident
 from vgpud.core.model import Spec
@@ -59,7 +60,7 @@ def sound(at: Shell, cluster: Cluster) -> None:
         assert Counter(there) == Counter(map(who, jobs)), "what the rule is told is what runs"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), st.booleans())
 def test_any_sequence(data: st.DataObject, moves: bool) -> None:
     cluster = Cluster([node("n", 3)])

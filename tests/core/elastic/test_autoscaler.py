@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.elastic.world import Program
+from tests.examples import examples
 from vgpud.core.elastic import autoscaler
 from vgpud.core.elastic.autoscaler import REST_NS, SILENT_NS, TIME_MAX_NS, Autoscaler, nanoseconds
 from vgpud.core.jobs.model import SECOND_NS, Elastic
@@ -168,7 +169,7 @@ def _searches(ns: int) -> int:
 
 
 @given(st.lists(st.tuples(st.integers(1, 4_000), st.integers(1, 400)), min_size=1, max_size=40))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_it_does_not_oscillate(levels: list[tuple[int, int]]) -> None:
     """A program whose speed jumps about as it likes, for as long as it likes: wishes stay few, and within bounds."""
     program = Program(2, 2 + SIZES - 1)
@@ -183,7 +184,7 @@ ANYTHING = st.one_of(st.integers(), st.integers(1, 10_000), st.just(10**300))
 
 
 @given(st.lists(st.tuples(st.integers(-1, 9), ANYTHING, ANYTHING, ANYTHING, ANYTHING), max_size=150), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_nothing_that_is_reported_breaks_it(reports: list[tuple[int, int, int, int, int]], data: st.DataObject) -> None:
     scaler = Autoscaler(Elastic(least_members=2, most_members=SIZES))
     for second, (worker, samples, seconds_ns, steps, waited_ns) in enumerate(reports):
@@ -197,7 +198,7 @@ def test_nothing_that_is_reported_breaks_it(reports: list[tuple[int, int, int, i
 
 
 @given(st.integers(0, 900))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_a_restart_of_the_shell_changes_nothing(steps: int) -> None:
     """But that the reports under way and the first afterwards are lost."""
     whole = Program(1, SIZES)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.predict.scaling import CURVES, SLIDES, Curve, optimum, play
 from tests.core.elastic.world import Program
+from tests.examples import examples
 from vgpud.core.elastic import search
 from vgpud.core.elastic.heuristics import Efficiency, Outlook, Seen
 from vgpud.core.elastic.measures import STEPS_MAX, Mean, Point, across
@@ -39,7 +40,7 @@ def test_goes_up_by_four_and_down_by_one() -> None:
 
 
 @given(st.lists(st.integers(10_000, 100_000), min_size=12, max_size=12), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_search_ends_soon_within_the_bounds(curve: list[int], least: int) -> None:
     """Whatever the curve: each size is asked for seldom, and then it stays."""
     program = Program(least, 11, members=least)

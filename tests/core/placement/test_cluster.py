@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.placement.world import GIB, ask, at, fresh, job, node, on, state
+from tests.examples import examples
 from vgpud.core import admit
 from vgpud.core.jobs.model import DEFAULT_QUEUE, Ask, Job, JobSpec, Node, Place, Placement
 from vgpud.core.model import Denied, Policy, Slice, Spec, State
@@ -136,7 +137,7 @@ def fits_somewhere(cluster: Cluster, wanted: Ask) -> bool:
     return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), clusters(), st.sampled_from([*registry.NAMES, "colocate(100,3)"]))
 def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None:
     """Never too much, all or nothing, nothing overlooked, and as if nothing had been remembered."""
@@ -184,7 +185,7 @@ def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None
     assert state(world.cluster.nodes) == empty
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(ASKS, min_size=1, max_size=8), st.integers(1, 4))
 def test_one_node_places_as_admission_does(asks: list[Ask], gpus: int) -> None:
     """On one node best fit gives what `vgpu slice create` would: the same devices and the same four numbers."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.placement.world import GIB, ask, at, job, node, on
+from tests.examples import examples
 from vgpud.core.jobs.model import Node
 from vgpud.core.model import Policy
 from vgpud.core.placement import registry
@@ -144,7 +145,7 @@ MIXES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     MIXES,
     st.lists(st.sampled_from([0, 90, 250, 499, 500, 750, 1000]), min_size=1, max_size=4),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy.world import World, make_job, mean_jct_s
+from tests.examples import examples
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobState
 from vgpud.core.policy.registry import make
 
@@ -136,7 +137,7 @@ def test_starves_without_promotion_and_not_with_it() -> None:
     assert promoted.executed_at(seconds * SECOND_NS) >= seconds * SECOND_NS / 4 / 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     knob=st.integers(1, 8),
     quantum=st.integers(100, 3000),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.policy.world import World, make_job
+from tests.examples import examples
 from vgpud.core.jobs.model import Job
 from vgpud.core.policy.registry import make
 
@@ -55,7 +56,7 @@ def jobs(draw: st.DrawFn) -> list[Job]:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=jobs())
 def test_keys_hold_until_the_policy_says_so_and_all_jobs_end(policy: str, jobs: list[Job]) -> None:
     World(make(policy), 4, watch=True).run(jobs)
@@ -63,7 +64,7 @@ def test_keys_hold_until_the_policy_says_so_and_all_jobs_end(policy: str, jobs: 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(jobs=jobs())
 def test_two_runs_are_equal_in_whatever_order_jobs_are_given(policy: str, jobs: list[Job]) -> None:
     again = copy.deepcopy(jobs)
@@ -75,7 +76,7 @@ def test_two_runs_are_equal_in_whatever_order_jobs_are_given(policy: str, jobs: 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(jobs=jobs())
 def test_keys_are_integers_of_one_length(policy: str, jobs: list[Job]) -> None:
     made = make(policy)

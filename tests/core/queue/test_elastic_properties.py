@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.core.queue.test_invariants import PHASES, QUEUES, ROOMS, Driver, finish, happenings, sound
 from tests.core.queue.world import gpus, make_policy
+from tests.examples import examples
 from vgpud.core.jobs.events import Note, Resized, ResizeJob, Submitted, Wished
 from vgpud.core.jobs.model import SECOND_NS, Elastic, How, Job, JobState
 from vgpud.core.queue import sizes
@@ -134,7 +135,7 @@ def stretched_soundly(driver: Stretching) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("hows", [(How.EVICT,), (How.PAUSE, How.EVICT, How.REQUEUE)], ids=["moves", "stays"])
-@settings(max_examples=50, deadline=None, phases=PHASES)
+@settings(max_examples=examples(50), deadline=None, phases=PHASES)
 @given(what=elastic_happenings())
 def test_whatever_happens(room: str, hows: tuple[How, ...], what: list[tuple[Any, ...]]) -> None:
     driver = Stretching(room, hows, moves=len(hows) == 1)
@@ -144,7 +145,7 @@ def test_whatever_happens(room: str, hows: tuple[How, ...], what: list[tuple[Any
 
 
 @pytest.mark.parametrize("room", ROOMS)
-@settings(max_examples=50, deadline=None, phases=PHASES)
+@settings(max_examples=examples(50), deadline=None, phases=PHASES)
 @given(what=elastic_happenings())
 def test_whatever_happens_to_eager_ones(room: str, what: list[tuple[Any, ...]]) -> None:
     driver = StretchingEagerly(room, (How.PAUSE, How.EVICT, How.REQUEUE), moves=False)

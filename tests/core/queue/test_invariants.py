@@ -10,6 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.core.queue.world import CountedRoom, Shell, gpus, make_policy, queue
+from tests.examples import examples
 from vgpud.core.jobs.events import (
     Cancelled,
     Event,
@@ -251,7 +252,7 @@ def conserved(driver: Driver) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 @pytest.mark.parametrize("hows", [(How.EVICT,), (How.PAUSE, How.EVICT, How.REQUEUE)], ids=["moves", "stays"])
-@settings(max_examples=200, deadline=None, phases=PHASES)
+@settings(max_examples=examples(200), deadline=None, phases=PHASES)
 @given(what=happenings())
 def test_whatever_happens(room: str, hows: tuple[How, ...], what: list[tuple[Any, ...]]) -> None:
     driver = Driver(room, hows, moves=len(hows) == 1)
@@ -280,7 +281,7 @@ def finish(driver: Driver) -> None:
     raise AssertionError([j for j in at.machine.jobs.values() if not j.state.ended])
 
 
-@settings(max_examples=50, deadline=None, phases=PHASES)
+@settings(max_examples=examples(50), deadline=None, phases=PHASES)
 @given(what=happenings())
 def test_the_same_events_make_the_same_commands(what: list[tuple[Any, ...]]) -> None:
     def run() -> list[str]:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.queue.world import POLICIES, Shell, gpus, make_policy, queue, shell
+from tests.examples import examples
 from vgpud.core.jobs.events import Cancelled, JobEnded, JobSuspended, SaveJob, StartFailed, StartJob, Submitted, Woken
 from vgpud.core.jobs.model import SECOND_NS, Ask, How, JobSpec, Node
 from vgpud.core.model import Device, Spec
@@ -152,7 +153,7 @@ def walk(at: Shell, total_milli: int) -> set[int]:
     return chosen
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(["priority", "least", "shortest", "rank", "learning"]),
     st.lists(

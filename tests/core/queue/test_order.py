@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgpud.core.queue import order
 from vgpud.core.queue.order import Entry, Order
 
@@ -19,7 +20,7 @@ OPERATIONS = st.lists(
 def test_every_answer_is_that_of_a_sorted_list(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(order, "BLOCK", length)
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(OPERATIONS, st.integers(0, 31), st.integers(0, 30))
     def same(operations: list[tuple[str, int, int]], skip: int, asked: int) -> None:
         tested = Order()

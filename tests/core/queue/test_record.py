@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vgpud.core.jobs import events
 from vgpud.core.jobs.model import Job, Node, QueueSpec
 from vgpud.core.queue import record
@@ -19,7 +20,7 @@ COMMANDS = get_args(events.Command)
 
 @pytest.mark.parametrize("kind", [*EVENTS, *COMMANDS], ids=lambda kind: kind.__name__)
 def test_comes_back(kind: type) -> None:
-    @settings(max_examples=20, deadline=None)
+    @settings(max_examples=examples(20), deadline=None)
     @given(st.from_type(kind))
     def check(said: Any) -> None:
         plain = json.loads(json.dumps(record.to_plain(said)))
@@ -34,7 +35,7 @@ def test_comes_back(kind: type) -> None:
     check()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.from_type(Job), st.from_type(QueueSpec), st.from_type(Node))
 def test_parts_come_back(job: Job, queue: QueueSpec, node: Node) -> None:
     for one in (job, queue, node):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.core.placement.world import GIB, ask, node
 from tests.core.queue.world import Shell, queue
+from tests.examples import examples
 from vgpud.core.jobs.events import Measured, Note
 from vgpud.core.jobs.facts import Fact, Facts, Launch, Predicted
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Elastic, Job, JobSpec
@@ -94,7 +95,7 @@ def test_what_helps_is_true() -> None:
     assert desk.state(desk.submit(JobSpec(replace(pinned, spec=replace(pinned.spec, gpus_milli=300))))) == "running"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.tuples(st.integers(1, 20), st.integers(1, 60)), min_size=1, max_size=8),
     st.tuples(st.integers(1, 20), st.integers(1, 80)),

@@ -1,0 +1,107 @@
+"""Files with a test marked alone are run by one worker when no other is left, whoever ends or dies in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from xdist.workermanage import WorkerController
+
+from tests.scheduling import ByFile
+
+BESIDE = [f"tests/test_{name}.py::test_{number}" for name in "abc" for number in range(3)]
+LAST = ["tests/test_measured.py::test_0", "tests/test_measured.py::test_1"]
+
+
+class Worker:
+    """What the scheduler sees of a worker: it ends its last test only when it is told what comes next, or to stop."""
+
+    def __init__(self) -> None:
+        self.shutting_down = False
+        self.indices: list[int] = []
+        self.gateway = SimpleNamespace(id="gw")
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        assert not self.shutting_down
+        self.indices += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+class Run:
+    def __init__(self, rootpath: Path, workers: int, ids: list[str]) -> None:
+        (rootpath / "tests").mkdir()
+        for name in {nodeid.split("::")[0] for nodeid in ids}:
+            mark = "pytestmark = pytest.mark.alone" if "measured" in name else ""
+            (rootpath / name).write_text(mark)
+        option = SimpleNamespace(loadscopereorder=True, maxprocesses=None)
+        config = SimpleNamespace(
+            rootpath=rootpath, option=option, getvalue=lambda name: [f"{workers}*popen"] if name == "tx" else []
+        )
+        self.ids = ids
+        self.scheduler = ByFile(cast(pytest.Config, config))
+        self.workers = [self.new() for _ in range(workers)]
+        self.scheduler.schedule()
+        self.ran: list[tuple[int, str, int]] = []  # worker, test, how many workers there were
+
+    def new(self) -> Worker:
+        worker = Worker()
+        node = cast(WorkerController, worker)
+        self.scheduler.add_node(node)
+        self.scheduler.add_node_collection(node, self.ids)
+        return worker
+
+    def step(self, worker: Worker) -> bool:
+        """One test of a worker, or its end; False: it waits."""
+        node = cast(WorkerController, worker)
+        if node not in self.scheduler.nodes:
+            return False
+        if len(worker.indices) > (0 if worker.shutting_down else 1):
+            index = worker.indices.pop(0)
+            self.ran.append((self.workers.index(worker), self.ids[index], len(self.scheduler.nodes)))
+            self.scheduler.mark_test_complete(node, index)
+            return True
+        if worker.shutting_down:
+            assert self.scheduler.remove_node(node) is None
+            return True
+        return False
+
+    def to_the_end(self, order: Any = iter) -> None:
+        while any(list(map(self.step, order(list(self.workers))))):
+            if self.scheduler.tests_finished:
+                for worker in self.workers:
+                    worker.shutdown()
+        assert not self.scheduler.has_pending
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("order", [iter, reversed])
+def test_they_come_last_and_are_alone(tmp_path: Path, workers: int, order: Any) -> None:
+    run = Run(tmp_path, workers, [*LAST, *BESIDE])
+    run.to_the_end(order)
+    assert sorted(test for _, test, _ in run.ran) == sorted(BESIDE + LAST)
+    assert [test for _, test, _ in run.ran[-2:]] == LAST
+    assert {there for _, test, there in run.ran if test in LAST} == {1}
+    for name in "abc":
+        assert len({worker for worker, test, _ in run.ran if f"test_{name}.py" in test}) == 1, "a file has one worker"
+
+
+@pytest.mark.parametrize("ids", [LAST, BESIDE, LAST[:1], BESIDE[:1]])
+def test_a_selection_may_hold_one_kind_only(tmp_path: Path, ids: list[str]) -> None:
+    run = Run(tmp_path, 4, ids)
+    run.to_the_end()
+    assert sorted(test for _, test, _ in run.ran) == sorted(ids)
+
+
+def test_a_worker_that_dies_is_replaced_and_its_test_has_failed(tmp_path: Path) -> None:
+    run = Run(tmp_path, 2, [*BESIDE, *LAST])
+    died = run.workers.pop(0)
+    crashed = run.scheduler.remove_node(cast(WorkerController, died))
+    assert crashed == run.ids[died.indices[0]]
+    run.workers.append(run.new())
+    run.scheduler.schedule()
+    run.to_the_end()
+    assert sorted([crashed, *(test for _, test, _ in run.ran)]) == sorted(BESIDE + LAST)
