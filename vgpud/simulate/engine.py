@@ -20,6 +20,7 @@ from vgpud.simulate.interference import FULL, Interference
 from vgpud.simulate.scalers import Scalers
 from vgpud.simulate.sharing_monitor import Guest, SharingMonitor
 from vgpud.simulate.trace import TraceJob
+from vgpud.simulate.worker_groups import WorkerGroups
 
 #: what happens first in an instant: room becomes free, jobs come, jobs are looked at and report, a time has come
 _FREED, _RESIZED, _TOLD, _LOOKED, _REPORTED, _WOKEN = range(6)
@@ -107,6 +108,7 @@ class Simulation:
         self._interference = interference
         self._monitor = monitor
         self._scalers = scalers
+        self._groups = WorkerGroups()
         self._looked_at: list[str] = []  # devices, by number
         self._looks: dict[str, tuple[int, int]] = {}  # by device: its number, when it is looked at next
         self._listener = listener
@@ -206,6 +208,8 @@ class Simulation:
         if run.ends_ns != self._now_ns:
             return None
         said = run.leaves or events.JobEnded(job_id, run.attempt, run.job.attempt(run.attempt)[1])
+        if isinstance(said, events.JobEnded) or said == events.JobSuspended(job_id, How.REQUEUE):
+            self._groups.end(job_id, self._now_ns)
         if run.running:
             self._leave(run)
         run.ends_ns = NEVER_NS
@@ -236,6 +240,7 @@ class Simulation:
         run.placement, run.resizing, run.running, run.leaves = command.placement, (), True, None
         run.started_ns = self._now_ns
         if not command.resume:
+            self._groups.begin(self._known[command.job_id], self._now_ns)
             run.left = run.job.attempt(command.attempt)[0] * FULL
         run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
         run.speed = self._alone(run)
@@ -283,7 +288,7 @@ class Simulation:
         self._settle(run)
         self._count(run, -1)
         self._neighbours(run, arrives=False)
-        run.placement, run.resizing = placement, ()
+        run.placement, run.resizing = self._groups.resize(self._known[run.job_id], placement, self._now_ns), ()
         run.speed = self._alone(run)
         self._hold(run, _milli(placement))
         self._count(run, 1)

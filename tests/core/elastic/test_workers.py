@@ -84,6 +84,18 @@ def test_a_leaving_worker_is_told_and_has_time_until_the_others_continue() -> No
     assert world.resized == [(places("aa"), "")]
 
 
+def test_a_leaving_worker_is_told_although_the_membership_changes_again_at_once() -> None:
+    world = World(3, retries=1)
+    world.begin(0, 1, 2)
+    world.slow_disk = True
+    world.send(we.Resize(places("aa"), "another job waits"))
+    world.ends(1, 3)
+    assert world.announced == [2, 3] and not world.mail
+    for command in world.disk_has():
+        world._carry_out(command)
+    assert world.told(0).workers == world.told(2).workers == (0,)
+
+
 def test_a_leaving_worker_that_the_others_wait_for_is_stopped_in_the_end() -> None:
     world = World(2)
     world.begin(0, 1)

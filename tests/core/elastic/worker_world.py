@@ -37,6 +37,8 @@ class World:
         self.disk = kept or group_record.dump(self.group)
         self.mail: dict[int, Membership] = {}  # by worker: told, and not read yet
         self.unstartable: set[int] = set()
+        self.slow_disk = False
+        self.announced: list[int] = []  # generations that the disk does not have yet
         self.started: list[int] = []
         self.running: set[int] = {worker.number for worker in self.group.live}
         self.stopped: list[int] = []
@@ -82,7 +84,8 @@ class World:
                 self.mail[worker] = membership
             case we.Announce(generation):
                 assert group_record.parse(self.disk).generation == generation, "it is saved before it is told"
-                return step(self.live, we.MembershipSaved(generation), self.now_ns)
+                self.announced.append(generation)
+                return [] if self.slow_disk else self.disk_has()
             case we.Resized(placement, why):
                 self.resized.append((placement, why))
             case we.Note(kind, text):
@@ -97,6 +100,12 @@ class World:
                 assert not self.running
                 self.ended += 1
         return []
+
+    def disk_has(self) -> list[we.Command]:
+        """What was announced is on the disk now."""
+        found = [step(self.live, we.MembershipSaved(generation), self.now_ns) for generation in self.announced]
+        self.announced.clear()
+        return [command for commands in found for command in commands]
 
     def sleep(self, seconds: float) -> None:
         """Until then, with what is due meanwhile."""

@@ -72,6 +72,7 @@ def reported(group: LiveGroup, report: ProgressReport, now_ns: int, out: Command
 def saved_on_disk(group: LiveGroup, generation: int, now_ns: int, out: Commands) -> None:
     if group.saved.generation != generation:
         return
+    group.told_generation = generation
     _tell(group, out)
     silent = [key for key in group.deadlines if key[0] is Deadline.SILENT]
     for key in silent:
@@ -112,7 +113,9 @@ def renew(group: LiveGroup, reason: str, out: Commands, *, force: bool = False) 
     if saved.finished or saved.ending or not members or (members == saved.members and not force):
         return
     group.deadlines.pop((Deadline.READY, 0), None)
-    group.notified = {*saved.members, *members}
+    if group.told_generation == saved.generation:  # else some have not heard of that one yet
+        group.notified = set()
+    group.notified |= {*saved.members, *members}
     group.joined, group.reason, group.idle_ns = set(), reason, 0
     saved.renew(members)
     out += [Save(), Announce(saved.generation)]
