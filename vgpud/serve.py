@@ -154,7 +154,7 @@ def serve(config: Config, config_path: Path | None, overrides: dict[str, Any]) -
     owned = DeviceLocks(str(paths.grpc_socket(config.runtime)))
     inventory = owned.take(inventory, devices.sim_dir)
     devices.keep(inventory)
-    from vgpud.daemon.daemon import prepare_runtime
+    from vgpud.daemon.policy import prepare_runtime
     from vgpud.host.private_files import make_state_dir
     from vgpud.store.database import Store
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.predict.collect_constants import FIRST_S, SIMULATED
 from benchmarks.predict.collect_process import Worker, WorkerError
 from benchmarks.results import ROOT
 from vgpud.predict import dataset, hardware
@@ -27,10 +28,7 @@ from vgpud.predict.features import Features
 TOTAL_S = 520.0
 #: of one workload: features, warming up, measuring
 WORKLOAD_S = 20.0
-#: of the first of an architecture: a process that imports PyTorch and makes a context
-FIRST_S = 60.0
 MEASURE_S = 1.5
-SIMULATED = "SIMULATED"
 NO_DEVICE = 3
 PRECISIONS = ("fp32", "fp16")
 

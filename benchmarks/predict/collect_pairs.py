@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.predict.collect import FIRST_S, SIMULATED
+from benchmarks.predict.collect_constants import FIRST_S, SIMULATED
 from benchmarks.predict.collect_process import Worker, WorkerError
 from vgpud.predict import dataset
 

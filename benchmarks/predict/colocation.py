@@ -31,7 +31,7 @@ from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate import clusters, reactive, scenario
 from vgpud.simulate.engine import Costs
 from vgpud.simulate.interference import Interference, Summed, gavel
-from vgpud.simulate.lookout import Lookout
+from vgpud.simulate.sharing_monitor import SharingMonitor
 from vgpud.simulate.trace import TraceJob
 
 ROW = "colocation"
@@ -184,11 +184,11 @@ def reacting(case: Case) -> Result:
 
 def play(case: Case, jobs: Sequence[TraceJob], cluster: str, rule: str) -> tuple[list[int], int, int]:
     """When each ended, for how long devices were busy, how many pairs were parted."""
-    lookout = Lookout()
+    monitor = SharingMonitor()
     asked = scenario.Scenario("fifo", rule, costs=COSTS, interference=truth(case))
-    outcome = scenario.run(jobs, clusters.parse(cluster), asked, lookout=lookout)
+    outcome = scenario.run(jobs, clusters.parse(cluster), asked, monitor=monitor)
     assert not outcome.refused, outcome.refused[0]
-    return [job.ended_ns for _, job in outcome.jobs], lookout.busy_ns(), lookout.parted
+    return [job.ended_ns for _, job in outcome.jobs], monitor.busy_ns(), monitor.parted
 
 
 def result(jobs: Sequence[TraceJob], ends_ns: Sequence[int], busy_ns: int, parted: int) -> Result:

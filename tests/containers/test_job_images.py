@@ -14,7 +14,8 @@ from benchmarks import engine
 from tests.jobs.test_runner import Place, daemon, on_a_loop, until
 from tests.runtime.supervisors import USER
 from vgpud.cli.demo.private_system import OwnSystem
-from vgpud.jobs.image import Engine, image_error
+from vgpud.core.jobs.image_name import image_error
+from vgpud.jobs.image import Engine
 from vgpud.jobs.messages import Attempt, Member
 from vgpud.jobs.runner import StartError
 

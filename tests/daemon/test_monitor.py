@@ -18,8 +18,8 @@ from vgpud.core.enforce import EXCESS, KILL, STRANGER, Act
 from vgpud.core.model import Process, State
 from vgpud.core.strangers import Findings
 from vgpud.daemon import monitor
-from vgpud.daemon.monitor import Lookout
-from vgpud.daemon.tenants import TenantDesk
+from vgpud.daemon.monitor import UsageMonitor
+from vgpud.daemon.tenants import AttachBackend
 from vgpud.host import processes as host_processes
 
 UUID, PID = "GPU-0", os.getpid()
@@ -30,12 +30,12 @@ def process(slice_name: str, *, holder: bool = False) -> Process:
     return Process(1, slice_name, PID, 0, "p", 0, resumed=False, holder=holder)
 
 
-async def lookout(processes: list[Process], running: dict[int, int] | None, dead: bool = False) -> Lookout:
+async def usage_monitor(processes: list[Process], running: dict[int, int] | None, dead: bool = False) -> UsageMonitor:
     known = {p.process_id: p for p in processes}
     host: Any = SimpleNamespace(state=State(processes=known), dead=lambda: list(known) if dead else [])
     devices: Any = SimpleNamespace(running=lambda _uuid: running, knows_pids=True)
     arbiters: Any = SimpleNamespace()
-    return Lookout(host, devices, arbiters)
+    return UsageMonitor(host, devices, arbiters)
 
 
 def is_still(
@@ -47,7 +47,7 @@ def is_still(
     started: int = STARTED,
     dead: bool = False,
 ) -> bool:
-    made = asyncio.run(lookout(processes, running, dead))
+    made = asyncio.run(usage_monitor(processes, running, dead))
     return made._is_still(Act(KILL, cause, PID, slice_name, UUID, True, started))
 
 
@@ -91,7 +91,7 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
     monkeypatch.setattr(monitor, "READ_S", 0.01)
 
     async def read() -> None:
-        made, asked = await lookout([], {}), threading.Semaphore(0)
+        made, asked = await usage_monitor([], {}), threading.Semaphore(0)
         quiet: Any = SimpleNamespace(watch_faults=lambda: None, close=lambda: None, knows_pids=True)
         made._devices = quiet
 
@@ -110,7 +110,7 @@ def test_a_reading_that_goes_wrong_does_not_end_the_readings(monkeypatch: pytest
 
 def test_pids_that_mean_nothing_are_said() -> None:
     async def said(knows_pids: bool) -> list[str]:
-        made, kinds = await lookout([], {}), []
+        made, kinds = await usage_monitor([], {}), []
         made._devices.knows_pids = knows_pids
         made._host.note = lambda entry: kinds.append(entry.kind)  # type: ignore[method-assign]
         made._thread = threading.Thread(target=list)
@@ -122,7 +122,7 @@ def test_pids_that_mean_nothing_are_said() -> None:
 
 def test_nothing_is_looked_at_after_the_end() -> None:
     async def look() -> None:
-        made, looks = await lookout([], {}), []
+        made, looks = await usage_monitor([], {}), []
         made._watch.look = lambda *_: looks.append(1) or Findings()  # type: ignore[method-assign, func-returns-value]
         made._look({}, {})
         made._stopping.set()
@@ -134,7 +134,7 @@ def test_nothing_is_looked_at_after_the_end() -> None:
 
 def test_what_takes_long_is_not_begun_again() -> None:
     async def begun() -> list[int]:
-        made, go_on, pids = await lookout([], {}), threading.Event(), []
+        made, go_on, pids = await usage_monitor([], {}), threading.Event(), []
 
         def carry_out(act: Act) -> None:
             pids.append(act.pid)
@@ -168,7 +168,7 @@ def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
             await asyncio.sleep(0.01)
 
     async def act(answers: threading.Event) -> Callable[[], bool]:
-        made = await lookout([], {})
+        made = await usage_monitor([], {})
         made._carry_out = lambda _act: answers.wait()  # type: ignore[assignment, method-assign]
         for pid in range(64):
             made._begin(Act(KILL, STRANGER, pid, "", UUID, first=True))
@@ -181,9 +181,9 @@ def test_a_driver_that_hangs_holds_up_nobody_else() -> None:
         state = State(devices=known, processes={n: replace(process("a"), process_id=n) for n in range(64)})
         host: Any = SimpleNamespace(state=state, run=gone.append)
         nobody: Any = None
-        desk = TenantDesk(host, nobody, devices, nobody)
+        backend = AttachBackend(host, nobody, devices, nobody)
         for n in range(64):
-            desk.ended(n)
+            backend.ended(n)
         await asyncio.sleep(0)
         return lambda: len(gone) == 64
 

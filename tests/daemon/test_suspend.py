@@ -17,7 +17,7 @@ from vgpud.core import invariants
 from vgpud.core.machine import step
 from vgpud.core.model import EVICTED, EVICTING, PAUSED, Denied, Process, Reason, Slice
 from vgpud.daemon import suspend
-from vgpud.daemon.suspend import SuspendDesk
+from vgpud.daemon.suspend import SuspendController
 from vgpud.devices import checkpoint_runner
 from vgpud.devices.checkpoint_runner import AWAY, RUNS, Moved
 
@@ -81,8 +81,8 @@ async def begun(driver: Driver) -> None:
 @on_a_loop
 async def test_who_goes_away_leaves_nothing_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
     host, driver = Host(), Driver(monkeypatch)
-    desk = SuspendDesk(host)
-    asked = asyncio.create_task(desk.suspend("a", True))
+    controller = SuspendController(host)
+    asked = asyncio.create_task(controller.suspend("a", True))
     await begun(driver)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -96,10 +96,10 @@ async def test_who_goes_away_leaves_nothing_half_done(monkeypatch: pytest.Monkey
 @on_a_loop
 async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
     host, driver = Host(), Driver(monkeypatch)
-    desk = SuspendDesk(host)
-    asked = asyncio.create_task(desk.suspend("a", True))
+    controller = SuspendController(host)
+    asked = asyncio.create_task(controller.suspend("a", True))
     await begun(driver)
-    for other in (desk.resume("a"), desk.suspend("a", False)):
+    for other in (controller.resume("a"), controller.suspend("a", False)):
         refused = await other
         assert isinstance(refused, Denied) and "wait for its end" in refused.message
     assert host.now == EVICTING
@@ -107,7 +107,7 @@ async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> Non
     evicted = await asked
     assert isinstance(evicted, Slice) and evicted.suspended == host.now == EVICTED
     driver.state = RUNS
-    resumed = await desk.resume("a")
+    resumed = await controller.resume("a")
     assert isinstance(resumed, Slice) and not resumed.suspended and driver.asked == ["evict", "restore"]
 
 
@@ -115,8 +115,8 @@ async def test_nobody_else_comes_between(monkeypatch: pytest.MonkeyPatch) -> Non
 async def test_nobody_keeps_the_queue_from_its_jobs_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host()
     host.state.slices["a"] = replace(host.state.slices["a"], job_id=7)
-    desk = SuspendDesk(host)
-    refused, paused = await asyncio.gather(desk.suspend("a", False), desk.suspend("a", False, job_id=7))
+    controller = SuspendController(host)
+    refused, paused = await asyncio.gather(controller.suspend("a", False), controller.suspend("a", False, job_id=7))
     assert isinstance(refused, Denied) and "the queue decides when it runs" in refused.message
     assert isinstance(paused, Slice) and host.now == PAUSED
 
@@ -129,7 +129,7 @@ async def test_what_was_paused_is_so_again_when_it_cannot_be_evicted(
     host, driver = Host(), Driver(monkeypatch, RUNS)
     to(host.state, before)
     driver.go.set()
-    refused = await SuspendDesk(host).suspend("a", True)
+    refused = await SuspendController(host).suspend("a", True)
     assert isinstance(refused, Denied) and refused.message == "slice a is as before: the driver refused"
     assert host.now == before
 
@@ -138,7 +138,7 @@ async def test_what_was_paused_is_so_again_when_it_cannot_be_evicted(
 async def test_whose_time_was_given_away_meanwhile_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver that refuses late must not cost others what they are guaranteed."""
     host, driver = Host(), Driver(monkeypatch, RUNS)
-    asked = asyncio.create_task(SuspendDesk(host).suspend("a", True))
+    asked = asyncio.create_task(SuspendController(host).suspend("a", True))
     await begun(driver)
     assert isinstance(await host.submit(create("b", 500)), Slice)
     driver.go.set()
@@ -153,7 +153,7 @@ async def test_whose_time_was_given_away_meanwhile_is_paused(monkeypatch: pytest
 async def test_what_the_driver_has_done_is_said_until_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspend, "AGAIN_S", 0.0)
     host, driver = Host(), Driver(monkeypatch)
-    asked = asyncio.create_task(SuspendDesk(host).suspend("a", True))
+    asked = asyncio.create_task(SuspendController(host).suspend("a", True))
     await begun(driver)
     host.full = 3
     driver.go.set()
@@ -166,9 +166,9 @@ async def test_what_a_former_daemon_was_at_is_found_out_first(monkeypatch: pytes
     """Its helper may have moved the memory away: a slice that goes on without asking the driver hangs for good."""
     host, driver = Host(), Driver(monkeypatch)
     to(host.state, EVICTING)
-    desk = SuspendDesk(host)
-    desk.settle()
-    goes_on = asyncio.create_task(desk.resume("a"))
+    controller = SuspendController(host)
+    controller.settle()
+    goes_on = asyncio.create_task(controller.resume("a"))
     await begun(driver)
     assert (driver.asked, host.now) == (["settle"], EVICTING)
     driver.go.set()

@@ -20,7 +20,7 @@ from vgpud.core.model import Spec
 from vgpud.simulate import clusters, reactive, scenario
 from vgpud.simulate.engine import Outcome
 from vgpud.simulate.interference import FULL, Pairs, gavel
-from vgpud.simulate.lookout import Lookout
+from vgpud.simulate.sharing_monitor import SharingMonitor
 from vgpud.simulate.trace import TraceJob
 
 GIB = 1 << 30
@@ -36,9 +36,9 @@ def job(at_s: float, duration_s: float, used: int, said: int = -1, model: str = 
     return replace(made, spec=replace(made.spec, ask=ask, kinds=(model,) if model else ()))
 
 
-def run(jobs: list[TraceJob], cluster: str = "1x1", lookout: Lookout | None = None, **more: object) -> Outcome:
+def run(jobs: list[TraceJob], cluster: str = "1x1", monitor: SharingMonitor | None = None, **more: object) -> Outcome:
     asked = scenario.Scenario("fifo", **{"placement": RULE, **more})  # type: ignore[arg-type]
-    return scenario.run(jobs, clusters.parse(cluster), asked, lookout=lookout)
+    return scenario.run(jobs, clusters.parse(cluster), asked, monitor=monitor)
 
 
 class Fixed:
@@ -72,15 +72,15 @@ def test_on_a_full_device_a_prediction_is_not_lowered() -> None:
 
 
 def test_a_job_that_leaves_before_is_not_measured() -> None:
-    lookout = Lookout()
-    assert ends_s(run([job(0, 30, used=40, said=90), job(40, 100, used=50, said=50)], lookout=lookout)) == [30, 140]
-    assert lookout.busy_ns() == round((30 * 0.4 + 100 * 0.5) * SECOND_NS)
+    monitor = SharingMonitor()
+    assert ends_s(run([job(0, 30, used=40, said=90), job(40, 100, used=50, said=50)], monitor=monitor)) == [30, 140]
+    assert monitor.busy_ns() == round((30 * 0.4 + 100 * 0.5) * SECOND_NS)
 
 
 def test_a_device_is_busy_with_all_its_jobs_but_never_more_than_whole() -> None:
-    lookout = Lookout()
-    run([job(0, 100, used=70, said=60), job(0, 50, used=60, said=50)], lookout=lookout)
-    assert lookout.busy_ns() == round((50 * 1.0 + 50 * 0.7) * SECOND_NS)
+    monitor = SharingMonitor()
+    run([job(0, 100, used=70, said=60), job(0, 50, used=60, said=50)], monitor=monitor)
+    assert monitor.busy_ns() == round((50 * 1.0 + 50 * 0.7) * SECOND_NS)
 
 
 # ---- pairs that lose ----
@@ -88,7 +88,7 @@ def test_a_device_is_busy_with_all_its_jobs_but_never_more_than_whole() -> None:
 
 def test_a_pair_that_loses_is_parted_and_remembered() -> None:
     """How fast each is alone is known of the one from the minute before, of the other from another of its kind."""
-    lookout = Lookout()
+    monitor = SharingMonitor()
     jobs = [
         job(0, 90, used=30, said=30, model="b"),
         job(100, 2000, used=40, said=40, model="a"),
@@ -96,9 +96,9 @@ def test_a_pair_that_loses_is_parted_and_remembered() -> None:
         job(4000, 1000, used=30, said=30, model="b"),
         job(4000, 100, used=40, said=40, model="a"),
     ]
-    outcome = run(jobs, interference=Fixed(30), lookout=lookout)
+    outcome = run(jobs, interference=Fixed(30), monitor=monitor)
     found = [done for _, done in outcome.jobs]
-    assert lookout.parted == 1
+    assert monitor.parted == 1
     assert [done.preemptions for done in found] == [0, 0, 1, 0, 0]
     lost_s = 0.7 * 130  # while they were watched: 10 s to settle, two windows
     assert ends_s(outcome)[1] == pytest.approx(2100 + lost_s)
@@ -107,10 +107,10 @@ def test_a_pair_that_loses_is_parted_and_remembered() -> None:
 
 
 def test_a_pair_that_gains_stays() -> None:
-    lookout = Lookout()
+    monitor = SharingMonitor()
     jobs = [job(0, 2000, used=40, said=40, model="a"), job(100, 1000, used=30, said=30, model="a")]
-    outcome = run(jobs, interference=Fixed(60), lookout=lookout)
-    assert lookout.parted == 0 and [done.preemptions for _, done in outcome.jobs] == [0, 0]
+    outcome = run(jobs, interference=Fixed(60), monitor=monitor)
+    assert monitor.parted == 0 and [done.preemptions for _, done in outcome.jobs] == [0, 0]
 
 
 def test_without_interference_and_with_other_placements_nothing_changes() -> None:

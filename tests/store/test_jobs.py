@@ -16,7 +16,7 @@ from vgpud.core.jobs.model import NEVER_NS, Ask, Job, JobSpec, JobState, Place, 
 from vgpud.core.model import DEFAULT_QUEUE, PAUSED, Policy, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
 from vgpud.core.queue.accounting import ROW_NS, Ledger, Row, sums, waited
-from vgpud.daemon.jobs.queues import QueueDesk
+from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Recorder
 from vgpud.store import database as store_module
 from vgpud.store.database import Store
@@ -267,7 +267,7 @@ def test_waiting_is_asked_and_nothing_else() -> None:
 
 
 class NoSlices:
-    """The daemon, as QueueDesk needs it."""
+    """The daemon, as QueueRegistry needs it."""
 
     state = State()
 
@@ -281,18 +281,18 @@ class NoSlices:
 def test_what_a_suspended_job_asks_for_is_in_its_slices_rows_alone(tmp_path: Path) -> None:
     jobs = JobStore(Store(tmp_path))
     now = [5 * S]
-    desk = QueueDesk(NoSlices(), jobs, jobs.load(), lambda: now[0])
+    registry = QueueRegistry(NoSlices(), jobs, jobs.load(), lambda: now[0])
     one = job(7)
     for state, second in ((JobState.PENDING, 5), (JobState.RUNNING, 8), (JobState.SUSPENDED, 20)):
         one.state, now[0] = state, second * S
         one.waiting_since_ns = one.waiting_since_ns if state is JobState.RUNNING else now[0]
-        desk.job_changed(one)
+        registry.job_changed(one)
     now[0] = 100 * S
-    (row,) = asyncio.run(desk.usage(0, NEVER_NS, "job", None, [one]))
+    (row,) = asyncio.run(registry.usage(0, NEVER_NS, "job", None, [one]))
     assert row.asked == 500 * 2 * 3 * S, "while it was pending"
     one.state = JobState.RUNNING
-    desk.job_changed(one)
-    assert asyncio.run(desk.usage(0, NEVER_NS, "job", None, [one]))[0].asked == row.asked
+    registry.job_changed(one)
+    assert asyncio.run(registry.usage(0, NEVER_NS, "job", None, [one]))[0].asked == row.asked
 
 
 def test_a_queue_that_has_gone_before_its_last_job_is_there_again(tmp_path: Path) -> None:
@@ -300,10 +300,10 @@ def test_a_queue_that_has_gone_before_its_last_job_is_there_again(tmp_path: Path
     left = job(1)
     left.spec = replace(left.spec, queue="team")
     jobs.save([left])
-    desk = QueueDesk(NoSlices(), jobs, jobs.load(), lambda: S)
-    assert [spec.name for spec in desk.specs] == [DEFAULT_QUEUE, "team"]
-    desk.delete("team")
-    assert [spec.name for spec in desk.specs] == [DEFAULT_QUEUE]
+    registry = QueueRegistry(NoSlices(), jobs, jobs.load(), lambda: S)
+    assert [spec.name for spec in registry.specs] == [DEFAULT_QUEUE, "team"]
+    registry.delete("team")
+    assert [spec.name for spec in registry.specs] == [DEFAULT_QUEUE]
 
 
 def test_the_accounting_sees_of_ended_jobs_what_it_needs(tmp_path: Path) -> None:

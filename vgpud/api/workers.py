@@ -1,7 +1,7 @@
 """What running programs of jobs say: their progress, and the streams of elastic jobs' workers.
 
 A stream belongs to one worker: its first message names the worker, and the answers say in which membership it works
-(daemon/jobs/membership.py). Each message is checked here; an invalid one ends the stream with a sentence, and the
+(core/elastic/members.py). Each message is checked here; an invalid one ends the stream with a sentence, and the
 program goes on without a stream.
 """
 
@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from vgpud.api.caller import caller
 from vgpud.api.rpc import RefusedError, abort, refuse, unary
 from vgpud.api.turns import received
+from vgpud.core.elastic.worker_group import Membership, ProgressReport
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.model import Denied, Reason
-from vgpud.jobs.worker_group import Mailbox, Membership, Said
 from vgpud.v1 import vgpud_pb2 as pb
 
 #: who opens a stream says at once who he is
@@ -32,8 +32,36 @@ SECONDS_MAX = 366 * 86_400.0
 STORE_BYTES_MAX = 300
 
 
+class Mailbox:
+    """What one worker is still to be told: only the newest message counts."""
+
+    def __init__(self, job_id: int, worker: int) -> None:
+        self.job_id = job_id
+        self.worker = worker
+        self._message: Membership | Denied | None = None
+        self._closed = False
+        self._changed = asyncio.Event()
+
+    def put(self, message: Membership | Denied) -> None:
+        self._message = message
+        self._changed.set()
+
+    def close(self) -> None:
+        """No message follows."""
+        self._closed = True
+        self._changed.set()
+
+    async def take(self) -> Membership | Denied | None:
+        """The next message, as soon as there is one; None: none follows."""
+        while self._message is None and not self._closed:
+            self._changed.clear()
+            await self._changed.wait()
+        message, self._message = self._message, None
+        return message
+
+
 class Desk(Protocol):
-    """What the daemon does for these. Called on the loop; must not wait."""
+    """What the daemon does for these calls. Called on the loop; must not wait."""
 
     def observe(self, method: str, code: str, seconds: float) -> None: ...
 
@@ -41,13 +69,13 @@ class Desk(Protocol):
         """Whose a job is; None: there is none."""
         ...
 
-    def open_work(self, said: Said) -> Mailbox | Denied: ...
+    def open_work(self, said: ProgressReport) -> Mailbox | Denied: ...
     def close_work(self, box: Mailbox) -> None: ...
-    def heard_work(self, said: Said) -> None: ...
-    def progress(self, said: Said) -> Denied | None: ...
+    def heard_work(self, said: ProgressReport) -> None: ...
+    def progress(self, said: ProgressReport) -> Denied | None: ...
 
 
-def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> Said:
+def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> ProgressReport:
     """A checked message. Raises RefusedError."""
     for name in ("samples", "steps"):
         _count(getattr(request, name), name)
@@ -59,7 +87,7 @@ def said_from(request: pb.WorkRequest | pb.ReportProgressRequest) -> Said:
         raise refuse(Reason.INVALID, f"{text}: say both of the same time", "waited_seconds")
     if request.samples and not seconds_ns:
         raise refuse(Reason.INVALID, f"samples {request.samples} in no time: say the seconds as well", "seconds")
-    return Said(
+    return ProgressReport(
         job_id=request.job_id,
         attempt=request.attempt,
         worker=request.worker,
@@ -148,7 +176,7 @@ class WorkCalls:
             if box:
                 self.backend.close_work(box)
 
-    async def _hello(self, requests: AsyncIterator[pb.WorkRequest]) -> Said:
+    async def _hello(self, requests: AsyncIterator[pb.WorkRequest]) -> ProgressReport:
         uid = caller().uid
         if self._silent[uid] >= SILENT_PER_USER_MAX:
             text = f"uid {uid} has {SILENT_PER_USER_MAX} streams open that have not said who works there"
@@ -165,7 +193,7 @@ class WorkCalls:
         self._may_speak(first.job_id)
         return said_from(first)
 
-    async def _read(self, requests: AsyncIterator[pb.WorkRequest], hello: Said, box: Mailbox) -> None:
+    async def _read(self, requests: AsyncIterator[pb.WorkRequest], hello: ProgressReport, box: Mailbox) -> None:
         """Until the worker closes its side. Whatever becomes of this, no stream stays open that nobody reads."""
         who = hello.job_id, hello.attempt, hello.worker
         try:

@@ -19,7 +19,7 @@ from vgpud.core.slices import attach_refusal, short
 
 
 class Host(Protocol):
-    """What the desk needs of the daemon."""
+    """What is needed of the daemon."""
 
     config: Config
     state: State
@@ -30,7 +30,7 @@ class Host(Protocol):
     def libraries(self) -> tuple[str, str, str]: ...
 
 
-class ContainerDesk:
+class ContainerBackend:
     """containers.Backend, and who somebody is by the cgroup."""
 
     def __init__(self, host: Host) -> None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from vgpud import __version__, metrics, paths
 from vgpud.api import server
@@ -24,25 +22,25 @@ from vgpud.api.slice_messages import timestamp
 from vgpud.api.trace_streams import Tracing
 from vgpud.attach.messages import ABI_VERSION
 from vgpud.attach.server import SHARED, Tenants
-from vgpud.config import LIVE_KEYS, PROCESSES_MAX, Config, arbiter_items, check_arbiter
+from vgpud.config import LIVE_KEYS, Config, arbiter_items, check_arbiter
 from vgpud.containers.server import Containers
 from vgpud.core import events as ev
 from vgpud.core.machine import request_key, step
-from vgpud.core.model import Denied, Device, Policy, Process, Reason, Slice, State, Taken
+from vgpud.core.model import Denied, Device, Process, Reason, Slice, State, Taken
 from vgpud.core.observed import Entry, ProcessStats, Reading, SliceStats, Snapshot
 from vgpud.core.snapshot import take_snapshot
 from vgpud.daemon.cdi import DeviceFiles
-from vgpud.daemon.containers import ContainerDesk
+from vgpud.daemon.containers import ContainerBackend
 from vgpud.daemon.event_log import EventLog
-from vgpud.daemon.jobs.controller import JobDesk
+from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.requests import JobRequests
-from vgpud.daemon.monitor import Lookout
-from vgpud.daemon.suspend import SuspendDesk
-from vgpud.daemon.tenants import TenantDesk
+from vgpud.daemon.monitor import UsageMonitor
+from vgpud.daemon.policy import policy_of
+from vgpud.daemon.suspend import SuspendController
+from vgpud.daemon.tenants import AttachBackend
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 from vgpud.errors import ConfigError, StoreBusyError, StoreError, StoreUnwritableError, VgpudError
-from vgpud.host import descriptors
 from vgpud.host.directories import RuntimeDirectory
 from vgpud.host.upkeep import Upkeep
 from vgpud.oci.request import Limits
@@ -59,27 +57,18 @@ HOUSEKEEPING_S = 1.0
 DEVICE_FILES_S = 5.0
 #: changes that come close together wake the watchers once
 COALESCE_S = 0.02
-_SOCKET_PATH_MAX = 107  # sun_path without its end
 
 
-def policy_of(config: Config) -> Policy:
-    """The core's part of the configuration."""
-    directory = len(str(paths.attach_socket(config.runtime, "").parent).encode()) + len("//attach.sock")
-    return Policy(
-        default_max=config.default_max,
-        slices_max=config.slices_max,
-        slices_per_user_max=config.slices_per_user_max,
-        processes_per_slice_max=config.processes_per_slice_max,
-        processes_per_user_max=config.processes_per_user_max,
-        processes_per_device_max=PROCESSES_MAX,
-        attach_descriptors_max=descriptors.for_programs(),
-        name_bytes_max=min(40, _SOCKET_PATH_MAX - directory),
-        daemon_uid=os.geteuid(),
-        grace_ns=config.grace_s * 1_000_000_000,
-        on_stranger=config.on_stranger,
-        on_excess=config.on_excess,
-        direct=config.direct,
-    )
+class SliceObserver(Protocol):
+    """What hears of changes to slices and of the capacity that is left for others."""
+
+    def slice_changed(self, made: Slice) -> None: ...
+
+    def slice_goes(self, made: Slice) -> None:
+        """Before its counters go."""
+        ...
+
+    def capacity_changed(self) -> None: ...
 
 
 class Daemon:
@@ -108,18 +97,19 @@ class Daemon:
         loaded = store.load(config.events_max)
         self._log: EventLog = EventLog(loaded.events, config.events_max)
         self._arbiters = Arbiters(inventory, dict(arbiter_items(config.arbiter)))
-        self._lookout = Lookout(self, devices, self._arbiters)
+        self._monitor = UsageMonitor(self, devices, self._arbiters)
         self.tracing = Tracing(self._arbiters)
-        self._desk = ContainerDesk(self)
-        self._guests = TenantDesk(self, self._arbiters, devices, self._desk)
+        self._container_backend = ContainerBackend(self)
+        self._attach = AttachBackend(self, self._arbiters, devices, self._container_backend)
         shared = paths.shared_attach_dir(config.runtime)
-        self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self._guests)
-        self._containers = Containers(self._desk)
-        self._suspending = SuspendDesk(self)
-        self._files = DeviceFiles(config.cdi, self._desk.facts, self.note)
+        self._tenants = Tenants(paths.slices_dir(config.runtime), shared, self.node, config.mode, self._attach)
+        self._containers = Containers(self._container_backend)
+        self._suspending = SuspendController(self)
+        self._files = DeviceFiles(config.cdi, self._container_backend.facts, self.note)
         self._metrics = metrics.Metrics()
         self._metrics_server: Any = None
-        self._jobs: JobDesk | None = None  # hears of slices as soon as those of before are there
+        self._slice_observers: list[SliceObserver] = []
+        self._handlers = self._command_handlers()
         self._started_wall_ns = time.time_ns()
         self._changed = asyncio.Event()
         self.changes = 0
@@ -130,7 +120,9 @@ class Daemon:
         self._tell_of_state()
         self._tenants.open(SHARED)
         self._containers.adopt(list(self.state.containers.values()))
-        self._queue = self._jobs = JobDesk(self, JobStore(store))
+        # the second phase: what is made from the slices of the former daemon, and hears of changes from then on
+        self._queue = JobController(self, JobStore(store))
+        self._slice_observers.append(self._queue)
         self._job_requests = JobRequests(self, self._queue)
         self._api = server.Server(self, self._job_requests, self._private / paths.SOCKET_NAME)
 
@@ -159,7 +151,7 @@ class Daemon:
         """Serves the API to the members of `gid` (by socket_mode) and the metrics. Raises OSError, VgpudError."""
         if metrics_address:
             self._serve_metrics(*metrics_address)
-        self._lookout.start()
+        self._monitor.start()
         self._suspending.settle()
         self._metrics.put(self._snapshot())
         await self._files.refresh()
@@ -180,7 +172,7 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._suspending.stop()
-        await self._guests.stop()
+        await self._attach.stop()
         await self._containers.stop()
         await self._api.stop(1.0)
         await self._queue.stop()
@@ -188,7 +180,7 @@ class Daemon:
             self._metrics_server.shutdown()
             self._metrics_server.server_close()
         self._tenants.close_all()
-        await self._lookout.stop()
+        await self._monitor.stop()
         self._arbiters.close()
         await self._save_rest()
         self._store.close()
@@ -220,7 +212,7 @@ class Daemon:
             await asyncio.sleep(period_s)
 
     async def _sample(self) -> None:
-        busy = {uuid: now.utilization_ratio or 0.0 for uuid, now in self._lookout.readings.items()}
+        busy = {uuid: now.utilization_ratio or 0.0 for uuid, now in self._monitor.readings.items()}
         self._arbiters.sample(time.monotonic_ns(), busy)
 
     async def _housekeeping(self) -> None:
@@ -256,8 +248,7 @@ class Daemon:
     def devices_taken(self, taken: tuple[Taken, ...]) -> None:
         """What others than slices have of the devices, as it is seen now."""
         self.run(ev.DevicesTaken(taken))
-        if self._jobs:
-            self._jobs.room_changed()
+        self._capacity_changed()
 
     def device_faulted(self, device_uuid: str, xid: int) -> None:
         """The owners of jobs on it are told."""
@@ -280,7 +271,7 @@ class Daemon:
 
     def _snapshot(self) -> Snapshot:
         stats, queues = self._arbiters.slice_stats, self._queue.samples()
-        return take_snapshot(self.state, self.node, __version__, self._lookout.readings, stats, queues)
+        return take_snapshot(self.state, self.node, __version__, self._monitor.readings, stats, queues)
 
     # ---- events in, commands out ----
 
@@ -387,34 +378,47 @@ class Daemon:
             if isinstance(command, ev.RemoveSlice):
                 self._log.remember_owner(command.slice.name, command.slice.owner_uid)
         for command in commands:
-            if isinstance(command, ev.ApplySlice):
-                self._arbiters.apply(command.slice, command.dropped)
-                if self._jobs:
-                    self._jobs.slice_changed(command.slice)
-            elif isinstance(command, ev.RemoveSlice):
-                if self._jobs:
-                    self._jobs.slice_goes(command.slice)
-                self._arbiters.remove(command.slice)
-            elif isinstance(command, ev.SaveDrain | ev.ForgetDrain):
-                if self._jobs:
-                    self._jobs.room_changed()
-            elif isinstance(command, ev.OpenSocket):
-                self._tenants.close(command.slice_name, keep_file=True)  # one that was left over
-                self._tenants.open(command.slice_name)
-            elif isinstance(command, ev.CloseSocket):
-                self._tenants.close(command.slice_name)
-                self._log.forget_noise(command.slice_name)
-            elif isinstance(command, ev.ForgetContainer):
-                self._containers.forget(command.container_id)
-            elif isinstance(command, ev.OpenDevice):
-                self._files.open(self.state.slices[command.slice_name])
-            elif isinstance(command, ev.CloseDevice):
-                self._files.close(command.slice_name)
-            elif isinstance(command, ev.DropProcess):
-                self._tenants.drop(command.process_id)
-            elif isinstance(command, ev.Log):
-                self.note(command)
+            if handler := self._handlers.get(type(command)):
+                handler(command)
         self._wake()
+
+    def _command_handlers(self) -> dict[type, Callable[[Any], None]]:
+        """What carries out each command; those that are not here are for the store, or answers."""
+        return {
+            ev.ApplySlice: self._apply_slice,
+            ev.RemoveSlice: self._remove_slice,
+            ev.SaveDrain: lambda command: self._capacity_changed(),
+            ev.ForgetDrain: lambda command: self._capacity_changed(),
+            ev.OpenSocket: self._open_socket,
+            ev.CloseSocket: self._close_socket,
+            ev.ForgetContainer: lambda command: self._containers.forget(command.container_id),
+            ev.OpenDevice: lambda command: self._files.open(self.state.slices[command.slice_name]),
+            ev.CloseDevice: lambda command: self._files.close(command.slice_name),
+            ev.DropProcess: lambda command: self._tenants.drop(command.process_id),
+            ev.Log: self.note,
+        }
+
+    def _apply_slice(self, command: ev.ApplySlice) -> None:
+        self._arbiters.apply(command.slice, command.dropped)
+        for observer in self._slice_observers:
+            observer.slice_changed(command.slice)
+
+    def _remove_slice(self, command: ev.RemoveSlice) -> None:
+        for observer in self._slice_observers:
+            observer.slice_goes(command.slice)
+        self._arbiters.remove(command.slice)
+
+    def _open_socket(self, command: ev.OpenSocket) -> None:
+        self._tenants.close(command.slice_name, keep_file=True)  # one that was left over
+        self._tenants.open(command.slice_name)
+
+    def _close_socket(self, command: ev.CloseSocket) -> None:
+        self._tenants.close(command.slice_name)
+        self._log.forget_noise(command.slice_name)
+
+    def _capacity_changed(self) -> None:
+        for observer in self._slice_observers:
+            observer.capacity_changed()
 
     def note_bounded(self, key: str, entry: ev.Log) -> None:
         """An event that others can cause as often as they like."""
@@ -497,7 +501,7 @@ class Daemon:
         return self._devices.groups(list(self.state.devices.values()))
 
     def reading(self, device: str) -> tuple[int | None, float | None]:
-        now = self._lookout.readings.get(device, Reading(None, None))
+        now = self._monitor.readings.get(device, Reading(None, None))
         return now.used_bytes, now.utilization_ratio
 
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]:
@@ -508,7 +512,7 @@ class Daemon:
         made = self.state.slices[process.slice_name]
         uuids = [s.device_uuid for s in made.shares]
         now = {uuid: self._arbiters.process_stats(process.process_id, uuid) for uuid in uuids}
-        beyond = {u: size for u in uuids if (size := self._lookout.beyond.get((u, process.process_id)))}
+        beyond = {u: size for u in uuids if (size := self._monitor.beyond.get((u, process.process_id)))}
         return now | {u: replace(now[u], mem_unattributed_bytes=size) for u, size in beyond.items()}
 
     def attach_path(self, slice_name: str) -> str:
@@ -561,13 +565,3 @@ class Daemon:
             await asyncio.sleep(COALESCE_S)
         except asyncio.TimeoutError:
             return
-
-
-def prepare_runtime(config: Config) -> Path:
-    """Makes the runtime directory and checks that socket paths fit. Raises DeniedError, ConfigError."""
-    if policy_of(config).name_bytes_max < 8:
-        raise ConfigError(
-            f"runtime_dir {config.runtime} is too long for unix sockets: choose a shorter one (--runtime-dir)"
-        )
-    RuntimeDirectory(config.runtime)
-    return config.runtime

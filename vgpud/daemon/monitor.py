@@ -45,7 +45,7 @@ ACTORS = 4
 
 
 class Host(Protocol):
-    """What the lookout needs of the daemon."""
+    """What the monitor needs of the daemon."""
 
     state: State
 
@@ -58,7 +58,7 @@ class Host(Protocol):
     def dead(self) -> list[int]: ...
 
 
-class Lookout:
+class UsageMonitor:
     """The readings of now, and what was found past the ledger."""
 
     def __init__(self, host: Host, devices: Devices, arbiters: Arbiters) -> None:

@@ -36,7 +36,7 @@ class Host(Protocol):
     def libraries(self) -> tuple[str, str, str]: ...
 
 
-class SuspendDesk:
+class SuspendController:
     """One at a time for each slice: the core refuses a second one while the driver is at it."""
 
     def __init__(self, host: Host) -> None:
@@ -46,13 +46,13 @@ class SuspendDesk:
 
     async def suspend(self, name: str, evict: bool, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
         """Paused or evicted, or refused and as before."""
-        return await self._alone_with(name, job_id, lambda: self._suspend(name, evict, job_id, deadline_s))
+        return await self._alone(name, job_id, lambda: self._suspend(name, evict, job_id, deadline_s))
 
     async def resume(self, name: str, job_id: int = 0, deadline_s: float = DEADLINE_S) -> Slice | Denied:
         """It goes on where it was, or is refused and as before."""
-        return await self._alone_with(name, job_id, lambda: self._resume(name, job_id, deadline_s))
+        return await self._alone(name, job_id, lambda: self._resume(name, job_id, deadline_s))
 
-    async def _alone_with(
+    async def _alone(
         self, name: str, job_id: int, work: Callable[[], Coroutine[Any, Any, Slice | Denied]]
     ) -> Slice | Denied:
         """To its end, also when whoever asked has gone: the driver is at it, and the slice is what it comes to."""

@@ -16,7 +16,7 @@ from vgpud.core import events as ev
 from vgpud.core.model import Denied, Process, Slice, State
 from vgpud.core.observed import ProcessStats
 from vgpud.core.slices import unknown
-from vgpud.daemon.containers import ContainerDesk
+from vgpud.daemon.containers import ContainerBackend
 from vgpud.devices.arbiters import Arbiters
 from vgpud.devices.nvml import Devices
 
@@ -28,7 +28,7 @@ ASKERS = 4
 
 
 class Host(Protocol):
-    """What the desk needs of the daemon."""
+    """What is needed of the daemon."""
 
     state: State
 
@@ -38,10 +38,10 @@ class Host(Protocol):
     def process_counters(self, process: Process) -> dict[str, ProcessStats]: ...
 
 
-class TenantDesk:
+class AttachBackend:
     """tenants.Backend."""
 
-    def __init__(self, host: Host, arbiters: Arbiters, devices: Devices, containers: ContainerDesk) -> None:
+    def __init__(self, host: Host, arbiters: Arbiters, devices: Devices, containers: ContainerBackend) -> None:
         self._host = host
         self._arbiters = arbiters
         self._devices = devices

@@ -13,17 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from vgpud.core.jobs.image_name import image_error
 from vgpud.jobs.messages import Attempt, Member, WireError
 from vgpud.oci.request import OF_JOBS, TWINS
 
-#: [HOST[:PORT]/]PATH[:TAG][@DIGEST], as registries have it; nothing that an engine could take for an option
-_IMAGE = re.compile(
-    r"(?:[a-zA-Z0-9][a-zA-Z0-9.-]*(?::\d+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
-    r"(?::[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
-)
-#: where podman reads an image from files of the host: `oci:NAME` is none of a registry (containers-transports(5))
-_TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
-_IMAGE_CHARACTERS_MAX = 300
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: lines of a file of variables are read up to so much by docker (bufio.Scanner)
 _VARIABLE_BYTES_MAX = 60_000
@@ -49,15 +42,6 @@ def find_engine(name: str, runtime: str, network: str) -> Engine | None:
     found = (shutil.which(word, path=_PATH) for word in ((name,) if name else ENGINES))
     program = next((path for path in found if path), None)
     return Engine((program,), runtime, network) if program else None
-
-
-def image_error(image: str) -> str:
-    """Why a job cannot have this image, "" when it can."""
-    if len(image) > _IMAGE_CHARACTERS_MAX or not _IMAGE.fullmatch(image):
-        return f"{image[:80]!r} is not the name of an image: write [HOST[:PORT]/]NAME[:TAG][@sha256:DIGEST]"
-    if image.split(":", 1)[0] in _TRANSPORTS and ":" in image:
-        return f"{image[:80]!r} names files of this node, not an image of a registry: import it under a name first"
-    return ""
 
 
 def containers(attempt: Attempt, engine: Engine, directory: Path) -> tuple[Attempt, dict[Path, str]]:

@@ -17,9 +17,10 @@ from vgpud.core.queue import sizes
 from vgpud.core.queue.machine import Machine
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.simulate.interference import FULL, Interference
-from vgpud.simulate.lookout import Guest, Lookout
 from vgpud.simulate.scalers import Scalers
+from vgpud.simulate.sharing_monitor import Guest, SharingMonitor
 from vgpud.simulate.trace import TraceJob
+from vgpud.simulate.worker_groups import WorkerGroups
 
 #: what happens first in an instant: room becomes free, jobs come, jobs are looked at and report, a time has come
 _FREED, _RESIZED, _TOLD, _LOOKED, _REPORTED, _WOKEN = range(6)
@@ -93,20 +94,21 @@ class Simulation:
         capacity_milli: int,
         costs: Costs | None = None,
         interference: Interference | None = None,
-        lookout: Lookout | None = None,
+        monitor: SharingMonitor | None = None,
         listener: Callable[[events.Command], None] | None = None,
         wakes: bool = True,
         scalers: Scalers | None = None,
     ) -> None:
-        """`lookout`: sees how jobs share devices, as the daemon does, and says so. `scalers`: how they scale.
+        """`monitor`: sees how jobs share devices, as the daemon does, and says so. `scalers`: how they scale.
 
         `wakes`: the machine is woken when it asks for it; else only when it is told (tell(at, Woken())).
         """
         self._machine = machine
         self._costs = costs or Costs()
         self._interference = interference
-        self._lookout = lookout
+        self._monitor = monitor
         self._scalers = scalers
+        self._groups = WorkerGroups()
         self._looked_at: list[str] = []  # devices, by number
         self._looks: dict[str, tuple[int, int]] = {}  # by device: its number, when it is looked at next
         self._listener = listener
@@ -206,6 +208,8 @@ class Simulation:
         if run.ends_ns != self._now_ns:
             return None
         said = run.leaves or events.JobEnded(job_id, run.attempt, run.job.attempt(run.attempt)[1])
+        if isinstance(said, events.JobEnded) or said == events.JobSuspended(job_id, How.REQUEUE):
+            self._groups.end(job_id, self._now_ns)
         if run.running:
             self._leave(run)
         run.ends_ns = NEVER_NS
@@ -236,6 +240,7 @@ class Simulation:
         run.placement, run.resizing, run.running, run.leaves = command.placement, (), True, None
         run.started_ns = self._now_ns
         if not command.resume:
+            self._groups.begin(self._known[command.job_id], self._now_ns)
             run.left = run.job.attempt(command.attempt)[0] * FULL
         run.working_since_ns = self._now_ns + (self._costs.resume_ns if command.resume else self._costs.start_ns)
         run.speed = self._alone(run)
@@ -283,7 +288,7 @@ class Simulation:
         self._settle(run)
         self._count(run, -1)
         self._neighbours(run, arrives=False)
-        run.placement, run.resizing = placement, ()
+        run.placement, run.resizing = self._groups.resize(self._known[run.job_id], placement, self._now_ns), ()
         run.speed = self._alone(run)
         self._hold(run, _milli(placement))
         self._count(run, 1)
@@ -341,13 +346,13 @@ class Simulation:
 
     def _neighbours(self, run: _Run, arrives: bool) -> None:
         """It comes to its devices or leaves them: who shares one of them gets another speed."""
-        if self._interference is None and self._lookout is None:
+        if self._interference is None and self._monitor is None:
             return
         uuids = _devices(run.placement)
         others = {other.job_id: other for uuid in uuids for other in self._on.get(uuid, ()) if other is not run}
-        if self._lookout:
+        if self._monitor:
             for uuid in uuids:
-                self._lookout.before(uuid, self._guests(uuid), self._now_ns)
+                self._monitor.before(uuid, self._guests(uuid), self._now_ns)
         for uuid in uuids:
             on = self._on.setdefault(uuid, [])
             on.append(run) if arrives else on.remove(run)
@@ -358,10 +363,10 @@ class Simulation:
                 self._settle(other)
                 other.speed = self._speed(other)
                 self._plan(other)
-        if self._lookout:
+        if self._monitor:
             for uuid in uuids:
-                self._lookout.after(uuid, self._guests(uuid), self._now_ns)
-                self._look_later(uuid, self._lookout)
+                self._monitor.after(uuid, self._guests(uuid), self._now_ns)
+                self._look_later(uuid, self._monitor)
 
     def _speed(self, run: _Run) -> int:
         """That of its slowest device: its members wait for each other."""
@@ -383,17 +388,17 @@ class Simulation:
         return found
 
     def _look(self, uuid: str) -> list[events.Event]:
-        if self._lookout is None or self._looks[uuid][1] != self._now_ns:
+        if self._monitor is None or self._looks[uuid][1] != self._now_ns:
             return []
-        found = self._lookout.look(uuid, self._guests(uuid), self._now_ns)
-        self._look_later(uuid, self._lookout)
+        found = self._monitor.look(uuid, self._guests(uuid), self._now_ns)
+        self._look_later(uuid, self._monitor)
         return found
 
-    def _look_later(self, uuid: str, lookout: Lookout) -> None:
+    def _look_later(self, uuid: str, monitor: SharingMonitor) -> None:
         if uuid not in self._looks:
             self._looks[uuid] = len(self._looked_at), 0
             self._looked_at.append(uuid)
-        number, at_ns = self._looks[uuid][0], lookout.next_look_ns(uuid)
+        number, at_ns = self._looks[uuid][0], monitor.next_look_ns(uuid)
         if at_ns > self._now_ns:
             self._push(at_ns, _LOOKED, number)
         self._looks[uuid] = number, at_ns

@@ -18,9 +18,9 @@ from vgpud.simulate import readers
 from vgpud.simulate.counted import Counted
 from vgpud.simulate.engine import Costs, Outcome, Simulation
 from vgpud.simulate.interference import Interference
-from vgpud.simulate.lookout import Lookout
 from vgpud.simulate.scalers import Scalers
 from vgpud.simulate.scaling import Curve
+from vgpud.simulate.sharing_monitor import SharingMonitor
 from vgpud.simulate.trace import TraceError, TraceJob
 
 #: the placement that knows no devices
@@ -66,9 +66,9 @@ def run(
     scenario: Scenario,
     progress: Callable[[int], None] | None = None,
     make: Callable[[str], Policy] | None = None,
-    lookout: Lookout | None = None,
+    monitor: SharingMonitor | None = None,
 ) -> Outcome:
-    """The trace replayed on fresh nodes. `make`: of policies that have no name. `lookout`: to be asked afterwards, of
+    """The trace replayed on fresh nodes. `make`: of policies that have no name. `monitor`: to be asked afterwards, of
 
     placements that go by who shares a device.
     """
@@ -81,10 +81,10 @@ def run(
         raise TraceError(denied.message)
     machine = Machine(queues, room, make, hows=(How.EVICT,), moves=True)
     sharing = any(placements.make(queue.placement).sharing for queue in queues)
-    lookout = (lookout or Lookout()) if sharing and scenario.placement != COUNT else None
+    monitor = (monitor or SharingMonitor()) if sharing and scenario.placement != COUNT else None
     scalers = Scalers() if scenario.autoscaled else None
     simulation = Simulation(
-        machine, room.total_milli(), scenario.costs, scenario.interference, lookout, scalers=scalers
+        machine, room.total_milli(), scenario.costs, scenario.interference, monitor, scalers=scalers
     )
     for job_id, job in enumerate(trace, 1):
         simulation.submit(job_id, job)

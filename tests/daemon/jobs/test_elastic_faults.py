@@ -16,10 +16,9 @@ from tests.daemon.jobs.queue_node import MISSING, QueueNode, queue_node
 from tests.daemon.jobs.test_elastic import lines, pids, stretch, submit, working
 from tests.daemon.jobs.test_queue_live import refused
 from tests.daemon.node import Node, eventually
+from vgpud.core.elastic.worker_group import WorkerEvent, WorkerGroup
 from vgpud.core.jobs.model import Job, JobState
-from vgpud.core.queue import sizes
-from vgpud.jobs import worker_group
-from vgpud.jobs.worker_group import Crew
+from vgpud.core.queue import group_record, sizes
 from vgpud.store.database import Store
 from vgpud.store.elastic import ElasticStore
 from vgpud.store.jobs import JobStore
@@ -38,18 +37,18 @@ def queue(node: Node) -> Iterator[QueueNode]:
         yield made
 
 
-def change(queue: QueueNode, job_id: int, changed: Callable[[Job, Crew], None]) -> None:
+def change(queue: QueueNode, job_id: int, changed: Callable[[Job, WorkerGroup], None]) -> None:
     """Has the database say something else, as it would if the daemon had been killed at another point."""
     store = Store(queue.node.state)
     jobs = JobStore(store)
-    job, crew = jobs.find(job_id), worker_group.parse(ElasticStore(store).crews()[job_id])
+    job, group = jobs.find(job_id), group_record.parse(ElasticStore(store).crews()[job_id])
     assert job
-    changed(job, crew)
-    jobs.save([job], crews={job_id: worker_group.dump(crew)})
+    changed(job, group)
+    jobs.save([job], crews={job_id: group_record.dump(group)})
     store.close()
 
 
-def drop_crew(queue: QueueNode, job_id: int) -> None:
+def drop_group(queue: QueueNode, job_id: int) -> None:
     store = Store(queue.node.state)
     JobStore(store).save([], crews={job_id: None})
     store.close()
@@ -87,10 +86,10 @@ def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: Queu
     job_id = submit(queue, 1, 3)
     eventually(lambda: working(queue) == "0", "the first")
 
-    def comes(job: Job, crew: Crew) -> None:
+    def comes(job: Job, group: WorkerGroup) -> None:
         job.resizing = (*job.placement, job.placement[0])
         job.spec = replace(job.spec, members=2)
-        crew.add(job.placement[0])
+        group.add(job.placement[0])
 
     queue.node.stop(signal.SIGKILL)
     change(queue, job_id, comes)
@@ -98,10 +97,10 @@ def test_one_that_was_to_come_comes_and_one_that_was_to_leave_leaves(queue: Queu
     eventually(lambda: working(queue) == "0,1", "the second")
     eventually(lambda: queue.get(job_id).workers == 2 and len(queue.get(job_id).slices) == 2, "both")
 
-    def leaves(job: Job, crew: Crew) -> None:
+    def leaves(job: Job, group: WorkerGroup) -> None:
         job.resizing = job.placement[:1]
         job.spec = replace(job.spec, members=1)
-        crew.change(1, leaving=True)
+        group.apply(1, WorkerEvent.LEAVE)
 
     queue.node.stop(signal.SIGKILL)
     change(queue, job_id, leaves)
@@ -117,7 +116,7 @@ def test_one_that_was_to_be_begun_anew_is_not_when_its_room_is_given_away(queue:
     job_id = submit(queue, 1, 3, milli=100)
     eventually(lambda: working(queue) == "0", "the first")
 
-    def grows(job: Job, crew: Crew) -> None:
+    def grows(job: Job, group: WorkerGroup) -> None:
         job.resizing = job.placement * 3
         job.spec = replace(job.spec, members=3)
 
@@ -126,10 +125,10 @@ def test_one_that_was_to_be_begun_anew_is_not_when_its_room_is_given_away(queue:
     queue.start()
     eventually(lambda: working(queue) == "0,1,2" and queue.get(job_id).workers == 3, "three")
 
-    def leaves(job: Job, crew: Crew) -> None:
+    def leaves(job: Job, group: WorkerGroup) -> None:
         job.resizing = job.placement[:2]
         job.spec = replace(job.spec, members=2)
-        crew.change(2, leaving=True, again=True)
+        group.apply(2, WorkerEvent.RESPAWN)
 
     queue.node.stop(signal.SIGKILL)
     change(queue, job_id, leaves)
@@ -202,7 +201,7 @@ def test_nobody_comes_beside_a_straggler_beyond_the_limit_of_its_queue(queue: Qu
     job_id = submit(queue, 3, 3, env={"REPORTS": "100"})
     eventually(lambda: working(queue) == "0,3,2" or working(queue) == "0,2,3", "another one")
     (text,) = queue.node.messages("job.straggler")
-    assert text.endswith("there is no room for another one beside it, so it leaves first")
+    assert text.endswith("there is no capacity for a stand-in beside it, so it leaves first")
     (queue.work / "done").touch()
     assert queue.ended(job_id).state == "completed"
 
@@ -228,7 +227,7 @@ def test_where_workers_are_is_told_to_a_queue_that_knows_another_place(queue: Qu
     job_id = submit(queue, 1, 2)
     eventually(lambda: working(queue) == "0", "the first")
 
-    def elsewhere(job: Job, crew: Crew) -> None:
+    def elsewhere(job: Job, group: WorkerGroup) -> None:
         (share,) = job.placement[0].shares
         job.placement = (replace(job.placement[0], shares=(replace(share, min_milli=900, max_milli=900),)),)
 

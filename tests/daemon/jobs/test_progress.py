@@ -13,14 +13,15 @@ import pytest
 
 from vgpud.core.colocate.usage import FIRST_LOOK_NS
 from vgpud.core.elastic.autoscaler import Autoscaler
+from vgpud.core.elastic.live_group import LiveGroup
+from vgpud.core.elastic.worker_group import ProgressReport, new_group
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.facts import Launch, Predicted
 from vgpud.core.jobs.model import SECOND_NS, Ask, Elastic, Job, JobSpec, JobState, Place
 from vgpud.core.model import Device, Share, Slice, Spec, State
 from vgpud.core.observed import SliceStats
 from vgpud.daemon.jobs import measured_rows
-from vgpud.daemon.jobs.progress import LOOK_NS, ProgressDesk, Watched
-from vgpud.jobs.worker_group import Crew, Said, begin
+from vgpud.daemon.jobs.progress import LOOK_NS, ProgressMonitor, Watched
 from vgpud.predict import dataset
 from vgpud.predict.features import FEATURES, Features
 from vgpud.store.database import Store
@@ -34,8 +35,8 @@ def launch(prediction: Predicted | None = None) -> Launch:
     return Launch(0, 0, (), ("train",), "", "/", (), 0, (), "/log", prediction=prediction)
 
 
-class Desk:
-    """JobDesk, as far as it is asked; what it is told is kept."""
+class Jobs:
+    """The job controller, as far as it is asked; what it is told is kept."""
 
     def __init__(self, directory: Path) -> None:
         self.now_ns = 1
@@ -55,10 +56,10 @@ class Desk:
         self.store = JobStore(Store(directory))
         self.told: list[qe.Event] = []
         self.notes: list[tuple[str, str]] = []
-        self.crews: dict[int, Crew] = {}
-        self.elastic: Any = SimpleNamespace(work=SimpleNamespace(), crew=lambda job: self.crews.get(job.job_id))
+        self.groups: dict[int, LiveGroup] = {}
+        self.elastic: Any = SimpleNamespace(group=lambda job: self.groups.get(job.job_id))
 
-    def soon(self, event: qe.Event) -> None:
+    def enqueue_event(self, event: qe.Event) -> None:
         self.told.append(event)
 
     def note(self, kind: str, job: Job, text: str) -> None:
@@ -83,25 +84,25 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def jobs(tmp_path: Path) -> Jobs:
+    return Jobs(tmp_path)
 
 
 @pytest.fixture
-def progress(desk: Desk) -> ProgressDesk:
-    return ProgressDesk(desk, desk.elastic)  # type: ignore[arg-type]
+def progress(jobs: Jobs) -> ProgressMonitor:
+    return ProgressMonitor(jobs, jobs.elastic)  # type: ignore[arg-type]
 
 
-def pass_time(desk: Desk, progress: ProgressDesk, seconds: int, **used_milli: int) -> None:
+def pass_time(jobs: Jobs, progress: ProgressMonitor, seconds: int, **used_milli: int) -> None:
     """Each slice (j_1 is j-1) uses that part of its device meanwhile, and launches as often."""
     for _ in range(0, seconds * SECOND_NS, LOOK_NS):
-        desk.now_ns += LOOK_NS
+        jobs.now_ns += LOOK_NS
         for name, milli in used_milli.items():
             key = name.replace("_", "-")
-            before = desk.counters.get(key, SliceStats())
+            before = jobs.counters.get(key, SliceStats())
             charged_ns = before.charged_ns + LOOK_NS * milli // 1000
             share = milli / 1000
-            desk.counters[key] = replace(
+            jobs.counters[key] = replace(
                 before,
                 charged_ns=charged_ns,
                 launches=before.launches + milli,
@@ -111,186 +112,186 @@ def pass_time(desk: Desk, progress: ProgressDesk, seconds: int, **used_milli: in
         progress.tick()
 
 
-def test_what_a_job_uses_is_told_after_a_minute_in_steps(desk: Desk, progress: ProgressDesk) -> None:
-    progress.see(desk.add(1))
-    pass_time(desk, progress, 60, j_1=0)
-    assert desk.told == [], "it has not begun to use its device"
-    pass_time(desk, progress, 60, j_1=420)
-    assert desk.told == []
-    pass_time(desk, progress, 10, j_1=420)
-    assert desk.told == [qe.Measured(1, 450)]
+def test_what_a_job_uses_is_told_after_a_minute_in_steps(jobs: Jobs, progress: ProgressMonitor) -> None:
+    progress.see(jobs.add(1))
+    pass_time(jobs, progress, 60, j_1=0)
+    assert jobs.told == [], "it has not begun to use its device"
+    pass_time(jobs, progress, 60, j_1=420)
+    assert jobs.told == []
+    pass_time(jobs, progress, 10, j_1=420)
+    assert jobs.told == [qe.Measured(1, 450)]
     assert progress.measured_milli(1) == 450
-    pass_time(desk, progress, 1200, j_1=430)
-    assert len(desk.told) == 1, "nothing has changed"
-    pass_time(desk, progress, 1200, j_1=800)
-    assert desk.told[1:] == [qe.Measured(1, 800)]
+    pass_time(jobs, progress, 1200, j_1=430)
+    assert len(jobs.told) == 1, "nothing has changed"
+    pass_time(jobs, progress, 1200, j_1=800)
+    assert jobs.told[1:] == [qe.Measured(1, 800)]
     assert FIRST_LOOK_NS == 60 * SECOND_NS
 
 
-def test_a_look_costs_as_much_as_there_are_jobs_and_not_their_square(desk: Desk, progress: ProgressDesk) -> None:
-    jobs = 100
-    for job_id in range(1, jobs + 1):
-        progress.see(desk.add(job_id))
-    names = {f"j_{job_id}": 5 for job_id in range(1, jobs + 1)}
-    pass_time(desk, progress, 70, **names)
-    asked, counters = [0], desk.host.slice_counters
+def test_a_look_costs_as_much_as_there_are_jobs_and_not_their_square(jobs: Jobs, progress: ProgressMonitor) -> None:
+    count = 100
+    for job_id in range(1, count + 1):
+        progress.see(jobs.add(job_id))
+    names = {f"j_{job_id}": 5 for job_id in range(1, count + 1)}
+    pass_time(jobs, progress, 70, **names)
+    asked, counters = [0], jobs.host.slice_counters
 
     def counted(made: Slice) -> list[SliceStats]:
         asked[0] += 1
         return counters(made)  # type: ignore[no-any-return]
 
-    desk.host.slice_counters = counted
-    pass_time(desk, progress, 5, **names)
-    assert 0 < asked[0] < 10 * jobs
+    jobs.host.slice_counters = counted
+    pass_time(jobs, progress, 5, **names)
+    assert 0 < asked[0] < 10 * count
 
 
-def test_nobody_is_told_where_jobs_are_not_placed_by_it(desk: Desk, progress: ProgressDesk) -> None:
-    progress.see(desk.add(1, kind=""))
-    pass_time(desk, progress, 180, j_1=420)
-    assert desk.told == []
+def test_nobody_is_told_where_jobs_are_not_placed_by_it(jobs: Jobs, progress: ProgressMonitor) -> None:
+    progress.see(jobs.add(1, kind=""))
+    pass_time(jobs, progress, 180, j_1=420)
+    assert jobs.told == []
     assert progress.measured_milli(1) == 450
 
 
-def test_who_loses_beside_another_is_parted_and_that_is_remembered(desk: Desk, progress: ProgressDesk) -> None:
-    progress.see(desk.add(1))
-    pass_time(desk, progress, 120, j_1=800)
-    progress.see(desk.add(2))
-    pass_time(desk, progress, 600, j_1=100, j_2=100)
-    assert not [told for told in desk.told if isinstance(told, qe.PairLoses)], "how fast the second is, nobody knows"
-    desk.jobs[2].spec = replace(desk.jobs[2].spec, ask=replace(desk.jobs[2].spec.ask, utilisation_milli=800))
-    pass_time(desk, progress, 300, j_1=100, j_2=100)
-    (lost,) = [told for told in desk.told if isinstance(told, qe.PairLoses)]
+def test_who_loses_beside_another_is_parted_and_that_is_remembered(jobs: Jobs, progress: ProgressMonitor) -> None:
+    progress.see(jobs.add(1))
+    pass_time(jobs, progress, 120, j_1=800)
+    progress.see(jobs.add(2))
+    pass_time(jobs, progress, 600, j_1=100, j_2=100)
+    assert not [told for told in jobs.told if isinstance(told, qe.PairLoses)], "how fast the second is, nobody knows"
+    jobs.jobs[2].spec = replace(jobs.jobs[2].spec, ask=replace(jobs.jobs[2].spec.ask, utilisation_milli=800))
+    pass_time(jobs, progress, 300, j_1=100, j_2=100)
+    (lost,) = [told for told in jobs.told if isinstance(told, qe.PairLoses)]
     assert (lost.job_id, lost.other_id) == (2, 1)
-    assert ElasticStore(desk.store.database).pairs() == (("kind1", "kind2"),)
-    next_one = Desk.__new__(Desk)
-    next_one.__dict__ |= desk.__dict__ | {"told": []}
-    ProgressDesk(next_one, desk.elastic).start()  # type: ignore[arg-type]
+    assert ElasticStore(jobs.store.database).pairs() == (("kind1", "kind2"),)
+    next_one = Jobs.__new__(Jobs)
+    next_one.__dict__ |= jobs.__dict__ | {"told": []}
+    ProgressMonitor(next_one, jobs.elastic).start()  # type: ignore[arg-type]
     assert next_one.told == [qe.PairsKnown((("kind1", "kind2"),))]
 
 
-def test_what_is_odd_is_told_to_its_owner(desk: Desk, progress: ProgressDesk) -> None:
-    progress.see(desk.add(1))
-    pass_time(desk, progress, 600, j_1=700)
+def test_what_is_odd_is_told_to_its_owner(jobs: Jobs, progress: ProgressMonitor) -> None:
+    progress.see(jobs.add(1))
+    pass_time(jobs, progress, 600, j_1=700)
     assert progress.anomalies_of(1) == ()
-    pass_time(desk, progress, 300, j_1=1)
-    (note,) = desk.notes
+    pass_time(jobs, progress, 300, j_1=1)
+    (note,) = jobs.notes
     assert note[0] == "job.anomaly"
     assert "70 % before" in note[1]
     assert progress.anomalies_of(1) == (note[1],)
     progress.faulted(DEVICE.uuid, 13)
-    assert len(desk.notes) == 1, "a program's own fault"
+    assert len(jobs.notes) == 1, "a program's own fault"
     progress.faulted(DEVICE.uuid, 48)
     progress.faulted(DEVICE.uuid, 48)
-    assert "device 0, which it runs on, had XID 48" in desk.notes[1][1]
-    assert len(desk.notes) == 2
+    assert "device 0, which it runs on, had XID 48" in jobs.notes[1][1]
+    assert len(jobs.notes) == 2
 
 
-def workers(desk: Desk) -> tuple[Job, Crew]:
-    job = desk.add(1, ("j-1-0", "j-1-1"), members=2, elastic=Elastic(least_members=1, most_members=4))
-    crew = desk.crews[1] = begin(job)
-    crew.renew((0, 1))
-    return job, crew
+def workers(jobs: Jobs) -> Job:
+    job = jobs.add(1, ("j-1-0", "j-1-1"), members=2, elastic=Elastic(least_members=1, most_members=4))
+    group = jobs.groups[1] = LiveGroup(job, new_group(job))
+    group.saved.renew((0, 1))
+    return job
 
 
-def test_an_autoscaler_is_fed_with_what_workers_say(desk: Desk, progress: ProgressDesk) -> None:
-    job, crew = workers(desk)
+def test_an_autoscaler_is_fed_with_what_workers_say(jobs: Jobs, progress: ProgressMonitor) -> None:
+    job = workers(jobs)
     progress.see(job)
-    progress.complete(crew)
+    progress.joined(job, (0, 1))
     for _ in range(300):
-        for worker in crew.members:
-            progress.heard(Said(1, 1, worker, samples=100, seconds_ns=SECOND_NS, steps=10))
-    pass_time(desk, progress, 5, j_1_0=500, j_1_1=500)
+        for worker in (0, 1):
+            progress.reported(ProgressReport(1, 1, worker, samples=100, seconds_ns=SECOND_NS, steps=10))
+    pass_time(jobs, progress, 5, j_1_0=500, j_1_1=500)
     assert progress.rate(1) == 200
-    (wished,) = [told for told in desk.told if isinstance(told, qe.Wished)]
+    (wished,) = [told for told in jobs.told if isinstance(told, qe.Wished)]
     assert wished.members > 2
     progress.save()
-    kept = str(desk.store.facts(1)["scaler"])
+    kept = str(jobs.store.facts(1)["scaler"])
     assert "means" in kept
     assert isinstance(progress._restored(job), Autoscaler)
     assert progress._restored(job).state() == progress._scalers[1].state()
 
 
-def test_nothing_is_wished_for_one_of_which_nothing_is_known(desk: Desk, progress: ProgressDesk) -> None:
-    job, crew = workers(desk)
+def test_nothing_is_wished_for_one_of_which_nothing_is_known(jobs: Jobs, progress: ProgressMonitor) -> None:
+    job = workers(jobs)
     progress.see(job)
-    progress.complete(crew)
-    pass_time(desk, progress, 60, j_1_0=0, j_1_1=0)
-    assert desk.told == []
+    progress.joined(job, (0, 1))
+    pass_time(jobs, progress, 60, j_1_0=0, j_1_1=0)
+    assert jobs.told == []
 
 
-def test_without_a_word_it_goes_by_launches(desk: Desk, progress: ProgressDesk) -> None:
-    job, crew = workers(desk)
+def test_without_a_word_it_goes_by_launches(jobs: Jobs, progress: ProgressMonitor) -> None:
+    job = workers(jobs)
     progress.see(job)
-    progress.complete(crew)
-    pass_time(desk, progress, 600, j_1_0=500, j_1_1=500)
-    assert [told for told in desk.told if isinstance(told, qe.Wished)]
+    progress.joined(job, (0, 1))
+    pass_time(jobs, progress, 600, j_1_0=500, j_1_1=500)
+    assert [told for told in jobs.told if isinstance(told, qe.Wished)]
     assert progress.rate(1) > 0
 
 
 def test_a_job_that_ends_leaves_its_measured_row(
-    desk: Desk, progress: ProgressDesk, monkeypatch: pytest.MonkeyPatch
+    jobs: Jobs, progress: ProgressMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     range_ = (0.5, 0.4, 0.6)
     features = tuple(sorted((name, 1.0) for name in FEATURES))
     predicted = Predicted("net:make", "H200", range_, range_, range_, features=features)
-    path = desk.host.config.state / measured_rows.FILE_NAME
+    path = jobs.host.config.state / measured_rows.FILE_NAME
     for job_id in (1, 2):
-        job = desk.add(job_id, run=launch(predicted))
+        job = jobs.add(job_id, run=launch(predicted))
         progress.see(job)
-        progress.heard(Said(job_id, 1, 0, samples=100, seconds_ns=2 * SECOND_NS, steps=10))
-        pass_time(desk, progress, 90, **{f"j_{job_id}": 400})
+        progress.reported(ProgressReport(job_id, 1, 0, samples=100, seconds_ns=2 * SECOND_NS, steps=10))
+        pass_time(jobs, progress, 90, **{f"j_{job_id}": 400})
         progress.ends(job, True)
         job.state = JobState.COMPLETED
         progress.see(job)
-        del desk.host.state.slices[f"j-{job_id}"]
+        del jobs.host.state.slices[f"j-{job_id}"]
         (row,) = dataset.read(path)
         assert (row.device, row.architecture, row.utilisation) == ("H200", "net:make", 0.4)
         assert (row.memory_bytes, row.step_ns) == (3 << 20, 0.2 * SECOND_NS)
         monkeypatch.setattr(measured_rows, "FILE_BYTES", 1)
     assert len(dataset.read(path.with_suffix(".1.csv"))) == 1, "the full one is kept beside it"
-    failed = desk.add(3, run=launch(predicted))
+    failed = jobs.add(3, run=launch(predicted))
     progress.see(failed)
-    pass_time(desk, progress, 90, j_3=400)
+    pass_time(jobs, progress, 90, j_3=400)
     progress.ends(failed, False)
     assert len(dataset.read(path)) == 1
 
 
 @pytest.mark.parametrize("spoilt", ["capped", "shared", "nonsense"])
-def test_what_was_not_measured_alone_is_not_in_its_row(desk: Desk, progress: ProgressDesk, spoilt: str) -> None:
+def test_what_was_not_measured_alone_is_not_in_its_row(jobs: Jobs, progress: ProgressMonitor, spoilt: str) -> None:
     """Else a predictor would learn what it has predicted, as that was the job's maximum."""
     range_ = (0.5, 0.4, 0.6)
     features = tuple(sorted((name, 1.0) for name in FEATURES))
-    job = desk.add(1, run=launch(Predicted("net:make", "H200", range_, range_, range_, features=features)))
-    made = desk.host.state.slices["j-1"]
+    job = jobs.add(1, run=launch(Predicted("net:make", "H200", range_, range_, range_, features=features)))
+    made = jobs.host.state.slices["j-1"]
     if spoilt == "capped":
-        desk.host.state.slices["j-1"] = replace(made, shares=(replace(made.shares[0], max_milli=500),))
+        jobs.host.state.slices["j-1"] = replace(made, shares=(replace(made.shares[0], max_milli=500),))
     if spoilt == "shared":
-        desk.host.state.slices["other"] = replace(made, name="other", job_id=0)
+        jobs.host.state.slices["other"] = replace(made, name="other", job_id=0)
     progress.see(job)
     seconds_ns = 366 * 86400 * SECOND_NS if spoilt == "nonsense" else SECOND_NS
-    progress.heard(Said(1, 1, 0, samples=100, seconds_ns=seconds_ns, steps=1))
-    pass_time(desk, progress, 90, j_1=400, **({"other": 100} if spoilt == "shared" else {}))
+    progress.reported(ProgressReport(1, 1, 0, samples=100, seconds_ns=seconds_ns, steps=1))
+    pass_time(jobs, progress, 90, j_1=400, **({"other": 100} if spoilt == "shared" else {}))
     progress.ends(job, True)
-    (row,) = dataset.read(desk.host.config.state / measured_rows.FILE_NAME)
+    (row,) = dataset.read(jobs.host.config.state / measured_rows.FILE_NAME)
     assert (row.utilisation, row.step_ns, row.memory_bytes) == (0.4 if spoilt == "nonsense" else None, None, 3 << 20)
 
 
-def test_a_job_of_another_size_is_measured_anew(desk: Desk, progress: ProgressDesk) -> None:
-    job = desk.add(1)
+def test_a_job_of_another_size_is_measured_anew(jobs: Jobs, progress: ProgressMonitor) -> None:
+    job = jobs.add(1)
     progress.see(job)
-    pass_time(desk, progress, 70, j_1=250)
-    job.resized_ns = desk.now_ns
+    pass_time(jobs, progress, 70, j_1=250)
+    job.resized_ns = jobs.now_ns
     progress.see(job)
-    pass_time(desk, progress, 55, j_1=900)
-    assert desk.told == [qe.Measured(1, 250)], "what it had before counts in its last minute"
-    pass_time(desk, progress, 15, j_1=900)
-    assert desk.told[1:] == [qe.Measured(1, 900)]
+    pass_time(jobs, progress, 55, j_1=900)
+    assert jobs.told == [qe.Measured(1, 250)], "what it had before counts in its last minute"
+    pass_time(jobs, progress, 15, j_1=900)
+    assert jobs.told[1:] == [qe.Measured(1, 900)]
 
 
 def test_a_full_disk_costs_no_older_row(
-    desk: Desk, progress: ProgressDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    jobs: Jobs, progress: ProgressMonitor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path = desk.host.config.state / measured_rows.FILE_NAME
+    path = jobs.host.config.state / measured_rows.FILE_NAME
     row = dataset.Row("H200", "mlp", "a", Features(dict.fromkeys(FEATURES, 1.0)), utilisation=0.5)
     measured_rows.append(path.parent, row)
     before = path.read_bytes()

@@ -27,7 +27,7 @@ from vgpud.core.jobs.model import Ask, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import EVICTED, PAUSED, Denied, Drain, Reason, Slice, Spec, State
 from vgpud.daemon.daemon import Daemon
 from vgpud.daemon.jobs import controller
-from vgpud.daemon.jobs.controller import JobDesk
+from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.jobs.messages import Result
 from vgpud.store.database import FILE_NAME, Store
@@ -155,13 +155,13 @@ def test_nothing_new_is_placed_on_a_drained_device(queue: QueueNode) -> None:
 
 def test_steps_of_one_job_never_overlap() -> None:
     """Three who come one after another, the third while the second has been let in but does not run yet."""
-    desk = JobDesk.__new__(JobDesk)
-    desk._turns = {}
+    jobs = JobController.__new__(JobController)
+    jobs._locks = {}
     inside: list[int] = []
     order: list[int] = []
 
     async def step(number: int) -> None:
-        async with desk.alone_with(7):
+        async with jobs.job_lock(7):
             inside.append(number)
             assert len(inside) == 1
             await asyncio.sleep(0)
@@ -176,7 +176,7 @@ def test_steps_of_one_job_never_overlap() -> None:
 
     asyncio.run(all_of_them())
     assert order == list(range(1, 9))
-    assert not desk._turns
+    assert not jobs._locks
 
 
 class Suspending:
@@ -207,16 +207,16 @@ class Suspending:
 
 
 def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "GO_ON_S", 0.01)
-    desk = JobDesk.__new__(JobDesk)
-    desk._turns = {}
-    host = desk.host = Suspending(2)  # type: ignore[assignment]
-    desk.slices = JobSlices(desk.host, lambda: 0)
-    desk.machine, desk.clock, desk.elastic, desk._unsaved_notes = MagicMock(), MagicMock(), MagicMock(), []
+    monkeypatch.setattr(controller, "RESUME_S", 0.01)
+    jobs = JobController.__new__(JobController)
+    jobs._locks = {}
+    host = jobs.host = Suspending(2)  # type: ignore[assignment]
+    jobs.slices = JobSlices(jobs.host, lambda: 0)
+    jobs.machine, jobs.clock, jobs.elastic, jobs._unsaved_notes = MagicMock(), MagicMock(), MagicMock(), []
     job = Job(7, JobSpec(Ask(Spec(500)), members=2), 0, state=JobState.RUNNING, attempt=1)
-    denied = asyncio.run(desk.slices.resume(job))
+    denied = asyncio.run(jobs.slices.resume(job))
     assert denied and [made.suspended for made in host.state.slices.values()] == [EVICTED, EVICTED]
-    asyncio.run(desk._go_on(job))
+    asyncio.run(jobs._go_on(job))
     assert [made.suspended for made in host.state.slices.values()] == ["", ""]
     (note,) = host.notes
     assert note.message == "job 7: it does not go on, and is asked to again: the disk is full"
@@ -225,37 +225,37 @@ def test_a_gang_goes_on_as_a_whole_and_is_not_given_up(monkeypatch: pytest.Monke
 def test_a_daemon_that_starts_does_not_wait_for_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """systemd would end it: a job that goes on from the host's memory takes as long as it takes."""
     monkeypatch.setattr(controller, "SETTLE_S", 0.05)
-    desk = JobDesk.__new__(JobDesk)
+    jobs = JobController.__new__(JobController)
     decided: list[str] = []
-    for name in ("_drop_orphans", "_carry_out", "_look_at_room"):
-        monkeypatch.setattr(desk, name, lambda *_: None)
-    monkeypatch.setattr(desk, "feed", lambda *_: decided.append("room"))
-    desk.machine, desk.clock, desk.runner, desk.progress = MagicMock(), MagicMock(), AsyncMock(), MagicMock()
-    desk.store, desk._unsaved_crews = MagicMock(), {}
-    desk._kept, desk._histories, desk._history_at_ns, desk._unsaved = (), {}, 0, {}
+    for name in ("_drop_orphans", "_carry_out", "_look_at_capacity"):
+        monkeypatch.setattr(jobs, name, lambda *_: None)
+    monkeypatch.setattr(jobs, "process_events", lambda *_: decided.append("room"))
+    jobs.machine, jobs.clock, jobs.runner, jobs.progress = MagicMock(), MagicMock(), AsyncMock(), MagicMock()
+    jobs.store, jobs._unsaved_groups = MagicMock(), {}
+    jobs._kept, jobs._histories, jobs._history_at_ns, jobs._unsaved = (), {}, 0, {}
 
     async def start() -> None:
         hangs = asyncio.create_task(asyncio.sleep(1000))
-        desk._tasks = {hangs}  # type: ignore[arg-type]
-        await asyncio.wait_for(desk.start(), 30)
+        jobs._tasks = {hangs}  # type: ignore[arg-type]
+        await asyncio.wait_for(jobs.start(), 30)
         assert not hangs.done()
         hangs.cancel()
 
     asyncio.run(start())
-    assert decided and desk.runner.note_boot.await_count == 1
+    assert decided and jobs.runner.note_boot.await_count == 1
 
 
 def test_what_an_attempt_used_is_counted_once(tmp_path: Path) -> None:
     """Also if the daemon is killed between its result and its end, and the next one finds the result again."""
-    desk = JobDesk.__new__(JobDesk)
-    desk.store = JobStore(Store(tmp_path))
+    jobs = JobController.__new__(JobController)
+    jobs.store = JobStore(Store(tmp_path))
     job = Job(3, JobSpec(Ask(Spec(500))), 0, attempt=1)
-    desk.store.save([job])
+    jobs.store.save([job])
     for _ in range(2):
-        desk._keep_result(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
+        jobs._keep_result(job, Result(0, cpu_ns=5, ram_peak_bytes=9))
     job.attempt = 2
-    desk._keep_result(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
-    facts = desk.store.facts(3)
+    jobs._keep_result(job, Result(0, cpu_ns=7, ram_peak_bytes=1))
+    facts = jobs.store.facts(3)
     assert (facts["cpu_ns"], facts["ram_peak_bytes"]) == (12, 9)
 
 
@@ -284,20 +284,21 @@ def held_database(queue: QueueNode) -> Iterator[None]:
 def test_the_history_is_saved_when_the_database_is_held_for_a_moment_at_the_end(tmp_path: Path) -> None:
     """A flush holds it when jobs have just ended, too."""
     store = Store(tmp_path)
-    desk = JobDesk.__new__(JobDesk)
-    vars(desk).update(_timer=None, _tasks=set(), runner=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
-    vars(desk).update(_unsaved={}, _unsaved_requests=[], _unsaved_crews={}, _unsaved_notes=[], next_id=1, _histories={})
-    vars(desk).update(queues=MagicMock(unsaved=(), specs=[QueueSpec("default")]), store=JobStore(store))
-    vars(desk).update(machine=MagicMock(history=lambda name, now_ns: 7), clock=MagicMock(now_ns=lambda: 5))
+    jobs = JobController.__new__(JobController)
+    vars(jobs).update(_timer=None, _tasks=set(), runner=MagicMock(), progress=MagicMock(), _recorder=MagicMock())
+    vars(jobs).update(_unsaved={}, _unsaved_requests=[], _unsaved_groups={}, _unsaved_notes=[])
+    vars(jobs).update(next_id=1, _histories={})
+    vars(jobs).update(queues=MagicMock(unsaved=(), specs=[QueueSpec("default")]), store=JobStore(store))
+    vars(jobs).update(machine=MagicMock(history=lambda name, now_ns: 7), clock=MagicMock(now_ns=lambda: 5))
 
     async def stop() -> None:
         with contextlib.closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             asyncio.get_running_loop().call_later(0.05, other.execute, "ROLLBACK")
-            await desk.stop()
+            await jobs.stop()
 
     asyncio.run(stop())
-    assert desk.store.load().histories == {"default": 7}
+    assert jobs.store.load().histories == {"default": 7}
     store.close()
 
 

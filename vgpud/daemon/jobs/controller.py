@@ -19,6 +19,7 @@ from typing import Any
 
 from vgpud.core import events as ev
 from vgpud.core import quotas
+from vgpud.core.elastic.worker_group import has_workers
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.counts import JobCounts
 from vgpud.core.jobs.facts import Fact
@@ -30,17 +31,16 @@ from vgpud.core.policy import registry
 from vgpud.core.queue.machine import TRIES_MAX, Machine, members_max
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs.changes import Changes
-from vgpud.daemon.jobs.elastic import ElasticDesk
+from vgpud.daemon.jobs.elastic import ElasticController
 from vgpud.daemon.jobs.launch import LaunchError, attempt_of
-from vgpud.daemon.jobs.progress import ProgressDesk
-from vgpud.daemon.jobs.queues import QueueDesk
+from vgpud.daemon.jobs.progress import ProgressMonitor
+from vgpud.daemon.jobs.queues import QueueRegistry
 from vgpud.daemon.jobs.recorder import Clock, Recorder
 from vgpud.daemon.jobs.slices import Host, JobSlices
 from vgpud.errors import StoreBusyError, StoreError, StoreUnwritableError, VgpudError
 from vgpud.jobs.image import find_engine
 from vgpud.jobs.messages import Result
 from vgpud.jobs.runner import Found, Jobs, StartError
-from vgpud.jobs.worker_group import is_crewed
 from vgpud.store.elastic import ElasticStore, Noted
 from vgpud.store.flush import while_busy
 from vgpud.store.jobs import JobStore, Request, forget_environment
@@ -52,7 +52,7 @@ ROWS_S = 10.0
 #: how long a daemon that starts waits at most for what it puts right
 SETTLE_S = 5.0
 #: and how long one that runs and is still suspended waits before it is resumed again
-GO_ON_S, GO_ON_MAX_S = 1.0, 60.0
+RESUME_S, RESUME_MAX_S = 1.0, 60.0
 DAY_NS = 86_400_000_000_000
 #: jobs that have ended from which a daemon that starts learns how long jobs take
 DURATIONS_MAX = 2000
@@ -71,8 +71,8 @@ def _ram_bytes() -> int:
 
 
 @dataclass(eq=False, slots=True)
-class Turns:
-    """Who is at a job, and those who wait for it (a lock does not say that it is waited for)."""
+class JobLock:
+    """A job's lock, with a count of its users: a lock does not say that it is waited for."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
@@ -83,7 +83,7 @@ def _has_processes(job: Job) -> bool:
     return job.state is JobState.RUNNING or (job.state is JobState.SUSPENDED and job.suspended_how is not None)
 
 
-class JobDesk:
+class JobController:
     """jobs.Backend, and what requests.py answers requests with."""
 
     def __init__(self, host: Host, store: JobStore) -> None:
@@ -96,12 +96,12 @@ class JobDesk:
         self._histories, self._history_at_ns = kept.histories, kept.history_at_ns
         self.clock = Clock(kept.latest_ns)
         self._loop = asyncio.get_running_loop()
-        self._unsaved_crews: dict[int, str | None] = {}
+        self._unsaved_groups: dict[int, str | None] = {}
         self._unsaved_notes: list[Noted] = []
-        self.elastic = ElasticDesk(self, ElasticStore(store.database).crews())
-        self.progress = ProgressDesk(self, self.elastic)
+        self.elastic = ElasticController(self, ElasticStore(store.database).crews())
+        self.progress = ProgressMonitor(self, self.elastic)
         self.slices = JobSlices(host, self.clock.now_ns, self.elastic.numbers)
-        self.queues = QueueDesk(host, store, kept, self.clock.now_ns)
+        self.queues = QueueRegistry(host, store, kept, self.clock.now_ns)
         devices = tuple(host.state.devices.values())
         model = devices[0].name if devices else ""
         cpu_milli, groups = (os.cpu_count() or 1) * 1000, host.device_groups()
@@ -117,9 +117,9 @@ class JobDesk:
         self._save_fault = ""
         self._unsaved_requests: list[Request] = []
         self._pending: list[qe.Event] = []
-        self._room: qe.RoomChanged | None = None
+        self._capacity: qe.RoomChanged | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._turns: dict[int, Turns] = {}
+        self._locks: dict[int, JobLock] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.counts = JobCounts()
         self._ended: deque[int] = deque()
@@ -140,7 +140,7 @@ class JobDesk:
             self.counts.see(job)
             self.progress.see(job)
         for job in live:
-            if is_crewed(job):
+            if has_workers(job):
                 self.elastic.settle(job, found)
                 self._go_on_if_running(job)
             else:
@@ -149,10 +149,10 @@ class JobDesk:
         self._kept = ()
         if self._tasks:  # who has ended makes room before all decisions
             await asyncio.wait(self._tasks, timeout=SETTLE_S)
-        if not self._unsaved and not self._unsaved_crews:
+        if not self._unsaved and not self._unsaved_groups:
             await self.runner.note_boot()
-        self._look_at_room()
-        self.feed(*self._durations(), qe.Woken())
+        self._look_at_capacity()
+        self.process_events(*self._durations(), qe.Woken())
 
     def _durations(self) -> list[qe.Event]:
         """How long jobs took that ended for former daemons."""
@@ -168,7 +168,7 @@ class JobDesk:
             self.spawn(self.end(job.job_id, job.attempt, fate))
         elif fate is Found.GIVEN_UP:
             self.slices.remove(job)
-            self.soon(qe.StartFailed(job.job_id, job.attempt, "its supervisor did not answer", True))
+            self.enqueue_event(qe.StartFailed(job.job_id, job.attempt, "its supervisor did not answer", True))
         elif fate is Found.NEVER_BEGAN:
             self.start_again(job)
         else:
@@ -213,7 +213,7 @@ class JobDesk:
         """Once a second: what jobs do, what the store could not take, and now and then the accounting."""
         self.progress.tick()
         try:
-            waiting = self._unsaved, self._unsaved_requests, self._unsaved_crews, self._unsaved_notes
+            waiting = self._unsaved, self._unsaved_requests, self._unsaved_groups, self._unsaved_notes
             if any(waiting) or self.queues.unsaved:
                 self._write({})
             if self.clock.now_ns() >= self._rows_at_ns:
@@ -239,12 +239,12 @@ class JobDesk:
 
     def slice_changed(self, made: Slice) -> None:
         self.queues.slice_changed(made)
-        self.room_changed()
+        self.capacity_changed()
 
     def slice_goes(self, made: Slice) -> None:
         """Before its counters go."""
         self.queues.slice_goes(made)
-        self.room_changed()
+        self.capacity_changed()
 
     def samples(self) -> tuple[QueueSample, ...]:
         """For a scrape."""
@@ -262,11 +262,11 @@ class JobDesk:
             for spec in self.queues.specs
         )
 
-    def room_changed(self) -> None:
+    def capacity_changed(self) -> None:
         """Slices came or went, or devices are offered otherwise than before."""
-        self._loop.call_soon(self._look_at_room)
+        self._loop.call_soon(self._look_at_capacity)
 
-    def _look_at_room(self) -> None:
+    def _look_at_capacity(self) -> None:
         """Tells the machine what slices that are no jobs', and others, hold, when that has changed: also what workers
         have that it does not count for their job."""
         state = self.host.state
@@ -287,19 +287,19 @@ class JobDesk:
             offered=tuple(uuid for uuid in state.devices if not state.closed(uuid)),
             held=tuple((queue, milli, 0, 0) for queue, milli in sorted(held.items()) if milli),
         )
-        if room != self._room:
-            self._room = room
-            self.feed(room)
+        if room != self._capacity:
+            self._capacity = room
+            self.process_events(room)
 
     # ---- events in, commands out ----
 
-    def soon(self, event: qe.Event) -> None:
+    def enqueue_event(self, event: qe.Event) -> None:
         """With all others of this moment: they are decided on and written together."""
         if not self._pending:
-            self._loop.call_soon(self.feed)
+            self._loop.call_soon(self.process_events)
         self._pending.append(event)
 
-    def feed(self, *events: qe.Event, request: Request | None = None) -> None:
+    def process_events(self, *events: qe.Event, request: Request | None = None) -> None:
         """Decides. What cannot be written now is kept for later, and nothing of it is begun before."""
         told = [*self._pending, *events]
         self._pending.clear()
@@ -321,8 +321,8 @@ class JobDesk:
             self.queues.job_changed(job)
             self.progress.see(job)
             self._note_change(job)
-        if any(is_crewed(job) for job in jobs.values()):
-            self.room_changed()
+        if any(has_workers(job) for job in jobs.values()):
+            self.capacity_changed()
         try:
             self._write(jobs)
         except StoreBusyError:
@@ -367,20 +367,20 @@ class JobDesk:
         """What is odd with a job that runs, and not over."""
         return self.progress.anomalies_of(job_id)
 
-    def keep_crew(self, job_id: int, text: str | None) -> None:
+    def save_group(self, job_id: int, text: str | None) -> None:
         """The workers of a job as they are now, None: there are none any more. On the disk with on_disk()."""
-        self._unsaved_crews[job_id] = text
+        self._unsaved_groups[job_id] = text
 
     def _write(self, jobs: dict[int, Job]) -> None:
         """All that is not written yet, in one transaction. Raises StoreError: it is kept for later."""
         self._unsaved |= jobs
-        crews, notes = self._unsaved_crews, self._unsaved_notes
+        groups, notes = self._unsaved_groups, self._unsaved_notes
         unsaved = list(self._unsaved.values())
-        self.store.save(unsaved, self._unsaved_requests, self.next_id, self.queues.unsaved, crews, notes)
+        self.store.save(unsaved, self._unsaved_requests, self.next_id, self.queues.unsaved, groups, notes)
         for job in unsaved:
             if job.state.ended:
                 forget_environment(job)
-        for written in (self._unsaved, self._unsaved_requests, crews, notes):
+        for written in (self._unsaved, self._unsaved_requests, groups, notes):
             written.clear()
         self.queues.saved()
 
@@ -407,7 +407,7 @@ class JobDesk:
     async def on_disk(self, job_ids: Iterable[int]) -> None:
         """Waits until what was decided on these jobs is on the disk. Raises StoreError."""
         wanted = set(job_ids)
-        if not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_crews)):
+        if not (wanted.isdisjoint(self._unsaved) and wanted.isdisjoint(self._unsaved_groups)):
             await while_busy(lambda: self._write({}))
         if denied := await self.host.saved():
             raise StoreError(denied.message)
@@ -416,7 +416,7 @@ class JobDesk:
         if self._timer:
             self._timer.cancel()
         delay_s = max(0.0, (at_ns - self.clock.now_ns()) / 1e9)
-        self._timer = self._loop.call_later(delay_s, self.soon, qe.Woken())
+        self._timer = self._loop.call_later(delay_s, self.enqueue_event, qe.Woken())
 
     def _note_change(self, job: Job) -> None:
         self.changes.add(job.job_id)
@@ -437,22 +437,22 @@ class JobDesk:
             log.error("a job's step failed; going on", exc_info=error)
 
     @contextlib.asynccontextmanager
-    async def alone_with(self, job_id: int) -> AsyncIterator[None]:
+    async def job_lock(self, job_id: int) -> AsyncIterator[None]:
         """What is done to one job is done in the order in which it was decided."""
-        turns = self._turns.setdefault(job_id, Turns())
-        turns.users += 1
+        lock = self._locks.setdefault(job_id, JobLock())
+        lock.users += 1
         try:
-            async with turns.lock:
+            async with lock.lock:
                 yield
         finally:
-            turns.users -= 1
-            if not turns.users:
-                del self._turns[job_id]
+            lock.users -= 1
+            if not lock.users:
+                del self._locks[job_id]
 
     # ---- starting ----
 
     async def _start(self, command: qe.StartJob) -> None:
-        async with self.alone_with(command.job_id):
+        async with self.job_lock(command.job_id):
             job = self.machine.jobs[command.job_id]
             why, again = "", True
             try:
@@ -461,7 +461,7 @@ class JobDesk:
                     return  # whoever has told it to end finds that nothing runs
                 denied = await (self.slices.resume(job) if command.resume else self._begin(job))
                 if denied is None:
-                    self.elastic.goes_on(job)
+                    self.elastic.reconcile_running(job)
                     return
                 why, again = denied.message, denied.reason not in (Reason.INVALID, Reason.DENIED)
             except StartError as error:
@@ -475,11 +475,11 @@ class JobDesk:
             if not command.resume:
                 await self.elastic.abandon(job)
                 self.slices.remove(job)
-            self.soon(qe.StartFailed(job.job_id, command.attempt, why, again))
+            self.enqueue_event(qe.StartFailed(job.job_id, command.attempt, why, again))
 
     async def _begin(self, job: Job) -> Denied | None:
         """Its slices, then its supervisor."""
-        if is_crewed(job):
+        if has_workers(job):
             return await self.elastic.begin(job)
         slices: list[tuple[str, str]] = []
         if job.spec.ask.spec.gpus_milli:
@@ -501,31 +501,31 @@ class JobDesk:
 
     async def _go_on(self, job: Job) -> None:
         """One that runs, found again: the former daemon may have been at suspending it."""
-        attempt, wait_s = job.attempt, GO_ON_S
+        attempt, wait_s = job.attempt, RESUME_S
         while True:
-            async with self.alone_with(job.job_id):
+            async with self.job_lock(job.job_id):
                 denied = await self.slices.resume(job)
             if denied is None:
-                self.elastic.goes_on(job)
+                self.elastic.reconcile_running(job)
                 return
             self.note("job.warning", job, f"it does not go on, and is asked to again: {denied.message}")
             await asyncio.sleep(wait_s)
-            wait_s = min(2 * wait_s, GO_ON_MAX_S)
+            wait_s = min(2 * wait_s, RESUME_MAX_S)
             if job.stopping or (job.state, job.attempt) != (JobState.RUNNING, attempt):
                 return
 
     # ---- stopping ----
 
     async def _stop(self, command: qe.StopJob, attempt: int) -> None:
-        async with self.alone_with(command.job_id):
+        async with self.job_lock(command.job_id):
             job = self.machine.jobs[command.job_id]
             if job.attempt != attempt or not _has_processes(job):
                 return  # it has ended by itself
             if command.how in (How.PAUSE, How.EVICT) and await self.slices.suspend(job, command.how is How.EVICT):
-                self.soon(qe.JobSuspended(job.job_id, command.how))
+                self.enqueue_event(qe.JobSuspended(job.job_id, command.how))
                 return
             grace_s = self.host.config.job_grace_s
-            if await (self.elastic.stop(job) if is_crewed(job) else self.runner.stop(job.job_id, attempt, grace_s)):
+            if await (self.elastic.stop(job) if has_workers(job) else self.runner.stop(job.job_id, attempt, grace_s)):
                 return  # its end comes as any other
         await self.end(job.job_id, attempt, Result(TERMINATED, stopped=True))
 
@@ -541,7 +541,7 @@ class JobDesk:
 
     async def end(self, job_id: int, attempt: int, result: Result) -> None:
         """Nothing of an attempt is left."""
-        async with self.alone_with(job_id):
+        async with self.job_lock(job_id):
             job = self.machine.jobs.get(job_id)
             if job is None or job.attempt != attempt or not _has_processes(job):
                 return
@@ -551,14 +551,16 @@ class JobDesk:
             self.elastic.forget(job_id)
             cut_short = result.stopped or result.lost  # whatever its code: who saves his state at SIGTERM exits with 0
             if job.stop_to is JobState.SUSPENDED and cut_short:
-                self.soon(qe.JobSuspended(job_id, How.REQUEUE))
+                self.enqueue_event(qe.JobSuspended(job_id, How.REQUEUE))
             else:
                 if job.stop_to is None and cut_short and not result.lost:
-                    self.soon(qe.Requeued(job_id))  # told to make room by a daemon that did not live to hear of it
-                self.soon(qe.JobEnded(job_id, attempt, result.exit_code, result.why))
+                    self.enqueue_event(
+                        qe.Requeued(job_id)
+                    )  # told to make room by a daemon that did not live to hear of it
+                self.enqueue_event(qe.JobEnded(job_id, attempt, result.exit_code, result.why))
             if result.lost:
                 self.note("job.lost", job, result.why)
-            self.feed()
+            self.process_events()
         try:
             await self.on_disk([job_id])
         except StoreError as error:

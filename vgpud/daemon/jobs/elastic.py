@@ -1,8 +1,10 @@
-"""The part of the composition root that stretches jobs while they run: elastic slices, and workers that come and go.
+"""Carries out what is decided for jobs that are resized while they run: elastic slices, and groups of workers.
 
-Made by JobDesk. As there, what has been decided is on the disk before anything of it is done: a daemon that is killed
-at any point finds who works, who was to come and who was to leave, and goes on. An elastic slice is resized where it
-is. Each worker of an elastic job has a slice and a supervisor of its own; membership.py tells them who works together.
+Part of the composition root, made by JobController. An elastic slice is resized where it is. Each worker of an elastic
+job has a slice and a supervisor of its own; core/elastic/workers.py decides, and each command of its step is one method
+here. As in controller.py, a decision is on the disk before it is carried out: a daemon that is killed at any point
+finds which workers run, which were to start and which were to leave, and continues. What is done to one job is done
+under its lock; only what workers say on their streams is heard at once.
 """
 
 from __future__ import annotations
@@ -10,453 +12,373 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
+from vgpud.api.workers import Mailbox
 from vgpud.core import admit
+from vgpud.core.elastic import members
+from vgpud.core.elastic import worker_events as we
+from vgpud.core.elastic.live_group import LiveGroup
+from vgpud.core.elastic.worker_group import ProgressReport, Worker, WorkerGroup, difference, has_workers, new_group
+from vgpud.core.elastic.workers import step
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.model import Job, JobState, Place, Placement
 from vgpud.core.model import Denied, Reason
+from vgpud.core.queue import group_record
 from vgpud.daemon.jobs.launch import LaunchError
-from vgpud.daemon.jobs.membership import WorkDesk
+from vgpud.daemon.jobs.ports import WorkerPort
 from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.errors import StoreError, VgpudError
-from vgpud.jobs import worker_group
 from vgpud.jobs.messages import Key, Result, attempt_key
 from vgpud.jobs.runner import Found, StartError
-from vgpud.jobs.worker_group import Crew, Said, Worker, is_crewed
-
-if TYPE_CHECKING:
-    from vgpud.daemon.jobs.controller import JobDesk
 
 log = logging.getLogger("vgpud")
 
 #: exit code of a worker whose supervisor never answered
 NEVER_BEGAN = 126
-#: who comes to take the place of a straggler has so long to begin its work
-STAND_IN_S = 600.0
 #: workers that began beside one that could not are given up; how long that may take
 ABANDON_S = 30.0
 LOOK_S = 0.02
 
 
-class ElasticDesk:
-    """Resizes, and the workers of all jobs that have such. `kept`: crews as the former daemon saved them."""
+class ElasticController:
+    """Resizes, and the worker groups of all jobs that have one. `kept`: groups as the former daemon saved them.
 
-    def __init__(self, desk: JobDesk, kept: Mapping[int, str]) -> None:
-        self._desk = desk
-        self.crews: dict[int, Crew] = {}
-        self._resizing: dict[int, str] = {}  # job -> what went wrong so far
-        self.work = WorkDesk(self, desk)
+    `on_progress` and `on_joined` are called with what workers report and when all members of a membership work.
+    """
+
+    def __init__(self, jobs: WorkerPort, kept: Mapping[int, str]) -> None:
+        self._jobs = jobs
+        self._groups: dict[int, LiveGroup] = {}
+        self._kept: dict[int, WorkerGroup] = {}  # of the former daemon, until they are asked for
+        self._mailboxes: dict[tuple[int, int], Mailbox] = {}  # by job and worker
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self.on_progress: Callable[[ProgressReport], None] = lambda report: None
+        self.on_joined: Callable[[Job, tuple[int, ...]], None] = lambda job, workers: None
+        self._handlers: dict[type, Callable[[LiveGroup, Any], None]] = {
+            we.Save: self._save,
+            we.Tell: self._tell,
+            we.Announce: self._announce,
+            we.Resized: self._resized,
+            we.Note: self._note,
+            we.Progress: self._progress,
+            we.Joined: self._joined,
+            we.StartAll: self._start_all,
+            we.Ended: self._attempt_ended,
+        }
         for job_id, text in kept.items():
             try:
-                self.crews[job_id] = worker_group.parse(text)
+                self._kept[job_id] = group_record.parse(text)
             except ValueError as error:
-                log.error("the workers of job %d cannot be read, and are begun anew: %s", job_id, error)
+                log.error("the workers of job %d cannot be read, and are started again: %s", job_id, error)
 
     def numbers(self, job: Job) -> Sequence[int] | None:
-        """Of its workers; None: it has no such."""
-        if not is_crewed(job):
+        """Of the job's workers; None: it has no such."""
+        if not has_workers(job):
             return None
-        crew = self.crew(job)
-        return [worker.number for worker in crew.workers] if crew else ()
+        group = self.group(job)
+        return [worker.number for worker in group.saved.workers] if group else ()
 
-    def crew(self, job: Job) -> Crew | None:
-        """Of its present attempt."""
-        crew = self.crews.get(job.job_id)
-        return crew if crew and crew.attempt == job.attempt else None
+    def group(self, job: Job) -> LiveGroup | None:
+        """Of the job's present attempt."""
+        kept = self._kept.get(job.job_id)
+        if kept and kept.attempt == job.attempt:
+            self._groups[job.job_id] = LiveGroup(job, self._kept.pop(job.job_id))
+        return self._of_attempt(job.job_id, job.attempt)
+
+    def _of_attempt(self, job_id: int, attempt: int) -> LiveGroup | None:
+        group = self._groups.get(job_id)
+        return group if group and group.saved.attempt == attempt else None
 
     def borrowed(self) -> set[str]:
         """Slices of workers that the queue does not count for their job, or not yet."""
         found: set[str] = set()
-        for job_id, crew in self.crews.items():
-            if job := self._desk.machine.jobs.get(job_id):
-                counted = max(job.placement, job.resizing, key=len)
-                left, _ = worker_group.difference(crew.workers, counted)
-                found.update(JobSlices.of_worker(job_id, worker.number) for worker in left)
+        for job_id, group in self._groups.items():
+            counted = max(group.job.placement, group.job.resizing, key=len)
+            uncounted, _ = difference(group.saved.workers, counted)
+            found.update(JobSlices.of_worker(job_id, worker.number) for worker in uncounted)
         return found
-
-    def keep(self, crew: Crew) -> None:
-        """It is written with the next transaction: on_disk() waits for that."""
-        self._desk.keep_crew(crew.job_id, worker_group.dump(crew))
 
     def forget(self, job_id: int) -> None:
         """Its attempt has ended."""
-        self._resizing.pop(job_id, None)
-        self.work.forget(job_id)
-        if self.crews.pop(job_id, None) is not None:
-            self._desk.keep_crew(job_id, None)
+        kept = self._kept.pop(job_id, None)
+        group = self._groups.pop(job_id, None)
+        if group:
+            self._arm(group)
+            ended = _ended(job_id, group.saved.attempt)
+            for number in group.streams:
+                self._mailboxes.pop((job_id, number)).put(ended)
+        if group or kept:
+            self._jobs.save_group(job_id, None)
+
+    # ---- events in, commands out ----
+
+    async def _feed(self, group: LiveGroup, event: we.Event) -> bool:
+        """Under the job's lock. Whether a worker that was told to stop did run."""
+        commands = deque(step(group, event, time.monotonic_ns()))
+        did_run = False
+        while commands:
+            command = commands.popleft()
+            if isinstance(command, we.Start):
+                answer = await self._start(group, command.worker)
+                commands += step(group, answer, time.monotonic_ns())
+            elif isinstance(command, we.Stop):
+                did_run |= await self._stop(group, command.worker)
+            else:
+                self._handlers[type(command)](group, command)
+        self._arm(group)
+        return did_run
+
+    def _hear(self, group: LiveGroup, event: we.Event) -> None:
+        """An event that starts and stops nothing."""
+        for command in step(group, event, time.monotonic_ns()):
+            self._handlers[type(command)](group, command)
+        self._arm(group)
+
+    def _arm(self, group: LiveGroup) -> None:
+        """One timer for a group, however many deadlines it has."""
+        job_id, at_ns = group.job.job_id, group.next_deadline_ns()
+        if timer := self._timers.pop(job_id, None):
+            timer.cancel()
+        if at_ns is not None and self._groups.get(job_id) is group:
+            loop, delay_s = asyncio.get_running_loop(), max(0.0, (at_ns - time.monotonic_ns()) / 1e9)
+            self._timers[job_id] = loop.call_later(delay_s, lambda: self._spawn_feed(group, we.Tick()))
+
+    def _spawn_feed(self, group: LiveGroup, event: we.Event) -> None:
+        self._jobs.spawn(self._feed_alone(group, event))
+
+    async def _feed_alone(self, group: LiveGroup, event: we.Event) -> None:
+        async with self._jobs.job_lock(group.job.job_id):
+            if self._groups.get(group.job.job_id) is group:
+                await self._feed(group, event)
+
+    # ---- commands ----
+
+    def _save(self, group: LiveGroup, command: we.Save) -> None:
+        """It is written with the next transaction: on_disk() waits for that."""
+        self._jobs.save_group(group.job.job_id, group_record.dump(group.saved))
+
+    def _tell(self, group: LiveGroup, command: we.Tell) -> None:
+        if mailbox := self._mailboxes.get((group.job.job_id, command.worker)):
+            mailbox.put(command.membership)
+
+    def _announce(self, group: LiveGroup, command: we.Announce) -> None:
+        self._jobs.spawn(self._announce_when_saved(group, command.generation))
+
+    async def _announce_when_saved(self, group: LiveGroup, generation: int) -> None:
+        try:
+            await self._jobs.on_disk([group.job.job_id])
+        except StoreError as error:  # survivors say their generation to the next daemon, so that it is not used again
+            log.warning("%s", error)
+        if self._groups.get(group.job.job_id) is group:
+            self._hear(group, we.MembershipSaved(generation))
+
+    def _resized(self, group: LiveGroup, command: we.Resized) -> None:
+        self._answer(group.job, command.placement, command.why)
+
+    def _note(self, group: LiveGroup, command: we.Note) -> None:
+        self._jobs.note(command.kind, group.job, command.text)
+
+    def _progress(self, group: LiveGroup, command: we.Progress) -> None:
+        self.on_progress(command.report)
+
+    def _joined(self, group: LiveGroup, command: we.Joined) -> None:
+        self.on_joined(group.job, command.members)
+
+    def _start_all(self, group: LiveGroup, command: we.StartAll) -> None:
+        self._jobs.start_again(group.job)
+
+    def _attempt_ended(self, group: LiveGroup, command: we.Ended) -> None:
+        saved = group.saved
+        result = Result(
+            saved.code,
+            why=saved.why,
+            stopped=saved.stopped,
+            lost=saved.lost,
+            cpu_ns=saved.cpu_ns,
+            ram_peak_bytes=saved.ram_peak_bytes,
+        )
+        self._jobs.spawn(self._jobs.end(saved.job_id, saved.attempt, result))
+
+    async def _start(self, group: LiveGroup, number: int) -> we.Started | we.StartFailed:
+        """A worker beside others that run."""
+        job, worker = group.job, group.saved.worker(number)
+        assert worker
+        try:
+            await self._jobs.on_disk([job.job_id])
+            denied = await self._begin_worker(job, worker)
+            if denied is None:
+                return we.Started(number)
+            why = denied.message
+        except (StartError, LaunchError, StoreError, VgpudError, OSError) as error:
+            why = str(error)
+        self._jobs.slices.remove_one(job.job_id, JobSlices.of_worker(job.job_id, number))
+        return we.StartFailed(number, why)
+
+    async def _stop(self, group: LiveGroup, number: int) -> bool:
+        grace_s = self._jobs.host.config.job_grace_s
+        return await self._jobs.runner.stop(group.job.job_id, group.saved.attempt, grace_s, number)
 
     # ---- after a restart ----
 
     def keys(self, job: Job) -> list[Key]:
-        """What of a job that ran may still run."""
-        if not is_crewed(job):
+        """The supervisors of a job that ran and that may still be there."""
+        if not has_workers(job):
             return [attempt_key(job.job_id, job.attempt)]
-        crew = self.crew(job)
-        return [attempt_key(job.job_id, job.attempt, w.number) for w in crew.live] if crew else []
+        group = self.group(job)
+        return [attempt_key(job.job_id, job.attempt, w.number) for w in group.saved.live] if group else []
 
     def settle(self, job: Job, found: Mapping[Key, Found | Result]) -> None:
-        """Goes on with the workers of a job that ran for the former daemon."""
-        crew = self.crew(job)
-        fates = {w.number: found[attempt_key(job.job_id, job.attempt, w.number)] for w in crew.live} if crew else {}
-        if crew is None or (crew.live and all(fate is Found.NEVER_BEGAN for fate in fates.values())):
-            self._desk.start_again(job)
+        """Continues with the workers of a job that ran for the former daemon."""
+        group = self.group(job)
+        if group is None:
+            self._jobs.start_again(job)
             return
-        if not crew.live:
-            self._finish(job, crew)
-        if Found.RUNS not in fates.values():
-            self._fail_all(crew, [fate for fate in fates.values() if isinstance(fate, Result)])
-        for number, fate in fates.items():
-            if isinstance(fate, Result):
-                self.worker_ended(job.job_id, job.attempt, number, fate)
-            elif fate is Found.GIVEN_UP:
-                lost = Result(NEVER_BEGAN, why="its supervisor did not answer")
-                self.worker_ended(job.job_id, job.attempt, number, lost)
-            elif fate is Found.NEVER_BEGAN:
-                self._desk.spawn(self._begin_late(job, crew, number))
-            elif crew.ending:
-                self._desk.spawn(self._stop_rest(job, crew))
-        for worker in crew.workers:
-            if worker.stands_for >= 0:
-                self._give_time(crew, worker.number)
-        self.work.adopt(crew)
+        fates = {w.number: found[attempt_key(job.job_id, job.attempt, w.number)] for w in group.saved.live}
+        unknown = Result(NEVER_BEGAN, why="its supervisor did not answer")
+        results = {n: fate for n, fate in fates.items() if isinstance(fate, Result)}
+        unstarted = tuple(n for n, fate in fates.items() if fate is Found.NEVER_BEGAN)
+        adopted = we.Adopted(
+            running=tuple(n for n, fate in fates.items() if fate is Found.RUNS),
+            ended=tuple(_event(n, result) for n, result in results.items()),
+            unstarted=unstarted,
+        )
+        self._spawn_feed(group, adopted)
+        for number, result in (results | {n: unknown for n, fate in fates.items() if fate is Found.GIVEN_UP}).items():
+            self.worker_ended(job.job_id, job.attempt, number, result)
+        for number in unstarted if len(unstarted) < len(fates) else ():
+            self._spawn_feed(group, we.Unstarted(number))
 
-    def goes_on(self, job: Job) -> None:
-        """It runs again, or was found to run: what it has may be other than the queue was told or had decided on when
-
-        it was suspended, or the former daemon was killed.
-        """
+    def reconcile_running(self, job: Job) -> None:
+        """It runs again, or was found running: tells the queue what it has, if that is something else than was decided
+        when it was suspended or the former daemon was killed."""
         if job.spec.elastic is None or job.state is not JobState.RUNNING or job.resizing or job.stopping:
             return
-        crew = self.crew(job)
-        if crew and not crew.ending:
-            leaving, coming = worker_group.difference(crew.staying, job.placement)
-            if leaving or coming:
-                self._resizing.setdefault(job.job_id, "it was found so")
-                self._check_resized(job, crew)
-        elif not is_crewed(job) and job.placement:
-            known = {made.name: made for made in self._desk.slices.of(job)}
-            pairs = list(zip(self._desk.slices.names(job), job.placement, strict=True))
+        if group := self.group(job):
+            self._hear(group, we.Reconcile())
+        elif not has_workers(job) and job.placement:
+            known = {made.name: made for made in self._jobs.slices.of(job)}
+            pairs = list(zip(self._jobs.slices.names(job), job.placement, strict=True))
             has = tuple(replace(place, shares=known[name].shares) for name, place in pairs if name in known)
             if has and has != job.placement:
                 self._answer(job, has, "it was found so")
 
-    def _fail_all(self, crew: Crew, results: Sequence[Result]) -> None:
-        """None of them runs: where one has failed, or the machine was restarted, nobody has what was computed."""
-        failed = next((r for r in results if (r.exit_code or r.lost) and not r.stopped), None)
-        if failed:
-            self._fail(crew, failed.exit_code or 1, failed.why or "all of its workers have ended", lost=failed.lost)
-            self.keep(crew)
-
-    async def _begin_late(self, job: Job, crew: Crew, number: int) -> None:
-        """One that was to begin when the former daemon was killed."""
-        async with self._desk.alone_with(job.job_id):
-            worker = crew.worker(number)
-            if worker and self.crew(job) is crew and (crew.ending or job.state is not JobState.RUNNING):
-                crew.remove(number)
-                self.keep(crew)
-                await self._after(job, crew)
-            elif worker and self.crew(job) is crew:
-                if why := await self._begin_or_drop(job, crew, worker):
-                    self._resizing.setdefault(job.job_id, why)
-                self._check_resized(job, crew)
-
     # ---- starting ----
 
     async def begin(self, job: Job) -> Denied | None:
-        """All of them or none; who calls abandons it then. Raises as daemon_launch, jobs and the store do."""
-        crew = self.crew(job)
-        if crew is None:
+        """All workers or none; the caller abandons it then. Raises as launch.py, the runner and the store do."""
+        group = self.group(job)
+        if group is None:
             self.forget(job.job_id)
-            crew = self.crews[job.job_id] = worker_group.begin(job)
-        self.keep(crew)
-        await self._desk.on_disk([job.job_id])
-        for worker in crew.live:
-            denied = await self._begin(job, worker)
+            group = self._groups[job.job_id] = LiveGroup(job, new_group(job))
+        commands = step(group, we.Begin(), time.monotonic_ns())
+        self._save(group, we.Save())
+        await self._jobs.on_disk([job.job_id])
+        for start in [command for command in commands if isinstance(command, we.Start)]:
+            worker = group.saved.worker(start.worker)
+            denied = await self._begin_worker(job, worker) if worker else None
             if denied:
                 return denied
+            self._hear(group, we.Started(start.worker))
         return None
 
-    async def _begin(self, job: Job, worker: Worker) -> Denied | None:
+    async def _begin_worker(self, job: Job, worker: Worker) -> Denied | None:
         """Its slice, then its supervisor."""
         name, slices = JobSlices.of_worker(job.job_id, worker.number), []
         if job.spec.ask.spec.gpus_milli:
-            denied = await self._desk.slices.make(job, name, worker.place.shares)
+            denied = await self._jobs.slices.make(job, name, worker.place.shares)
             if denied:
                 return denied
-            slices = [(name, self._desk.host.attach_path(name))]
-        await self._desk.begin_attempt(job, slices, worker.number)
+            slices = [(name, self._jobs.host.attach_path(name))]
+        await self._jobs.begin_attempt(job, slices, worker.number)
         return None
 
-    async def _begin_or_drop(self, job: Job, crew: Crew, worker: Worker) -> str:
-        """A worker that comes later. Why it does not, "" when it does."""
-        try:
-            await self._desk.on_disk([job.job_id])
-            denied = await self._begin(job, worker)
-            why = denied.message if denied else ""
-        except (StartError, LaunchError, StoreError, VgpudError, OSError) as error:
-            why = str(error)
-        if why:
-            self._desk.slices.remove_one(job.job_id, JobSlices.of_worker(job.job_id, worker.number))
-            crew.remove(worker.number)
-            self.keep(crew)
-            self._desk.note("job.warning", job, f"worker {worker.number} could not be started: {why}")
-        return why
-
     async def abandon(self, job: Job) -> None:
-        """Some of it may have begun, and all of it cannot: nothing of it runs when this returns."""
-        crew = self.crew(job)
-        if crew is None:
+        """Some workers may have begun, and all of them cannot: none of them runs when this returns."""
+        group = self.group(job)
+        if group is None:
             return
         keys = self.keys(job)
-        for worker in crew.live:
-            await self._desk.runner.stop(job.job_id, job.attempt, 0.0, worker.number)
+        for worker in group.saved.live:
+            await self._jobs.runner.stop(job.job_id, job.attempt, 0.0, worker.number)
         deadline = time.monotonic() + ABANDON_S
-        while time.monotonic() < deadline and not set(keys).isdisjoint(self._desk.runner.running):
+        while time.monotonic() < deadline and not set(keys).isdisjoint(self._jobs.runner.running):
             await asyncio.sleep(LOOK_S)
-        self._desk.slices.remove(job)
+        self._jobs.slices.remove(job)
         self.forget(job.job_id)
-        for worker in crew.live:
-            await self._desk.runner.forget(job.job_id, job.attempt, worker.number)
+        for worker in group.saved.live:
+            await self._jobs.runner.forget(job.job_id, job.attempt, worker.number)
 
-    # ---- stopping ----
+    # ---- ending ----
 
     async def stop(self, job: Job) -> bool:
-        """All of its workers. Whether one runs: its end is told when all have gone."""
-        crew = self.crew(job)
-        if crew is None:
-            return False
-        crew.ending = True
-        self.keep(crew)
-        runs = [await self._stop_one(job, worker.number) for worker in crew.live]
-        return any(runs)
-
-    async def _stop_one(self, job: Job, number: int) -> bool:
-        grace_s = self._desk.host.config.job_grace_s
-        return await self._desk.runner.stop(job.job_id, job.attempt, grace_s, number)
-
-    async def _stop_rest(self, job: Job, crew: Crew) -> None:
-        for worker in crew.live:
-            await self._stop_one(job, worker.number)
-
-    async def stop_leaver(self, job_id: int, attempt: int, number: int) -> None:
-        """One that has had time to leave by itself, or hears nothing."""
-        job, crew = self._desk.machine.jobs.get(job_id), self.crews.get(job_id)
-        worker = crew.worker(number) if crew and crew.attempt == attempt else None
-        if job and worker and worker.leaving:
-            await self._stop_one(job, number)
-
-    # ---- ends ----
+        """All of its workers. Whether one of them ran: the job's end is told when all have gone."""
+        group = self.group(job)
+        return await self._feed(group, we.StopAll()) if group else False
 
     def worker_ended(self, job_id: int, attempt: int, worker: int, result: Result) -> None:
         """All processes of it have gone (jobs.Backend)."""
-        self._desk.spawn(self._ended(job_id, attempt, worker, result))
+        self._jobs.spawn(self._worker_ended(job_id, attempt, worker, result))
 
-    async def _ended(self, job_id: int, attempt: int, number: int, result: Result) -> None:
-        async with self._desk.alone_with(job_id):
-            job, crew = self._desk.machine.jobs.get(job_id), self.crews.get(job_id)
-            worker = crew.worker(number) if crew and crew.attempt == attempt else None
-            if job and crew and worker and not worker.done:
-                self._desk.slices.remove_one(job_id, JobSlices.of_worker(job_id, number))
-                crew.cpu_ns += result.cpu_ns
-                crew.ram_peak_bytes = max(crew.ram_peak_bytes, result.ram_peak_bytes)
-                await self._count(job, crew, worker, result)
-                self.keep(crew)
-                await self._after(job, crew)
+    async def _worker_ended(self, job_id: int, attempt: int, number: int, result: Result) -> None:
+        async with self._jobs.job_lock(job_id):
+            if group := self._of_attempt(job_id, attempt):
+                worker = group.saved.worker(number)
+                if worker and not worker.done:
+                    self._jobs.slices.remove_one(job_id, JobSlices.of_worker(job_id, number))
+                await self._feed(group, _event(number, result))
         try:
-            await self._desk.on_disk([job_id])
+            await self._jobs.on_disk([job_id])
         except StoreError as error:
             log.warning("the directory of job %d's worker %d stays: %s", job_id, number, error)
             return
-        await self._desk.runner.forget(job_id, attempt, number)
-
-    async def _count(self, job: Job, crew: Crew, worker: Worker, result: Result) -> None:
-        """What becomes of the crew without this one."""
-        number, failed = worker.number, bool(result.exit_code) or result.lost
-        if crew.ending or (result.stopped and not worker.leaving):
-            # also by a daemon that did not live to hear of its end
-            crew.ending, crew.code = True, crew.code or result.exit_code
-            crew.stopped |= result.stopped and not crew.why  # else it is stopped because another one has failed
-            crew.remove(number)
-        elif worker.leaving and worker.again and job.state is JobState.RUNNING:
-            made = crew.replace_gone(number)
-            self.keep(crew)
-            if why := await self._begin_or_drop(job, crew, made):
-                self._resizing.setdefault(job.job_id, why)
-        elif worker.leaving or worker.stands_for >= 0:
-            crew.remove(number)
-        elif not failed:
-            crew.change(number, done=True)
-        elif self._may_replace(job, crew, worker):
-            crew.failures += 1
-            made = crew.replace_gone(number)
-            self.keep(crew)
-            why = f"worker {number} ended with exit code {result.exit_code}" + f": {result.why}" * bool(result.why)
-            self._desk.note("job.worker_failed", job, f"{why}; worker {made.number} takes its place")
-            if why := await self._begin_or_drop(job, crew, made):
-                self._fail(crew, 1, f"worker {number} could not be replaced: {why}")
-        else:
-            why = f"worker {number} ended with it" + f": {result.why}" * bool(result.why)
-            self._fail(crew, result.exit_code or 1, why, lost=result.lost)
-            crew.remove(number)
-
-    @staticmethod
-    def _fail(crew: Crew, code: int, why: str, *, lost: bool = False) -> None:
-        crew.ending, crew.code, crew.why, crew.lost = True, code, why, lost
-
-    @staticmethod
-    def _may_replace(job: Job, crew: Crew, worker: Worker) -> bool:
-        """As often as the job may be tried again, and only if somebody has what it has computed so far. Nobody begins
-
-        while the job is suspended: its room is others'.
-        """
-        if job.state is not JobState.RUNNING:
-            return False
-        others = [w for w in crew.staying if not w.done and w.number != worker.number]
-        survive = any(other.number in crew.members for other in others) if crew.members else bool(others)
-        return survive and not crew.over and crew.failures < job.spec.retries - job.failures
-
-    async def _after(self, job: Job, crew: Crew) -> None:
-        if not crew.live:
-            self._finish(job, crew)
-        elif crew.ending:
-            await self._stop_rest(job, crew)
-        else:
-            self._check_resized(job, crew)
-            self.work.changed(crew)
-
-    def _finish(self, job: Job, crew: Crew) -> None:
-        result = Result(
-            crew.code,
-            why=crew.why,
-            stopped=crew.stopped,
-            lost=crew.lost,
-            cpu_ns=crew.cpu_ns,
-            ram_peak_bytes=crew.ram_peak_bytes,
-        )
-        self._desk.spawn(self._desk.end(job.job_id, job.attempt, result))
+        await self._jobs.runner.forget(job_id, attempt, number)
 
     # ---- resizing ----
 
     async def resize(self, command: qe.ResizeJob) -> None:
-        """Answered by Resized, now or when those who leave have gone."""
-        async with self._desk.alone_with(command.job_id):
-            job = self._desk.machine.jobs.get(command.job_id)
+        """Answered by Resized, now or when the workers to leave have gone."""
+        async with self._jobs.job_lock(command.job_id):
+            job = self._jobs.machine.jobs.get(command.job_id)
             try:
-                await self._desk.on_disk([command.job_id])
+                await self._jobs.on_disk([command.job_id])
             except StoreError as error:
                 if job:
                     self._answer(job, job.placement, str(error))
                 return
             if job is None or job.stopping or (job.state, job.attempt) != (JobState.RUNNING, command.attempt):
                 return  # its end says all
-            crew = self.crew(job)
-            if not is_crewed(job):
+            if not has_workers(job):
                 why = await self._resize_slice(job, command.placement)
                 self._answer(job, job.placement if why else command.placement, why)
-            elif crew and not crew.ending:
-                await self._resize_crew(job, crew, command)
+            elif group := self.group(job):
+                await self._feed(group, we.Resize(command.placement, command.why))
 
     async def _resize_slice(self, job: Job, placement: Placement) -> str:
-        for name, place in zip(self._desk.slices.names(job), placement, strict=False):
-            denied = await self._desk.slices.resize(job, name, place.shares)
+        for name, place in zip(self._jobs.slices.names(job), placement, strict=False):
+            denied = await self._jobs.slices.resize(job, name, place.shares)
             if denied:
                 return denied.message
         return ""
 
-    async def _resize_crew(self, job: Job, crew: Crew, command: qe.ResizeJob) -> None:
-        for worker in crew.workers:
-            if worker.stands_for >= 0:  # the queue does not know of it yet: not now
-                crew.change(worker.number, leaving=True, stands_for=-1)
-        leaving, places = worker_group.difference(crew.staying, command.placement)
-        self._resizing[job.job_id] = ""
-        if crew.over and places:
-            places, self._resizing[job.job_id] = [], "its work is done: it is about to end"
-        for worker in leaving:
-            crew.change(worker.number, leaving=True, again=False)
-        newcomers = [crew.add(place) for place in places]
-        self.keep(crew)
-        for worker in newcomers:
-            self._resizing[job.job_id] = await self._begin_or_drop(job, crew, worker) or self._resizing[job.job_id]
-        self.work.changed(crew, command.why)
-        self._check_resized(job, crew)
-
-    def _check_resized(self, job: Job, crew: Crew) -> None:
-        if job.job_id in self._resizing and not any(worker.leaving for worker in crew.workers):
-            self._answer(job, crew.placement, self._resizing.pop(job.job_id))
-
     def _answer(self, job: Job, placement: Placement, why: str) -> None:
-        self._desk.soon(qe.Resized(job.job_id, job.attempt, placement, why))
-
-    # ---- progress ----
-
-    def progress(self, said: Said) -> Denied | None:
-        """What a program has done, said without a stream."""
-        job = self._desk.machine.jobs.get(said.job_id)
-        if job is None or job.state is not JobState.RUNNING or job.attempt != said.attempt:
-            return Denied(Reason.PRECONDITION, f"attempt {said.attempt} of job {said.job_id} does not run")
-        self.work.on_progress(said)
-        return None
+        self._jobs.enqueue_event(qe.Resized(job.job_id, job.attempt, placement, why))
 
     # ---- stragglers ----
 
     async def replace_straggler(self, job_id: int, number: int, why: str) -> None:
-        """Another one comes first; this one leaves when that works (Or et al., MLSys'20, section 4.3)."""
-        async with self._desk.alone_with(job_id):
-            job, crew = self._desk.machine.jobs.get(job_id), self.crews.get(job_id)
-            worker = crew.worker(number) if crew else None
-            if job is None or crew is None or worker not in crew.staying or crew.ending or crew.over or worker is None:
-                return
-            if job.state is not JobState.RUNNING or any(other.stands_for >= 0 for other in crew.workers):
-                return  # one at a time
-            place = self._elsewhere(job, worker.place)
-            made = crew.add(place, stands_for=number) if place else None
-            self.keep(crew)
-            if made is None or await self._begin_or_drop(job, crew, made):
-                self._leave_and_again(crew, number)
-                text = f"{why}; there is no room for another one beside it, so it leaves first"
-            else:
-                text = f"{why}; worker {made.number} takes the place of worker {number}"
-                self._give_time(crew, made.number)
-            self._desk.note("job.straggler", job, text)
-            self.work.changed(crew, why)
-
-    async def replace_silent(self, job_id: int, generation: int, numbers: Collection[int]) -> None:
-        """They were told to work together long ago, and these have not begun to: the others wait for them."""
-        async with self._desk.alone_with(job_id):
-            job, crew = self._desk.machine.jobs.get(job_id), self.crews.get(job_id)
-            if job is None or crew is None or crew.generation != generation or crew.ending or crew.over:
-                return
-            if job.state is not JobState.RUNNING:
-                return
-            for number in numbers:
-                self._leave_and_again(crew, number)
-                await self._stop_one(job, number)
-            named = ", ".join(map(str, sorted(numbers)))
-            self._desk.note("job.worker_failed", job, f"not heard of for too long, and begun anew: worker {named}")
-            self.work.changed(crew, f"nothing is heard of worker {named}")
-
-    def _leave_and_again(self, crew: Crew, number: int) -> None:
-        crew.change(number, leaving=True, again=True)
-        self.keep(crew)
-
-    def stand_ins_work(self, crew: Crew) -> None:
-        """All of the newest membership work in it: whom they stand for may leave."""
-        job = self._desk.machine.jobs[crew.job_id]
-        relieved = [w for w in crew.workers if w.stands_for >= 0 and w.number in crew.members]
-        for worker in relieved:
-            crew.change(worker.stands_for, leaving=True)
-            crew.change(worker.number, stands_for=-1)
-            self._resizing.setdefault(job.job_id, "")  # it may be on another device: the queue is told
-        if relieved:
-            self.keep(crew)
-            self.work.changed(crew, "a straggler was replaced")
+        async with self._jobs.job_lock(job_id):
+            group = self._groups.get(job_id)
+            worker = group.saved.worker(number) if group else None
+            if group and worker:
+                await self._feed(group, we.Straggling(number, why, self._elsewhere(group.job, worker.place)))
 
     def _elsewhere(self, job: Job, place: Place) -> Place | None:
         """Where there is as much for a while, on another device if possible; None: nowhere."""
-        state = self._desk.host.state
+        state = self._jobs.host.state
         named = job.spec.ask.spec.device_uuids or tuple(state.devices)
         found = [place]
         if len(place.shares) == 1:
@@ -464,23 +386,57 @@ class ElasticDesk:
             others = [uuid for uuid in state.devices if uuid in named and uuid != share.device_uuid]
             found = [*(replace(place, shares=(replace(share, device_uuid=uuid),)) for uuid in others), place]
         for one in found:
-            if self._desk.machine.may_borrow(job.job_id, one) and not isinstance(admit.put(one.shares, state), Denied):
+            if self._jobs.machine.may_borrow(job.job_id, one) and not isinstance(admit.put(one.shares, state), Denied):
                 return one
         return None
 
-    def _give_time(self, crew: Crew, number: int) -> None:
-        """Who stands for another has so long to begin its work: until then its job has one worker too many."""
-        loop = asyncio.get_running_loop()
-        loop.call_later(STAND_IN_S, lambda: self._desk.spawn(self._dismiss(crew, number)))
+    # ---- streams of workers, and what programs report without one ----
 
-    async def _dismiss(self, crew: Crew, number: int) -> None:
-        async with self._desk.alone_with(crew.job_id):
-            worker = crew.worker(number)
-            if self.crews.get(crew.job_id) is not crew or worker is None or worker.stands_for < 0 or crew.ending:
-                return
-            text = f"worker {number} has not begun to work in {STAND_IN_S:.0f} s: worker {worker.stands_for} stays"
-            self._desk.note("job.straggler", self._desk.machine.jobs[crew.job_id], text)
-            crew.change(number, leaving=True, stands_for=-1)
-            self.keep(crew)
-            self.work.changed(crew)
-            await self._stop_one(self._desk.machine.jobs[crew.job_id], number)
+    def open_stream(self, report: ProgressReport) -> Mailbox | Denied:
+        """A worker's first message. Another stream of the same worker ends."""
+        job = self._jobs.machine.jobs.get(report.job_id)
+        if job is None or job.state.ended or job.attempt != report.attempt:
+            return _ended(report.job_id, report.attempt)
+        group = self.group(job)
+        denied = members.refusal(group, report)
+        if denied and job.state is not JobState.RUNNING and job.suspended_how is None:
+            return Denied(Reason.PRECONDITION, f"job {job.job_id} does not run: it is {job.state.value}")
+        if denied or group is None:
+            return denied or _ended(report.job_id, report.attempt)
+        key = report.job_id, report.worker
+        if before := self._mailboxes.pop(key, None):
+            before.close()
+        mailbox = self._mailboxes[key] = Mailbox(*key)
+        self._hear(group, we.StreamOpened(report))
+        return mailbox
+
+    def close_stream(self, mailbox: Mailbox) -> None:
+        """The stream has ended; the process may come back by another one."""
+        key = mailbox.job_id, mailbox.worker
+        if self._mailboxes.get(key) is mailbox:
+            del self._mailboxes[key]
+            if group := self._groups.get(mailbox.job_id):
+                self._hear(group, we.StreamClosed(mailbox.worker))
+
+    def hear(self, report: ProgressReport) -> None:
+        """A further message of a stream."""
+        if group := self._of_attempt(report.job_id, report.attempt):
+            self._hear(group, we.Reported(report))
+
+    def progress(self, report: ProgressReport) -> Denied | None:
+        """What a program has done, said without a stream."""
+        job = self._jobs.machine.jobs.get(report.job_id)
+        if job is None or job.state is not JobState.RUNNING or job.attempt != report.attempt:
+            return Denied(Reason.PRECONDITION, f"attempt {report.attempt} of job {report.job_id} does not run")
+        self.on_progress(report)
+        return None
+
+
+def _event(number: int, result: Result) -> we.WorkerEnded:
+    return we.WorkerEnded(
+        number, result.exit_code, result.why, result.stopped, result.lost, result.cpu_ns, result.ram_peak_bytes
+    )
+
+
+def _ended(job_id: int, attempt: int) -> Denied:
+    return Denied(Reason.PRECONDITION, f"attempt {attempt} of job {job_id} has ended")

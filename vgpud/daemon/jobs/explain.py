@@ -39,7 +39,7 @@ _NOW = -1
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the desk knows of the job beside the machine. `viewer_uid`: who asks; None: an admin."""
+    """What the controller knows of the job beside the machine. `viewer_uid`: who asks; None: an admin."""
 
     facts: Facts
     trail: Sequence[Fact]

@@ -1,6 +1,6 @@
 """The part of the composition root that watches what running jobs do, and says what follows from it.
 
-Made by JobDesk, which asks it once a second. From what programs report, or from their launches as the hooks count
+Made by JobController, which asks it once a second. From what programs report, or from their launches as the hooks count
 them, it feeds an autoscaler for each job with workers (core/elastic), whose wishes go to the queue; from the arbiters'
 account of device time it tells the queue what jobs use where that is what they are placed by (core/colocate), who loses
 beside whom, and their owners what is odd (core/anomalies). What took long to learn is saved for the next daemon.
@@ -13,12 +13,12 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from vgpud.core import faults
 from vgpud.core.colocate.usage import FIRST_LOOK_NS, utilisation_milli
 from vgpud.core.colocate.watch import Seen, Watch
 from vgpud.core.elastic.autoscaler import Autoscaler
+from vgpud.core.elastic.worker_group import ProgressReport, has_workers
 from vgpud.core.jobs import events as qe
 from vgpud.core.jobs.facts import Launch
 from vgpud.core.jobs.model import SECOND_NS, Job, JobState
@@ -27,14 +27,11 @@ from vgpud.core.observed import SliceStats
 from vgpud.core.queue.anomalies import Anomalies, Sample
 from vgpud.core.units import MILLI_PER_DEVICE
 from vgpud.daemon.jobs import measured_rows
+from vgpud.daemon.jobs.elastic import ElasticController
+from vgpud.daemon.jobs.ports import MonitorPort
 from vgpud.daemon.jobs.slices import JobSlices
 from vgpud.errors import StoreError
-from vgpud.jobs.worker_group import Crew, Said, is_crewed
 from vgpud.store.elastic import ElasticStore
-
-if TYPE_CHECKING:
-    from vgpud.daemon.jobs.controller import JobDesk
-    from vgpud.daemon.jobs.elastic import ElasticDesk
 
 log = logging.getLogger("vgpud")
 
@@ -77,9 +74,9 @@ class Watched:
         self.peak_bytes = max([self.peak_bytes, *(now.mem_peak_bytes for now in counters)])
 
 
-class ProgressDesk:
-    def __init__(self, desk: JobDesk, elastic: ElasticDesk) -> None:
-        self._desk = desk
+class ProgressMonitor:
+    def __init__(self, jobs: MonitorPort, elastic: ElasticController) -> None:
+        self._jobs = jobs
         self._elastic = elastic
         self._watched: dict[int, Watched] = {}
         self._scalers: dict[int, Autoscaler] = {}
@@ -88,8 +85,8 @@ class ProgressDesk:
         self._unsaved_pairs: list[tuple[str, str]] = []
         self._look_at_ns = self._save_at_ns = 0
         self._busy_milli: dict[str, int] = {}  # by device, found out once in a look
-        elastic.work.on_progress = self.heard
-        elastic.work.on_complete = self.complete
+        elastic.on_progress = self.reported
+        elastic.on_joined = self.joined
 
     # ---- what happens ----
 
@@ -111,29 +108,28 @@ class ProgressDesk:
             known.first_used_ns = known.told_ns = -1  # what it used with another size is not measured
             known.anomalies.changed()
 
-    def heard(self, said: Said) -> None:
-        """What a program has done since it last said so."""
-        known = self._watched.get(said.job_id)
-        if known is None or known.attempt != said.attempt:
+    def reported(self, report: ProgressReport) -> None:
+        """What a program has done since its last report."""
+        known = self._watched.get(report.job_id)
+        if known is None or known.attempt != report.attempt:
             return
-        now_ns = self._desk.clock.now_ns()
+        now_ns = self._jobs.clock.now_ns()
         known.said_ns = now_ns
-        known.samples, known.steps = known.samples + said.samples, known.steps + said.steps
-        known.spent_ns += said.seconds_ns * bool(said.steps)
-        scaler = self._scalers.get(said.job_id)
-        if scaler and said.samples:
+        known.samples, known.steps = known.samples + report.samples, known.steps + report.steps
+        known.spent_ns += report.seconds_ns * bool(report.steps)
+        scaler = self._scalers.get(report.job_id)
+        if scaler and report.samples:
             ignored = scaler.reported(
-                said.worker, said.samples, said.seconds_ns, said.steps, now_ns, waited_ns=said.waited_ns
+                report.worker, report.samples, report.seconds_ns, report.steps, now_ns, waited_ns=report.waited_ns
             )
             if ignored and not known.ignored:
                 known.ignored = True  # it is told once
-                job = self._desk.machine.jobs[said.job_id]
-                self._desk.note("job.anomaly", job, f"what it reports is not counted: {ignored}")
+                job = self._jobs.machine.jobs[report.job_id]
+                self._jobs.note("job.anomaly", job, f"what it reports is not counted: {ignored}")
 
-    def complete(self, crew: Crew) -> None:
-        """Another membership works."""
-        job = self._desk.machine.jobs[crew.job_id]
-        self._scaler(job).changed(crew.members, self._desk.clock.now_ns())
+    def joined(self, job: Job, members: tuple[int, ...]) -> None:
+        """All members of another membership work."""
+        self._scaler(job).changed(members, self._jobs.clock.now_ns())
 
     def _scaler(self, job: Job) -> Autoscaler:
         found = self._scalers.get(job.job_id)
@@ -144,7 +140,7 @@ class ProgressDesk:
     def _restored(self, job: Job) -> Autoscaler:
         assert job.spec.elastic
         try:
-            kept = str(self._desk.store.facts(job.job_id).get("scaler", ""))
+            kept = str(self._jobs.store.facts(job.job_id).get("scaler", ""))
             if kept:
                 return Autoscaler.restored(job.spec.elastic, json.loads(kept))
         except (StoreError, ValueError) as error:
@@ -153,15 +149,15 @@ class ProgressDesk:
 
     def faulted(self, device_uuid: str, xid: int) -> None:
         """The driver has reported a fault of a device, perhaps of one that jobs run on."""
-        device = self._desk.host.state.devices.get(device_uuid)
+        device = self._jobs.host.state.devices.get(device_uuid)
         if device is None or not faults.is_devices(xid):
             return
         for job_id, known in self._watched.items():
-            job = self._desk.machine.jobs[job_id]
-            if any(made.share(device_uuid) for made in self._desk.slices.of(job)):
+            job = self._jobs.machine.jobs[job_id]
+            if any(made.share(device_uuid) for made in self._jobs.slices.of(job)):
                 text = known.anomalies.fault(f"device {device.index}", xid, faults.in_words(xid))
                 if text:
-                    self._desk.note("job.anomaly", job, text)
+                    self._jobs.note("job.anomaly", job, text)
 
     # ---- what is known ----
 
@@ -187,20 +183,20 @@ class ProgressDesk:
     def start(self) -> None:
         """What the former daemon has learnt."""
         try:
-            pairs = ElasticStore(self._desk.store.database).pairs()
+            pairs = ElasticStore(self._jobs.store.database).pairs()
         except StoreError as error:
             log.warning("%s", error)
             return
         if pairs:
-            self._desk.soon(qe.PairsKnown(pairs))
+            self._jobs.enqueue_event(qe.PairsKnown(pairs))
 
     def tick(self) -> None:
-        now_ns = self._desk.clock.now_ns()
+        now_ns = self._jobs.clock.now_ns()
         if now_ns >= self._look_at_ns:
             self._look_at_ns = now_ns + LOOK_NS
             self._look(now_ns)
         for job_id, scaler in self._scalers.items():
-            job = self._desk.machine.jobs.get(job_id)
+            job = self._jobs.machine.jobs.get(job_id)
             if job and job.state is JobState.RUNNING and not job.stopping:
                 self._ask(job, scaler, now_ns)
         if now_ns >= self._save_at_ns:
@@ -210,11 +206,11 @@ class ProgressDesk:
     def _ask(self, job: Job, scaler: Autoscaler, now_ns: int) -> None:
         # who says nothing, and launches nothing, may have as many as there is room for
         if wish := scaler.wish(now_ns) if scaler.rate_milli else None:
-            self._desk.soon(qe.Wished(job.job_id, wish.members, wish.why))
-            self._desk.note("job.wished", job, f"{wish.members} workers are worth it: {wish.why}")
+            self._jobs.enqueue_event(qe.Wished(job.job_id, wish.members, wish.why))
+            self._jobs.note("job.wished", job, f"{wish.members} workers are worth it: {wish.why}")
         for straggler in scaler.stragglers(now_ns):
-            self._desk.note("job.anomaly", job, straggler.why)
-            self._desk.spawn(self._elastic.replace_straggler(job.job_id, straggler.worker, straggler.why))
+            self._jobs.note("job.anomaly", job, straggler.why)
+            self._jobs.spawn(self._elastic.replace_straggler(job.job_id, straggler.worker, straggler.why))
 
     def save(self) -> None:
         """What has changed since it was last saved."""
@@ -222,11 +218,11 @@ class ProgressDesk:
             for job_id, scaler in self._scalers.items():
                 text = json.dumps(scaler.state())
                 if text != self._saved.get(job_id):
-                    self._desk.store.set_facts(job_id, self._desk.store.facts(job_id) | {"scaler": text})
+                    self._jobs.store.set_facts(job_id, self._jobs.store.facts(job_id) | {"scaler": text})
                     self._saved[job_id] = text
             while self._unsaved_pairs:
                 kinds = self._unsaved_pairs[0]
-                ElasticStore(self._desk.store.database).add_pair(*kinds, self._desk.clock.now_ns())
+                ElasticStore(self._jobs.store.database).add_pair(*kinds, self._jobs.clock.now_ns())
                 self._unsaved_pairs.pop(0)
         except StoreError as error:
             log.warning("%s", error)
@@ -237,7 +233,7 @@ class ProgressDesk:
         shared = False
         self._busy_milli.clear()
         for job_id, known in list(self._watched.items()):
-            job = self._desk.machine.jobs.get(job_id)
+            job = self._jobs.machine.jobs.get(job_id)
             if job is None or job.state is not JobState.RUNNING:
                 del self._watched[job_id]
                 continue
@@ -249,8 +245,8 @@ class ProgressDesk:
     def _look_at(self, job: Job, known: Watched, now_ns: int) -> None:
         used_ns = waited_ns = launches = devices = 0
         by_slice: dict[str, int] = {}
-        for made in self._desk.slices.of(job):
-            counters = self._desk.host.slice_counters(made)
+        for made in self._jobs.slices.of(job):
+            counters = self._jobs.host.slice_counters(made)
             used_ns += sum(now.charged_ns for now in counters)
             waited_ns += sum(now.throttled_ns for now in counters)
             by_slice[made.name] = sum(now.launches for now in counters)
@@ -265,13 +261,13 @@ class ProgressDesk:
         )
         if known.looked_ns >= 0 and unit == known.unit and 0 <= known.done <= done:
             known.rate = (done - known.done) * SECOND_NS / max(1, now_ns - known.looked_ns)
-        if is_crewed(job) and not reports:
+        if has_workers(job) and not reports:
             self._go_by_launches(job, known, by_slice, now_ns)
         known.launches, known.looked_ns, known.done, known.unit = by_slice, now_ns, done, unit
         if not devices:
             return
         for text in known.anomalies.look(Sample(now_ns, used_ns, waited_ns, devices, done, unit)):
-            self._desk.note("job.anomaly", job, text)
+            self._jobs.note("job.anomaly", job, text)
         if used_ns and known.first_used_ns < 0:
             known.first_used_ns = now_ns
         known.to_itself = known.to_itself and self._has_to_itself(job)
@@ -280,10 +276,10 @@ class ProgressDesk:
 
     def _go_by_launches(self, job: Job, known: Watched, by_slice: dict[str, int], now_ns: int) -> None:
         """Its program does not say what it does. Of a fixed batch a worker's part gets less, its launches do not."""
-        crew = self._elastic.crew(job)
-        if crew is None or known.looked_ns < 0:
+        group = self._elastic.group(job)
+        if group is None or known.looked_ns < 0:
             return
-        numbers = crew.members or tuple(worker.number for worker in crew.staying)
+        numbers = group.saved.members or tuple(worker.number for worker in group.saved.retained)
         scaler = self._scaler(job)
         if set(known.launches) != {JobSlices.of_worker(job.job_id, number) for number in numbers}:
             scaler.changed(numbers, now_ns)
@@ -298,12 +294,12 @@ class ProgressDesk:
 
     def _measure(self, job: Job, known: Watched, now_ns: int) -> None:
         """What it uses of each of its devices: in the last minute, alone (core/colocate/usage.py)."""
-        slices = self._desk.slices.of(job)
+        slices = self._jobs.slices.of(job)
         predicted = job.spec.ask.utilisation_milli if known.measured_milli < 0 else known.measured_milli
         found = [
             utilisation_milli(round(now.share_60s_ratio * MILLI_PER_DEVICE), self._busy(share.device_uuid), predicted)
             for made in slices
-            for share, now in zip(made.shares, self._desk.host.slice_counters(made), strict=True)
+            for share, now in zip(made.shares, self._jobs.host.slice_counters(made), strict=True)
         ]
         if not found:
             return
@@ -316,35 +312,35 @@ class ProgressDesk:
             return
         known.measured_milli, known.told_ns = milli, now_ns
         if job.spec.ask.kind:  # its queue goes by it
-            self._desk.soon(qe.Measured(job.job_id, milli))
+            self._jobs.enqueue_event(qe.Measured(job.job_id, milli))
 
     def _has_to_itself(self, job: Job) -> bool:
         """Whether nobody else uses its devices, and nothing keeps it from using all of them."""
         return all(
             share.max_milli >= MILLI_PER_DEVICE
             and self._busy(share.device_uuid) <= round(now.share_60s_ratio * MILLI_PER_DEVICE) + OTHERS_MILLI
-            for made in self._desk.slices.of(job)
-            for share, now in zip(made.shares, self._desk.host.slice_counters(made), strict=True)
+            for made in self._jobs.slices.of(job)
+            for share, now in zip(made.shares, self._jobs.host.slice_counters(made), strict=True)
         )
 
     def _busy(self, device_uuid: str) -> int:
         """Part of a device's time in the last minute that slices had."""
         if device_uuid not in self._busy_milli:
-            on_it = (made for made in self._desk.host.state.slices.values() if made.share(device_uuid))
+            on_it = (made for made in self._jobs.host.state.slices.values() if made.share(device_uuid))
             share = sum(self._share(made, device_uuid) for made in on_it)
             self._busy_milli[device_uuid] = round(share * MILLI_PER_DEVICE)
         return self._busy_milli[device_uuid]
 
     def _share(self, made: Slice, device_uuid: str) -> float:
-        counters = zip(made.shares, self._desk.host.slice_counters(made), strict=True)
+        counters = zip(made.shares, self._jobs.host.slice_counters(made), strict=True)
         return next(now.share_60s_ratio for share, now in counters if share.device_uuid == device_uuid)
 
     def _look_for_losers(self, now_ns: int) -> None:
         """Gandiva's undo (Xiao et al., OSDI'18): who gets less done together than one after the other is parted."""
-        for device_uuid in self._desk.host.state.devices:
+        for device_uuid in self._jobs.host.state.devices:
             for lost in self._watch.look(device_uuid, self._seen(device_uuid), now_ns):
-                self._desk.soon(lost)
-                jobs = self._desk.machine.jobs
+                self._jobs.enqueue_event(lost)
+                jobs = self._jobs.machine.jobs
                 kinds = jobs[lost.job_id].spec.ask.kind, jobs[lost.other_id].spec.ask.kind
                 if all(kinds) and len(self._unsaved_pairs) < PAIRS_MAX:
                     self._unsaved_pairs.append(kinds)
@@ -352,11 +348,11 @@ class ProgressDesk:
 
     def _seen(self, device_uuid: str) -> Iterator[Seen]:
         for job_id, known in self._watched.items():
-            job = self._desk.machine.jobs[job_id]
+            job = self._jobs.machine.jobs[job_id]
             used_ns = 0
             there = False
-            for made in self._desk.slices.of(job):
-                for share, now in zip(made.shares, self._desk.host.slice_counters(made), strict=True):
+            for made in self._jobs.slices.of(job):
+                for share, now in zip(made.shares, self._jobs.host.slice_counters(made), strict=True):
                     if share.device_uuid == device_uuid:
                         there, used_ns = True, used_ns + now.charged_ns
             if there:
@@ -377,17 +373,17 @@ class ProgressDesk:
         """Nothing of its attempt is left, but its slices' counters are still there: what was measured is kept."""
         known, launch = self._watched.get(job.job_id), job.spec.run
         if scaler := self._scalers.get(job.job_id):
-            scaler.changed((), self._desk.clock.now_ns())
+            scaler.changed((), self._jobs.clock.now_ns())
         if known is None or not well or not isinstance(launch, Launch) or launch.prediction is None:
             return
-        for made in self._desk.slices.of(job):
-            counters = self._desk.host.slice_counters(made)
+        for made in self._jobs.slices.of(job):
+            counters = self._jobs.host.slice_counters(made)
             known.peaked(counters)
-        devices = self._desk.host.state.devices
+        devices = self._jobs.host.state.devices
         uuids = [share.device_uuid for place in job.placement for share in place.shares]
         name = devices[uuids[0]].name if uuids and uuids[0] in devices else "unknown"
         used = known.measured_milli / MILLI_PER_DEVICE if known.measured_milli >= 0 and known.to_itself else None
         step_ns = known.spent_ns // known.steps if known.steps and known.to_itself else 0
         row = measured_rows.row_of(launch.prediction, name, used, known.peak_bytes, step_ns)
         if row:
-            self._desk.spawn(asyncio.to_thread(measured_rows.append, self._desk.host.config.state, row))
+            self._jobs.spawn(asyncio.to_thread(measured_rows.append, self._jobs.host.config.state, row))

@@ -1,6 +1,6 @@
 """The part of the composition root that knows queues: who may use which, what they hold, and the accounting of it all.
 
-Made by JobDesk; the machine decides on jobs, core/quotas.py on slices that are made otherwise.
+Made by JobController; the machine decides on jobs, core/quotas.py on slices that are made otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Host(Protocol):
     def slice_counters(self, made: Slice) -> Sequence[SliceStats]: ...
 
 
-class QueueDesk:
+class QueueRegistry:
     """The queues as the store has them, and the rows of the accounting. All raise StoreError where they write."""
 
     def __init__(self, host: Host, store: JobStore, kept: Kept, now_ns: Callable[[], int]) -> None:

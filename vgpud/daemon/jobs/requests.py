@@ -1,6 +1,6 @@
-"""The part of the composition root that answers the API's questions and wishes about jobs and queues (api_jobs.Desk).
+"""The part of the composition root that answers the API's questions and requests about jobs and queues (api_jobs.Desk).
 
-Made by Daemon; the desk (controller.py) holds the state and has wishes decided, saved and carried out.
+Made by Daemon; the controller holds the state, and decides, saves and carries out what is requested.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from vgpud.api.turns import breathe
+from vgpud.api.workers import Mailbox
+from vgpud.core.elastic.worker_group import ProgressReport
 from vgpud.core.jobs.events import Cancelled, Event, Held, QueuesChanged, Released, Requeued, Submitted
 from vgpud.core.jobs.facts import Fact, Facts, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import Job, JobState, QueueSpec
@@ -19,12 +21,11 @@ from vgpud.core.offered import named
 from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.quotas import used_milli
-from vgpud.daemon.jobs.controller import JobDesk
+from vgpud.daemon.jobs.controller import JobController
 from vgpud.daemon.jobs.explain import Known, explain
 from vgpud.daemon.jobs.queues import WAITING
 from vgpud.daemon.jobs.slices import Host
 from vgpud.errors import StoreError
-from vgpud.jobs.worker_group import Mailbox, Said
 from vgpud.store.jobs import Request
 
 #: a queue's history is an average that is halved every half-life: so long a time is in it (half-life / ln 2)
@@ -44,39 +45,39 @@ def _unavailable(error: StoreError) -> Denied:
 class JobRequests:
     """api_jobs.Desk."""
 
-    def __init__(self, host: Host, desk: JobDesk) -> None:
+    def __init__(self, host: Host, jobs: JobController) -> None:
         self.node = host.node
         self._host = host
-        self._desk = desk
+        self._jobs = jobs
 
     def observe(self, method: str, code: str, seconds: float) -> None:
         self._host.observe(method, code, seconds)
 
     def owner(self, job_id: int) -> int | None:
         """Whose a job is; None: there is none."""
-        job = self._desk.machine.jobs.get(job_id)
-        return job.spec.uid if job else self._desk.store.owner(job_id)
+        job = self._jobs.machine.jobs.get(job_id)
+        return job.spec.uid if job else self._jobs.store.owner(job_id)
 
     # ---- looking ----
 
     def _find(self, job_id: int) -> Job | None:
-        known = self._desk.machine.jobs.get(job_id)
-        return self._shown(known) if known else self._desk.store.find(job_id)
+        known = self._jobs.machine.jobs.get(job_id)
+        return self._shown(known) if known else self._jobs.store.find(job_id)
 
     def _shown(self, job: Job) -> Job:
         """A copy of it as it is now, with the reason why it waits."""
         if job.state.ended:
             return replace(job)
-        return replace(job, reason=self._desk.machine.reason(job.job_id, self._desk.clock.now_ns()))
+        return replace(job, reason=self._jobs.machine.reason(job.job_id, self._jobs.clock.now_ns()))
 
     async def job(self, job_id: int) -> Job | None:
         return self._find(job_id)
 
     async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
         found: dict[int, Job] = {}
-        ids = sorted(self._desk.machine.jobs)  # in order but for a few: each page looks at its own part only
+        ids = sorted(self._jobs.machine.jobs)  # in order but for a few: each page looks at its own part only
         for job_id in itertools.islice(ids, bisect.bisect_right(ids, after), None):
-            live = self._desk.machine.jobs.get(job_id)
+            live = self._jobs.machine.jobs.get(job_id)
             wanted = live and (ended or not live.state.ended)
             if live and wanted and uid in (None, live.spec.uid) and queue in ("", live.spec.queue):
                 found[job_id] = live
@@ -94,24 +95,24 @@ class JobRequests:
     async def _ended_after(self, after: int, count: int, uid: int | None, queue: str) -> list[Job]:
         """Some numbers at a time: a user may have a few jobs among a hundred thousand of others."""
         found: list[Job] = []
-        while after < self._desk.next_id and len(found) < count:
+        while after < self._jobs.next_id and len(found) < count:
             last = after + NUMBERS_AT_ONCE
-            part = self._desk.store.ended_after(after, JOBS_AT_ONCE, uid, queue, last)
+            part = self._jobs.store.ended_after(after, JOBS_AT_ONCE, uid, queue, last)
             found += part
             after = part[-1].job_id if len(part) == JOBS_AT_ONCE else last
             await breathe()
         return found
 
     def settled(self, job: Job) -> bool:
-        return job.state.ended and job.ended_ns + SETTLED_NS <= self._desk.clock.now_ns()
+        return job.state.ended and job.ended_ns + SETTLED_NS <= self._jobs.clock.now_ns()
 
     def facts(self, job: Job) -> Facts:
-        slices = self._desk.slices.of(job) if job.placement else []
+        slices = self._jobs.slices.of(job) if job.placement else []
         devices = self._host.state.devices
         indices = {devices[s.device_uuid].index for made in slices for s in made.shares if s.device_uuid in devices}
         ran = job.first_started_ns >= 0  # else the store has nothing: a list has many that wait
-        granted, used = self._desk.queues.of_job(job.job_id) if ran else (0, 0)
-        kept = self._desk.store.facts(job.job_id) if ran else {}
+        granted, used = self._jobs.queues.of_job(job.job_id) if ran else (0, 0)
+        kept = self._jobs.store.facts(job.job_id) if ran else {}
         made = Facts(
             slices=tuple(made.name for made in slices),
             device_indices=tuple(sorted(indices)),
@@ -119,12 +120,12 @@ class JobRequests:
             used_ns=used // 1000,
             cpu_ns=int(kept.get("cpu_ns", 0)),
             ram_peak_bytes=int(kept.get("ram_peak_bytes", 0)),
-            samples_per_second=self._desk.progress.rate(job.job_id),
-            measured_milli=self._desk.progress.measured_milli(job.job_id),
+            samples_per_second=self._jobs.progress.rate(job.job_id),
+            measured_milli=self._jobs.progress.measured_milli(job.job_id),
         )
-        if job.job_id not in self._desk.machine.jobs or job.state.ended:
+        if job.job_id not in self._jobs.machine.jobs or job.state.ended:
             return replace(made, estimated_ns=job.median_ns)
-        machine, now_ns = self._desk.machine, self._desk.clock.now_ns()
+        machine, now_ns = self._jobs.machine, self._jobs.clock.now_ns()
         position, start_ns = machine.position(job.job_id), machine.estimated_start(job.job_id, now_ns)
         found = None if job.spec.duration_ns else machine.estimate(job.job_id, now_ns)
         takes_ns = found.median_ns if found else 0
@@ -132,62 +133,62 @@ class JobRequests:
 
     async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
         """Why it is as it is; `uid`: who asks, None: an admin."""
-        desk = self._desk
+        jobs = self._jobs
         try:
-            trail = desk.trail(job.job_id)
+            trail = jobs.trail(job.job_id)
         except StoreError as error:
             trail = [Fact(-1, "job.warning", f"what was decided before cannot be read: {error}")]
-        anomalies = desk.anomalies_of(job.job_id)
-        known = Known(self.facts(job), trail, anomalies, desk.clock.now_ns(), uid)
-        return explain(desk.machine, self._host.state, job, known)
+        anomalies = jobs.anomalies_of(job.job_id)
+        known = Known(self.facts(job), trail, anomalies, jobs.clock.now_ns(), uid)
+        return explain(jobs.machine, self._host.state, job, known)
 
     async def array_of(self, job_id: int) -> Sequence[int]:
-        jobs = self._desk.machine.jobs.values()
+        jobs = self._jobs.machine.jobs.values()
         return sorted(job.job_id for job in jobs if job.spec.array == job_id and not job.state.ended)
 
     def jobs_changed(self, after: int) -> tuple[int, Sequence[int]]:
-        return self._desk.changes.since(after)
+        return self._jobs.changes.since(after)
 
     async def wait_job_change(self, after: int, timeout_s: float) -> None:
-        await self._desk.changes.wait(after, timeout_s)
+        await self._jobs.changes.wait(after, timeout_s)
 
     # ---- wishes about jobs ----
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
         """All of the array or nothing."""
-        desk, spec = self._desk, submission.spec
+        jobs, spec = self._jobs, submission.spec
         spec = replace(spec, ask=replace(spec.ask, spec=named(spec.ask.spec, self._host.state)))
-        now_ns = desk.clock.now_ns()
+        now_ns = jobs.clock.now_ns()
         try:
-            known = desk.requested(spec.uid, submission.request_id) if submission.request_id else None
+            known = jobs.requested(spec.uid, submission.request_id) if submission.request_id else None
             if known:
                 answer = self._repeated(known, submission)
-                await desk.on_disk(known.job_ids)
+                await jobs.on_disk(known.job_ids)
                 return answer
             spec = replace(spec, after=tuple(job_id for job_id in spec.after if not self._is_past(job_id)))
         except StoreError as error:
             return _unavailable(error)
-        denied = desk.refusal() or self._too_many(spec.uid, submission.count)
-        denied = denied or desk.machine.check(spec, submission.count)
+        denied = jobs.refusal() or self._too_many(spec.uid, submission.count)
+        denied = denied or jobs.machine.check(spec, submission.count)
         if denied:
             return denied
-        ids = tuple(range(desk.next_id, desk.next_id + submission.count))
-        desk.next_id += submission.count
+        ids = tuple(range(jobs.next_id, jobs.next_id + submission.count))
+        jobs.next_id += submission.count
         request = Request(spec.uid, submission.request_id, submission.fingerprint, ids, now_ns + REQUEST_MEMORY_NS)
-        desk.feed(Submitted(ids, spec, submission.held), request=request if submission.request_id else None)
+        jobs.process_events(Submitted(ids, spec, submission.held), request=request if submission.request_id else None)
         try:
-            await desk.on_disk(ids)
+            await jobs.on_disk(ids)
         except StoreError as error:
-            gone = [Cancelled(i, "it could not be saved") for i in ids if not desk.machine.jobs[i].state.ended]
+            gone = [Cancelled(i, "it could not be saved") for i in ids if not jobs.machine.jobs[i].state.ended]
             # repeated, it is not to be told of these
-            desk.feed(*gone, request=replace(request, until_ns=0) if submission.request_id else None)
+            jobs.process_events(*gone, request=replace(request, until_ns=0) if submission.request_id else None)
             return _unavailable(error)
         return ids
 
     def _too_many(self, uid: int, count: int) -> Denied | None:
         """So that nobody fills the daemon's memory."""
-        config, total = self._host.config, self._desk.counts.total
-        mine = self._desk.counts.of_user(uid)
+        config, total = self._host.config, self._jobs.counts.total
+        mine = self._jobs.counts.of_user(uid)
         if mine + count > config.jobs_per_user_max:
             text = f"uid {uid} has {mine} jobs that have not ended, {count} more are above jobs_per_user_max"
             text += f" ({config.jobs_per_user_max}): let some end, or cancel them"
@@ -208,23 +209,23 @@ class JobRequests:
 
     def _is_past(self, job_id: int) -> bool:
         """Whether a job that nobody remembers but the store has ended: the API has looked how."""
-        return job_id not in self._desk.machine.jobs and self._desk.store.owner(job_id) is not None
+        return job_id not in self._jobs.machine.jobs and self._jobs.store.owner(job_id) is not None
 
-    async def _wish(self, *events: Event) -> Denied | None:
+    async def _request(self, *events: Event) -> Denied | None:
         for event in events:
-            denied = self._desk.machine.refusal(event)
+            denied = self._jobs.machine.refusal(event)
             if denied:
                 return self._better(event, denied)
-        self._desk.feed(*events)
+        self._jobs.process_events(*events)
         try:
-            await self._desk.on_disk(event.job_id for event in events if hasattr(event, "job_id"))
+            await self._jobs.on_disk(event.job_id for event in events if hasattr(event, "job_id"))
         except StoreError as error:
             return Denied(Reason.UNAVAILABLE, f"done, but perhaps not kept: {error}")
         return None
 
     def _better(self, event: Event, denied: Denied) -> Denied:
         """Of a job that only the store remembers: it has ended."""
-        job = self._desk.store.find(getattr(event, "job_id", 0)) if denied.reason is Reason.NOT_FOUND else None
+        job = self._jobs.store.find(getattr(event, "job_id", 0)) if denied.reason is Reason.NOT_FOUND else None
         if job is None:
             return denied
         text = f"job {job.job_id} is {job.state.value}: its environment was deleted when it ended, submit it again"
@@ -232,70 +233,70 @@ class JobRequests:
 
     async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:
         if len(job_ids) == 1:
-            return await self._wish(Cancelled(job_ids[0], why))
-        known = self._desk.machine.jobs
-        return await self._wish(*(Cancelled(i, why) for i in job_ids if i in known and not known[i].state.ended))
+            return await self._request(Cancelled(job_ids[0], why))
+        known = self._jobs.machine.jobs
+        return await self._request(*(Cancelled(i, why) for i in job_ids if i in known and not known[i].state.ended))
 
     async def hold_job(self, job_id: int) -> Denied | None:
-        return await self._wish(Held(job_id))
+        return await self._request(Held(job_id))
 
     async def release_job(self, job_id: int) -> Denied | None:
-        return await self._wish(Released(job_id))
+        return await self._request(Released(job_id))
 
     async def requeue_job(self, job_id: int) -> Denied | None:
-        return await self._wish(Requeued(job_id))
+        return await self._request(Requeued(job_id))
 
     # ---- what programs of jobs say ----
 
-    def open_work(self, said: Said) -> Mailbox | Denied:
-        return self._desk.elastic.work.open(said)
+    def open_work(self, report: ProgressReport) -> Mailbox | Denied:
+        return self._jobs.elastic.open_stream(report)
 
     def close_work(self, box: Mailbox) -> None:
-        self._desk.elastic.work.close(box)
+        self._jobs.elastic.close_stream(box)
 
-    def heard_work(self, said: Said) -> None:
-        self._desk.elastic.work.heard(said)
+    def heard_work(self, report: ProgressReport) -> None:
+        self._jobs.elastic.hear(report)
 
-    def progress(self, said: Said) -> Denied | None:
-        return self._desk.elastic.progress(said)
+    def progress(self, report: ProgressReport) -> Denied | None:
+        return self._jobs.elastic.progress(report)
 
     # ---- queues ----
 
     def queue_for(self, name: str, asker: Asker) -> str | Denied:
-        return self._desk.queues.choose(name, asker)
+        return self._jobs.queues.choose(name, asker)
 
     def queues(self) -> Sequence[QueueSpec]:
-        return self._desk.queues.specs
+        return self._jobs.queues.specs
 
     def queue_now(self, name: str) -> QueueNow:
-        children = {spec.name for spec in self._desk.queues.specs if spec.parent == name}
+        children = {spec.name for spec in self._jobs.queues.specs if spec.parent == name}
         used = used_milli(self._host.state)
-        counts = self._desk.counts
+        counts = self._jobs.counts
         return QueueNow(
-            members=self._desk.queues.members(name),
+            members=self._jobs.queues.members(name),
             used_milli=sum(used.get(one, 0) for one in (name, *children)),
             running=sum(counts.in_state(one, JobState.RUNNING) for one in (name, *children)),
             pending=sum(counts.in_state(one, *WAITING) for one in (name, *children)),
-            history=self._desk.machine.history(name, self._desk.clock.now_ns()) * HISTORY_NS >> HISTORY_BITS,
+            history=self._jobs.machine.history(name, self._jobs.clock.now_ns()) * HISTORY_NS >> HISTORY_BITS,
         )
 
     async def set_queue(self, spec: QueueSpec, members: Sequence[str]) -> Denied | None:
-        queues = self._desk.queues.with_queue(spec, members)
-        denied = queues if isinstance(queues, Denied) else self._desk.machine.check_queues(queues)
-        return denied or await self._change_queues(lambda: self._desk.queues.set(spec, members))
+        queues = self._jobs.queues.with_queue(spec, members)
+        denied = queues if isinstance(queues, Denied) else self._jobs.machine.check_queues(queues)
+        return denied or await self._change_queues(lambda: self._jobs.queues.set(spec, members))
 
     async def delete_queue(self, name: str) -> Denied | None:
-        denied = self._desk.queues.why_kept(name, self._desk.counts.in_state(name, *JobState))
-        return denied or await self._change_queues(lambda: self._desk.queues.delete(name))
+        denied = self._jobs.queues.why_kept(name, self._jobs.counts.in_state(name, *JobState))
+        return denied or await self._change_queues(lambda: self._jobs.queues.delete(name))
 
     async def _change_queues(self, change: Callable[[], None]) -> Denied | None:
         try:
             change()
         except StoreError as error:
             return _unavailable(error)
-        self._desk.feed(QueuesChanged(self._desk.queues.specs))
+        self._jobs.process_events(QueuesChanged(self._jobs.queues.specs))
         return await self._host.saved()
 
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
-        live = [job for job in self._desk.machine.jobs.values() if not job.state.ended]
-        return await self._desk.queues.usage(since_ns, until_ns, by, uid, live)
+        live = [job for job in self._jobs.machine.jobs.values() if not job.state.ended]
+        return await self._jobs.queues.usage(since_ns, until_ns, by, uid, live)

@@ -1,4 +1,4 @@
-"""What the desk needs of the daemon, and the slices of jobs: made, resized, suspended and removed as the queue decides.
+"""The slices of jobs: created, resized, suspended and removed as the queue decides; what that needs of the daemon.
 
 Part of the composition root (controller.py).
 """
@@ -23,7 +23,7 @@ log = logging.getLogger("vgpud")
 
 
 class Host(Protocol):
-    """What the desk needs of the daemon."""
+    """What the job controller needs of the daemon."""
 
     config: Config
     state: State

@@ -44,7 +44,7 @@ class Guest:
     done_ns: int
 
 
-class Lookout:
+class SharingMonitor:
     """Of one simulation. Times in it are constant between two changes, so that it looks only a few times after each."""
 
     def __init__(self, watch: Watch | None = None) -> None:

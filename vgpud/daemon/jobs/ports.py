@@ -1,0 +1,48 @@
+"""What the parts of the job controller need of it, so that none of them imports it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from vgpud.core.jobs import events as qe
+from vgpud.core.jobs.model import Job
+from vgpud.core.queue.machine import Machine
+from vgpud.daemon.jobs.recorder import Clock
+from vgpud.daemon.jobs.slices import Host, JobSlices
+from vgpud.jobs.messages import Result
+from vgpud.jobs.runner import Jobs
+from vgpud.store.jobs import JobStore
+
+
+class JobPort(Protocol):
+    """What elastic.py and progress.py both need."""
+
+    host: Host
+    machine: Machine  # its jobs are read, its decisions are not asked for
+    slices: JobSlices
+
+    def note(self, kind: str, job: Job, text: str) -> None: ...
+    def enqueue_event(self, event: qe.Event) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+
+class WorkerPort(JobPort, Protocol):
+    """What elastic.py needs."""
+
+    runner: Jobs
+
+    def job_lock(self, job_id: int) -> AbstractAsyncContextManager[None]: ...
+    def save_group(self, job_id: int, text: str | None) -> None: ...
+    async def on_disk(self, job_ids: Iterable[int]) -> None: ...
+    async def begin_attempt(self, job: Job, slices: Sequence[tuple[str, str]], worker: int = -1) -> None: ...
+    def start_again(self, job: Job) -> None: ...
+    async def end(self, job_id: int, attempt: int, result: Result) -> None: ...
+
+
+class MonitorPort(JobPort, Protocol):
+    """What progress.py needs."""
+
+    clock: Clock
+    store: JobStore
