@@ -95,7 +95,9 @@ def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("vgpu_jobs", "Jobs that have not ended.", labels=["queue", "state"])
     ended = CounterMetricFamily("vgpu_jobs_ended", "Jobs that have ended.", labels=["queue", "state"])
     used = GaugeMetricFamily("vgpu_queue_used_gpus", "What counts against the queue's limit.", labels=["queue"])
-    guarantee = GaugeMetricFamily("vgpu_queue_guarantee_gpus", "What others make room for.", labels=["queue"])
+    guarantee = GaugeMetricFamily(
+        "vgpu_queue_guarantee_gpus", "Guaranteed GPUs (reclaimed by preemption).", labels=["queue"]
+    )
     limit = GaugeMetricFamily("vgpu_queue_limit_gpus", "The most it may use; left out: no limit.", labels=["queue"])
     for queue in queues:
         for state, count in queue.jobs:

@@ -164,7 +164,7 @@ def expected(role: str, who: Who) -> bool:
     return (
         role not in ("owner", "other")
         or {
-            Who.EVERYBODY: True,
+            Who.EVERY_USER: True,
             Who.SLICE_OWNER: role == "owner",
             Who.SLICE_USER: role == "owner",
             Who.JOB_OWNER: role == "owner",

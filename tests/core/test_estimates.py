@@ -129,7 +129,7 @@ def test_a_job_is_expected_to_take_as_long_as_those_like_it() -> None:
     job_id = at.submit(spec)
     assert expected_s(at, job_id) == (100, 200)
     found = at.machine.estimate(job_id, at.now_ns)
-    assert found is not None and (found.kind, found.jobs) == ("train", 3)
+    assert found is not None and (found.class_name, found.jobs) == ("train", 3)
     waiting = at.submit(spec)
     at.sleep(30)
     assert at.machine.estimated_start(waiting, at.now_ns) - at.now_ns == 70 * SECOND_NS, "the median"

@@ -203,4 +203,4 @@ def test_more_names_than_devices_are_not_looked_up(monkeypatch: pytest.MonkeyPat
     state = started(2)
     monkeypatch.setattr(offered, "find", lambda *_: pytest.fail("it was looked up"))
     spec = Spec(1000, device_uuids=("0",) * 3)
-    assert offered.named(spec, state) is spec
+    assert offered.with_uuids(spec, state) is spec

@@ -418,9 +418,9 @@ def test_only_so_many_copies_are_kept(tmp_path: Path) -> None:
     [
         ("no such table: slices", Fault.SCHEMA, "put a backup"),
         ("no such column: crc", Fault.SCHEMA, "put a backup"),
-        ("database or disk is full", Fault.FULL, "has room"),
+        ("database or disk is full", Fault.FULL, "has free space"),
         ("attempt to write a readonly database", Fault.READ_ONLY, "written to"),
-        ("disk I/O error", Fault.DEVICE, "has room and works"),
+        ("disk I/O error", Fault.DEVICE, "has free space and works"),
         ("unable to open database file", Fault.MISSING, "directory is there"),
         ("database is locked", Fault.BUSY, "who else"),
         ("database disk image is malformed", Fault.DAMAGED, "damaged"),

@@ -38,7 +38,7 @@ def elastic_from(asked: pb.JobSpec) -> Elastic | None:
     given = asked.elastic
     gpus, workers = (given.gpus_milli_min, given.gpus_milli_max), (given.workers_min, given.workers_max)
     if any(gpus) and any(workers):
-        raise _invalid("a job stretches its GPUs or its workers, not both: leave one of the two out", "elastic")
+        raise _invalid("either the GPUs or the workers of a job are elastic, not both: leave one out", "elastic")
     if any(workers):
         _check_workers(asked, *workers)
     elif any(gpus):
@@ -54,7 +54,9 @@ def _check_gpus(asked: pb.JobSpec, least: int, most: int) -> None:
     if not 0 < least <= most:
         raise _invalid(f"{text}: write the least first, above 0, as 0.25..1", "elastic.gpus_milli_min")
     if most > MILLI_PER_DEVICE:
-        raise _invalid(f"{text}: they stretch on one device, to 1 at most; --workers stretches further", "elastic")
+        raise _invalid(
+            f"{text}: an elastic slice is on one device, so 1 is the most; --workers goes further", "elastic"
+        )
     for name in ("min_milli", "max_milli", "spread"):
         if asked.slice.HasField(name) if name != "spread" else asked.slice.spread > 1:
             word = name.removesuffix("_milli")

@@ -122,12 +122,12 @@ def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
 def _classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
     """With the classes of similar jobs. What it uses of a device is said only where placement goes by that: jobs with
     equal asks are looked at once."""
-    kinds = similarity.kinds(spec.name, launch.image, launch.command, launch.uid, spec)
+    classes = similarity.classes(spec.name, launch.image, launch.command, launch.uid, spec)
     ask = spec.ask
     if colocates:
         used_milli = utilisation_milli(launch.prediction)
-        ask = replace(ask, utilisation_milli=used_milli, kind=similarity.sharing(kinds))
-    return replace(spec, kinds=kinds, ask=ask)
+        ask = replace(ask, utilisation_milli=used_milli, kind=similarity.sharing(classes))
+    return replace(spec, kinds=classes, ask=ask)
 
 
 def _ask(asked: pb.JobSpec, elastic: Elastic | None) -> Ask:

@@ -29,7 +29,7 @@ from vgpud.oci.request import Limits
 class Who(Enum):
     """Who may call a method; the value says it in SECURITY.md."""
 
-    EVERYBODY = "any user who may connect"
+    EVERY_USER = "any user who may connect"
     SLICE_USER = "the slice's owner; any user if the slice is open to every user"
     SLICE_OWNER = "the slice's owner"
     JOB_OWNER = "the job's owner"
@@ -59,17 +59,17 @@ JOBS_NAMED_MAX = 10_000
 STREAMS_PER_USER_MAX = 128
 
 METHODS: dict[str, Row] = {
-    _NODE + "GetNode": Row(Who.EVERYBODY),
-    _NODE + "ListDevices": Row(Who.EVERYBODY, shows="all; other users' shares as sums"),
+    _NODE + "GetNode": Row(Who.EVERY_USER),
+    _NODE + "ListDevices": Row(Who.EVERY_USER, shows="all; other users' shares as sums"),
     _NODE + "SetArbiterParams": Row(Who.ADMIN),
     _NODE + "DrainDevice": Row(Who.ADMIN),
     _NODE + "UndrainDevice": Row(Who.ADMIN),
-    _SLICE + "CreateSlice": Row(Who.EVERYBODY, spec="spec", shows="their own slice"),
+    _SLICE + "CreateSlice": Row(Who.EVERY_USER, spec="spec", shows="their own slice"),
     _SLICE + "GetSlice": Row(Who.SLICE_USER, "name"),
-    _SLICE + "ListSlices": Row(Who.EVERYBODY, shows="their own, and those open to every user"),
+    _SLICE + "ListSlices": Row(Who.EVERY_USER, shows="their own, and those open to every user"),
     _SLICE + "UpdateSlice": Row(Who.SLICE_OWNER, "name", spec="spec"),
     _SLICE + "DeleteSlice": Row(Who.SLICE_OWNER, "name"),
-    _SLICE + "WatchSlices": Row(Who.EVERYBODY, shows="as ListSlices and ListDevices"),
+    _SLICE + "WatchSlices": Row(Who.EVERY_USER, shows="as ListSlices and ListDevices"),
     _SLICE + "ListProcesses": Row(
         Who.SLICE_USER, "slice", shows="processes in their own slices, and their own processes"
     ),
@@ -77,12 +77,12 @@ METHODS: dict[str, Row] = {
     _SLICE + "SuspendSlice": Row(Who.SLICE_OWNER, "name"),
     _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
     _EVENT + "ListEvents": Row(
-        Who.EVERYBODY, shows="those of their own slices and jobs, and of devices drained, taken or offered"
+        Who.EVERY_USER, shows="those of their own slices and jobs, and of devices drained, taken or offered"
     ),
-    _EVENT + "WatchEvents": Row(Who.EVERYBODY, shows="as ListEvents"),
-    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", job="spec", shows="their own job"),
+    _EVENT + "WatchEvents": Row(Who.EVERY_USER, shows="as ListEvents"),
+    _JOB + "SubmitJob": Row(Who.EVERY_USER, spec="spec.slice", job="spec", shows="their own job"),
     _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),
-    _JOB + "ListJobs": Row(Who.EVERYBODY, shows=_MINE),
+    _JOB + "ListJobs": Row(Who.EVERY_USER, shows=_MINE),
     _JOB + "CancelJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "HoldJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
@@ -95,14 +95,14 @@ METHODS: dict[str, Row] = {
     ),
     _JOB + "ReportProgress": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "Work": Row(Who.WORKER),
-    _QUEUE + "ListQueues": Row(Who.EVERYBODY, shows="all; other users' shares as sums"),
+    _QUEUE + "ListQueues": Row(Who.EVERY_USER, shows="all; other users' shares as sums"),
     _QUEUE + "SetQueue": Row(Who.ADMIN),
     _QUEUE + "DeleteQueue": Row(Who.ADMIN),
-    _QUEUE + "GetUsage": Row(Who.EVERYBODY, shows=_MINE),
-    _HEALTH + "Check": Row(Who.EVERYBODY),
-    _HEALTH + "List": Row(Who.EVERYBODY),
-    _HEALTH + "Watch": Row(Who.EVERYBODY),
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERYBODY),
+    _QUEUE + "GetUsage": Row(Who.EVERY_USER, shows=_MINE),
+    _HEALTH + "Check": Row(Who.EVERY_USER),
+    _HEALTH + "List": Row(Who.EVERY_USER),
+    _HEALTH + "Watch": Row(Who.EVERY_USER),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERY_USER),
 }
 
 

@@ -143,7 +143,7 @@ def _check_whole(spec: QueueSpec, queues: dict[str, QueueSpec]) -> None:
         others = ", ".join(sorted(set(queues) - {spec.name})) or "none"
         raise _invalid(f"there is no queue {spec.parent!r} above {spec.name}: there are {others}", "parent")
     if spec.name == DEFAULT_QUEUE:
-        raise _invalid(f"queue {DEFAULT_QUEUE} has no queue above it: it is everybody's", "parent")
+        raise _invalid(f"queue {DEFAULT_QUEUE} has no queue above it: it is open to every user", "parent")
     if parent.parent:
         raise _invalid(f"queue {spec.parent} is itself below {parent.parent}: one level is all", "parent")
     below = sorted(q.name for q in queues.values() if q.parent == spec.name)

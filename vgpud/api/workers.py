@@ -151,13 +151,13 @@ class WorkCalls:
     async def _hello(self, requests: AsyncIterator[pb.WorkRequest]) -> Said:
         uid = caller().uid
         if self._silent[uid] >= SILENT_PER_USER_MAX:
-            text = f"uid {uid} has {SILENT_PER_USER_MAX} streams open that have not said who works there"
+            text = f"uid {uid} has {SILENT_PER_USER_MAX} streams open on which no worker has introduced itself"
             raise refuse(Reason.NO_CAPACITY, f"{text}: say so at once")
         self._silent[uid] += 1
         try:
             first = await asyncio.wait_for(anext(requests), HELLO_S)
         except (asyncio.TimeoutError, StopAsyncIteration):
-            text = f"nobody has said within {HELLO_S:.0f} s who works here: say job_id, attempt and worker"
+            text = f"no worker has introduced itself within {HELLO_S:.0f} s: send job_id, attempt and worker"
             raise refuse(Reason.INVALID, text, "job_id") from None
         finally:
             self._silent[uid] -= 1

@@ -2,7 +2,7 @@
 
 The simulated NVML is loaded by absolute path and only when the configuration says "sim"; it is never a fallback. NVML
 that is lost while the daemon runs is a value (no reading), not an exception; at start everything that is wrong is an
-error with the mend.
+error with the fix.
 """
 
 from __future__ import annotations
@@ -80,17 +80,17 @@ def driver_version(driver: str, sim_dir: str = "") -> int:
         raise DriverError(f"no CUDA driver ({said}): install the NVIDIA driver, or try `vgpud serve --device sim`")
     if done.returncode != 1:
         raise DriverError(f"cuInit of {driver} crashed (exit {done.returncode}): reinstall the NVIDIA driver")
-    mend = "see `nvidia-smi` and dmesg, load the kernel module, or try `vgpud serve --device sim`"
-    raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {mend}")
+    remedy = "see `nvidia-smi` and dmesg, load the kernel module, or try `vgpud serve --device sim`"
+    raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What keeps a device from being shared. `mend`: a command, with the device's index for {}."""
+    """What keeps a device from being shared. `remedy`: a command, with the device's index for {}."""
 
     what: str
     so: str
-    mend: str
+    remedy: str
 
 
 class Devices:
@@ -115,8 +115,8 @@ class Devices:
                 f"no NVML ({error}): install the NVIDIA driver, or try `vgpud serve --device sim`"
             ) from error
         except pynvml.NVMLError as error:
-            mend = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
-            raise DriverError(f"NVML does not start: {error}; {mend}") from error
+            remedy = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
+            raise DriverError(f"NVML does not start: {error}; {remedy}") from error
         if self._simulator:
             self._simulator.look()  # this one we have
 
@@ -171,13 +171,13 @@ class Devices:
         return sim_context_bytes(Path(self.sim_dir) / "state", index)
 
     def refuse_unshareable(self, devices: Iterable[Device]) -> None:
-        """Raises DeviceRefusedError, with the mend, when MPS, exclusive-process mode or MIG have every device."""
+        """Raises DeviceRefusedError, with the fix, when MPS, exclusive-process mode or MIG have every device."""
         held = [(device, self.holder(device.uuid)) for device in devices]
         if all(holder for _, holder in held):
             device, holder = held[0]
             assert holder
             text = f"device {device.index} ({device.uuid}) is held by {holder.what}, {holder.so}:"
-            raise DeviceRefusedError(f"{text} run `{holder.mend.format(device.index)}`")
+            raise DeviceRefusedError(f"{text} run `{holder.remedy.format(device.index)}`")
 
     def holder(self, uuid: str, proc: Path = Path("/proc")) -> Holder | None:
         """What has a whole device, so that it cannot be shared now. `proc`: /proc, or a copy for tests."""

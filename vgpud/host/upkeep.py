@@ -56,4 +56,4 @@ class Upkeep:
         else:
             interval_ns = min(2 * known.interval_ns, TELL_AFTER_MAX_NS)
         self._faults[what] = _Fault(cause, now_ns + interval_ns, interval_ns)
-        self._note(Log("upkeep.failed", f"{what} failed ({cause}): it is tried again; everything else goes on"))
+        self._note(Log("upkeep.failed", f"{what} failed ({cause}): it is tried again; everything else works"))

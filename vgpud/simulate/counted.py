@@ -39,7 +39,7 @@ class Counted:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         return ()
 
-    def lacks(self, placement: Placement) -> str:
+    def shortage(self, placement: Placement) -> str:
         if self.fits(placement):
             return ""
         return f"{_gpus(self._free)} GPUs are free of the {_gpus(_milli(placement))} that it needs"
@@ -62,7 +62,7 @@ class Counted:
     def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
         """Simulated clusters do not change."""
 
-    def could_ever(self, job: Job) -> str:
+    def never_fits_reason(self, job: Job) -> str:
         if job.width_milli <= self._total:
             return ""
         return f"it asks for {_gpus(job.width_milli)} GPUs and the cluster has {_gpus(self._total)}"

@@ -28,6 +28,8 @@ from vgpud.store.elastic import Noted
 FORGET_MAX = 1000
 #: of SQLite
 INTEGER_MAX = (1 << 63) - 1
+#: where the similarity classes are in a stored job
+_CLASSES = "'$.kinds'"
 #: the store's migration to these tables; jobs.ended is when, in ns, 0 = not yet
 TABLES = (
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, ended INTEGER NOT NULL, uid INTEGER NOT NULL, queue TEXT NOT NULL,"
@@ -229,12 +231,12 @@ class JobStore:
 
     def durations(self, count: int) -> tuple[Ran, ...]:
         """How long the last jobs ran that were done or ran out of time, the oldest first, with their classes."""
-        kinds, ran, state = "json_extract(spec, '$.kinds')", "json_extract(state, '$.executed_ns')", "'$.state'"
+        classes, ran, state = f"json_extract(spec, {_CLASSES})", "json_extract(state, '$.executed_ns')", "'$.state'"
 
         def read(db: Any) -> tuple[Ran, ...]:
             rows = db.execute(
-                f"SELECT {kinds}, {ran}, json_extract(state, {state}) FROM jobs WHERE ended"  # noqa: S608  our own names
-                f" AND json_extract(state, {state}) IN (?, ?) AND {ran} > 0 AND {kinds} IS NOT NULL"
+                f"SELECT {classes}, {ran}, json_extract(state, {state}) FROM jobs WHERE ended"  # noqa: S608  our own names
+                f" AND json_extract(state, {state}) IN (?, ?) AND {ran} > 0 AND {classes} IS NOT NULL"
                 " ORDER BY ended DESC, id DESC LIMIT ?",
                 (JobState.COMPLETED.value, JobState.TIMED_OUT.value, count),
             ).fetchall()

@@ -187,7 +187,9 @@ def _tend(db: sqlite3.Connection, told: list[str]) -> None:
             if fault_of(error) not in PASSING:
                 raise
             text = f"environments of jobs that have ended may still lie in unused parts of the database: {error};"
-            told.append(f"{text} it needs as much room again as it has, and is tried again at the next start")
+            told.append(
+                f"{text} cleaning them needs as much free disk space as the file has, and is tried again at the next start"
+            )
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 

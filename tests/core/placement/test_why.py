@@ -64,7 +64,7 @@ def test_gangs_and_jobs_of_several_devices() -> None:
     assert placed(ruled("best-fit", 2, 2), 1000, 4) == "4 members on devices 0, 1 of n1; 0, 1 of n2, by best-fit"
     assert placed(ruled("best-fit"), 3000) == "on devices 0, 1, 2 of n1, by best-fit"
     consolidated = placed(ruled("tiresias", 4), 1000, 2, skew_ppm=900_000)
-    assert consolidated == "2 members on devices 0, 1 of n1, on as few nodes as have room, for its skew"
+    assert consolidated == "2 members on devices 0, 1 of n1, on as few nodes as possible, for its skew"
 
 
 def test_it_is_noted_when_a_job_starts() -> None:

@@ -156,7 +156,7 @@ def test_a_running_job_that_is_cancelled_is_told_to_stop_and_its_room_given_on()
     commands = at.send(Cancelled(job, "by its user"))
     assert [(c.job_id, c.how) for c in commands if isinstance(c, StopJob)] == [(job, None)]
     assert at.state(job) == "running" and at.reason(job) == "it is being stopped: by its user"
-    assert at.running == {job} and at.reason(other) == "its room is being freed: job 1 must stop first"
+    assert at.running == {job} and at.reason(other) == "its GPUs are being freed: job 1 must stop first"
     at.answer_stops()
     assert at.state(job) == "cancelled" and at.running == {other}
 

@@ -83,7 +83,7 @@ class Room(Protocol):
         """All of these, oldest first."""
         ...
 
-    def lacks(self, placement: Placement) -> str:
+    def shortage(self, placement: Placement) -> str:
         """What of exactly this room is not free: a clause for a sentence; "" when it fits."""
         ...
 
@@ -107,7 +107,7 @@ class Room(Protocol):
         """As events.RoomChanged says it."""
         ...
 
-    def could_ever(self, job: Job) -> str:
+    def never_fits_reason(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""
         ...
 

@@ -281,15 +281,15 @@ class Cluster:
 
     # ---- why there is none ----
 
-    def lacks(self, placement: Placement) -> str:
+    def shortage(self, placement: Placement) -> str:
         """What of exactly this room is not free: a clause for a sentence; "" when it fits."""
         if self.fits(placement):
             return ""
         return shortage.where(placement, {node.name: node for node in self.nodes})
 
-    def could_ever(self, job: Job) -> str:
+    def never_fits_reason(self, job: Job) -> str:
         """Why an empty cluster has no room for it; "" when it has."""
-        return shortage.never(job.spec, self.nodes, self._policy)
+        return shortage.never_fits_reason(job.spec, self.nodes, self._policy)
 
     def why_here(self, job: Job, placement: Placement) -> str:
         """Why this room, which it has, was chosen: a clause; "" = there was no choice."""

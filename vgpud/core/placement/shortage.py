@@ -13,7 +13,7 @@ from vgpud.core.placement.shape import NEVER_BYTES, Shape
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
-def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
+def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
     """Why these nodes, empty and with all devices offered, have no room for it; "" when they have."""
     shape = Shape(spec.ask, policy)
     if shape.denied is not None:
@@ -28,7 +28,7 @@ def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
         if holds >= spec.members:
             return ""
     if holds:
-        return f"{spec.members} members of {_wants(spec.ask)} each: an empty cluster holds {holds}, ask for so many"
+        return f"{spec.members} members of {describe(spec.ask)} each: an empty cluster holds {holds}, ask for so many"
     return _never_one(spec.ask, nodes, policy)
 
 
@@ -74,10 +74,10 @@ def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
         return f"{format_gpus(ask.cpu_milli)} CPUs: the largest node has {format_gpus(most_cpu)}, ask for less"
     if ask.ram_bytes > most_ram:
         return f"{format_bytes(ask.ram_bytes)} of RAM: the largest node has {format_bytes(most_ram)}, ask for less"
-    return f"no node has {_wants(ask)} together, however empty: ask for less"
+    return f"no node has {describe(ask)} together, however empty: ask for less"
 
 
-def _wants(ask: Ask) -> str:
+def describe(ask: Ask) -> str:
     words = [f"{format_gpus(ask.spec.gpus_milli)} GPU"] if ask.spec.gpus_milli else []
     words += [f"{format_gpus(ask.cpu_milli)} CPU"] if ask.cpu_milli else []
     words += [f"{format_bytes(ask.ram_bytes)} RAM"] if ask.ram_bytes else []
@@ -86,7 +86,7 @@ def _wants(ask: Ask) -> str:
 
 def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str:
     """What is missing now; "" when all members fit."""
-    for_ever = never(spec, nodes, policy)
+    for_ever = never_fits_reason(spec, nodes, policy)
     if for_ever:
         return for_ever
     shape, holds = Shape(spec.ask, policy), 0
@@ -95,7 +95,7 @@ def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str
         if holds == spec.members:
             return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
     if holds:
-        return f"there is room for {holds} of {spec.members} members of {_wants(spec.ask)} each"
+        return f"there is free capacity for {holds} of {spec.members} members of {describe(spec.ask)} each"
     return _missing(shape, nodes)
 
 
@@ -108,8 +108,8 @@ def _unwelcome(shape: Shape, nodes: Sequence[Node], rule: Rule, sharing: Sharing
     for node, i in near:
         text = sharing.objection(shape.residents[0], node.residents[i])
         if text:
-            return f"there is no room beside others: device {node.devices[i].index} of {node.name} {text}"
-    return f"there is no room for all of {_wants(shape.ask)} beside others"
+            return f"no device can be shared with this job: device {node.devices[i].index} of {node.name} {text}"
+    return f"no devices can be shared with all of {describe(shape.ask)}"
 
 
 def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
@@ -133,7 +133,7 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
     if all(node.free_ram_bytes < ask.ram_bytes for node in nodes):
         most = max(node.free_ram_bytes for node in nodes)
         return f"no node{on} has {format_bytes(ask.ram_bytes)} of RAM free: most is {format_bytes(max(most, 0))}"
-    return f"no node has {_wants(ask)} free together"
+    return f"no node has {describe(ask)} free together"
 
 
 def _fitting(shape: Shape, node: Node, part: int) -> int:

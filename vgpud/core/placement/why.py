@@ -38,10 +38,10 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     others = _with_room(node, at, share)
     left = f"{format_gpus(max(0, node.free_milli[at]))} GPU and {format_bytes(max(0, node.free_bytes[at]))} are left"
     if not others:
-        only = f", the only one of {len(node.devices)} with room" if len(node.devices) > 1 else ""
+        only = f", the only one of {len(node.devices)} with enough free" if len(node.devices) > 1 else ""
         return f"on {name}{only}; {left} there"
     looks = _LOOKS_FOR.get(rule.name, f"as {rule.name} has it")
-    return f"on {name}: of {others + 1} with room {looks} ({rule.name}); {left} there"
+    return f"on {name}: of {others + 1} with enough free {looks} ({rule.name}); {left} there"
 
 
 def _with_room(node: Node, at: int, share: Share) -> int:
@@ -71,7 +71,7 @@ def _several(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
         index = {device.uuid: device.index for device in nodes[name].devices}
         used = {index[s.device_uuid] for p in placement if p.node == name for s in p.shares if s.device_uuid in index}
         parts.append(f"{', '.join(map(str, sorted(used)))} of {name}")
-    together = "on as few nodes as have room, for its skew" if rule.consolidates(job.spec) else f"by {rule.name}"
+    together = "on as few nodes as possible, for its skew" if rule.consolidates(job.spec) else f"by {rule.name}"
     members = f"{len(placement)} members " if len(placement) > 1 else ""
     return f"{members}on devices {'; '.join(parts)}, {together}"
 
