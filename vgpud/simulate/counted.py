@@ -33,7 +33,7 @@ class Counted:
     def noted(self, job: Job, placement: Placement) -> Placement:
         return placement
 
-    def lose(self, kind: str, other: str) -> None:
+    def lose(self, class_name: str, other: str) -> None:
         """Nobody knows who shares a device."""
 
     def pairs(self) -> tuple[tuple[str, str], ...]:

@@ -188,7 +188,7 @@ def _tend(db: sqlite3.Connection, told: list[str]) -> None:
                 raise
             text = f"environments of jobs that have ended may still lie in unused parts of the database: {error};"
             told.append(
-                f"{text} cleaning them needs as much free disk space as the file has, and is tried again at the next start"
+                f"{text} the cleanup needs free disk space of the file's size, and is tried again at the next start"
             )
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 

@@ -14,7 +14,7 @@ from vgpud.core.placement.fgd import PLAIN_MIX, Fgd, Mix
 from vgpud.core.placement.tiresias import Tiresias
 from vgpud.core.placement.worst_fit import WorstFit
 
-#: of how equal ones are told apart, the mix, and the pairs that lose
+#: made from the rule for ties, the mix, and the pairs that slow each other down
 Made = Callable[[Rule, Mix, Pairs], Rule]
 
 
@@ -54,16 +54,16 @@ CHOICES: dict[str, Choice[Made]] = {
     ),
 }
 
-#: name -> one line for those who choose
+#: name -> its line, for --help
 NAMES = {name: choice.line for name, choice in CHOICES.items()}
 
 
 def make(text: str, spread: bool = False, mix: Mix = PLAIN_MIX, pairs: Pairs | None = None) -> Rule:
-    """The rule that is meant, for one cluster. Raises InvalidSpec, a ValueError of one line that says what there is.
+    """The rule of that name, for one cluster. Raises InvalidSpec, a ValueError of one line that lists the rules.
 
-    `spread`: between nodes and devices that the rule holds equal, the emptiest and not the fullest. Best fit holds none
-    equal, so that it becomes worst fit. `mix` (fgd.mix_of): the jobs that fragmentation is measured by. `pairs`: kinds
-    of jobs that are not to share a device.
+    `spread`: among nodes and devices that the rule ranks equal, the emptiest instead of the fullest. Best fit ranks
+    none equal, so that it becomes worst fit. `mix` (fgd.mix_of): the jobs by which fragmentation is measured. `pairs`:
+    similarity classes that are not to share a device.
     """
     ties: Rule = WorstFit() if spread else BestFit()
     return make_of("placement", CHOICES, text)(ties, mix, pairs or Pairs())

@@ -14,7 +14,7 @@ from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
 def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
-    """Why these nodes, empty and with all devices offered, have no room for it; "" when they have."""
+    """Why it does not fit these nodes, empty and with all devices offered; "" when it does."""
     shape = Shape(spec.ask, policy)
     if shape.denied is not None:
         return shape.denied.message
@@ -52,7 +52,7 @@ def _empty(node: Node) -> Node:
 
 
 def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
-    """The refusal of the node that comes nearest: the one with most devices of those with the right model."""
+    """The refusal of the best node: of those with the right model the one with most devices."""
     if not nodes:
         return "this cluster has no node"
     if ask.gpu_models:
@@ -100,7 +100,7 @@ def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str
 
 
 def _unwelcome(shape: Shape, nodes: Sequence[Node], rule: Rule, sharing: Sharing) -> str:
-    """Devices have room, but not beside who is there; "" when one has."""
+    """Devices have free capacity, but cannot be shared with their residents; "" when one can."""
     if any(choose(shape, node, rule) is not None for node in nodes):
         return ""
     near = [(node, i) for node in nodes for i in (shape.fitting(node) or [[]])[0]]
@@ -113,7 +113,7 @@ def _unwelcome(shape: Shape, nodes: Sequence[Node], rule: Rule, sharing: Sharing
 
 
 def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
-    """Of one member, the first thing that no node has."""
+    """The first thing that no node has for one member."""
     ask = shape.ask
     if shape.models:
         nodes = [node for node in nodes if node.gpu_model in shape.models]
@@ -137,7 +137,7 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
 
 
 def _fitting(shape: Shape, node: Node, part: int) -> int:
-    """How many devices of a node have room for a part."""
+    """How many devices of a node fit a part."""
     milli, sizes = shape.takes[part], shape.sizes(node)[part]
     devices = [i for i, d in enumerate(node.devices) if not shape.named or d.uuid in shape.named]
     return sum(node.offered[i] and node.free_milli[i] >= milli and node.free_bytes[i] >= sizes[i] for i in devices)
@@ -178,7 +178,7 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
 
 
 def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
-    """What of this room, which is not free, is missing: the first thing."""
+    """The first thing of this placement that is not free."""
     for place in placement:
         node = nodes.get(place.node)
         if node is None:

@@ -9,7 +9,7 @@ from vgpud.core.model import Share
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
-#: rule -> what it looks for among devices with room
+#: rule -> what it prefers among devices with enough free
 _LOOKS_FOR = {
     "best-fit": "the one that is left with least",
     "worst-fit": "the one that is left with most",
@@ -19,7 +19,7 @@ _LOOKS_FOR = {
 
 
 def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Rule) -> str:
-    """`nodes`: with the job's room taken. Looks at the nodes that it is on alone."""
+    """Looks only at the job's own nodes. `nodes`: with the job's placement taken."""
     if not placement or not placement[0].shares:
         return ""
     if len(placement) > 1 or len(placement[0].shares) > 1:
@@ -45,7 +45,7 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
 
 
 def _with_room(node: Node, at: int, share: Share) -> int:
-    """How many other devices of the node would have had room."""
+    """How many other devices of the node would have had enough free."""
     return sum(
         node.offered[i] and node.free_milli[i] >= share.min_milli and node.free_bytes[i] >= share.mem_min_bytes
         for i in range(len(node.devices))
@@ -54,7 +54,7 @@ def _with_room(node: Node, at: int, share: Share) -> int:
 
 
 def _beside(node: Node, at: int, own_milli: int, sharing: Sharing) -> str:
-    """How much of the device is used by all who are there."""
+    """How much of the device is used by all residents."""
     there = node.residents[at]
     if len(there) < 2:
         return ", which was empty: empty devices come first"

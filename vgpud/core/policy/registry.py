@@ -66,12 +66,12 @@ def _fair(name: str, arguments: Arguments) -> Policy:
     )
 
 
-#: of Tiresias' simulator
+#: the defaults of Tiresias' simulator
 DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
 DEFAULT_QUANTUM_S = Fraction(14400)
-#: of Themis
+#: the default of Themis
 DEFAULT_LEASE_S = Fraction(1200)
-#: of what is looked at again and again: the daemon does nothing else while it does so
+#: least period of repeated work: the daemon does nothing else meanwhile
 LEAST_S = Fraction(1)
 
 CHOICES: dict[str, Choice[Policy]] = {

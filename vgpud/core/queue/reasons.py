@@ -182,7 +182,8 @@ def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
             who = f"; {_jobs(there)} {'is' if len(there) == 1 else 'are'} there" if there else ""
             return f"it can resume only where it was, but {missing}{who}"
         if world.find(job) is None:
-            return f"it can resume only where it was, which it does not share with {_jobs(there) if there else 'what is there'}"
+            residents = _jobs(there) if there else "the programs there"
+            return f"it can resume only where it was, which it does not share with {residents}"
     elif world.find(job) is None:
         return world.room.why_not(job)
     return "it starts with the next decision"
