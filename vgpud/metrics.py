@@ -83,7 +83,7 @@ class Metrics(Collector):
 
 
 def _container_metric(containers: Iterable[tuple[str, int]]) -> Metric:
-    """Slices are bounded, and so is this label; container ids come and go without end."""
+    """Slices are bounded in number, and so is this label; container ids are not."""
     family = GaugeMetricFamily("vgpu_containers", "Containers that use a slice.", labels=["slice"])
     for slice_name, count in containers:
         family.add_metric([slice_name], count)
@@ -191,7 +191,7 @@ def _wait_metric(slices: Iterable[SliceSample]) -> Metric:
 
 
 def _regime_metric(devices: Iterable[DeviceSample], slices: Iterable[SliceSample]) -> Metric:
-    """All regimes of every device, 1 for the one of now: that of any slice on it."""
+    """All regimes of every device, 1 for the present one: that of any slice on it."""
     labels = ["gpu_uuid", "gpu_index", "regime"]
     family = GaugeMetricFamily("vgpu_gpu_regime", "How the device is shared: 1 for what it is now.", labels=labels)
     current = {sample.uuid: sample.now.regime for sample in slices if sample.now.regime}

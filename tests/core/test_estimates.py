@@ -86,10 +86,10 @@ def test_the_narrowest_class_with_enough_jobs_wins() -> None:
     rows = [("narrow", 10), ("narrow", 10), ("wide", 50), ("wide", 50), ("wide", 50)]
     found = known(*rows)
     wide = found.of(("narrow", "wide"), 0)
-    assert wide is not None and (wide.kind, wide.jobs, wide.median_ns) == ("wide", 3, 50)
+    assert wide is not None and (wide.class_name, wide.jobs, wide.median_ns) == ("wide", 3, 50)
     found.learn(("narrow",), 10, ended=True)
     narrow = found.of(("narrow", "wide"), 0)
-    assert narrow is not None and (narrow.kind, narrow.jobs, narrow.median_ns) == ("narrow", 3, 10)
+    assert narrow is not None and (narrow.class_name, narrow.jobs, narrow.median_ns) == ("narrow", 3, 10)
     assert found.of((), 0) is None
     assert found.of(("unknown",), 0) is None
 

@@ -38,7 +38,7 @@ def _invalid(message: str, field: str) -> RefusedError:
 def queue_from(
     request: pb.SetQueueRequest, queues: dict[str, QueueSpec], members: Sequence[str]
 ) -> tuple[QueueSpec, tuple[str, ...]]:
-    """The queue as it is to be, and its members. `members`: those that it has now. Raises RefusedError."""
+    """The requested queue, and its members. `members`: its present ones. Raises RefusedError."""
     asked = request.queue
     if not _NAME.fullmatch(asked.name):
         text = f"queue {asked.name!r} cannot be: up to 40 letters, digits and . _ -, a letter or a digit first"

@@ -22,10 +22,10 @@ class Fault(Enum):
     OTHER = "please report this"
 
 
-#: what may be over by itself, or by making room: nothing is lost, and what waits is tried again
+#: faults that may pass by themselves, or by freeing space: nothing is lost, and writes are tried again
 PASSING = frozenset({Fault.FULL, Fault.READ_ONLY, Fault.DEVICE, Fault.MISSING, Fault.MEMORY})
 
-#: primary result codes (sqlite3.h); before Python 3.11 only the text says which
+#: primary result codes (sqlite3.h); before Python 3.11 only the text identifies them
 _BY_CODE = {
     1: Fault.SCHEMA,
     3: Fault.MISSING,

@@ -55,7 +55,7 @@ def room() -> Cluster:
         (job(ask(700, 0, 40 * GIB)), "no node where the GPUs are free has 40GiB of RAM free: most is 34GiB"),
         (job(ask(0, 9000)), "no node has 9 CPUs free: most is 8"),
         (job(ask(0, 8000, 33 * GIB)), "no node has 8 CPU + 33GiB RAM free together"),
-        (job(500, 3), "there is room for 2 of 3 members of 0.5 GPU each"),
+        (job(500, 3), "there is free capacity for 2 of 3 members of 0.5 GPU each"),
     ],
 )
 def test_what_is_missing_now(wanted: Job, sentence: str) -> None:

@@ -396,7 +396,7 @@ def test_no_more_members_run_than_there_are_slices_however_small() -> None:
     at = few_slices()
     at.submit(gpus(0), 10_000)
     assert at.running == {1, 2, 3}, "a quarter of the slices is left to those who make theirs otherwise"
-    assert at.reason(4) == "3 members of jobs have slices of the 3 that may at once, and this needs 1"
+    assert at.reason(4) == "3 of 3 job slices are in use; this job needs 1 more"
     at.end(2)
     assert at.running == {1, 3, 4}
     denied = at.machine.check(gpus(0, members=4))

@@ -164,7 +164,7 @@ def test_one_that_runs() -> None:
     facts = desk.ask(job_id)
     assert [kind for kind, _ in facts] == ["device", "neighbour", "size", "prediction", "estimate"]
     assert facts[0][1] == (
-        "0.5 GPU on device 0 of n1: of 2 with room the one that is left with least (best-fit); 0.5 GPU and 72GiB are"
+        "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with least (best-fit); 0.5 GPU and 72GiB are"
         " left there"
     )
     assert facts[1:4] == [

@@ -38,10 +38,10 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     others = _with_room(node, at, share)
     left = f"{format_gpus(max(0, node.free_milli[at]))} GPU and {format_bytes(max(0, node.free_bytes[at]))} are left"
     if not others:
-        only = f", the only one of {len(node.devices)} with enough free" if len(node.devices) > 1 else ""
+        only = f", the only one of {len(node.devices)} that fits" if len(node.devices) > 1 else ""
         return f"on {name}{only}; {left} there"
     looks = _LOOKS_FOR.get(rule.name, f"as {rule.name} has it")
-    return f"on {name}: of {others + 1} with enough free {looks} ({rule.name}); {left} there"
+    return f"on {name}: of {others + 1} that fit, {looks} ({rule.name}); {left} there"
 
 
 def _with_room(node: Node, at: int, share: Share) -> int:

@@ -42,7 +42,7 @@ def _unavailable(error: StoreError) -> Denied:
 
 
 class JobRequests:
-    """api_jobs.Desk."""
+    """api.jobs.JobBackend."""
 
     def __init__(self, host: Host, desk: JobDesk) -> None:
         self.node = host.node
