@@ -83,7 +83,7 @@ class Metrics(Collector):
 
 
 def _container_metric(containers: Iterable[tuple[str, int]]) -> Metric:
-    """Slices are bounded, and so is this label; container ids come and go without end."""
+    """Slices are bounded in number, and so is this label; container ids are not."""
     family = GaugeMetricFamily("vgpu_containers", "Containers that use a slice.", labels=["slice"])
     for slice_name, count in containers:
         family.add_metric([slice_name], count)
@@ -95,7 +95,9 @@ def _queue_metrics(queues: Iterable[QueueSample]) -> Iterator[Metric]:
     jobs = GaugeMetricFamily("vgpu_jobs", "Jobs that have not ended.", labels=["queue", "state"])
     ended = CounterMetricFamily("vgpu_jobs_ended", "Jobs that have ended.", labels=["queue", "state"])
     used = GaugeMetricFamily("vgpu_queue_used_gpus", "What counts against the queue's limit.", labels=["queue"])
-    guarantee = GaugeMetricFamily("vgpu_queue_guarantee_gpus", "What others make room for.", labels=["queue"])
+    guarantee = GaugeMetricFamily(
+        "vgpu_queue_guarantee_gpus", "Guaranteed GPUs (reclaimed by preemption).", labels=["queue"]
+    )
     limit = GaugeMetricFamily("vgpu_queue_limit_gpus", "The most it may use; left out: no limit.", labels=["queue"])
     for queue in queues:
         for state, count in queue.jobs:
@@ -189,7 +191,7 @@ def _wait_metric(slices: Iterable[SliceSample]) -> Metric:
 
 
 def _regime_metric(devices: Iterable[DeviceSample], slices: Iterable[SliceSample]) -> Metric:
-    """All regimes of every device, 1 for the one of now: that of any slice on it."""
+    """All regimes of every device, 1 for the present one: that of any slice on it."""
     labels = ["gpu_uuid", "gpu_index", "regime"]
     family = GaugeMetricFamily("vgpu_gpu_regime", "How the device is shared: 1 for what it is now.", labels=labels)
     current = {sample.uuid: sample.now.regime for sample in slices if sample.now.regime}

@@ -252,7 +252,7 @@ def check_devices(config_path: Path | None, device: tuple[str, ...], **flags: st
     devices, inventory = open_devices(config)
     for found in inventory:
         holder = devices.holder(found.uuid)
-        said = f"held by {holder.what}, {holder.so}: run `{holder.mend.format(found.index)}`" if holder else "ok"
+        said = f"held by {holder.what}, {holder.so}: run `{holder.remedy.format(found.index)}`" if holder else "ok"
         click.echo(f"device {found.index}: {found.name} ({found.uuid}): {said}")
 
 

@@ -74,7 +74,7 @@ def test_workers_begin_with_the_least() -> None:
         (gpus(500, 250), "the least first"),
         (gpus(0, 500), "the least first"),
         (gpus(-5, 500), "the least first"),
-        (gpus(500, 2000), "on one device, to 1 at most"),
+        (gpus(500, 2000), "on one device, so 1 is the most"),
         (gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=500)), "beside 0.5 GPUs"),
         (gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=250, min_milli=100)), "min beside GPUs"),
         (gpus(250, 1000, slice=pb.SliceSpec(gpus_milli=250, max_milli=1000)), "max beside GPUs"),

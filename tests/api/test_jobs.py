@@ -1,4 +1,4 @@
-"""The queue's services on a desk of wood: what is asked becomes the core's values, what cannot be meant is refused."""
+"""The queue's services on a fake backend: requests become the core's values, invalid ones are refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BOB = Caller(1001, 1001, (), os.getpid(), admin=False, started=processes.start_t
 ROOT = Caller(0, 0, (), os.getpid(), admin=True, started=processes.start_time(os.getpid()))
 
 
-class Desk:
+class Backend:
     """Keeps what it is told; nothing starts."""
 
     node = "n1"
@@ -136,9 +136,9 @@ class World:
     """The services, called as somebody."""
 
     def __init__(self) -> None:
-        self.desk = Desk()
-        self.jobs = api_jobs.JobService(self.desk)
-        self.queues = api_jobs.QueueService(self.desk)
+        self.backend = Backend()
+        self.jobs = api_jobs.JobService(self.backend)
+        self.queues = api_jobs.QueueService(self.backend)
 
     def call(self, method: Any, request: Any, who: Caller = ALICE) -> Any:
         async def run() -> Any:
@@ -189,7 +189,7 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
         array_last=5,
     )
     assert ids == [1, 2, 3]
-    (made,) = world.desk.submissions
+    (made,) = world.backend.submissions
     core = made.spec
     assert (made.count, made.held, made.request_id, core.index) == (3, True, "r", 3)
     assert (core.uid, core.queue, core.name, core.members, core.priority) == (1000, "default", "train.py", 4, -5)
@@ -209,7 +209,7 @@ def test_a_job_as_the_core_knows_it(world: World) -> None:
 
 def test_defaults_are_none(world: World) -> None:
     world.submit(image="pytorch/pytorch:latest", command=[])
-    core = world.desk.submissions[0].spec
+    core = world.backend.submissions[0].spec
     assert (core.time_limit_ns, core.duration_ns, core.skew_ppm, core.preemptible) == (NEVER_NS, 0, -1, True)
     assert (core.members, core.index, core.name) == (1, 0, "pytorch:latest")
     assert isinstance(core.run, Launch)
@@ -278,7 +278,7 @@ def test_what_cannot_be_meant(world: World, fields: dict[str, Any], code: str, n
     got, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(**fields)))
     assert got == code
     assert named in message
-    assert world.desk.submissions == []
+    assert world.backend.submissions == []
 
 
 def test_who_has_ended_submits_nothing(world: World) -> None:
@@ -286,19 +286,19 @@ def test_who_has_ended_submits_nothing(world: World) -> None:
         code, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec()), gone)
         assert code == "FAILED_PRECONDITION"
         assert "resource limits" in message
-    assert world.desk.submissions == []
+    assert world.backend.submissions == []
 
 
 def test_after_a_job_that_will_never_complete(world: World) -> None:
     world.submit()
     world.submit(after=[1])
-    assert world.desk.submissions[-1].spec.after == (1,)
-    world.desk.change(1, state=JobState.FAILED)
+    assert world.backend.submissions[-1].spec.after == (1,)
+    world.backend.change(1, state=JobState.FAILED)
     code, message = world.refused(world.jobs.SubmitJob, pb.SubmitJobRequest(spec=spec(after=[1])))
     assert code == "FAILED_PRECONDITION"
     assert "has failed" in message and "--after-any" in message
     world.submit(after=[1], after_any=True)
-    assert world.desk.submissions[-1].spec.after_any
+    assert world.backend.submissions[-1].spec.after_any
 
 
 def test_a_job_is_shown_as_it_was_asked(world: World) -> None:
@@ -339,11 +339,11 @@ def test_everyone_sees_and_changes_their_own(world: World) -> None:
     }
     for method, request in calls.items():
         assert world.refused(getattr(world.jobs, method), request)[0] == "PERMISSION_DENIED", method
-    assert world.desk.done == []
+    assert world.backend.done == []
     assert world.refused(world.jobs.GetJob, pb.GetJobRequest(job_id=9))[0] == "NOT_FOUND"
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2), ROOT)
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2), BOB)
-    assert world.desk.done == [("cancel", [2], "cancelled by uid 0"), ("cancel", [2], "cancelled by its owner")]
+    assert world.backend.done == [("cancel", [2], "cancelled by uid 0"), ("cancel", [2], "cancelled by its owner")]
     assert world.refused(world.jobs.HoldJob, pb.HoldJobRequest(job_id=2), BOB)[0] == "FAILED_PRECONDITION"
 
 
@@ -351,10 +351,10 @@ def test_an_array_is_cancelled_by_its_first_job(world: World) -> None:
     from dataclasses import replace
 
     world.submit(array_first=1, array_last=3)
-    for job in world.desk.table.values():
+    for job in world.backend.table.values():
         job.spec = replace(job.spec, array=1)
     world.call(world.jobs.CancelJob, pb.CancelJobRequest(job_id=1, array=True))
-    assert world.desk.done[0][1] == [1, 2, 3]
+    assert world.backend.done[0][1] == [1, 2, 3]
     code, message = world.refused(world.jobs.CancelJob, pb.CancelJobRequest(job_id=2, array=True))
     assert (code, "--array" in message) == ("INVALID_ARGUMENT", True)
 
@@ -391,18 +391,18 @@ def test_users_get_small_pages(world: World) -> None:
 def test_what_will_not_change_is_made_once(world: World) -> None:
     world.submit()
     world.submit()
-    world.desk.change(1, state=JobState.COMPLETED, ended_ns=5 * SECOND_NS)
+    world.backend.change(1, state=JobState.COMPLETED, ended_ns=5 * SECOND_NS)
     listed = [world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)) for _ in range(3)]
     assert listed[0] == listed[2]
-    assert world.desk.looked_at == 1 + 3, "the one that has ended, and the other each time"
-    world.desk.change(1, state=JobState.PENDING)  # queued again
+    assert world.backend.looked_at == 1 + 3, "the one that has ended, and the other each time"
+    world.backend.change(1, state=JobState.PENDING)  # queued again
     assert world.call(world.jobs.ListJobs, pb.ListJobsRequest()).jobs[0].state == "pending"
-    world.desk.change(1, state=JobState.FAILED, ended_ns=9 * SECOND_NS)
+    world.backend.change(1, state=JobState.FAILED, ended_ns=9 * SECOND_NS)
     assert world.call(world.jobs.ListJobs, pb.ListJobsRequest(all=True)).jobs[0].state == "failed"
 
 
 def test_pages_of_usage_and_queues(world: World) -> None:
-    world.desk.rows = [UsageRow("default", 1000, 1, 1, 1, 1, job_id=number) for number in range(1, 13)]
+    world.backend.rows = [UsageRow("default", 1000, 1, 1, 1, 1, job_id=number) for number in range(1, 13)]
     request, seen = pb.GetUsageRequest(by="job", page_size=5), []
     while True:
         answer = world.call(world.queues.GetUsage, request)
@@ -412,7 +412,7 @@ def test_pages_of_usage_and_queues(world: World) -> None:
             break
     assert seen == [[1, 2, 3, 4, 5], [6, 7, 8, 9, 10], [11, 12]]
     assert not world.queues._summed, "nothing is kept for a reader who has had all"
-    world.desk.rows = world.desk.rows * 100
+    world.backend.rows = world.backend.rows * 100
     answer = world.call(world.queues.GetUsage, pb.GetUsageRequest(by="job"))
     assert len(answer.usage) == 1000
     assert answer.next_page_token
@@ -437,13 +437,13 @@ def test_a_watch_tells_all_at_first_and_then_what_changes(world: World) -> None:
         stream: Any = world.jobs.WatchJobs(request, Context())
         for step in (None, *steps):
             if step:
-                world.desk.change(*step[:1], **step[1])
+                world.backend.change(*step[:1], **step[1])
             message = await asyncio.wait_for(anext(stream), 5)
             seen.append([(job.job_id, job.state) for job in message.jobs])
         await stream.aclose()
         return seen
 
-    world.desk.change(2, state=JobState.RUNNING)
+    world.backend.change(2, state=JobState.RUNNING)
     runs = {"state": JobState.RUNNING}
     seen = asyncio.run(watch(pb.WatchJobsRequest(), [(3, runs), (1, runs)]))
     assert seen == [[(1, "pending"), (3, "pending")], [(3, "running")], [(1, "running")]]
@@ -459,24 +459,24 @@ def set_queue(world: World, mask: Sequence[str] = (), **fields: Any) -> QueueSpe
     request = pb.SetQueueRequest(queue=pb.Queue(**{"name": "team", **fields}))
     request.update_mask.paths.extend(mask)
     world.call(world.queues.SetQueue, request, ROOT)
-    return world.desk.tree[request.queue.name]
+    return world.backend.tree[request.queue.name]
 
 
 def test_a_queue_is_made_and_changed_field_by_field(world: World) -> None:
     made = set_queue(world, guarantee_milli=2000, limit_milli=4000, weight=3, members=["uid:1000", "gid:44"])
     assert made == QueueSpec("team", guarantee_milli=2000, limit_milli=4000, weight=3)
-    assert world.desk.members["team"] == ("uid:1000", "gid:44")
+    assert world.backend.members["team"] == ("uid:1000", "gid:44")
     made = set_queue(world, policy="2d-las(3250,7200)", strict=True, min_run=Duration())
     assert (made.policy, made.strict, made.min_run_ns, made.limit_milli) == ("2d-las(3250,7200)", True, 0, 4000)
     made = set_queue(world, limit_milli=-1, backfill=False)
     assert (made.limit_milli, made.backfill, made.strict) == (NEVER_NS, False, True)
     made = set_queue(world, mask=["guarantee_milli", "members", "policy"])
     assert (made.guarantee_milli, made.policy) == (0, "fifo")
-    assert not world.desk.members.get("team")
+    assert not world.backend.members.get("team")
     child = set_queue(world, name="team-alice", parent="team")
     assert child.parent == "team"
     set_queue(world, name="team-alice", mask=["parent"])
-    assert world.desk.tree["team-alice"].parent == ""
+    assert world.backend.tree["team-alice"].parent == ""
 
 
 BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
@@ -509,12 +509,12 @@ BAD_QUEUES: list[tuple[dict[str, Any], str]] = [
 def test_queues_that_cannot_be_meant(world: World, fields: dict[str, Any], named: str) -> None:
     set_queue(world, name="high")
     set_queue(world, name="low", parent="high")
-    before = dict(world.desk.tree)
+    before = dict(world.backend.tree)
     request = pb.SetQueueRequest(queue=pb.Queue(**{"name": "team", **fields}))
     code, message = world.refused(world.queues.SetQueue, request, ROOT)
     assert code == "INVALID_ARGUMENT"
     assert named in message
-    assert world.desk.tree == before
+    assert world.backend.tree == before
 
 
 def test_a_queue_is_shown_as_it_was_set(world: World) -> None:
@@ -541,19 +541,22 @@ def test_users_see_the_queues_that_are_for_them_and_those_above(world: World) ->
 
 def test_queues_go(world: World) -> None:
     world.call(world.queues.DeleteQueue, pb.DeleteQueueRequest(name="bob"), ROOT)
-    assert set(world.desk.tree) == {"default"}
+    assert set(world.backend.tree) == {"default"}
     assert world.refused(world.queues.DeleteQueue, pb.DeleteQueueRequest(name="bob"), ROOT)[0] == "NOT_FOUND"
 
 
 def test_usage_is_the_callers_own(world: World) -> None:
     service = 3_600_000 * SECOND_NS
-    world.desk.rows = [UsageRow("default", 1000, 2 * service, service, 0, 1, job_id=7, state="completed", members=2)]
+    world.backend.rows = [UsageRow("default", 1000, 2 * service, service, 0, 1, job_id=7, state="completed", members=2)]
     request = pb.GetUsageRequest(by="job")
     request.since.FromSeconds(100)
     (row,) = world.call(world.queues.GetUsage, request).usage
     assert (row.gpu_seconds_asked, row.gpu_seconds_granted, row.job_id, row.state) == (7200.0, 3600.0, 7, "completed")
     world.call(world.queues.GetUsage, pb.GetUsageRequest(), ROOT)
-    assert world.desk.done == [("usage", 100 * SECOND_NS, NEVER_NS, "job", 1000), ("usage", 0, NEVER_NS, "user", None)]
+    assert world.backend.done == [
+        ("usage", 100 * SECOND_NS, NEVER_NS, "job", 1000),
+        ("usage", 0, NEVER_NS, "user", None),
+    ]
     assert world.refused(world.queues.GetUsage, pb.GetUsageRequest(by="moon"))[0] == "INVALID_ARGUMENT"
     request.until.FromSeconds(50)
     assert world.refused(world.queues.GetUsage, request)[0] == "INVALID_ARGUMENT"
@@ -563,5 +566,5 @@ def test_times_and_numbers_that_the_store_cannot_hold_are_cut_off(world: World) 
     request = pb.GetUsageRequest()
     request.since.seconds, request.until.seconds = -(1 << 62), 1 << 62
     world.call(world.queues.GetUsage, request, ROOT)
-    assert world.desk.done == [("usage", 0, NEVER_NS, "user", None)]
+    assert world.backend.done == [("usage", 0, NEVER_NS, "user", None)]
     assert not world.call(world.jobs.ListJobs, pb.ListJobsRequest(page_token="9" * 19, all=True), ROOT).jobs

@@ -24,7 +24,7 @@ from tests.attach import client
 from tests.daemon.node import Node, own_node
 from vgpud.api.caller import Caller
 from vgpud.api.peer_proxy import Peer
-from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Roles, Row, Who, why_not
+from vgpud.api.permissions import JOBS_NAMED_MAX, METHODS, STREAMS_PER_USER_MAX, Authorizer, Row, Who, why_not
 from vgpud.api.rpc import WATCHERS_MAX, WATCHERS_PER_USER_MAX, Watching
 from vgpud.core.model import Denied
 from vgpud.oci.request import Limits
@@ -164,7 +164,7 @@ def expected(role: str, who: Who) -> bool:
     return (
         role not in ("owner", "other")
         or {
-            Who.EVERYBODY: True,
+            Who.EVERY_USER: True,
             Who.SLICE_OWNER: role == "owner",
             Who.SLICE_USER: role == "owner",
             Who.JOB_OWNER: role == "owner",
@@ -462,9 +462,9 @@ def test_a_user_has_only_so_many_streams_of_whatever_service() -> None:
         async def handler(details: object) -> Any:
             return grpc.unary_stream_rpc_method_handler(watch, bytes, bytes)
 
-        roles = Roles(SimpleNamespace(), lambda address: Peer(OWNER, OWNER, (), 0, 0))  # type: ignore[arg-type]
+        authorizer = Authorizer(SimpleNamespace(), lambda address: Peer(OWNER, OWNER, (), 0, 0))  # type: ignore[arg-type]
         details = SimpleNamespace(method="/grpc.health.v1.Health/Watch")
-        guarded = (await roles.intercept_service(handler, details)).unary_stream
+        guarded = (await authorizer.intercept_service(handler, details)).unary_stream
         open_ones = [asyncio.create_task(guarded(b"", Context())) for _ in range(STREAMS_PER_USER_MAX)]
         await asyncio.sleep(0)
         with pytest.raises(PermissionError, match="RESOURCE_EXHAUSTED: 128 streams of uid"):

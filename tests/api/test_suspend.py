@@ -6,7 +6,7 @@ import pytest
 from google.protobuf.duration_pb2 import Duration
 
 from vgpud.api.rpc import RefusedError
-from vgpud.api.suspend import DEADLINE_S, _deadline_s
+from vgpud.api.server import DEADLINE_S, _deadline_s
 from vgpud.core.model import Reason
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from vgpud.api import turns as module
 from vgpud.api.peer_proxy import Peer
-from vgpud.api.permissions import Roles
+from vgpud.api.permissions import Authorizer
 from vgpud.api.turns import LOOK_NS, MESSAGE_NS, PIECE_NS, WAITING_MAX, Turn, Turns, begin, breathe
 from vgpud.api.watches import INTERVAL_MIN_S, Snapshots
 from vgpud.api.workers import WorkCalls, said_from
@@ -69,8 +69,8 @@ async def guarded(clock: Clock, uid: int, method: Callable[..., Any], make: Any 
         made = make or grpc.unary_unary_rpc_method_handler
         return made(method, pb.GetNodeRequest.FromString, pb.GetNodeResponse.SerializeToString)
 
-    roles = Roles(SimpleNamespace(), lambda address: Peer(uid, uid, (), 0, 0), clock.turns)  # type: ignore[arg-type]
-    return await roles.intercept_service(handler, SimpleNamespace(method="/vgpud.v1.NodeService/GetNode"))
+    authorizer = Authorizer(SimpleNamespace(), lambda address: Peer(uid, uid, (), 0, 0), clock.turns)  # type: ignore[arg-type]
+    return await authorizer.intercept_service(handler, SimpleNamespace(method="/vgpud.v1.NodeService/GetNode"))
 
 
 @on_a_clock
@@ -268,8 +268,8 @@ async def test_looking_up_the_jobs_that_a_watch_names_is_its_users(clock: Clock)
         return grpc.unary_stream_rpc_method_handler(method, pb.WatchJobsRequest.FromString, None)
 
     site: Any = SimpleNamespace(job_owner=job_owner)
-    roles = Roles(site, lambda address: Peer(ALICE, ALICE, (), 0, 0), clock.turns)
-    watch = await roles.intercept_service(handler, SimpleNamespace(method="/vgpud.v1.JobService/WatchJobs"))
+    authorizer = Authorizer(site, lambda address: Peer(ALICE, ALICE, (), 0, 0), clock.turns)
+    watch = await authorizer.intercept_service(handler, SimpleNamespace(method="/vgpud.v1.JobService/WatchJobs"))
     beside = asyncio.create_task(other())
     request = pb.WatchJobsRequest(job_ids=[*range(1, 21)] * 2)
     await watch.unary_stream(request.SerializeToString(), Context())

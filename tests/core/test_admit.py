@@ -216,7 +216,7 @@ def test_a_refusal_of_several_devices_says_which_are_lacking() -> None:
     state = node(2)
     fill(state, "a", half(0, 650), half(1, 300))
     wanted = {"gpus_milli": 1000, "spread": 2, "mem_min_bytes": 2 * GIB, "mem_max_bytes": 2 * GIB}
-    words = "2 devices are needed, 1 have room (device 1), and of the others no device has min 0.5"
+    words = "2 devices are needed, 1 have free capacity (device 1), and of the others no device has min 0.5"
     assert words in refusal(state, **wanted).message
     assert "device 0 has most, 0.35" in refusal(state, **wanted).message
     fill(state, "b", half(1, 600))

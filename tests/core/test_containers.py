@@ -141,7 +141,7 @@ def test_joining_what_is_not_there_or_waits() -> None:
     stored = tuple(state.slices.values())
     alone = State()
     send(alone, ev.Started(state.policy, (), stored, ()))
-    assert "waits for its device" in denied(send(alone, asks(join="shared")), Reason.PRECONDITION)
+    assert "is waiting for its device" in denied(send(alone, asks(join="shared")), Reason.PRECONDITION)
 
 
 def test_a_slice_that_another_container_has_joined_outlives_its_own() -> None:

@@ -86,10 +86,10 @@ def test_the_narrowest_class_with_enough_jobs_wins() -> None:
     rows = [("narrow", 10), ("narrow", 10), ("wide", 50), ("wide", 50), ("wide", 50)]
     found = known(*rows)
     wide = found.of(("narrow", "wide"), 0)
-    assert wide is not None and (wide.kind, wide.jobs, wide.median_ns) == ("wide", 3, 50)
+    assert wide is not None and (wide.class_name, wide.jobs, wide.median_ns) == ("wide", 3, 50)
     found.learn(("narrow",), 10, ended=True)
     narrow = found.of(("narrow", "wide"), 0)
-    assert narrow is not None and (narrow.kind, narrow.jobs, narrow.median_ns) == ("narrow", 3, 10)
+    assert narrow is not None and (narrow.class_name, narrow.jobs, narrow.median_ns) == ("narrow", 3, 10)
     assert found.of((), 0) is None
     assert found.of(("unknown",), 0) is None
 
@@ -129,7 +129,7 @@ def test_a_job_is_expected_to_take_as_long_as_those_like_it() -> None:
     job_id = at.submit(spec)
     assert expected_s(at, job_id) == (100, 200)
     found = at.machine.estimate(job_id, at.now_ns)
-    assert found is not None and (found.kind, found.jobs) == ("train", 3)
+    assert found is not None and (found.class_name, found.jobs) == ("train", 3)
     waiting = at.submit(spec)
     at.sleep(30)
     assert at.machine.estimated_start(waiting, at.now_ns) - at.now_ns == 70 * SECOND_NS, "the median"

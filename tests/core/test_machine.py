@@ -357,7 +357,7 @@ def test_slice_of_a_lost_device_waits() -> None:
     assert [c.kind for c in commands if isinstance(c, ev.Log)] == ["slice.waiting"]
     invariants.check(fresh)
     refused = answer(step(fresh, ev.ProcessAttached(Process(1, "b", 7, 0, "p", 0, False)), 0))
-    assert isinstance(refused, Denied) and "slice b waits for its device" in refused.message
+    assert isinstance(refused, Denied) and "slice b is waiting for its device" in refused.message
     step(fresh, ev.DeleteSlice("", "a", False), 0)
     moved = step(fresh, ev.UpdateSlice("", "b", Spec(700), ("gpus_milli",)), 0)
     assert ev.ApplySlice in kinds(moved), "it has found a device again"

@@ -41,7 +41,9 @@ def test_nothing_new_on_a_drained_device_and_what_is_there_stays() -> None:
     assert [type(c) for c in commands] == [ev.SaveDrain, ev.Log, ev.Answer]
     (log,) = (c for c in commands if isinstance(c, ev.Log))
     assert (log.kind, log.device_uuid, log.owner_uid) == ("device.drained", "GPU-0", ANYONE)
-    assert log.message == ("device 0 is drained: a fan is broken; nothing new is placed there, what runs there goes on")
+    assert log.message == (
+        "device 0 is drained: a fan is broken; nothing new is placed there, running programs continue"
+    )
     assert made(state, "b", 300).shares[0].device_uuid == "GPU-1", "best fit would be the fuller one"
     assert state.slices["a"] == first
     resized = answer(step(state, ev.UpdateSlice("", "a", Spec(600), ("gpus_milli",)), 0))
@@ -203,4 +205,4 @@ def test_more_names_than_devices_are_not_looked_up(monkeypatch: pytest.MonkeyPat
     state = started(2)
     monkeypatch.setattr(offered, "find", lambda *_: pytest.fail("it was looked up"))
     spec = Spec(1000, device_uuids=("0",) * 3)
-    assert offered.named(spec, state) is spec
+    assert offered.with_uuids(spec, state) is spec

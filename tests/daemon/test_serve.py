@@ -279,7 +279,7 @@ def test_full_disk_refuses_new_slices_only(node: Node) -> None:
         node.create("b", 100)
     assert error.value.code() is grpc.StatusCode.UNAVAILABLE
     assert "nothing was changed" in error.value.details()
-    assert "see that its disk has room" in error.value.details()
+    assert "check that its disk has free space" in error.value.details()
     assert node.names() == ["a"]
     assert not Path(node.socket("b")).exists()
     refused = client.attach(node.socket())

@@ -47,7 +47,7 @@ def test_a_repair_that_fails_keeps_no_other_from_being_done() -> None:
             now_ns += TELL_AFTER_NS // 100 - 1
             await turn()
         assert [entry.kind for entry in told] == ["upkeep.failed"]
-        assert told[0].message == "the first failed (OSError: no room): it is tried again; everything else goes on"
+        assert told[0].message == "the first failed (OSError: no room): it is tried again; everything else works"
         for _ in range(1000):  # then ever more seldom
             now_ns += TELL_AFTER_NS
             await turn()

@@ -246,7 +246,7 @@ def test_a_daemon_starts_with_the_rest(node: Node) -> None:
     assert told == "slice 'a' was set aside in table quarantine: min_milli is -5, which is less than it can be"
     assert told in node.log.read_text()
     assert client.attach(node.socket("b")).status == client.OK
-    for name, kind, why in (("a", "slice.lost", "no slice 'a'"), ("c", "slice.waiting", "slice c waits")):
+    for name, kind, why in (("a", "slice.lost", "no slice 'a'"), ("c", "slice.waiting", "slice c is waiting")):
         assert name in [slice_name for found, slice_name in node.kinds_and_slices() if found == kind]
         refused = client.attach(node.socket(name))
         assert refused.status != client.OK and why in refused.text, "a program without limits"
@@ -418,11 +418,11 @@ def test_only_so_many_copies_are_kept(tmp_path: Path) -> None:
     [
         ("no such table: slices", Fault.SCHEMA, "put a backup"),
         ("no such column: crc", Fault.SCHEMA, "put a backup"),
-        ("database or disk is full", Fault.FULL, "has room"),
+        ("database or disk is full", Fault.FULL, "has free space"),
         ("attempt to write a readonly database", Fault.READ_ONLY, "written to"),
-        ("disk I/O error", Fault.DEVICE, "has room and works"),
-        ("unable to open database file", Fault.MISSING, "directory is there"),
-        ("database is locked", Fault.BUSY, "who else"),
+        ("disk I/O error", Fault.DEVICE, "has free space and works"),
+        ("unable to open database file", Fault.MISSING, "directory exists"),
+        ("database is locked", Fault.BUSY, "which other process"),
         ("database disk image is malformed", Fault.DAMAGED, "damaged"),
         ("file is not a database", Fault.DAMAGED, "damaged"),
         ("malformed JSON", Fault.CONTENT, "a value in it"),
@@ -431,7 +431,7 @@ def test_only_so_many_copies_are_kept(tmp_path: Path) -> None:
 )
 def test_a_remedy_fits_its_error(message: str, fault: Fault, remedy: str) -> None:
     assert fault_of(sqlite3.OperationalError(message)) is fault
-    assert remedy in fault.value and ("room" in fault.value) == (fault in (Fault.FULL, Fault.DEVICE))
+    assert remedy in fault.value and ("space" in fault.value) == (fault in (Fault.FULL, Fault.DEVICE))
 
 
 def test_a_daemon_that_is_killed_while_it_sets_aside_begins_again(

@@ -164,7 +164,7 @@ def test_a_held_database_is_said_at_once_and_nothing_is_written(tmp_path: Path) 
     store = Store(tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / stores.FILE_NAME, isolation_level=None)) as busy:
         busy.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusyError, match="who else has it open"):
+        with pytest.raises(StoreBusyError, match="which other process has it open"):
             store.apply([SaveSlice(slice_of("a"))])
     assert not store.unflushed
     assert store.load(1).slices == ()

@@ -113,7 +113,7 @@ def test_a_daemon_starts_on_a_full_disk(disk: Disk) -> None:
     node.stop()
     disk.fill()
     node.start()
-    check_serves_without_writing(node, "see that its disk has room")
+    check_serves_without_writing(node, "check that its disk has free space")
     disk.make_room()
     check_recovers(node)
 
@@ -130,7 +130,7 @@ def test_a_disk_that_is_full_after_a_crash(disk: Disk) -> None:
     assert node.names() == ["a"]
     for call in (lambda: node.create("b", 100), lambda: submit(node)):
         text = refusal(call)
-        assert "nothing was changed" in text and "see that its disk has room" in text
+        assert "nothing was changed" in text and "check that its disk has free space" in text
     disk.make_room()
     assert node.create("b", 100).name == "b"
 
@@ -155,7 +155,7 @@ def test_the_first_start_may_be_on_a_full_disk(disk: Disk) -> None:
     node = disk.node
     disk.fill()
     node.start()
-    assert "see that its disk has room" in refusal(lambda: node.create("a", 100))
+    assert "check that its disk has free space" in refusal(lambda: node.create("a", 100))
     assert node.run().returncode == ExitCode.CONFLICT
     disk.make_room()
     eventually(lambda: "state.writable" in node.kinds(), "the disk found writable")
@@ -240,7 +240,7 @@ def test_what_cannot_be_written_is_served_from_memory(tmp_path: Path, monkeypatc
         lambda: store.forget_request("r"),
         store.flush,
     ):
-        with pytest.raises(StoreUnwritableError, match="disk is full; see that its disk has room"):
+        with pytest.raises(StoreUnwritableError, match="disk is full; check that its disk has free space"):
             write()
     assert not store.recover() and store.unwritable
     assert {path: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before

@@ -1,4 +1,4 @@
-"""The user who has called the method that runs, known to all code under it (a context variable)."""
+"""The caller of the method that runs, known to all code under it (a context variable)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from vgpud.core.model import ANYONE, Asker
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who has called the method that runs."""
+    """The caller of the method that runs."""
 
     uid: int
     gid: int
@@ -24,7 +24,7 @@ class Caller:
         return self.admin or owner_uid == self.uid
 
     def sees(self, owner_uid: int) -> bool:
-        """Whether they are shown it: their own, and what is everybody's."""
+        """Whether the caller is shown it: their own things, and what is open to every user."""
         return self.owns(owner_uid) or owner_uid == ANYONE
 
     @property
@@ -41,5 +41,5 @@ def caller() -> Caller:
 
 
 def set_caller(who: Caller) -> None:
-    """For the rest of this task, and for those that it starts."""
+    """For the rest of this task, and for tasks that it starts."""
     _caller.set(who)

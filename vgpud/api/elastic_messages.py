@@ -1,4 +1,4 @@
-"""How far a job may be stretched, and what was predicted of it: the API's messages as the core's values, and back."""
+"""Bounds of elastic jobs, and what was predicted of a job: the API's messages as the core's values, and back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from vgpud.core.queue.check import MEMBERS_MAX
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 from vgpud.v1 import vgpud_pb2 as pb
 
-#: of a prediction's features, so that nobody fills the store with them
+#: features of a prediction, so that they cannot fill the store
 FEATURES_MAX = 64
 TEXT_BYTES_MAX = 200
 #: of a heuristic with its parameters
 HEURISTIC_BYTES_MAX = 1000
 BATCH_MAX = 1 << 40
-#: of a device, with room for those to come
+#: features of a device, more than there are now
 MEMORY_BYTES_MAX = float(1 << 50)
 _RANGES = {"utilisation": 1.0, "sm_activity": 1.0, "memory_bytes": MEMORY_BYTES_MAX}
 
@@ -28,7 +28,7 @@ def _invalid(message: str, field: str) -> RefusedError:
     return refuse(Reason.INVALID, message, field)
 
 
-# ---- how far it may be stretched ----
+# ---- bounds ----
 
 
 def elastic_from(asked: pb.JobSpec) -> Elastic | None:
@@ -38,7 +38,7 @@ def elastic_from(asked: pb.JobSpec) -> Elastic | None:
     given = asked.elastic
     gpus, workers = (given.gpus_milli_min, given.gpus_milli_max), (given.workers_min, given.workers_max)
     if any(gpus) and any(workers):
-        raise _invalid("a job stretches its GPUs or its workers, not both: leave one of the two out", "elastic")
+        raise _invalid("either the GPUs or the workers of a job are elastic, not both: leave one out", "elastic")
     if any(workers):
         _check_workers(asked, *workers)
     elif any(gpus):
@@ -49,12 +49,14 @@ def elastic_from(asked: pb.JobSpec) -> Elastic | None:
 
 
 def _check_gpus(asked: pb.JobSpec, least: int, most: int) -> None:
-    """One member on one device, whose numbers alone change."""
+    """One member on one device, of which only the size changes."""
     text = f"GPUs {format_gpus(least)}..{format_gpus(most)} cannot be"
     if not 0 < least <= most:
         raise _invalid(f"{text}: write the least first, above 0, as 0.25..1", "elastic.gpus_milli_min")
     if most > MILLI_PER_DEVICE:
-        raise _invalid(f"{text}: they stretch on one device, to 1 at most; --workers stretches further", "elastic")
+        raise _invalid(
+            f"{text}: an elastic slice is on one device, so 1 is the most; --workers goes further", "elastic"
+        )
     for name in ("min_milli", "max_milli", "spread"):
         if asked.slice.HasField(name) if name != "spread" else asked.slice.spread > 1:
             word = name.removesuffix("_milli")

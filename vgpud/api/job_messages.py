@@ -1,6 +1,6 @@
-"""Jobs and queues of the API as the core's values, and back. What cannot be meant is refused here, by its field.
+"""Jobs of the API as the core's values, and back. Invalid ones are refused here, by their field.
 
-What only the queue's machine can know (whether the cluster could ever have the room) is refused there.
+What only the queue's machine can know (whether the job could ever fit the cluster) is refused there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CPU_MILLI_MAX = 1_000_000
 RAM_BYTES_MAX = 1 << 50
 NAME_BYTES_MAX = 100
 PATH_BYTES_MAX = 4_000  # below PATH_MAX with what %j and %a become
-#: of the environment and the command together: the message has room for that, and so has execve(2)
+#: environment and command together: what fits a message and execve(2)
 WORDS_BYTES_MAX = 192 * 1024
 TIME_MAX_NS = 10 * 366 * 86_400 * SECOND_NS
 PPM = 1_000_000
@@ -82,7 +82,7 @@ def duration(span_ns: int) -> Duration:
 
 
 def submission_from(request: pb.SubmitJobRequest, launch: Launch, queue: str, *, colocates: bool = False) -> Submission:
-    """A checked request; `launch` and `queue` are what launch_from() and the desk made of it. Raises RefusedError.
+    """A checked request; `launch` and `queue` are what launch_from() and the backend made of it. Raises RefusedError.
 
     `colocates`: the queue places jobs by what they use of devices.
     """
@@ -120,14 +120,14 @@ def _members(asked: pb.JobSpec, elastic: Elastic | None) -> int:
 
 
 def _classed(spec: JobSpec, launch: Launch, *, colocates: bool) -> JobSpec:
-    """With the classes of similar jobs. What it uses of a device is said only where placement goes by that: jobs with
-    equal asks are looked at once."""
-    kinds = similarity.kinds(spec.name, launch.image, launch.command, launch.uid, spec)
+    """With similarity classes. The predicted utilisation is set only where placement goes by it: jobs with equal asks
+    are one shape."""
+    classes = similarity.classes(spec.name, launch.image, launch.command, launch.uid, spec)
     ask = spec.ask
     if colocates:
         used_milli = utilisation_milli(launch.prediction)
-        ask = replace(ask, utilisation_milli=used_milli, kind=similarity.sharing(kinds))
-    return replace(spec, kinds=kinds, ask=ask)
+        ask = replace(ask, utilisation_milli=used_milli, kind=similarity.sharing(classes))
+    return replace(spec, kinds=classes, ask=ask)
 
 
 def _ask(asked: pb.JobSpec, elastic: Elastic | None) -> Ask:
@@ -187,7 +187,7 @@ def _skew(skew: float) -> int:
 def launch_from(
     asked: pb.JobSpec, uid: int, gid: int, gids: Sequence[int], own: Mapping[str, tuple[int, int]]
 ) -> Launch:
-    """The program. `own`: the caller's own limits, which those asked for are held below. Raises RefusedError."""
+    """The program. `own`: the caller's resource limits, which are the upper bound. Raises RefusedError."""
     if not asked.command and not asked.image:
         raise _invalid("nothing to run: give a command, or an image", "command")
     _check_words(asked)
@@ -254,7 +254,7 @@ def _log(pattern: str, directory: str) -> str:
 
 
 def _limits(asked: Sequence[pb.ResourceLimit], own: Mapping[str, tuple[int, int]]) -> tuple[tuple[str, int, int], ...]:
-    """All of the caller's own limits, with those that were asked for instead, held below his own hard ones."""
+    """All of the caller's limits, replaced by requested ones, which are bounded by the caller's hard limits."""
     wanted: dict[str, tuple[int, int]] = {}
     for limit in asked:
         if limit.name not in LIMITS:
@@ -278,7 +278,7 @@ def _ordered(limit: int) -> float:
 
 
 def job_view(job: Job, facts: Facts, node: str, *, whole: bool) -> pb.Job:
-    """A job as its owner sees it; `whole`: with environment and limits, which lists have no room for."""
+    """A job as its owner sees it; `whole`: with environment and limits, which lists leave out."""
     spec = job.spec
     launch = spec.run
     assert isinstance(launch, Launch)

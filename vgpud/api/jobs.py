@@ -19,8 +19,7 @@ from vgpud.api.message_cache import MessageCache
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
 from vgpud.api.slice_messages import page_token
 from vgpud.api.turns import breathe
-from vgpud.api.workers import Desk as WorkDesk
-from vgpud.api.workers import WorkCalls
+from vgpud.api.workers import WorkCalls, WorkerBackend
 from vgpud.core.jobs.facts import Fact, Facts, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Reason
@@ -34,19 +33,19 @@ log = logging.getLogger("vgpud.api")
 T = TypeVar("T")
 
 PAGE_SIZE_MAX = 1000
-#: the same for users, who have 5 % of the loop while others use the API: an answer is there before clients give up
+#: the same for users, who have 5 % of the loop while others use the API: the answer is complete before clients give up
 USER_PAGE_SIZE_MAX = 100
 #: of jobs in a message: clients take 4 MiB, but all of it is packed in one go
 PAGE_BYTES_MAX = 512 << 10
-#: of the messages of ended jobs that are kept; and of those that several watches send
+#: messages kept of ended jobs, and of jobs that several watches send
 ENDED_BYTES_MAX, TOLD_BYTES_MAX = 32 << 20, 4 << 20
 WAIT_S = 60.0
-#: answers of GetUsage whose further pages are kept
+#: answers of GetUsage that are kept for their further pages
 SUMMED_MAX = 4
 USAGE_BY = ("job", "user", "queue")
 
 
-class Desk(WorkDesk, Protocol):
+class JobBackend(WorkerBackend, Protocol):
     """What the daemon does for these services. Called on the loop; what is not `async` must not wait.
 
     What changes something answers when it is on the disk.
@@ -55,7 +54,7 @@ class Desk(WorkDesk, Protocol):
     node: str
 
     def queue_for(self, name: str, asker: Asker) -> str | Denied:
-        """The queue of that name if it is for him, or his default queue for "" (core/quotas.py)."""
+        """The queue of that name, if the user may use it; the default queue for "" (core/quotas.py)."""
         ...
 
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
@@ -64,16 +63,17 @@ class Desk(WorkDesk, Protocol):
 
     async def job(self, job_id: int) -> Job | None: ...
     async def jobs(self, after: int, count: int, ended: bool, uid: int | None, queue: str) -> Sequence[Job]:
-        """In the order of job_id, at most `count` with a greater one; `ended`: also those; uid None, queue "": any."""
+        """In the order of job_id, at most `count` with a greater one; `ended`: ended jobs, too; uid None, queue "":
+        any."""
         ...
 
     def facts(self, job: Job) -> Facts: ...
     def settled(self, job: Job) -> bool:
-        """Whether it has ended so long ago that nothing which is shown of it changes any more."""
+        """Whether it ended so long ago that nothing shown of it changes any more."""
         ...
 
     async def explain(self, job: Job, uid: int | None) -> Sequence[Fact]:
-        """In the order in which a reader wants them. `uid`: who asks, None: an admin."""
+        """In reading order. `uid`: the reader, None: an admin."""
         ...
 
     async def array_of(self, job_id: int) -> Sequence[int]:
@@ -81,7 +81,7 @@ class Desk(WorkDesk, Protocol):
         ...
 
     async def cancel_jobs(self, job_ids: Sequence[int], why: str) -> Denied | None:
-        """Those that have ended meanwhile are left out; one that had ended before is a refusal."""
+        """Jobs that have ended meanwhile are left out; one that had ended before is a refusal."""
         ...
 
     async def hold_job(self, job_id: int) -> Denied | None: ...
@@ -107,12 +107,12 @@ class Desk(WorkDesk, Protocol):
         ...
 
     async def usage(self, since_ns: int, until_ns: int, by: str, uid: int | None) -> Sequence[UsageRow]:
-        """`by` job, user or queue; since 0, until NEVER_NS: everything kept; uid None: everybody's."""
+        """`by` job, user or queue; since 0, until NEVER_NS: everything kept; uid None: all users."""
         ...
 
 
 def own_limits(who: Caller) -> dict[str, tuple[int, int]]:
-    """The caller's resource limits by name: no job of theirs gets more. Raises RefusedError."""
+    """The caller's resource limits by name: upper bounds for their jobs. Raises RefusedError."""
     pidfd = processes.open_process(who.pid, who.started) if who.pid else -1
     if pidfd >= 0:
         try:
@@ -135,12 +135,12 @@ def _check(denied: object) -> None:
 class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
     """Jobs: each its owner's and the admins' to see and to change."""
 
-    backend: Desk
+    backend: JobBackend
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, backend: JobBackend) -> None:
         super().__init__()
         WorkCalls.__init__(self)
-        self.backend = desk  # as unary() calls it
+        self.backend = backend  # as unary() calls it
         self._ended: MessageCache[pb.Job] = MessageCache(ENDED_BYTES_MAX)
         self._told: MessageCache[pb.Job] = MessageCache(TOLD_BYTES_MAX)
 
@@ -267,7 +267,7 @@ class JobService(Watching, WorkCalls, stubs.JobServiceServicer):
         return pb.RequeueJobResponse()
 
     async def WatchJobs(self, request: pb.WatchJobsRequest, context: Any) -> AsyncIterator[pb.WatchJobsResponse]:
-        """At first the jobs named, or all of the caller's that have not ended; then those that have changed."""
+        """First the jobs named, or all of the caller that have not ended; then those that have changed."""
         named = set(request.job_ids)
 
         async def changes() -> AsyncGenerator[pb.WatchJobsResponse, None]:
@@ -318,7 +318,7 @@ _ENDED = {JobState.FAILED: "failed", JobState.CANCELLED: "been cancelled", JobSt
 
 
 def _name(who: Caller, job: Job) -> str:
-    """Who did it, as the job's reason tells its owner."""
+    """The user who did it, as the job's reason names them to its owner."""
     return "its owner" if who.uid == job.spec.uid else f"uid {who.uid}"
 
 
@@ -334,11 +334,12 @@ def _after_token(token: str) -> int:
 
 
 class QueueService(stubs.QueueServiceServicer):
-    """Queues, their quotas, and what has been used. Who is no admin sees those he may use, and his own usage."""
+    """Queues, their quotas, and usage. Users who are no admins see the queues that they may use, and their own
+    usage."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.backend = desk  # as unary() calls it
-        # usage of which somebody has not seen the last page, by what was asked: rows are added at the end only
+    def __init__(self, backend: JobBackend) -> None:
+        self.backend = backend  # as unary() calls it
+        # usage whose last page has not been read, by request: rows are added at the end only
         self._summed: OrderedDict[tuple[object, ...], Sequence[UsageRow]] = OrderedDict()
 
     def _view(self, spec: QueueSpec) -> pb.Queue:

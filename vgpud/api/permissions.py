@@ -1,8 +1,8 @@
-"""Who may call what: one table, applied in one place, before any service is asked.
+"""Who may call what: one table, applied in one place, before any service is called.
 
 The caller is known from the proxy at the socket (by peer credentials). No user may call a method without a row, nor any
-method on a connection that has not come through the proxy. What others than admins are shown of answers that hold
-everybody's things, the services decide with caller().
+method on a connection that has not come through the proxy. Answers that list things of several users are filtered by
+the services, with caller().
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from vgpud.oci.request import Limits
 
 
 class Who(Enum):
-    """Who may call a method; the value says it in SECURITY.md."""
+    """The users who may call a method; the value is the text of SECURITY.md."""
 
-    EVERYBODY = "any user who may connect"
+    EVERY_USER = "any user who may connect"
     SLICE_USER = "the slice's owner; any user if the slice is open to every user"
     SLICE_OWNER = "the slice's owner"
     JOB_OWNER = "the job's owner"
@@ -39,9 +39,9 @@ class Who(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`field`: of the request, where it names the slice or the job (or several). `spec`: where what is asked for is,
-    which for others than admins is bounded; `job`: where the job is, whose priority is. `shows`: what others than
-    admins are shown of an answer about all."""
+    """`field`: where the request names the slice or the job (or several). `spec`: where the requested slice is, which
+    is bounded for users who are no admins; `job`: where the job is, whose priority is bounded. `shows`: what users who
+    are no admins are shown of an answer about all."""
 
     who: Who
     field: str = ""
@@ -53,23 +53,23 @@ class Row:
 _MINE = "their own"
 _NODE, _SLICE, _EVENT, _JOB, _QUEUE = (f"/vgpud.v1.{n}Service/" for n in ("Node", "Slice", "Event", "Job", "Queue"))
 _HEALTH = "/grpc.health.v1.Health/"
-#: of one request: each is looked up before anything else is done
+#: jobs that one request may name: each is looked up before anything else is done
 JOBS_NAMED_MAX = 10_000
-#: of all services together, health and reflection too: each costs memory for as long as its user likes
+#: streams of one user, of all services, health and reflection too: each costs memory while it is open
 STREAMS_PER_USER_MAX = 128
 
 METHODS: dict[str, Row] = {
-    _NODE + "GetNode": Row(Who.EVERYBODY),
-    _NODE + "ListDevices": Row(Who.EVERYBODY, shows="all; other users' shares as sums"),
+    _NODE + "GetNode": Row(Who.EVERY_USER),
+    _NODE + "ListDevices": Row(Who.EVERY_USER, shows="all; other users' shares as sums"),
     _NODE + "SetArbiterParams": Row(Who.ADMIN),
     _NODE + "DrainDevice": Row(Who.ADMIN),
     _NODE + "UndrainDevice": Row(Who.ADMIN),
-    _SLICE + "CreateSlice": Row(Who.EVERYBODY, spec="spec", shows="their own slice"),
+    _SLICE + "CreateSlice": Row(Who.EVERY_USER, spec="spec", shows="their own slice"),
     _SLICE + "GetSlice": Row(Who.SLICE_USER, "name"),
-    _SLICE + "ListSlices": Row(Who.EVERYBODY, shows="their own, and those open to every user"),
+    _SLICE + "ListSlices": Row(Who.EVERY_USER, shows="their own, and those open to every user"),
     _SLICE + "UpdateSlice": Row(Who.SLICE_OWNER, "name", spec="spec"),
     _SLICE + "DeleteSlice": Row(Who.SLICE_OWNER, "name"),
-    _SLICE + "WatchSlices": Row(Who.EVERYBODY, shows="as ListSlices and ListDevices"),
+    _SLICE + "WatchSlices": Row(Who.EVERY_USER, shows="as ListSlices and ListDevices"),
     _SLICE + "ListProcesses": Row(
         Who.SLICE_USER, "slice", shows="processes in their own slices, and their own processes"
     ),
@@ -77,12 +77,12 @@ METHODS: dict[str, Row] = {
     _SLICE + "SuspendSlice": Row(Who.SLICE_OWNER, "name"),
     _SLICE + "ResumeSlice": Row(Who.SLICE_OWNER, "name"),
     _EVENT + "ListEvents": Row(
-        Who.EVERYBODY, shows="those of their own slices and jobs, and of devices drained, taken or offered"
+        Who.EVERY_USER, shows="those of their own slices and jobs, and of devices drained, taken or offered"
     ),
-    _EVENT + "WatchEvents": Row(Who.EVERYBODY, shows="as ListEvents"),
-    _JOB + "SubmitJob": Row(Who.EVERYBODY, spec="spec.slice", job="spec", shows="their own job"),
+    _EVENT + "WatchEvents": Row(Who.EVERY_USER, shows="as ListEvents"),
+    _JOB + "SubmitJob": Row(Who.EVERY_USER, spec="spec.slice", job="spec", shows="their own job"),
     _JOB + "GetJob": Row(Who.JOB_OWNER, "job_id"),
-    _JOB + "ListJobs": Row(Who.EVERYBODY, shows=_MINE),
+    _JOB + "ListJobs": Row(Who.EVERY_USER, shows=_MINE),
     _JOB + "CancelJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "HoldJob": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "ReleaseJob": Row(Who.JOB_OWNER, "job_id"),
@@ -95,14 +95,14 @@ METHODS: dict[str, Row] = {
     ),
     _JOB + "ReportProgress": Row(Who.JOB_OWNER, "job_id"),
     _JOB + "Work": Row(Who.WORKER),
-    _QUEUE + "ListQueues": Row(Who.EVERYBODY, shows="all; other users' shares as sums"),
+    _QUEUE + "ListQueues": Row(Who.EVERY_USER, shows="all; other users' shares as sums"),
     _QUEUE + "SetQueue": Row(Who.ADMIN),
     _QUEUE + "DeleteQueue": Row(Who.ADMIN),
-    _QUEUE + "GetUsage": Row(Who.EVERYBODY, shows=_MINE),
-    _HEALTH + "Check": Row(Who.EVERYBODY),
-    _HEALTH + "List": Row(Who.EVERYBODY),
-    _HEALTH + "Watch": Row(Who.EVERYBODY),
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERYBODY),
+    _QUEUE + "GetUsage": Row(Who.EVERY_USER, shows=_MINE),
+    _HEALTH + "Check": Row(Who.EVERY_USER),
+    _HEALTH + "List": Row(Who.EVERY_USER),
+    _HEALTH + "Watch": Row(Who.EVERY_USER),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Row(Who.EVERY_USER),
 }
 
 
@@ -116,7 +116,7 @@ class Site(Protocol):
 
 
 async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Denied | None:
-    """Why this caller may not have this request's answer. What does not exist is left to the method to say."""
+    """Why this caller may not have this request's answer. A missing object is reported by the method."""
     if row is None:
         return _denied("no user may call this method: it is in no table of permissions")
     if who.admin:
@@ -139,7 +139,8 @@ async def why_not(row: Row | None, who: Caller, request: Any, site: Site) -> Den
 
 
 def _ahead(priority: int, most: int) -> Denied | None:
-    """Whoever may say how important he is, is the most important; less than others everybody may be."""
+    """A user who could set any priority would precede all others; a lower priority than the default is always
+    allowed."""
     if priority <= most:
         return None
     text = f"priority {priority} is more than users' jobs may have: at most {most} (job_priority_max), or ask an admin"
@@ -181,23 +182,24 @@ def _at(request: Any, path: str) -> Any:
     return request
 
 
-class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
-    """Stands before every method of the server: who may call it, when it is their turn, and what their request says."""
+class Authorizer(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic for type checkers only
+    """Interceptor of every method of the server: checks permissions and bounds, and waits for the turn of the
+    caller."""
 
     def __init__(self, site: Site, peer: Callable[[str], Peer | None], turns: Turns | None = None) -> None:
         self._site = site
         self._peer = peer
         self._turns = turns or Turns()
         self._guarded: dict[str, Any] = {}  # by method
-        self._streams: Counter[int] = Counter()  # by uid, of those who are no admins
-        self.admin_gid = -1  # whose members are admins, -1 = nobody's
+        self._streams: Counter[int] = Counter()  # by uid, for users who are no admins
+        self.admin_gid = -1  # group whose members are admins, -1 = none
 
     async def intercept_service(self, continuation: Callable[[Any], Any], details: Any) -> Any:
         guarded = self._guarded.get(details.method)
         if guarded is None:
             handler = await continuation(details)
             if handler is None:
-                return None  # the server says that there is no such method
+                return None  # the server answers that there is no such method
             guarded = self._guarded[details.method] = self._guard(handler, METHODS.get(details.method))
         return guarded
 
@@ -272,7 +274,7 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
                 await abort(context, _refusal(error))
             finally:
                 self._streams[who.uid] -= not who.admin
-                self._streams += Counter()  # without those who have none
+                self._streams += Counter()  # removes zero counts
 
         kinds = {
             (False, False): grpc.unary_unary_rpc_method_handler,
@@ -281,7 +283,7 @@ class Roles(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic fo
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
         make = kinds[handler.request_streaming, handler.response_streaming]
-        # requests come as bytes: gRPC would answer UNKNOWN to those that it cannot read
+        # requests are decoded here: gRPC would answer UNKNOWN to invalid ones
         return make(stream if handler.response_streaming else single, None, pack)
 
 

@@ -38,7 +38,7 @@ def _invalid(message: str, field: str) -> RefusedError:
 def queue_from(
     request: pb.SetQueueRequest, queues: dict[str, QueueSpec], members: Sequence[str]
 ) -> tuple[QueueSpec, tuple[str, ...]]:
-    """The queue as it is to be, and its members. `members`: those that it has now. Raises RefusedError."""
+    """The requested queue, and its members. `members`: its present ones. Raises RefusedError."""
     asked = request.queue
     if not _NAME.fullmatch(asked.name):
         text = f"queue {asked.name!r} cannot be: up to 40 letters, digits and . _ -, a letter or a digit first"
@@ -143,7 +143,7 @@ def _check_whole(spec: QueueSpec, queues: dict[str, QueueSpec]) -> None:
         others = ", ".join(sorted(set(queues) - {spec.name})) or "none"
         raise _invalid(f"there is no queue {spec.parent!r} above {spec.name}: there are {others}", "parent")
     if spec.name == DEFAULT_QUEUE:
-        raise _invalid(f"queue {DEFAULT_QUEUE} has no queue above it: it is everybody's", "parent")
+        raise _invalid(f"queue {DEFAULT_QUEUE} has no queue above it: it is open to every user", "parent")
     if parent.parent:
         raise _invalid(f"queue {spec.parent} is itself below {parent.parent}: one level is all", "parent")
     below = sorted(q.name for q in queues.values() if q.parent == spec.name)

@@ -24,9 +24,9 @@ from vgpud.core.model import Denied, Reason
 log = logging.getLogger("vgpud.api")
 
 DOMAIN = "vgpud"
-#: streams of a service: of all users who are no admins, and of each admin; of one such user
+#: streams of a service: of all users who are no admins together, and of each admin; of one such user
 WATCHERS_MAX, WATCHERS_PER_USER_MAX = 64, 16
-#: of a refusal; gRPC has room for some 8 KiB, in which it is three times
+#: bytes of a refusal: gRPC limits it to some 8 KiB, in which it appears three times
 MESSAGE_BYTES_MAX = 1200
 _CODES = {
     Reason.INVALID: grpc.StatusCode.INVALID_ARGUMENT,

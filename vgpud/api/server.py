@@ -1,7 +1,7 @@
 """Shell of gRPC: turns requests into events for the core and values into messages. Bad requests never reach the core.
 
 Every refusal carries a one-line message and rich details (google.rpc). The server listens on a private socket that is
-linked to its public name when all is ready, so that the public one never has wrong rights.
+linked to its public name when all is ready, so that the public one never has wrong permissions.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from vgpud.api import slice_messages as views
 from vgpud.api import watches
 from vgpud.api.caller import caller
-from vgpud.api.jobs import Desk, JobService, QueueService
+from vgpud.api.jobs import JobBackend, JobService, QueueService
 from vgpud.api.peer_proxy import PeerProxy
-from vgpud.api.permissions import Roles
+from vgpud.api.permissions import Authorizer
 from vgpud.api.rpc import RefusedError, Watching, page, page_of, refuse, unary
-from vgpud.api.suspend import SuspendCalls
 from vgpud.api.trace_streams import Tracing
 from vgpud.api.turns import Turns, breathe
 from vgpud.core.events import CreateSlice, DeleteSlice, DrainDevice, Event, UndrainDevice, UpdateSlice
@@ -39,8 +39,12 @@ from vgpud.v1 import vgpud_pb2_grpc as stubs
 MESSAGE_BYTES_MAX = 256 * 1024
 #: a connection without a call is ended after this; clients connect again by themselves
 IDLE_MS = 600_000
-#: calls of a server whose socket was removed may take so long to end
+#: time for calls of a server whose socket was removed
 RETIRE_S = 30.0
+#: time limit of suspending and resuming a slice: the default, and its bounds
+DEADLINE_S = 30.0
+_DEADLINE_MIN_S, _DEADLINE_MAX_S = 2.0, 600.0
+_Answer = TypeVar("_Answer", Slice, Slice | None)
 
 
 class Backend(Protocol):
@@ -48,7 +52,7 @@ class Backend(Protocol):
 
     node: str
     state: State  # read only
-    changes: int  # how many there have been that wait_change() tells of
+    changes: int  # number of changes so far, see wait_change()
     tracing: Tracing
 
     async def submit(self, event: Event) -> Slice | Denied | None: ...
@@ -72,7 +76,8 @@ class Backend(Protocol):
 
 
 def _owner(asked_uid: int) -> int:
-    """Whose a slice is that the caller makes. Users have slices for themselves only; 0 is a field that was left out."""
+    """The owner of a slice that the caller creates. Users have slices for themselves only; 0 is a field that was left
+    out."""
     who = caller()
     if who.admin:
         return asked_uid
@@ -80,6 +85,14 @@ def _owner(asked_uid: int) -> int:
         text = f"owner_uid {asked_uid}: what uid {who.uid} makes is theirs alone: leave it out, or ask an admin"
         raise refuse(Reason.DENIED, text, "owner_uid")
     return who.uid
+
+
+def _deadline_s(given: Duration, was_given: bool) -> float:
+    asked_s = given.seconds + given.nanos / 1e9 if was_given else DEADLINE_S
+    if not _DEADLINE_MIN_S <= asked_s <= _DEADLINE_MAX_S:
+        text = f"deadline {asked_s:g} s cannot be: write {_DEADLINE_MIN_S:g} to {_DEADLINE_MAX_S:g} seconds"
+        raise refuse(Reason.INVALID, text, "deadline")
+    return asked_s
 
 
 class Service(Watching):
@@ -121,12 +134,16 @@ class Service(Watching):
         return views.device_view(device, self.backend.node, self.backend.state, used, busy)
 
     async def _submit(self, event: Event) -> Slice | None:
-        """Answered when it is on the disk, so that a crash of the machine takes nothing back that a user was told."""
-        answer = await self.backend.submit(event)
-        denied = answer if isinstance(answer, Denied) else await self.backend.saved()
-        if denied:
-            raise RefusedError(denied)
-        return answer if isinstance(answer, Slice) else None
+        return await self._saved(await self.backend.submit(event))
+
+    async def _saved(self, answer: _Answer | Denied) -> _Answer:
+        """Answered when it is on the disk, so that a crash of the machine does not revoke an answer."""
+        if isinstance(answer, Denied):
+            raise RefusedError(answer)
+        unsaved = await self.backend.saved()
+        if unsaved:
+            raise RefusedError(unsaved)
+        return answer
 
 
 class NodeService(Service, stubs.NodeServiceServicer):
@@ -167,7 +184,7 @@ class NodeService(Service, stubs.NodeServiceServicer):
         return self._device(found) if isinstance(found, Device) else None
 
 
-class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
+class SliceService(Service, stubs.SliceServiceServicer):
     """Slices and the processes in them."""
 
     def __init__(self, backend: Backend) -> None:
@@ -225,6 +242,20 @@ class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
         return pb.DeleteSliceResponse()
 
     @unary
+    async def SuspendSlice(self, request: pb.SuspendSliceRequest) -> pb.SuspendSliceResponse:
+        made = self._named(request.node, request.name)
+        deadline_s = _deadline_s(request.deadline, request.HasField("deadline"))
+        changed = await self._saved(await self.backend.suspend(made.name, request.evict, deadline_s))
+        return pb.SuspendSliceResponse(slice=self._slice(changed))
+
+    @unary
+    async def ResumeSlice(self, request: pb.ResumeSliceRequest) -> pb.ResumeSliceResponse:
+        made = self._named(request.node, request.name)
+        deadline_s = _deadline_s(request.deadline, request.HasField("deadline"))
+        changed = await self._saved(await self.backend.resume(made.name, deadline_s))
+        return pb.ResumeSliceResponse(slice=self._slice(changed))
+
+    @unary
     async def ListProcesses(self, request: pb.ListProcessesRequest) -> pb.ListProcessesResponse:
         self._here(request.node)
         state = self.backend.state
@@ -277,13 +308,13 @@ class SliceService(Service, SuspendCalls, stubs.SliceServiceServicer):
         return answer.SerializeToString()
 
     async def WatchTrace(self, request: pb.WatchTraceRequest, context: Any) -> AsyncIterator[pb.WatchTraceResponse]:
-        """What the arbiters of a slice's devices do, with its neighbours there, as it comes; ends with the slice."""
+        """What the arbiters of a slice's devices do, neighbours there included, as it happens; ends with the slice."""
 
         made = self.backend.state.slices.get(request.name)
         names: dict[int, str] = {}
 
         def devices() -> set[str]:
-            """Those of the slice, none when it is gone; one that nobody uses may move."""
+            """Devices of the slice, none when it is gone; a slice that is not in use may move."""
             now = self.backend.state.slices.get(request.name)
             return {share.device_uuid for share in now.shares} if now and made and now.uid == made.uid else set()
 
@@ -331,7 +362,7 @@ class EventService(Service, stubs.EventServiceServicer):
                 await breathe()
 
     async def WatchEvents(self, request: pb.WatchEventsRequest, context: Any) -> AsyncIterator[pb.WatchEventsResponse]:
-        """Events after a sequence number, as they come; what the log has dropped meanwhile is not sent."""
+        """Events after a sequence number, as they happen; entries that the log has dropped meanwhile are not sent."""
 
         who = caller()
 
@@ -356,16 +387,16 @@ class EventService(Service, stubs.EventServiceServicer):
 class Server:
     """The gRPC server on a private unix socket, and the proxy at the public one."""
 
-    def __init__(self, backend: Backend, desk: Desk, private: Path) -> None:
+    def __init__(self, backend: Backend, job_backend: JobBackend, private: Path) -> None:
         self._private = private
         self._generation = 0
         turns = Turns()
         self._proxy = PeerProxy(private, turns)
-        self._roles = Roles(backend, self._proxy.peer, turns)
-        self._proxy.is_admin = self._roles.is_admin
+        self._authorizer = Authorizer(backend, self._proxy.peer, turns)
+        self._proxy.is_admin = self._authorizer.is_admin
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         node, slices, events = NodeService(backend), SliceService(backend), EventService(backend)
-        jobs, queues = JobService(desk), QueueService(desk)
+        jobs, queues = JobService(job_backend), QueueService(job_backend)
         self._services: list[Callable[[grpc.aio.Server], None]] = [
             lambda server: stubs.add_NodeServiceServicer_to_server(node, server),
             lambda server: stubs.add_SliceServiceServicer_to_server(slices, server),
@@ -384,7 +415,7 @@ class Server:
             ("grpc.so_reuseport", 0),
             ("grpc.max_connection_idle_ms", IDLE_MS),
         ]
-        server = grpc.aio.server(interceptors=[self._roles], options=options)
+        server = grpc.aio.server(interceptors=[self._authorizer], options=options)
         for add in self._services:
             add(server)
         known = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -403,7 +434,7 @@ class Server:
 
         Raises OSError.
         """
-        self._roles.admin_gid = admin_gid
+        self._authorizer.admin_gid = admin_gid
         await self._listen(self._server, self._private)
         await self._proxy.open(public, mode, gid)
         for name in ("", *self._names):
@@ -416,7 +447,7 @@ class Server:
         """
         inside = self._private.exists()
         if not inside:
-            self._generation += 1  # the old server removes the name that it had
+            self._generation += 1  # the old server removes its own name
             private = self._private.with_name(f"{self._generation}.sock")
             server = self._make()
             await self._listen(server, private)

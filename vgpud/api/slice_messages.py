@@ -214,9 +214,9 @@ def event_view(entry: Entry, node: str) -> pb.Event:
 
 
 def page(keyed: Sequence[tuple[str, T]], size: int, token: str) -> tuple[list[T], str]:
-    """A page of items sorted by key, and the token of the next one. Raises ValueError for a token that is not ours.
+    """A page of items sorted by key, and the token of the next one. Raises ValueError for an invalid token.
 
-    The token holds the last key that was shown, so pages stay right while items come and go.
+    The token holds the last key that was shown, so pages stay consistent while items are added and removed.
     """
     wanted, after = page_of(size, token)
     ordered = sorted((item for item in keyed if not token or item[0] > after), key=lambda item: item[0])

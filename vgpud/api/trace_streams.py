@@ -1,7 +1,7 @@
-"""Hands what the arbiters trace to those who watch. The arbiters trace only while somebody does.
+"""Passes the arbiters' trace events to watchers. The arbiters trace only while there is one.
 
-Whoever asks next takes what has come together, for all: events are kept for each watcher up to a bound. One that is too
-slow loses the newest and is told how many; if nobody asks, the arbiters' own bounded rings lose the oldest.
+The watcher that asks next reads new events for all: they are kept for each watcher up to a bound. A watcher that is too
+slow loses the newest and is sent their number; if no watcher asks, the arbiters' own bounded rings lose the oldest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 from vgpud.core.observed import TraceEvent
 
 READ_S = 0.05
-#: a watcher hears something so often, events or none
+#: period of messages to a watcher, with or without events
 BEAT_S = 0.25
 WATCHER_EVENTS_MAX = 100_000
 #: some 100 KiB as a message
@@ -24,14 +24,14 @@ BATCH_EVENTS = 2000
 
 
 class Source(Protocol):
-    """Where events come from: the arbiters."""
+    """The source of events: the arbiters."""
 
     def trace(self, on: bool) -> None: ...
     def read_trace(self) -> Sequence[TraceEvent]: ...
 
 
 class Watcher:
-    """Somebody who is told what happens on some devices."""
+    """Receives the events of some devices."""
 
     def __init__(self, tracing: Tracing, uuids: Collection[str]) -> None:
         self._tracing = tracing
@@ -58,12 +58,12 @@ class Watcher:
         return self.rest()
 
     def rest(self) -> list[TraceEvent]:
-        """The next events of those that were handed out, BATCH_EVENTS at most; none when all are taken."""
+        """The next events that were read, BATCH_EVENTS at most; none when all are taken."""
         return [self._events.popleft() for _ in range(min(len(self._events), BATCH_EVENTS))]
 
 
 class Tracing:
-    """Who watches."""
+    """All watchers."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -71,11 +71,11 @@ class Tracing:
 
     @contextlib.contextmanager
     def watch(self, uuids: Collection[str]) -> Iterator[Watcher]:
-        """A watcher of these devices, who is first told how they stand. Raises OSError."""
+        """A watcher of these devices; the first events are their present state. Raises OSError."""
         watcher = Watcher(self, uuids)
         if self._watchers:
             self.hand_out()
-            self._source.trace(False)  # the arbiters tell how they stand when they begin: begin anew
+            self._source.trace(False)  # the arbiters report their state when tracing begins: restart it
         self._watchers.add(watcher)
         try:
             self._source.trace(True)

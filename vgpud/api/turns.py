@@ -1,8 +1,8 @@
-"""Whose request goes on next: the shell of core/fairness on the running loop.
+"""The order of users' requests: the shell of core/fairness on the running loop.
 
-A user's connections, calls and streams wait here while the user's account is overdrawn. One of them goes on at a time,
-users in turn; of one user what has begun goes before what has not. Admins never wait. Handlers that do much call
-breathe() between small pieces, so that nobody waits for a long answer to somebody else.
+A user's connections, calls and streams wait here while the user's account is overdrawn. One of them continues at a
+time, users in turn; of one user, calls that have begun come before new ones. Admins never wait. Handlers with much to
+do call breathe() between small pieces, so that a long answer does not delay other users.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ T = TypeVar("T")
 
 #: calls of one user that may wait
 WAITING_MAX = 128
-#: after so long a handler lets others go first
+#: a handler that has run for this long lets others go first
 PIECE_NS = 100_000
-#: between two turns: the one before has its piece first, and is charged for it
+#: least time between two turns: the one before runs its piece first, and is charged for it
 APART_NS = 1_000_000
-#: how often debts are looked at anew at least, for a user's rate changes with who else uses the API
+#: least period of looking at debts: a user's rate changes with the number of users of the API
 LOOK_NS = 50_000_000
-#: what gRPC takes of the loop for a call and for each message of a stream, beside the handler; measured
+#: time that gRPC takes of the loop for a call and for each message of a stream, beside the handler; measured
 CALL_NS, MESSAGE_NS = 400_000, 200_000
-#: what a new connection takes
+#: time that a new connection takes
 CONNECTION_NS = 1_000_000
-#: what passing a read on takes, each other frame in it, and 1 KiB
+#: time that passing on a read takes, each other frame in it, and 1 KiB
 READ_NS, FRAME_NS, KIB_NS = 40_000, 4_000, 1_000
 
 
 class _Queue:
-    """One user's: what arrives on connections, and calls. They alternate, for connections end that answer no pings."""
+    """One user's waiting work: what arrives on connections, and calls. They alternate, since connections end that
+    answer no pings."""
 
     def __init__(self) -> None:
         self.arriving: deque[asyncio.Future[None]] = deque()
@@ -56,7 +57,7 @@ class _Queue:
 
 
 class Turns:
-    """Of one loop. `uid` is ADMINS for every admin."""
+    """The turns of one loop. `uid` is ADMINS for every admin."""
 
     def __init__(self, accounts: Accounts | None = None, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._accounts = accounts or Accounts()
@@ -75,20 +76,20 @@ class Turns:
         return uid == ADMINS or (uid not in self._waiting and not self._accounts.wait_ns(uid, self._now_ns()))
 
     def waiting(self, uid: int) -> int:
-        """How many calls of this user wait."""
+        """Number of waiting calls of this user."""
         queue = self._waiting.get(uid)
         return len(queue.calls) if queue else 0
 
     async def wait(self, uid: int, *, begun: bool = False) -> None:
-        """Until it is the turn of a call of this user; `begun`: one that has gone on before."""
+        """Until it is the turn of a call of this user; `begun`: one that has run before."""
         if not self.is_free(uid):
             calls = self._queue(uid).calls
             await self._wait(uid, calls.appendleft if begun else calls.append)
 
     async def wait_apart(self, uid: int, *, arriving: bool = False) -> None:
-        """The same for what never goes on together with others of the user's, also when the account would allow it:
-        what arrives on a connection, or a stream's next message. Messages and new calls go on in the order of their
-        arrival, for a stream need not end."""
+        """As wait(), for work that never runs together with other work of the user, also when the account would allow
+        it: what arrives on a connection, or a stream's next message. Messages and new calls continue in the order of
+        their arrival, since a stream need not end."""
         if uid != ADMINS:
             queue = self._queue(uid)
             await self._wait(uid, (queue.arriving if arriving else queue.calls).append)
@@ -111,7 +112,7 @@ class Turns:
             raise
 
     def _arm(self, uids: Iterable[int]) -> None:
-        """Has _next() called as soon as one of these users may go on, or earlier for another one."""
+        """Schedules _next() for when one of these users may continue, unless it is due earlier."""
         now_ns = self._now_ns()
         wait_ns = min((self._accounts.wait_ns(uid, now_ns) for uid in uids), default=None)
         if wait_ns is None:
@@ -125,7 +126,7 @@ class Turns:
         self._timer = loop.call_at(at_s, self._next)
 
     def _next(self) -> None:
-        """The first user who may, may; then it is the others' turn."""
+        """The first user who may continue does; then it is the turn of the others."""
         self._timer = None
         now_ns = self._now_ns()
         for uid in self._waiting:
@@ -192,7 +193,7 @@ class _Metered(Awaitable[T]):
             try:
                 sent = yield wanted
                 resume, value = (next, inner) if sent is None else (inner.send, sent)
-            except BaseException as error:  # cancellation, which the work may have something to say to
+            except BaseException as error:  # cancellation, which the work may handle
                 resume, value = inner.throw, error
 
 
@@ -205,7 +206,7 @@ def begin(turn: Turn) -> None:
 
 
 async def breathe() -> None:
-    """Between small pieces of a handler's work; outside of calls nothing."""
+    """Lets others go first when this call has run for a while."""
     turn = _turn.get(None)
     if turn:
         await turn.breathe()

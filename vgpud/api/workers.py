@@ -1,8 +1,8 @@
-"""What running programs of jobs say: their progress, and the streams of elastic jobs' workers.
+"""Reports of running programs of jobs: their progress, and the streams of elastic jobs' workers.
 
 A stream belongs to one worker: its first message names the worker, and the answers say in which membership it works
 (core/elastic/members.py). Each message is checked here; an invalid one ends the stream with a sentence, and the
-program goes on without a stream.
+program continues without a stream.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.model import Denied, Reason
 from vgpud.v1 import vgpud_pb2 as pb
 
-#: who opens a stream says at once who he is
+#: a stream must begin with a message that names its worker within this time
 HELLO_S = 10.0
-#: streams of a user that may be open without a word: a worker says who it is with its first
+#: streams of one user that may be open before their first message
 SILENT_PER_USER_MAX = 128
-#: a program says what it has done once a second; who says more is read as slowly as this
+#: a program reports progress once a second; more reports are read at this rate
 EVERY_S = 0.005
 COUNT_MAX = 1 << 53
 SECONDS_MAX = 366 * 86_400.0
@@ -60,13 +60,13 @@ class Mailbox:
         return message
 
 
-class Desk(Protocol):
+class WorkerBackend(Protocol):
     """What the daemon does for these calls. Called on the loop; must not wait."""
 
     def observe(self, method: str, code: str, seconds: float) -> None: ...
 
     def owner(self, job_id: int) -> int | None:
-        """Whose a job is; None: there is none."""
+        """The owner of a job; None: there is no such job."""
         ...
 
     def open_work(self, said: ProgressReport) -> Mailbox | Denied: ...
@@ -131,7 +131,7 @@ def _view(told: Membership) -> pb.WorkResponse:
 class WorkCalls:
     """Part of JobService."""
 
-    backend: Any  # a Desk
+    backend: Any  # a WorkerBackend
 
     def __init__(self) -> None:
         self._silent: Counter[int] = Counter()  # by uid
@@ -179,22 +179,22 @@ class WorkCalls:
     async def _hello(self, requests: AsyncIterator[pb.WorkRequest]) -> ProgressReport:
         uid = caller().uid
         if self._silent[uid] >= SILENT_PER_USER_MAX:
-            text = f"uid {uid} has {SILENT_PER_USER_MAX} streams open that have not said who works there"
+            text = f"uid {uid} has {SILENT_PER_USER_MAX} streams open on which no worker has introduced itself"
             raise refuse(Reason.NO_CAPACITY, f"{text}: say so at once")
         self._silent[uid] += 1
         try:
             first = await asyncio.wait_for(anext(requests), HELLO_S)
         except (asyncio.TimeoutError, StopAsyncIteration):
-            text = f"nobody has said within {HELLO_S:.0f} s who works here: say job_id, attempt and worker"
+            text = f"no worker has introduced itself within {HELLO_S:.0f} s: send job_id, attempt and worker"
             raise refuse(Reason.INVALID, text, "job_id") from None
         finally:
             self._silent[uid] -= 1
-            self._silent += Counter()  # without those who have none
+            self._silent += Counter()  # removes zero counts
         self._may_speak(first.job_id)
         return said_from(first)
 
     async def _read(self, requests: AsyncIterator[pb.WorkRequest], hello: ProgressReport, box: Mailbox) -> None:
-        """Until the worker closes its side. Whatever becomes of this, no stream stays open that nobody reads."""
+        """Until the worker closes its side. However this ends, no stream stays open that is not read."""
         who = hello.job_id, hello.attempt, hello.worker
         try:
             async for request in requests:

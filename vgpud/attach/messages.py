@@ -85,7 +85,7 @@ def parse_request(raw: bytes) -> Any:
 
 
 def held_of(request: Any) -> tuple[tuple[str, int], ...]:
-    """What a resuming process says it holds, by UUID. Raises Refusal when a device is named twice."""
+    """What a resuming process claims to hold, by UUID. Raises Refusal when a device is named twice."""
     if request.resume != lib.VG_ATTACH_RESUME:
         return ()
     entries = [request.devices[i] for i in range(request.device_count)]
@@ -98,7 +98,7 @@ def held_of(request: Any) -> tuple[tuple[str, int], ...]:
 class Pages:
     """A process's control and report pages (one of each per device, after a header page) and its doorbells.
 
-    The control memfd is mapped writable first and then sealed, so that nobody can ever map it writable again.
+    The control memfd is mapped writable first and then sealed, so that it can never be mapped writable again.
     """
 
     def __init__(self, device_count: int, mode: int) -> None:
@@ -156,7 +156,7 @@ def reply_bytes(node: str, mode: str, status: int, text: str = "") -> bytes:
 
 
 def slice_reply_bytes(node: str, mode: str, process_id: int, given: Slice, devices: Mapping[str, Device]) -> bytes:
-    """The reply that says yes, with the slice's numbers on each device."""
+    """The reply that admits a process, with the numbers of its slice on each device."""
     reply = _reply(node, mode, lib.VG_ATTACH_OK, "")
     reply.process_id = process_id
     reply.slice = given.name.encode()[: lib.VG_NAME_BYTES - 1]
@@ -171,7 +171,7 @@ def slice_reply_bytes(node: str, mode: str, process_id: int, given: Slice, devic
 
 
 def usage_bytes(used: Sequence[int], busy_milli: Sequence[int], rows: Mapping[tuple[int, int, int], int]) -> bytes:
-    """What a slice uses, by device, and bytes by (host pid, pid for whoever asks, which device): the first so many."""
+    """Usage of a slice by device, and bytes by (host pid, pid in the asker's namespace, device), as many as fit."""
     usage = ffi.new("struct vg_attach_usage *")
     usage.magic, usage.bytes = lib.VG_ABI_MAGIC, ffi.sizeof(usage[0])
     usage.device_count = len(used)

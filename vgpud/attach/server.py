@@ -1,10 +1,10 @@
 """Shell of the attach sockets: one SEQPACKET socket per slice, through which its programs get their pages (DESIGN D4).
 
-A further one is shared by containers that cannot be given a slice's own directory; there the cgroup says which slice.
-Who somebody is comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message. Nothing here waits
-for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has a maximum. A
-process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as it keeps the
-driver's. A socket that ends while the process lives frees everything but the charge for its memory.
+A further socket is shared by containers that cannot be given a slice's own directory; there the cgroup determines the
+slice. The identity of a peer comes from the kernel (SO_PEERCRED, a pidfd and the cgroup), never from the message.
+Nothing here waits for a peer: every socket is non-blocking, a silent peer is dropped at a deadline, and each table has
+a maximum. A process is gone when its pidfd has fired and its socket is at end: a forked child keeps that descriptor, as
+it keeps the driver's. A socket that ends while the process lives frees everything but the charge for its memory.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from vgpud.host import cgroups
 from vgpud.host import processes as host_processes
 from vgpud.host.user_namespaces import account_uid
 
-#: a peer that has connected must have said what it wants by then
+#: a peer must have sent its greeting by then
 GREETING_S = 2.0
-#: peers of one slice that have connected and said nothing yet; of all slices, and of one user
+#: connected peers without a greeting: of one slice, of all slices, and of one user
 PENDING_MAX = 256
 PENDING_ALL_MAX, PENDING_PER_USER_MAX = 2048, 256
-#: the same for peers who will be refused: a stranger cannot keep the owner out with silent connections
+#: the same for peers that will be refused: a stranger cannot shut the owner out with silent connections
 STRANGERS_PENDING_MAX = 16
 BACKLOG = 1024
 #: the listener that finds the slice by the peer's cgroup
@@ -53,7 +53,7 @@ SHARED = ""
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """A validated attach message and who sent it."""
+    """A validated attach message and its sender."""
 
     slice_name: str
     pid: int
@@ -68,7 +68,7 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The core's yes: what to tell the process, and what the arbiters shall believe it holds."""
+    """The core's admission: the reply to the process, and what the arbiters are to believe it holds."""
 
     process: Process
     slice: Slice
@@ -116,9 +116,9 @@ class Peer:
     pidfd: int
     pid_namespace: str = ""  # "": the one that we see all pids of
     own_pid: int = 0  # what it is called in there
-    stranger: bool = False  # may not attach to this slice: will be told so
+    stranger: bool = False  # may not attach to this slice: will be refused
     account_uid: int = 0  # see host.user_namespaces
-    account: str = ""  # whose connection it is, as the core counts
+    account: str = ""  # the user that the connection counts for in the core
     deadline: asyncio.TimerHandle | None = None
     process_id: int = 0
     serial: int = 0  # of its slice
@@ -130,7 +130,7 @@ class Peer:
     dead: bool = False
 
     def pid_for(self, asker: Peer) -> int:
-        """What the asker's pid namespace calls it; 0: that does not know it, or we do not know what it says."""
+        """The process's pid in the asker's pid namespace; 0: it is not visible there, or the namespace is not known."""
         if not asker.pid_namespace:
             return self.pid
         return self.own_pid if self.pid_namespace == asker.pid_namespace else 0
@@ -155,11 +155,11 @@ class Tenants:
         self._backend = backend
         self._loop = asyncio.get_running_loop()
         self._listeners: dict[str, Listener] = {}
-        self._ready_ones: deque[tuple[str, Listener]] = deque()  # with somebody who connects, in the order of turns
+        self._ready_ones: deque[tuple[str, Listener]] = deque()  # with a waiting connection, in the order of turns
         self._peers: dict[int, Peer] = {}
 
     def set_mode(self, mode: str) -> None:
-        """What tenants shall do without the daemon, also those that are attached."""
+        """What tenants do without the daemon, attached ones included."""
         self.mode = mode
         for peer in self._peers.values():
             if peer.pages:
@@ -178,7 +178,7 @@ class Tenants:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         try:
             sock.bind(str(path))
-            path.chmod(0o666)  # who may attach is decided by uid, and containers' users have any
+            path.chmod(0o666)  # permission goes by uid, and users in containers have any
             sock.listen(BACKLOG)
         except OSError:
             sock.close()
@@ -198,7 +198,7 @@ class Tenants:
                 listener.path.parent.rmdir()
 
     def left_over(self, known: Container[str]) -> list[str]:
-        """Slices that a former daemon had and that are not among these, nor open: their sockets are there."""
+        """Slices of a former daemon that are not among these, nor open: their sockets exist."""
         try:
             names = sorted(path.parent.name for path in self._directory.glob("*/attach.sock") if path.is_socket())
         except OSError:
@@ -212,11 +212,11 @@ class Tenants:
             self._drop_silent(listener, peer)
 
     def lost(self) -> list[str]:
-        """The slices whose socket's file somebody has removed."""
+        """Slices whose socket file was removed."""
         return [name for name, listener in self._listeners.items() if not listener.path.exists()]
 
     def reopen(self, slice_name: str) -> bool:
-        """Listens at a new file; programs that are attached go on. False: the slice has ended meanwhile.
+        """Listens at a new file; attached programs continue. False: the slice has ended meanwhile.
 
         Raises OSError: the old listener is kept then.
         """
@@ -241,14 +241,14 @@ class Tenants:
             self._loop.add_reader(listener.sock, self._ready, slice_name, listener)
 
     def _ready(self, slice_name: str, listener: Listener) -> None:
-        """Somebody connects, and is accepted when it is this listener's turn."""
+        """A connection is waiting; it is accepted when it is this listener's turn."""
         self._loop.remove_reader(listener.sock)
         self._ready_ones.append((slice_name, listener))
         if len(self._ready_ones) == 1:
             self._loop.call_soon(self._accept_one)
 
     def _accept_one(self) -> None:
-        """One connection of all listeners, then everything else goes on: any user may connect to every one of them."""
+        """One connection of all listeners, then everything else: any user may connect to every one of them."""
         slice_name, listener = self._ready_ones.popleft()
         if self._ready_ones:
             self._loop.call_soon(self._accept_one)
@@ -271,7 +271,7 @@ class Tenants:
         if peer is None:
             sock.close()
             return
-        kind = (peer.slice_name, peer.stranger)  # on the shared socket nobody keeps another slice's programs out
+        kind = (peer.slice_name, peer.stranger)  # on the shared socket, programs of one slice cannot shut out another's
         waiting = sum((other.slice_name, other.stranger) == kind for other in listener.pending)
         if waiting >= (STRANGERS_PENDING_MAX if peer.stranger else PENDING_MAX) or self._is_crowd(peer):
             self._close_peer(peer)
@@ -281,7 +281,7 @@ class Tenants:
         self._loop.add_reader(sock, self._greet, listener, peer)
 
     def _is_crowd(self, peer: Peer) -> bool:
-        """Whether a user has too many silent connections; then it is told of, and closed."""
+        """Whether a user has too many silent connections; the connection is then reported and closed."""
         pending = Counter(p.account for listener in self._listeners.values() for p in listener.pending)
         if not which(PENDING_ALL_MAX, PENDING_PER_USER_MAX, pending, peer.account):
             return False
@@ -291,7 +291,7 @@ class Tenants:
         return True
 
     def _peer(self, sock: socket.socket, slice_name: str) -> Peer | None:
-        """Who has connected, None when it cannot be known: what is read by its pid was read while it lived."""
+        """The peer, None when it cannot be identified: what is read by its pid was read while it lived."""
         pid, uid = host_processes.credentials(sock)
         try:
             pidfd = host_processes.peer_pidfd(sock, pid)
@@ -348,7 +348,7 @@ class Tenants:
         self._close_peer(peer)
 
     def _usage(self, asker: Peer, found: Admission) -> bytes:
-        """What the slice uses now and its attached processes: the second message to somebody who only asks."""
+        """Present usage of the slice and its attached processes: the second message to a peer that only asks."""
         now = self._backend.usage(found)
         rows: dict[tuple[int, int, int], int] = {}  # a pid may have several lives here: one row for all
         for process_id, device, used_bytes in now.processes:
@@ -390,8 +390,8 @@ class Tenants:
         self._loop.add_reader(peer.pidfd, self._died, peer)
 
     def _replace_old(self, peer: Peer, resumed: bool) -> None:
-        """A process has one life here for each copy of the shim in it (dlmopen makes further ones): the one it left, by
-        exec or by losing sight of us, ends when it comes again."""
+        """A process is attached once for each copy of the shim in it (dlmopen makes further ones): an attachment that
+        it has left, by exec or after losing the connection, ends when it attaches again."""
         for old in [p for p in self._peers.values() if p.pid == peer.pid and not p.holder]:
             again = resumed and (old.slice_name, old.library_copy) == (peer.slice_name, peer.library_copy)
             if old.at_end or again:
@@ -423,7 +423,7 @@ class Tenants:
     # ---- the end ----
 
     def _at_end(self, peer: Peer) -> None:
-        """The socket is readable after the greeting: at end, or the peer sends what nobody asked for."""
+        """The socket is readable after the greeting: at end, or the peer sends something unexpected."""
         self._loop.remove_reader(peer.sock)
         peer.at_end = True
         if not peer.dead and not peer.holder and not host_processes.has_ended(peer.pidfd):
@@ -448,7 +448,7 @@ class Tenants:
             self._backend.ended(peer.process_id)
 
     def dead(self) -> list[int]:
-        """The process_ids of those who have ended and are kept, since a child holds their socket. From any thread."""
+        """process_ids of processes that have ended and are kept, since a child holds their socket. From any thread."""
         return [peer.process_id for peer in list(self._peers.values()) if peer.dead]
 
     def drop(self, process_id: int) -> None:

@@ -195,16 +195,17 @@ def place(spec: Spec, state: State, without: str = "", only: Sequence[str] = ())
             if len(parts) == 1:
                 return chosen
             have = ", ".join(str(state.devices[uuid].index) for uuid in taken)
-            where = f"{len(taken)} have room (device {have}), and of the others" if taken else "and"
+            where = f"{len(taken)} have free capacity (device {have}), and of the others" if taken else "and"
             return replace(chosen, message=f"{len(parts)} devices are needed, {where} {chosen.message}")
         taken[chosen.device_uuid] = chosen
     return tuple(taken[uuid] for uuid in state.devices if uuid in taken)
 
 
 def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tuple[Share, ...] | Denied:
-    """Shares that were chosen elsewhere, ordered by device index, if there is room for them as they are.
+    """Checks shares that were chosen elsewhere, ordered by device index, against the free capacity.
 
-    `old`: the slice that becomes this. Where it has as much already it needs no room, and no device that is offered.
+    `old`: the slice that is being resized. On a device where it has as much already, it needs no free capacity, and the
+    device need not be offered.
     """
     for share in shares:
         device = state.devices.get(share.device_uuid)
@@ -221,7 +222,7 @@ def put(shares: tuple[Share, ...], state: State, old: Slice | None = None) -> tu
         if milli + share.min_milli > MILLI_PER_DEVICE or size + share.mem_min_bytes > device.memory_bytes:
             text = f"device {device.index} has {format_gpus(MILLI_PER_DEVICE - milli)} and"
             text += f" {format_bytes(device.memory_bytes - size)} left, not {format_gpus(share.min_milli)} and"
-            text += f" {format_bytes(share.mem_min_bytes)}: it is tried again when there is room"
+            text += f" {format_bytes(share.mem_min_bytes)}: it is tried again when capacity is free"
             return Denied(Reason.NO_CAPACITY, text, subject=device.uuid)
     return tuple(sorted(shares, key=lambda share: state.devices[share.device_uuid].index))
 
@@ -253,7 +254,7 @@ def _candidates(spec: Spec, parts: list[Part], state: State, only: Sequence[str]
 
 
 def _offered(devices: list[Device], count: int, state: State, only: Sequence[str]) -> list[Device] | Denied:
-    """Without those on which nothing new is placed, which all that were named must not be."""
+    """Those on which new shares may be placed. Denied when all devices that were named are closed."""
     if only:
         return devices  # it is there already
     found = [device for device in devices if not state.closed(device.uuid)]
@@ -290,7 +291,8 @@ def _best_fit(part: Part, devices: list[Device], state: State, without: str) -> 
 
 
 def _foreign(share: Share, state: State, without: str) -> int:
-    """What others hold of the device takes room from what is new, not from what a slice has there already."""
+    """What other programs hold of a device reduces the capacity for new shares, not for what a slice has there
+    already."""
     had = state.slices[without].share(share.device_uuid) if without else None
     return state.foreign_bytes(share.device_uuid) if share.mem_min_bytes > (had.mem_min_bytes if had else 0) else 0
 
@@ -317,7 +319,7 @@ def _no_room(part: Part, devices: list[Device], state: State, without: str) -> D
 
 
 def merge(spec: Spec, patch: Spec, changed: Sequence[str]) -> Spec | Denied:
-    """A spec whose fields of these names are the patch's."""
+    """The spec, with these fields taken from the patch."""
     known = [field.name for field in fields(Spec)]
     unknown = next((name for name in changed if name not in known), None)
     if unknown is not None:

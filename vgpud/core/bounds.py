@@ -1,10 +1,10 @@
-"""Who may take how many of the places that all users share: connections of programs, and slices. Pure.
+"""Bounds on tables that all users share: processes on a device, and slices. Pure.
 
-Three bounds, so that nobody can keep others out: one process has few connections, one user has a part of a table, and
-the last places of a table are kept for users who have little of it. They hold for root, too: what runs in containers
-often is root. A container counts as a user of its own, for its programs may choose their uids.
+Three bounds keep a user from shutting others out: one process has few connections, one user has a part of a table, and
+the last places of a table are reserved for users who have few. They apply to root, too, since programs in containers
+often run as root. A container counts as a user of its own, since its programs can choose their uids.
 
-What is allowed does not depend on the order: after a restart of the daemon all who were attached find their places.
+What is allowed does not depend on the order: after a restart of the daemon all attached processes are admitted again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from vgpud.core.model import ANYONE, Denied, Process, Reason, Slice, State
 
 #: connections of one process, one for each copy of the hook in it: dlmopen(3) makes 16 at most
 PER_PROCESS_MAX = 32
-#: this part of a table is kept for users who have no more than the second part of it
+#: part of a table that is reserved for users who have at most the second part of it
 RESERVED_PART, SMALL_PART = 4, 32
 #: descriptors of the daemon for a connection without pages (its socket and a pidfd); one more for each device
 DESCRIPTORS_EACH = 2
@@ -27,7 +27,7 @@ _User = TypeVar("_User", bound=Hashable)
 
 
 def which(capacity: int, own_max: int, held: Mapping[_User, int], who: _User, cost: int = 1) -> str:
-    """Which bound keeps `who` from taking `cost` more places of a table: ALL, OWN or RESERVED; "" when none does.
+    """The bound that keeps a user from taking `cost` more places of a table: ALL, OWN or RESERVED; "" when none does.
 
     held: places taken now, by user; own_max: how many one user may take.
     """
@@ -44,7 +44,8 @@ def which(capacity: int, own_max: int, held: Mapping[_User, int], who: _User, co
 
 
 def account(uid: int, container_id: str) -> str:
-    """Whose places a process takes: `uid` is that of who made the user namespace where it is in one of its own."""
+    """The user whose places a process takes: the owner of its user namespace, if it is in one of its own, else
+    `uid`."""
     return f"container {container_id}" if container_id else f"uid {uid}"
 
 
@@ -93,7 +94,8 @@ def _slice_refusal(state: State, found: Slice, process: Process) -> Denied | Non
 
 
 def _idle_refusal(state: State, process: Process, known: list[Process]) -> Denied | None:
-    """Those without a place on a device are bounded as well: what only holds a slice, and what closed its socket."""
+    """Processes without a place on a device are bounded as well: those that only hold a slice, or closed their
+    socket."""
     limit = state.policy.processes_per_user_max
     whose = process.account
     closed = sum(p.disconnected_ns > 0 and p.account == whose for p in known)
@@ -125,7 +127,7 @@ def _device_refusal(state: State, found: Slice, process: Process, known: list[Pr
         if bound == OWN:
             text = f"{shown(whose)} has {held[whose]} programs on {where}, the limit of a user is {own_max}: end some"
             return _full(f"{text} or raise processes_per_user_max")
-        text = f"{where} has {held.total()} programs and room for {capacity}, the rest is for users with few, and"
+        text = f"{where} has {held.total()} of {capacity} programs, the rest is reserved for users with few, and"
         return _full(f"{text} {shown(whose)} has {held[whose]}: end some")
     return None
 
@@ -152,7 +154,7 @@ def _descriptors(process: Process, devices: int) -> int:
 
 
 def slice_refusal(state: State, uid: int) -> Denied | None:
-    """Why a user who is no admin gets no further slice, or None. Those of jobs are bounded by their queues."""
+    """Why a user who is no admin gets no further slice, or None. Slices of jobs are bounded by their queues."""
     policy = state.policy
     held = Counter(made.owner_uid for made in state.slices.values() if not made.job_id)
     own_max = min(policy.slices_per_user_max, policy.slices_max)
@@ -161,6 +163,6 @@ def slice_refusal(state: State, uid: int) -> Denied | None:
         text = f"uid {uid} has {held[uid]} slices, which is the limit of a user: remove one, or ask an admin to raise"
         return _full(f"{text} slices_per_user_max")
     if bound == RESERVED:
-        text = f"this node has {held.total()} slices and room for {policy.slices_max}, the rest is for users with few,"
+        text = f"this node has {held.total()} of {policy.slices_max} slices, the rest is reserved for users with few,"
         return _full(f"{text} and uid {uid} has {held[uid]}: remove one")
     return None

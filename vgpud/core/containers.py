@@ -1,8 +1,9 @@
-"""Containers that come and go, and whose a cgroup is. Pure; machine.step() calls created(), started() and ended().
+"""Containers: created, started, ended, and the container that a cgroup belongs to. Pure; machine.step() calls the
+handlers.
 
-A container is known from the moment its engine creates it until its cgroup is empty, so its slice is there before its
-first program and nobody gets it before the last one is gone. What a container says about itself decides nothing here:
-the id comes from the engine, the cgroup from the kernel.
+A container is known from its creation by the engine until its cgroup is empty, so its slice exists before its first
+program and is not given away before the last one has ended. Nothing that a container reports about itself is used: its
+id comes from the engine, its cgroup from the kernel.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def id_error(container_id: str) -> Denied | None:
 def container_of(state: State, cgroups: Iterable[str]) -> Container | None:
     """The container that a process with these cgroup paths is in: the innermost one, None outside of all.
 
-    Hierarchies that disagree: the first decides, for who can write a later one could move to another's path there.
+    If hierarchies disagree, the first one decides: a program that can write a later one could move to another's path
+    there.
     """
     for path in cgroups:
         found = [c for c in state.containers.values() if c.cgroup and (path + "/").startswith(c.cgroup + "/")]
@@ -60,8 +62,9 @@ def id_in(cgroups: Iterable[str]) -> str:
     return ""
 
 
-def created(state: State, event: ContainerCreated, now_ns: int) -> list[Command]:
-    """Gives the container its slice, or says why not. An id that comes again (`docker restart`) has ended before."""
+def on_created(state: State, event: ContainerCreated, now_ns: int) -> list[Command]:
+    """Gives the container its slice, or answers why not. A known id (`docker restart`) means that the former container
+    has ended."""
     wrong = id_error(event.container_id)
     if wrong:
         return [Answer(wrong)]
@@ -90,7 +93,9 @@ def _joined(state: State, event: ContainerCreated) -> tuple[Slice, list[Command]
     if stranger:
         return stranger
     if found.name in state.waiting:
-        text = f"slice {found.name} waits for its device: mend the device, resize the slice or choose another one"
+        text = (
+            f"slice {found.name} is waiting for its device: repair the device, resize the slice or choose another one"
+        )
         return Denied(Reason.PRECONDITION, text)
     if not found.cdi_device:
         return found, []
@@ -139,11 +144,11 @@ def _taken(state: State, name: str) -> Denied:
     return Denied(Reason.EXISTS, text, field="name")
 
 
-def started(state: State, event: ContainerStarted, now_ns: int) -> list[Command]:
-    """Its first process is there: from now on its cgroup says who belongs to it, and that process stands for it."""
+def on_started(state: State, event: ContainerStarted, now_ns: int) -> list[Command]:
+    """Its first process exists: from now on its cgroup identifies its programs, and that process stands for it."""
     known = state.containers.get(event.container_id)
     if known is None:
-        text = f"container {short(event.container_id)} has no slice: create it anew"
+        text = f"container {short(event.container_id)} has no slice: create it again"
         return [Answer(Denied(Reason.NOT_FOUND, text, field="id"))]
     same = next((c for c in state.containers.values() if c.cgroup == event.cgroup != "" and c is not known), None)
     if same and same.slice_name != known.slice_name:
@@ -163,8 +168,8 @@ def started(state: State, event: ContainerStarted, now_ns: int) -> list[Command]
     return [SaveContainer(now), *logs, Answer(made)]
 
 
-def ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
-    """It has ended, or never came to life. Unknown: no effect, engines say so twice."""
+def on_ended(state: State, event: ContainerEnded, now_ns: int) -> list[Command]:
+    """It has ended, or was never started. An unknown id has no effect: engines report an end twice."""
     known = state.containers.get(event.container_id)
     return release(state, known, event.why) if known else []
 

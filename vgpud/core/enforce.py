@@ -23,17 +23,17 @@ class Act:
     verb: str  # FREEZE or KILL
     cause: str
     pid: int
-    slice_name: str  # of a stranger, that of its container; "": of none
+    slice_name: str  # container of a stranger; "": none
     device_uuid: str
     first: bool
-    started: int = 0  # of a stranger, when it began (Seen): another one may have its pid by now
+    started: int = 0  # start time of a stranger (Seen): its pid may have been reused
 
 
 def why_spared(act: Act, who: Seen) -> str:
     """Why nothing is done to this process after all, "" when it is to be done.
 
-    A stranger that root runs on the host itself is a service (a display, a monitor): whoever starts those could stop
-    us as well. Root of a container is not root here. One that stands still needs no freezing.
+    A stranger that root runs on the host itself is a service (a display, a monitor): a user who starts those could stop
+    the daemon as well. Root of a container is not root here. A stopped process needs no freezing.
     """
     if who.uid < 0:
         return "cannot be looked at from here"
@@ -45,9 +45,9 @@ def why_spared(act: Act, who: Seen) -> str:
 
 
 def freezer_of(who: Seen, own: Collection[str], attached: Collection[str]) -> str:
-    """The cgroup to freeze a program by, "" when it must be stopped by itself: that of its container, if neither we nor
-    any program that is attached is in there. `own`, `attached`: cgroup paths of ours, and of all attached programs.
-    """
+    """The cgroup by which to freeze a program, that of its container; "" when the process itself must be stopped,
+    because the daemon or an attached program is in that cgroup. `own`, `attached`: cgroup paths of the daemon, and of
+    all attached programs."""
     path = next((path for path in who.cgroups if id_in((path,))), "")
     if not path or any((other + "/").startswith(path + "/") for other in (*own, *attached)):
         return ""

@@ -1,13 +1,14 @@
-"""How long a job will take, by jobs like it that have ended: quantiles of their durations, by the narrowest class of
-which enough are known.
+"""Estimated durations of jobs: quantiles over similar jobs that have ended, by the narrowest similarity class
+(core/jobs/similarity.py) with enough of them.
 
-A class keeps its last jobs only, and of these the older count less. A job whose time was up says that such jobs take at
-least as long (Kaplan and Meier, "Nonparametric estimation from incomplete observations", J. American Statistical
-Association 1958), and for the high quantile, which is to be relied upon, so does one that still runs: of new classes
-the short ones have ended first. One that failed or was cancelled says nothing. One job more than were seen is reckoned
-with, whose duration is beyond all: so the next one is below the quantile q with probability q however few they are
-(Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005), and where that is beyond the longest,
-twice that is taken.
+A class keeps its last jobs only, and older ones count less. A job that ran out of its time limit says that such jobs
+take at least as long (Kaplan and Meier, "Nonparametric estimation from incomplete observations", J. American
+Statistical Association 1958). For the high quantile, which must be reliable, so does a job that still runs: of new
+classes the short jobs end first. Failed and cancelled jobs are ignored.
+
+One more job than were seen is assumed, with a duration beyond all others: so the next job is below the quantile q with
+probability q however few were seen (Vovk, Gammerman and Shafer, "Algorithmic Learning in a Random World", 2005). Where
+that is beyond the longest job, twice its duration is taken.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-#: of each class so many jobs are kept, and of so many classes, the last used ones
+#: jobs kept of each class, and classes kept (the last used ones)
 JOBS_MAX = 32
 CLASSES_MAX = 2000
-#: a class with fewer says nothing, and a wider one is asked
+#: a class with fewer jobs is not used; a wider one is asked
 ENOUGH = 3
-#: how long jobs have run that still run is looked at so often
+#: running times of jobs are taken into account in steps of this
 EVERY_NS = 60_000_000_000
-#: the newest so many count twice as much as the others
+#: the newest so many jobs count twice as much as those before
 HALF_JOBS = 16
 LOW_PPM, MEDIAN_PPM, HIGH_PPM = 100_000, 500_000, 900_000
 _PPM = 1_000_000
@@ -34,88 +35,91 @@ _ONE = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Four of five such jobs take between `low_ns` and `high_ns`, as often longer as shorter than `median_ns`.
+    """Four of five such jobs take between `low_ns` and `high_ns`; half of them take longer than `median_ns`.
 
-    0 = not known: too many of them ran out of time, or still run, to say so.
+    0 = not known: too many of them ran out of time, or still run.
     """
 
-    kind: str  # the class that it goes by
-    jobs: int  # of it, that it goes by
+    class_name: str  # the similarity class that it is computed from
+    jobs: int  # jobs that it is computed from
     low_ns: int
     median_ns: int
     high_ns: int
-    least_ns: int = 0  # some of them ran out of time, or still run: the longest of these takes at least so long
+    least_ns: int = 0  # least duration of the longest job that ran out of time or still runs
 
 
 @dataclass(slots=True)
 class _Class:
     #: (ns, whether it ended then: else its time was up), the oldest first
     seen: deque[tuple[int, bool]] = field(default_factory=lambda: deque(maxlen=JOBS_MAX))
-    running: dict[int, int] = field(default_factory=dict)  # by job: when it would have begun had it run without a break
+    running: dict[int, int] = field(default_factory=dict)  # job -> begin, had it run without interruption
     found: Estimate | None = None  # of these
     found_ns: int = -1  # at this time
 
 
 class Estimates:
-    """What has been learnt. Bounded; the same jobs in the same order give the same."""
+    """Learns from jobs that run and end. Bounded; the same jobs in the same order give the same estimates."""
 
     def __init__(self) -> None:
         self._classes: OrderedDict[str, _Class] = OrderedDict()
 
-    def learn(self, kinds: Sequence[str], ran_ns: int, *, ended: bool) -> None:
-        """A job of these classes ran so long. `ended`: it was done; else its time was up."""
-        for kind in kinds:
-            known = self._class(kind)
+    def learn(self, classes: Sequence[str], ran_ns: int, *, ended: bool) -> None:
+        """A job of these classes ran for `ran_ns`. `ended`: it was done; else its time limit was reached."""
+        for class_name in classes:
+            known = self._class(class_name)
             known.seen.append((ran_ns, ended))
             known.found = None
 
-    def started(self, job_id: int, kinds: Sequence[str], begun_ns: int) -> None:
-        """It runs; `begun_ns`: since then, had it run without a break."""
-        for kind in kinds:
-            known = self._class(kind)
+    def started(self, job_id: int, classes: Sequence[str], begun_ns: int) -> None:
+        """A job runs. `begun_ns`: when it would have begun, had it run without interruption."""
+        for class_name in classes:
+            known = self._class(class_name)
             known.running[job_id] = begun_ns
             known.found = None
 
-    def stopped(self, job_id: int, kinds: Sequence[str]) -> None:
-        """It runs no longer, for whatever reason."""
-        for kind in kinds:
-            known = self._classes.get(kind)
+    def stopped(self, job_id: int, classes: Sequence[str]) -> None:
+        """A job no longer runs, for whatever reason."""
+        for class_name in classes:
+            known = self._classes.get(class_name)
             if known is not None and known.running.pop(job_id, None) is not None:
                 known.found = None
 
-    def _class(self, kind: str) -> _Class:
+    def _class(self, class_name: str) -> _Class:
         """Used now."""
-        known = self._classes.setdefault(kind, _Class())
-        self._classes.move_to_end(kind)
+        known = self._classes.setdefault(class_name, _Class())
+        self._classes.move_to_end(class_name)
         while len(self._classes) > CLASSES_MAX:
             self._classes.popitem(last=False)
         return known
 
-    def of(self, kinds: Sequence[str], now_ns: int) -> Estimate | None:
-        """`kinds`: the narrowest first. The same for all who ask within a minute in which nothing happens."""
-        for kind in kinds:
-            known = self._classes.get(kind)
+    def of(self, classes: Sequence[str], now_ns: int) -> Estimate | None:
+        """`classes`: the narrowest first. The same answer for all callers within a minute in which nothing happens."""
+        for class_name in classes:
+            known = self._classes.get(class_name)
             if known is not None and len(known.seen) >= ENOUGH:
                 at_ns = now_ns - now_ns % EVERY_NS
                 if known.found is None or known.found_ns != at_ns:
-                    known.found, known.found_ns = _estimate(kind, known, at_ns), at_ns
+                    known.found, known.found_ns = _estimate(class_name, known, at_ns), at_ns
                 return known.found
         return None
 
 
-def _estimate(kind: str, known: _Class, at_ns: int) -> Estimate:
+def _estimate(class_name: str, known: _Class, at_ns: int) -> Estimate:
     newest = islice(reversed(known.running.values()), JOBS_MAX)
     running = [(at_ns - begun_ns, False) for begun_ns in newest if begun_ns < at_ns]
     low_ns, median_ns = quantiles(known.seen, (LOW_PPM, MEDIAN_PPM))
     (high_ns,) = quantiles(known.seen, (HIGH_PPM,), running)
     least_ns = max((ns for ns, ended in (*known.seen, *running) if not ended), default=0)
-    return Estimate(kind, len(known.seen), low_ns, median_ns, high_ns, least_ns)
+    return Estimate(class_name, len(known.seen), low_ns, median_ns, high_ns, least_ns)
 
 
 def quantiles(
     seen: Collection[tuple[int, bool]], wanted_ppm: Sequence[int], running: Collection[tuple[int, bool]] = ()
 ) -> list[int]:
-    """Of durations, oldest first, each ended or cut off; 0 = not known. `wanted_ppm` rises; `running` count as new."""
+    """Quantiles of durations. `seen`: oldest first, each ended or cut off; `wanted_ppm` rises; `running` count as new.
+
+    0 = not known.
+    """
     weights = [_ONE >> age // HALF_JOBS for age in reversed(range(len(seen)))] + [_ONE] * len(running)
     known = [*seen, *running]
     order = sorted(range(len(known)), key=lambda at: (known[at][0], not known[at][1]))

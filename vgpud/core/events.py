@@ -1,4 +1,4 @@
-"""What goes into step() (events) and what comes out (commands). Plain frozen data: easy to record and to replay."""
+"""Events, which go into step(), and commands, which come out. Plain frozen data: easy to record and to replay."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from vgpud.core.model import (
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """First event: what the store kept. Slices are given serials anew; ephemeral ones get a grace to be re-attached."""
+    """First event: the contents of the store. Slices get new serials; ephemeral ones get a grace to be attached to
+    again."""
 
     policy: Policy
     devices: tuple[Device, ...]
     slices: tuple[Slice, ...]
-    requests: tuple[tuple[str, Remembered], ...]  # until_ns of these is set anew
-    containers: tuple[Container, ...] = ()  # the shell then says which of them have ended meanwhile
+    requests: tuple[tuple[str, Remembered], ...]  # their until_ns is set again
+    containers: tuple[Container, ...] = ()  # the shell then reports which of them have ended meanwhile
     drains: tuple[Drain, ...] = ()
 
 
@@ -73,7 +74,7 @@ class UpdateSlice:
     fields: tuple[str, ...]  # sorted
     job_id: int = 0  # a job's slice is resized by the queue, and only so: its machine has decided on
     shares: tuple[Share, ...] = ()  # them, on the devices where it is
-    asker_uid: int = 0  # whose request_id it is
+    asker_uid: int = 0  # user who chose request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,12 @@ class DeleteSlice:
     name: str
     force: bool
     job_id: int = 0  # a job's slice ends with the job, and only so
-    asker_uid: int = 0  # whose request_id it is
+    asker_uid: int = 0  # user who chose request_id
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendSlice:
-    """One step of suspending a slice, or of having it go on (suspend.STEPS)."""
+    """One step of suspending a slice, or of resuming it (suspend.STEPS)."""
 
     name: str
     to: str  # as Slice.suspended is to be
@@ -97,8 +98,11 @@ class SuspendSlice:
 
 @dataclass(frozen=True, slots=True)
 class ProcessAttached:
-    """A validated attach message. `held` are the bytes per device UUID a resuming process claims to hold, `room` what
-    the slice still may hold there according to the arbiter."""
+    """A validated attach message.
+
+    `held`: bytes per device UUID that a resuming process claims to hold. `room`: bytes that the slice may still hold
+    there according to the arbiter.
+    """
 
     process: Process
     held: tuple[tuple[str, int], ...] = ()
@@ -125,13 +129,13 @@ class ContainerCreated:
     spec: Spec | None
     join: str
     name: str  # of its own slice
-    caller_uid: int  # whose engine it is: may it join?
+    caller_uid: int  # user of the engine, who must be allowed to use the slice
     pid: int  # of the low-level runtime
     pid_start: int
     uid: str  # of its own slice
     wall_ns: int
     queue: str = ""  # of its own slice; "" = the caller's default one
-    open_queue: bool = False  # it may be the image's wish: it must be one that is everybody's
+    open_queue: bool = False  # named by the environment (perhaps the image's): every user must have access to it
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +168,7 @@ class UndrainDevice:
 
 @dataclass(frozen=True, slots=True)
 class DevicesTaken:
-    """What others than slices have of the devices now: all of it that is seen."""
+    """What programs outside slices have of the devices now, of all devices."""
 
     taken: tuple[Taken, ...]
 
@@ -199,7 +203,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """To whoever sent the event: exactly one per CreateSlice, UpdateSlice, DeleteSlice, DrainDevice, UndrainDevice,
+    """To the sender of the event: exactly one per CreateSlice, UpdateSlice, DeleteSlice, DrainDevice, UndrainDevice,
     ContainerCreated, ContainerStarted and refused ProcessAttached."""
 
     result: Slice | Denied | None
@@ -303,7 +307,7 @@ class Log:
     slice_name: str = ""
     device_uuid: str = ""
     process_id: int = 0
-    owner_uid: int | None = None  # who is shown it; None = the slice's owner, without one admins alone
+    owner_uid: int | None = None  # user who is shown it; None = the owner of the slice, without a slice admins only
 
 
 Command = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vgpud.core.events import DrainDevice, Log
 from vgpud.core.model import State
 
-#: those that an operator meets, in the words of NVIDIA's list of XIDs
+#: faults that an operator meets, in the words of NVIDIA's list of XIDs
 _KNOWN = {
     13: "graphics engine exception: a program's illegal instruction or access",
     31: "memory page fault: a program's illegal access",
@@ -25,7 +25,7 @@ _KNOWN = {
 #: what a program's own fault leaves as it was for others on the device
 _OF_PROGRAMS = frozenset((13, 31, 43, 45))
 
-#: after which a device is not to be trusted with new work before somebody has looked at it
+#: after these a device gets no new work before an operator has looked at it
 _DRAINING = frozenset((48, 64, 74, 79, 95, 119, 120))
 
 
@@ -34,28 +34,31 @@ def in_words(xid: int) -> str:
 
 
 def is_devices(xid: int) -> bool:
-    """Whether it says something about the device, and not only about one program on it."""
+    """Whether the fault concerns the device, and not only one program on it."""
     return xid not in _OF_PROGRAMS
 
 
 def fault_drain(uuid: str, xid: int) -> DrainDevice | None:
-    """What a fault does to its device: those of programs nothing."""
+    """What a fault does to its device: it is drained, unless the fault concerns a program only."""
     if not uuid or xid not in _DRAINING:
         return None
-    return DrainDevice(uuid, f"XID {xid} ({_KNOWN[xid]}); see dmesg, mend or reset it, then undrain it", by_fault=True)
+    return DrainDevice(
+        uuid, f"XID {xid} ({_KNOWN[xid]}); see dmesg, repair or reset it, then undrain it", by_fault=True
+    )
 
 
 def fault_entry(state: State, uuid: str, xid: int) -> Log:
-    """What the event log says, with the slices that were at work there: the driver does not tell whose fault it is."""
+    """The entry for the event log, with the slices that were active there: the driver does not report which one caused
+    it."""
     device = state.devices.get(uuid)
     where = f"device {device.index}" if device else "a device"
     there = sorted(
         {p.slice_name for p in state.processes.values() if not p.holder and _is_on(state, p.slice_name, uuid)}
     )
     whom = f"; programs there are of {', '.join(there)}" if there else ""
-    mend = "; see dmesg" if is_devices(xid) else ""
+    remedy = "; see dmesg" if is_devices(xid) else ""
     return Log(
-        "device.xid", f"XID {xid} on {where} ({in_words(xid)}){whom}{mend}", there[0] if len(there) == 1 else "", uuid
+        "device.xid", f"XID {xid} on {where} ({in_words(xid)}){whom}{remedy}", there[0] if len(there) == 1 else "", uuid
     )
 
 

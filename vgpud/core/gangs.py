@@ -1,10 +1,11 @@
-"""Gangs: slices with several devices of which they have less than the whole. Which device decides when one runs. Pure.
+"""Gangs: slices over several devices, of none of which they have the whole. Which device decides when a gang runs.
+Pure.
 
-The kernels of such a slice may wait for each other over its devices, so it has to have all of them at once: the arbiter
-of one device, the leader, decides when the gang runs, those of the others do as it does. Two gangs that share a device
-must be led by the same one, or each could hold what the other waits for. So all gangs that are connected by common
-devices have one leader: a device that all of them use, the most crowded one, as that is where turns are taken anyway.
-Where there is none, they conflict: their gates stay open, and the hardware slices between them.
+The kernels of a gang may wait for each other across its devices, so it must have all of them at once: the arbiter of
+one device, the leader, decides when the gang runs, and those of the others follow. Two gangs that share a device must
+have the same leader, or each could hold what the other one waits for. So all gangs that are connected by common devices
+have one leader: a device that all of them use, the most crowded one, since turns are taken there anyway. Where there is
+none, they conflict: their gates stay open, and the hardware slices time between them.
 """
 
 from __future__ import annotations

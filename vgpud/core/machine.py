@@ -1,8 +1,9 @@
-"""The one door: step(state, event, now_ns) -> [command]. State changes here, in containers.py and in slices.py only.
+"""The core's single entry point: step(state, event, now_ns) -> [command]. Only this module, containers.py, offered.py,
+suspend.py and slices.py change the state.
 
-No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands.
-A step that refuses changes nothing but what it says. The shells execute the commands in order; the composition root
-runs steps that must be saved on a copy and drops the copy if the store refuses, so nothing is ever half-created.
+No IO, no clock, no randomness: times and ids come with the events, so the same events always give the same commands. A
+step that refuses changes nothing. The shells execute the commands in order; the composition root runs steps that must
+be saved on a copy and drops the copy if the store refuses, so nothing is ever half-created.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ REQUEST_ID_BYTES_MAX = 128
 
 
 def step(state: State, event: Event, now_ns: int) -> list[Command]:
-    """Applies one event to the state and says what the shells shall do. `now_ns`: CLOCK_MONOTONIC."""
+    """Applies one event to the state and returns what the shells are to do. `now_ns`: CLOCK_MONOTONIC."""
     return _HANDLERS[type(event)](state, event, now_ns)
 
 
 # ---- start and time ----
 
 
-def _started(state: State, event: Started, now_ns: int) -> list[Command]:
-    """Takes the store's slices over. One that does not fit the devices of now keeps its name and waits."""
+def _on_started(state: State, event: Started, now_ns: int) -> list[Command]:
+    """Takes over the slices of the store. A slice that does not fit the present devices keeps its name and waits."""
     state.policy = event.policy
     state.devices = {d.uuid: d for d in sorted(event.devices, key=lambda d: d.index)}
     state.drains = {drain.device_uuid: drain for drain in event.drains}
@@ -77,8 +78,8 @@ def _started(state: State, event: Started, now_ns: int) -> list[Command]:
             commands += [ApplySlice(kept), OpenSocket(kept.name)]
             continue
         state.waiting.add(kept.name)
-        text = f"slice {kept.name} waits: device {misfit.device_uuid} is not there or has too little left;"
-        text += " mend the device, resize the slice or remove it"
+        text = f"slice {kept.name} is waiting: device {misfit.device_uuid} is missing or has too little free capacity;"
+        text += " repair the device, resize the slice or remove it"
         commands.append(OpenSocket(kept.name))  # it refuses: without it programs would run without limits
         commands.append(Log("slice.waiting", text, kept.name, misfit.device_uuid))
     for request_id, remembered in event.requests:
@@ -94,34 +95,34 @@ def _known_containers(state: State, event: Started) -> list[Command]:
 
 
 def _fits(state: State, kept: Slice, share: Share) -> bool:
-    """Whether a stored share still has a place on its device; a suspended slice's is looked for when it goes on."""
+    """Whether a stored share still fits its device. Of a suspended slice only what it keeps is checked."""
     device = state.devices.get(share.device_uuid)
     if device is None:
         return False
     milli, size = state.reserved(share.device_uuid)
     milli += share.min_milli if kept.keeps_time else 0
     size += share.mem_min_bytes if kept.keeps_memory else 0
-    room = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
-    return room and admit.smallest_limit_bytes(device) <= share.mem_max_bytes <= device.memory_bytes
+    fits = milli <= MILLI_PER_DEVICE and size <= device.memory_bytes
+    return fits and admit.smallest_limit_bytes(device) <= share.mem_max_bytes <= device.memory_bytes
 
 
-def _policy_changed(state: State, event: PolicyChanged, now_ns: int) -> list[Command]:
+def _on_policy_changed(state: State, event: PolicyChanged, now_ns: int) -> list[Command]:
     state.policy = event.policy
     return [Log("config.reloaded", "the configuration was read again")]
 
 
-def _quotas_changed(state: State, event: QuotasChanged, now_ns: int) -> list[Command]:
+def _on_quotas_changed(state: State, event: QuotasChanged, now_ns: int) -> list[Command]:
     state.quotas = {quota.name: quota for quota in event.quotas}
     return []
 
 
-def _tick(state: State, event: Tick, now_ns: int) -> list[Command]:
-    """Ends ephemeral slices that nobody came for and forgets old request ids."""
+def _on_tick(state: State, event: Tick, now_ns: int) -> list[Command]:
+    """Ends ephemeral slices to which no program attached in time, and forgets old request ids."""
     while state.requests and next(iter(state.requests.values())).until_ns <= now_ns:
         state.requests.popitem(last=False)
     commands: list[Command] = []
     for name in [name for name, until_ns in state.grace_ns.items() if until_ns <= now_ns]:
-        commands += end(state, state.slices[name], "nobody came for it in time")
+        commands += end(state, state.slices[name], "no program attached to it in time")
     return commands
 
 
@@ -133,7 +134,7 @@ def _refused(reason: Reason, message: str, field: str = "") -> list[Command]:
 
 
 def request_key(uid: int, request_id: str) -> str:
-    """Under which a user's request is remembered, "" for one without an id: nobody meets another's."""
+    """The key under which a user's request is remembered, "" for a request without an id. Users' ids are separate."""
     return f"{uid}/{request_id}" if request_id else ""
 
 
@@ -156,7 +157,7 @@ def _repeated(state: State, uid: int, request_id: str, fingerprint: str) -> list
 def _remember(
     state: State, uid: int, request_id: str, fingerprint: str, answer: Slice | None, now_ns: int
 ) -> list[Command]:
-    """Only successes are remembered: a refusal changed nothing, so asking again may find room."""
+    """Only successes are remembered: a refusal changed nothing, and asking again may succeed."""
     key = request_key(uid, request_id)
     if not key:
         return []
@@ -168,7 +169,7 @@ def _remember(
     return [SaveRequest(key, remembered)]
 
 
-def _create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
+def _on_create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command]:
     asked = (event.name, event.spec, event.ephemeral, event.owner_uid, event.cdi_device, event.queue, event.asker.uid)
     fingerprint = repr(("create", *asked))
     repeated = _repeated(state, event.asker.uid, event.request_id, fingerprint)
@@ -183,7 +184,7 @@ def _create_slice(state: State, event: CreateSlice, now_ns: int) -> list[Command
     return [*commands, *_remember(state, event.asker.uid, event.request_id, fingerprint, made, now_ns), Answer(made)]
 
 
-def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command]:
+def _on_update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command]:
     """Live resize. A slice with processes stays on its devices; an idle one may move to where it fits."""
     fingerprint = repr(("update", event.name, event.patch, event.fields))
     repeated = _repeated(state, event.asker_uid, event.request_id, fingerprint)
@@ -198,7 +199,7 @@ def _update_slice(state: State, event: UpdateSlice, now_ns: int) -> list[Command
     merged = admit.merge(old.spec, event.patch, event.fields)
     if isinstance(merged, Denied):
         return [Answer(merged)]
-    spec = offered.named(merged, state)
+    spec = offered.with_uuids(merged, state)
     parts = admit.parts_of(spec, state.policy)
     if isinstance(parts, Denied):
         return [Answer(parts)]
@@ -241,7 +242,7 @@ def _resized(state: State, old: Slice, spec: Spec, busy: bool) -> tuple[Share, .
     return kept
 
 
-def _delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command]:
+def _on_delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command]:
     fingerprint = repr(("delete", event.name, event.force))
     repeated = _repeated(state, event.asker_uid, event.request_id, fingerprint)
     if repeated is not None:
@@ -266,10 +267,10 @@ def _delete_slice(state: State, event: DeleteSlice, now_ns: int) -> list[Command
     return [*ended, *_remember(state, event.asker_uid, event.request_id, fingerprint, None, now_ns), Answer(None)]
 
 
-# ---- programs that come and go ----
+# ---- programs attach and detach ----
 
 
-def _process_attached(state: State, event: ProcessAttached, now_ns: int) -> list[Command]:
+def _on_process_attached(state: State, event: ProcessAttached, now_ns: int) -> list[Command]:
     process = event.process
     found = state.slices.get(process.slice_name)
     wrong = _attach_refusal(state, found, event)
@@ -286,7 +287,7 @@ def _process_attached(state: State, event: ProcessAttached, now_ns: int) -> list
     commands: list[Command] = [AdmitProcess(process, found, held)]
     for uuid, claimed in event.held:
         if claimed > room.get(uuid, 0):
-            text = f"pid {process.pid} says it holds {format_bytes(claimed)}, its slice has room for"
+            text = f"pid {process.pid} says it holds {format_bytes(claimed)}, its slice may hold"
             text += f" {format_bytes(room.get(uuid, 0))}: it gets no more memory until it is below"
             commands.append(Log("memory.over_limit", text, found.name, uuid, process.process_id))
     verb = "came back" if process.resumed else "attached"
@@ -303,20 +304,22 @@ def _attach_refusal(state: State, found: Slice | None, event: ProcessAttached) -
     if stranger or away:
         return stranger or away
     if found.name in state.waiting:
-        text = f"slice {found.name} waits for its device: an administrator resizes it (vgpu slice set) or removes it"
+        text = (
+            f"slice {found.name} is waiting for its device: an administrator resizes it (vgpu slice set) or removes it"
+        )
         return Denied(Reason.PRECONDITION, text)
     return bounds.attach_refusal(state, found, process)
 
 
-def _process_disconnected(state: State, event: ProcessDisconnected, now_ns: int) -> list[Command]:
+def _on_process_disconnected(state: State, event: ProcessDisconnected, now_ns: int) -> list[Command]:
     process = state.processes.get(event.process_id)
     if process is None:
         return []
     state.processes[process.process_id] = replace(process, disconnected_ns=max(1, now_ns))
-    return []  # nothing to tell: whoever ends closes its connection a moment before
+    return []  # no event: a program that ends closes its connection a moment before
 
 
-def _process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Command]:
+def _on_process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Command]:
     process = state.processes.pop(event.process_id, None)
     if process is None:
         return []
@@ -331,21 +334,21 @@ def _process_gone(state: State, event: ProcessGone, now_ns: int) -> list[Command
 
 
 _HANDLERS: dict[type, Callable[[State, Any, int], list[Command]]] = {
-    Started: _started,
-    PolicyChanged: _policy_changed,
-    QuotasChanged: _quotas_changed,
-    CreateSlice: _create_slice,
-    UpdateSlice: _update_slice,
-    DeleteSlice: _delete_slice,
-    SuspendSlice: suspend.suspended,
-    ProcessAttached: _process_attached,
-    ProcessGone: _process_gone,
-    ProcessDisconnected: _process_disconnected,
-    ContainerCreated: containers.created,
-    ContainerStarted: containers.started,
-    ContainerEnded: containers.ended,
-    DrainDevice: offered.drained,
-    UndrainDevice: offered.undrained,
-    DevicesTaken: offered.taken,
-    Tick: _tick,
+    Started: _on_started,
+    PolicyChanged: _on_policy_changed,
+    QuotasChanged: _on_quotas_changed,
+    CreateSlice: _on_create_slice,
+    UpdateSlice: _on_update_slice,
+    DeleteSlice: _on_delete_slice,
+    SuspendSlice: suspend.on_suspend,
+    ProcessAttached: _on_process_attached,
+    ProcessGone: _on_process_gone,
+    ProcessDisconnected: _on_process_disconnected,
+    ContainerCreated: containers.on_created,
+    ContainerStarted: containers.on_started,
+    ContainerEnded: containers.on_ended,
+    DrainDevice: offered.on_drain,
+    UndrainDevice: offered.on_undrain,
+    DevicesTaken: offered.on_devices_taken,
+    Tick: _on_tick,
 }

@@ -36,12 +36,12 @@ class Reason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """A refusal: an expected outcome, so a value. `message` is one line naming the value and the mend."""
+    """A refusal: an expected outcome, so a value. `message` is one line naming the value and the fix."""
 
     reason: Reason
     message: str
     field: str = ""  # which field of the request is wrong
-    subject: str = ""  # which device or slice has no room
+    subject: str = ""  # the device or slice that is full
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Spec:
     priority: int = 0  # borrowed time goes to the highest first
     device_uuids: tuple[str, ...] = ()
     service_class: str = BATCH
-    spread: int = 0  # divide it equally over so many devices; 0 = as few as do
+    spread: int = 0  # number of devices to divide it over equally; 0 = as few as possible
 
     @property
     def pieces(self) -> list[int]:
@@ -108,7 +108,7 @@ class Slice:
     revision: int = 1
     cdi_device: bool = False  # has a one-time CDI device
     cdi_used: bool = False  # and a container has used it
-    queue: str = DEFAULT_QUEUE  # whose quota it counts against
+    queue: str = DEFAULT_QUEUE  # queue whose quota it counts against
     job_id: int = 0  # of the job that it was made for
     suspended: str = ""  # PAUSED: its gates are shut; EVICTED: its device memory is on the host, too
 
@@ -117,7 +117,7 @@ class Slice:
 
     @property
     def keeps_time(self) -> bool:
-        """Its guaranteed time is nobody else's."""
+        """Whether its guaranteed time stays reserved."""
         return self.suspended in ("", RESTORING)
 
     @property
@@ -137,18 +137,18 @@ class Process:
     attached_wall_ns: int
     resumed: bool
     holder: bool = False
-    container_id: str = ""  # of the container whose cgroup it is in
-    account: str = "uid 0"  # whose places it takes, see bounds.account()
+    container_id: str = ""  # container whose cgroup it is in
+    account: str = "uid 0"  # user who is charged its places, see bounds.account()
     #: when it closed its connection, monotonic; it lives on and its memory stays charged. 0: it is attached
     disconnected_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A container that uses a slice: first known when the engine creates it, started when its first process is there.
+    """A container that uses a slice: known from its creation by the engine on, started when its first process exists.
 
-    `pid` stands for it: the low-level runtime until it has started, its first process from then on. A pid alone means
-    nothing (they are used again), so its start time goes with it.
+    `pid` stands for it: the low-level runtime until it has started, its first process from then on. Pids are reused, so
+    the start time belongs to it.
     """
 
     container_id: str
@@ -163,7 +163,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """On whose behalf something is asked for. `gids`: the first is the primary group."""
+    """The user on whose behalf something is requested. `gids`: the first is the primary group."""
 
     uid: int
     gids: tuple[int, ...] = ()
@@ -212,15 +212,15 @@ class Policy:
 
     default_max: str = "same"  # or "device": how far a slice without a maximum may borrow
     slices_max: int = 1024
-    slices_per_user_max: int = 1024  # of one who is no admin, without those of jobs
+    slices_per_user_max: int = 1024  # of a user who is no admin, slices of jobs not counted
     processes_per_slice_max: int = 256
     processes_per_user_max: int = 512  # on one device
-    processes_per_device_max: int = 1024  # what an arbiter has room for
+    processes_per_device_max: int = 1024  # capacity of an arbiter
     attach_descriptors_max: int = 1 << 20  # of the daemon, for programs' connections
     containers_max: int = 1024
     name_bytes_max: int = 40
     daemon_uid: int = 0
-    grace_ns: int = 60_000_000_000  # an ephemeral slice that nobody attaches to ends after this
+    grace_ns: int = 60_000_000_000  # an ephemeral slice to which no process attaches ends after this
     request_memory_ns: int = 600_000_000_000  # how long a request_id is known
     requests_max: int = 4096
     #: what is done (one of enforce.VERBS) about a program that uses a device and is attached to no slice, and about one
@@ -248,9 +248,9 @@ class State:
     slices: dict[str, Slice] = field(default_factory=dict)  # by name
     processes: dict[int, Process] = field(default_factory=dict)  # by process_id
     containers: dict[str, Container] = field(default_factory=dict)  # by the engine's id
-    #: ephemeral slices that nobody has come to yet -> when they end
+    #: ephemeral slices to which no process has attached yet -> when they end
     grace_ns: dict[str, int] = field(default_factory=dict)
-    #: slices whose devices are not there, or have become smaller: kept, but without reservation, arbiter or socket
+    #: slices whose devices are missing or have become smaller: kept, but without reservation, arbiter or socket
     waiting: set[str] = field(default_factory=set)
     requests: OrderedDict[str, Remembered] = field(default_factory=OrderedDict)  # oldest first
     quotas: dict[str, Quota] = field(default_factory=dict)  # by the queue's name
@@ -287,15 +287,15 @@ class State:
         return taken.memory_bytes if taken else 0
 
     def reserved(self, device_uuid: str, without: str = "") -> tuple[int, int]:
-        """(milli, bytes) of all minima on a device, leaving out the slice of that name, those that wait, and what
-        suspended ones have given up."""
+        """(milli, bytes) of all minima on a device, without the slice `without`, waiting slices, and what suspended
+        slices gave up."""
         counted = [s for s in self.slices.values() if s.name != without and s.name not in self.waiting]
         held = [(made, share) for made in counted if (share := made.share(device_uuid))]
         milli = sum(share.min_milli for made, share in held if made.keeps_time)
         return milli, sum(share.mem_min_bytes for made, share in held if made.keeps_memory)
 
     def processes_of(self, slice_name: str, *, holders: bool = False) -> list[Process]:
-        """The processes of a slice, with those that only hold it if `holders`."""
+        """The processes of a slice; with `holders` also those that only keep it open."""
         return [p for p in self.processes.values() if p.slice_name == slice_name and (holders or not p.holder)]
 
     def containers_of(self, slice_name: str) -> list[Container]:

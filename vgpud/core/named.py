@@ -1,4 +1,4 @@
-"""Things that users choose by a name with parameters, `2d-las(3250,7200,promote=8)`: one table of them each."""
+"""Policies and rules that users choose by name with parameters, `2d-las(3250,7200,promote=8)`: one table each."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Generic, TypeVar
 
-#: no more parameters than anybody reads
+#: parameters of one name, at most
 ARGUMENTS_MAX = 64
 _DIGITS_MAX = 18
 
 Made = TypeVar("Made")
 
 
-class NotMeant(ValueError):
-    """A name or parameter that cannot be meant; the text is one line that names the value and the mend."""
+class InvalidSpec(ValueError):
+    """An invalid name or parameter; the text is one line that names the value and the fix."""
 
 
 @dataclass(slots=True)
 class Arguments:
-    """What stands between the brackets: numbers in order, names with numbers, and words alone."""
+    """The parameters in brackets: numbers in order, names with numbers, and bare words."""
 
     numbers: list[Fraction] = field(default_factory=list)
     named: dict[str, Fraction] = field(default_factory=dict)
@@ -29,8 +29,8 @@ class Arguments:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[Made]):
-    """One line of the table: what it is, what it takes, how it is made of that."""
+class Choice(Generic[Made]):
+    """One row of the table: its description, its parameters, and how it is built."""
 
     line: str
     build: Callable[[str, Arguments], Made]
@@ -52,42 +52,45 @@ class Kind(Generic[Made]):
 
 def make_of(
     what: str,
-    kinds: Mapping[str, Kind[Made]],
+    choices: Mapping[str, Choice[Made]],
     text: str,
     read: Callable[[str], Sequence[Fraction]] | None = None,
 ) -> Made:
-    """The one that is meant; NotMeant when none is. `what` they are: "policy". `read`: the numbers in a file."""
+    """The object that `text` names. `what`: the word for messages, e.g. "policy". `read`: the numbers in a file. Raises
+    InvalidSpec."""
     name, bracket, rest = text.strip().partition("(")
     name = name.strip()
-    kind = kinds.get(name)
-    if kind is None:
-        raise NotMeant(f"there is no {what} {name!r}: choose one of {', '.join(kinds)}")
+    choice = choices.get(name)
+    if choice is None:
+        raise InvalidSpec(f"there is no {what} {name!r}: choose one of {', '.join(choices)}")
     if bracket and not rest.endswith(")"):
-        raise NotMeant(f"{what} {text!r} has no closing bracket: write {name}(...)")
-    return kind.build(text.strip(), _arguments(name, kind, rest[:-1], read))
+        raise InvalidSpec(f"{what} {text!r} has no closing bracket: write {name}(...)")
+    return choice.build(text.strip(), _arguments(name, choice, rest[:-1], read))
 
 
-def _arguments(name: str, kind: Kind[Made], text: str, read: Callable[[str], Sequence[Fraction]] | None) -> Arguments:
+def _arguments(
+    name: str, choice: Choice[Made], text: str, read: Callable[[str], Sequence[Fraction]] | None
+) -> Arguments:
     found = Arguments()
     items = [item.strip() for item in text.split(",")] if text.strip() else []
     if len(items) > ARGUMENTS_MAX:
-        raise NotMeant(f"{name} with {len(items)} parameters: {ARGUMENTS_MAX} are the most")
+        raise InvalidSpec(f"{name} with {len(items)} parameters: {ARGUMENTS_MAX} are the most")
     for item in items:
         key, equals, value = (part.strip() for part in item.partition("="))
-        if equals and key in kind.named and key not in found.named:
+        if equals and key in choice.named and key not in found.named:
             found.named[key] = _number(name, value, item)
-        elif equals and kind.weights and key.isascii() and key.isdigit() and len(key) <= _DIGITS_MAX:
+        elif equals and choice.weights and key.isascii() and key.isdigit() and len(key) <= _DIGITS_MAX:
             found.weights[int(key)] = _number(name, value, item)
-        elif equals and kind.table and key == "file":
+        elif equals and choice.table and key == "file":
             if read is None:
-                raise NotMeant(f"{name}: no files are read here: write the numbers themselves")
+                raise InvalidSpec(f"{name}: no files are read here: write the numbers themselves")
             found.numbers.extend(read(value))
-        elif item in kind.words:
+        elif item in choice.words:
             found.words.add(item)
-        elif kind.numbers and not equals and item[:1].isdigit():
+        elif choice.numbers and not equals and item[:1].isdigit():
             found.numbers.append(_number(name, item, item))
         else:
-            raise NotMeant(f"{name} does not take {item!r}: it takes {kind.takes}")
+            raise InvalidSpec(f"{name} does not take {item!r}: it takes {choice.takes}")
     return found
 
 
@@ -95,5 +98,5 @@ def _number(name: str, text: str, item: str) -> Fraction:
     whole, point, part = text.partition(".")
     digits = whole + part
     if not (digits.isascii() and digits.isdigit()) or len(digits) > _DIGITS_MAX or (point and not part):
-        raise NotMeant(f"{name}: {item!r} has no number of 0 or more: write for example 3250 or 0.5")
+        raise InvalidSpec(f"{name}: {item!r} has no number of 0 or more: write for example 3250 or 0.5")
     return Fraction(int(digits), 10 ** len(part))

@@ -1,11 +1,11 @@
-"""What the shells observe and people are shown: counters and the event log. No decision of the core reads these."""
+"""What the shells observe and users are shown: counters and the event log. No decision of the core reads these."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-#: how a device is shared, from nobody there to turns by lease
+#: how a device is shared: from no slice on it to turns by lease
 REGIMES = ("idle", "solo", "open", "throttled", "arbitrated")
 #: buckets of the histogram of waits at the closed gate
 WAIT_BUCKETS = 16
@@ -24,7 +24,7 @@ class SliceStats:
     share_10s_ratio: float = 0.0
     share_60s_ratio: float = 0.0
     entitlement_milli: int = 0  # what it is due now, by the limits, weights and demands of all
-    lag_ns: int = 0  # device time that it has had less than it was due; negative: debt
+    lag_ns: int = 0  # entitlement minus usage; negative: overdrawn
     charged_ns: int = 0  # at the solo gate by the driver's reading of the device
     borrowed_ns: int = 0  # of charged_ns, beyond the guarantee
     throttled_ns: int = 0  # at the closed gate, summed over the threads
@@ -33,7 +33,7 @@ class SliceStats:
     early_releases: int = 0
     overruns: int = 0
     drains: int = 0  # how often its gate was closed on work that was still running
-    drain_total_ns: int = 0  # until that work had completed
+    drain_total_ns: int = 0  # time until that work had completed
     drain_max_ns: int = 0
     launches: int = 0
     mem_held_bytes: int = 0
@@ -42,7 +42,7 @@ class SliceStats:
     mem_peak_bytes: int = 0
     mem_denied: int = 0
     processes: int = 0
-    gate: str = ""  # closed, count, solo; "" when nobody is attached
+    gate: str = ""  # closed, count, solo; "" when no process is attached
     regime: str = ""  # of the device: one of REGIMES
 
 
@@ -70,13 +70,13 @@ class ProcessStats:
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """What the arbiter of a device saw or did; the kinds are those of the API's TraceEvent."""
+    """An observation or decision of a device's arbiter; `kind` as in the TraceEvent of the API."""
 
     time_ns: int  # CLOCK_MONOTONIC
     device_uuid: str
     serial: int  # of the slice, 0: of the device
     kind: str
-    value: int = 0  # by kind; 0 where `text` says it
+    value: int = 0  # depends on kind; 0 where `text` is set
     text: str = ""  # open and close: the gate; regime: its name
     lost: int = 0  # events lost before this one
 
@@ -95,12 +95,12 @@ class Entry:
     device_uuid: str
     process_id: int
     message: str
-    owner_uid: int = ADMINS  # who is shown it besides admins: of its slice or job; model.ANYONE = everybody
+    owner_uid: int = ADMINS  # user who is shown it besides admins; model.ANYONE = every user
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a device does now; None where NVML does not say."""
+    """Present usage of a device; None where NVML does not report it."""
 
     used_bytes: int | None
     utilization_ratio: float | None  # 0..1
@@ -112,7 +112,7 @@ class Seen:
 
     program: str
     cgroups: tuple[str, ...]
-    uid: int = -1  # the real one: of a setuid program its caller's; -1: it has ended, or cannot be seen from here
+    uid: int = -1  # real uid (of a setuid program its caller's); -1: it has ended, or is not visible from here
     stopped: bool = False  # by a signal, or with its cgroup
     started: int = 0  # clock ticks since boot; 0: as for uid
 
@@ -148,7 +148,7 @@ class QueueSample:
     used_gpus: float  # by its jobs and by slices made otherwise; without its children's
     guarantee_gpus: float
     limit_gpus: float | None
-    jobs: tuple[tuple[str, int], ...] = ()  # by state, those that have not ended
+    jobs: tuple[tuple[str, int], ...] = ()  # jobs that have not ended, by state
     ended: tuple[tuple[str, int], ...] = ()  # the others, since the daemon started
 
 
@@ -162,5 +162,5 @@ class Snapshot:
     slices: tuple[SliceSample, ...] = ()
     slice_count: int = 0
     client_count: int = 0
-    containers: tuple[tuple[str, int], ...] = ()  # how many use a slice, of those that are used by some
+    containers: tuple[tuple[str, int], ...] = ()  # containers by slice, of slices that any uses
     queues: tuple[QueueSample, ...] = ()

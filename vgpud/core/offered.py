@@ -1,6 +1,7 @@
-"""Which devices are offered: not those that an operator or a fault has drained, nor what others hold of them. Pure.
+"""Which devices are offered: not drained ones (by an operator or a fault), and not what other programs hold of them.
+Pure.
 
-Nothing new is placed where a device is not offered. What runs there goes on, and keeps what it has.
+Nothing new is placed on a device that is not offered. Slices that are there keep running and keep what they have.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ def find(name: str, state: State) -> Device | Denied:
     return Denied(Reason.INVALID, f"no device {name!r} on this node: it has {have}", field="device_uuids")
 
 
-def named(spec: Spec, state: State) -> Spec:
-    """The same with UUIDs for indices; names that are no device's, or too many, are left for admission to refuse."""
+def with_uuids(spec: Spec, state: State) -> Spec:
+    """The same spec with UUIDs for indices. Names of no device, and too many of them, are left to admission to
+    refuse."""
     if len(spec.device_uuids) > len(state.devices):
         return spec
     found = [(name, find(name, state)) for name in spec.device_uuids]
@@ -51,8 +53,8 @@ def refusal(devices: Collection[Device], state: State) -> Denied | None:
     return Denied(Reason.PRECONDITION, f"{said}: see `vgpu gpu ls`", subject=closed[0][0].uuid)
 
 
-def drained(state: State, event: DrainDevice, now_ns: int) -> list[Command]:
-    """An operator's reason takes the place of an earlier one; a fault's does not."""
+def on_drain(state: State, event: DrainDevice, now_ns: int) -> list[Command]:
+    """An operator's reason replaces an earlier one; a fault's does not."""
     device = find(event.device, state)
     if isinstance(device, Denied):
         return [Answer(device)]
@@ -65,12 +67,12 @@ def drained(state: State, event: DrainDevice, now_ns: int) -> list[Command]:
     if known == drain or (known and event.by_fault):
         return [Answer(None)]
     state.drains[device.uuid] = drain
-    text = f"device {device.index} is drained: {reason}; nothing new is placed there, what runs there goes on"
+    text = f"device {device.index} is drained: {reason}; nothing new is placed there, running programs continue"
     log = Log("device.drained", text, device_uuid=device.uuid, owner_uid=ANYONE)
     return [SaveDrain(drain), log, Answer(None)]
 
 
-def undrained(state: State, event: UndrainDevice, now_ns: int) -> list[Command]:
+def on_undrain(state: State, event: UndrainDevice, now_ns: int) -> list[Command]:
     device = find(event.device, state)
     if isinstance(device, Denied):
         return [Answer(device)]
@@ -82,8 +84,9 @@ def undrained(state: State, event: UndrainDevice, now_ns: int) -> list[Command]:
     return [ForgetDrain(device.uuid), log, Answer(None)]
 
 
-def taken(state: State, event: DevicesTaken, now_ns: int) -> list[Command]:
-    """What is seen of others' use now, of all devices. Told of is who takes a whole device, and its end."""
+def on_devices_taken(state: State, event: DevicesTaken, now_ns: int) -> list[Command]:
+    """Takes over what other programs use of all devices now. Logged are devices that are taken as a whole, and the end
+    of that."""
     before, state.taken = state.taken, {one.device_uuid: one for one in event.taken}
     commands: list[Command] = []
     for device in state.devices.values():

@@ -1,8 +1,10 @@
-"""Whose quota a slice counts against, and whether that has room. Pure; every way to a slice asks here.
+"""The queue that a slice counts against, and whether its quota has free capacity. Pure; every path to a slice asks
+here.
 
-A queue with members (`uid:1000`, `gid:1000`) is theirs: their default queue, and nobody else's. One without is
-everybody's. A slice counts against its queue and that queue's parent by what it is guaranteed. The queue's machine
-decides on jobs; here jobs' slices count, and all others are held to the same limits where the site says so.
+A queue with members (`uid:1000`, `gid:1000`) belongs to them: it is their default queue, and other users cannot use it.
+A queue without members is open to every user. A slice counts against its queue and that queue's parent with its
+guarantee. The queue machine decides on jobs; here slices of jobs count, and all other slices are held to the same
+limits where the configuration says so.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ def _keys(asker: Asker) -> list[str]:
 
 
 def default_queue(quotas: Iterable[Quota], asker: Asker) -> str:
-    """The queue that has this user, else one that has the first possible of his groups, else the default one."""
+    """The queue that has this user as a member, else one of the first matching group, else the default queue."""
     listed = sorted(quotas, key=lambda quota: quota.name)
     for key in _keys(asker):
         for quota in listed:
@@ -39,7 +41,7 @@ def default_queue(quotas: Iterable[Quota], asker: Asker) -> str:
 
 
 def members(quotas: dict[str, Quota], quota: Quota) -> set[str]:
-    """Whose queue it is, with those of its parent; none: everybody's."""
+    """Members of the queue and of its parent; none: every user."""
     parent = quotas.get(quota.parent)
     return {*quota.members, *(parent.members if parent else ())}
 
@@ -50,7 +52,7 @@ def _may(quotas: dict[str, Quota], quota: Quota, asker: Asker) -> bool:
 
 
 def choose(quotas: dict[str, Quota], wanted: str, asker: Asker) -> str | Denied:
-    """The queue that a user named, if it is for him; his default queue where he named none."""
+    """The queue that a user named, if the user may use it; the default queue where none was named."""
     if not wanted:
         return default_queue(quotas.values(), asker)
     found = quotas.get(wanted)
@@ -71,7 +73,7 @@ def width_milli(made: Slice) -> int:
 
 
 def used_milli(state: State, *, jobs: bool = True) -> dict[str, int]:
-    """By queue, without what its children use: what slices count for; `jobs`: those of the queue's jobs as well."""
+    """By queue, children not included: the sum of its slices' guarantees; `jobs`: those of the queue's jobs as well."""
     used: dict[str, int] = {}
     for made in state.slices.values():
         if made.name not in state.waiting and (jobs or not made.job_id):
@@ -88,7 +90,7 @@ def direct_refusal(state: State, asker: Asker) -> Denied | None:
 
 
 def limit_refusal(state: State, queue: str, wanted_milli: int, without: str = "") -> Denied | None:
-    """Why the queue has no room for so much more, or None. `without`: the slice that is being changed."""
+    """Why the queue has no capacity for this much more, or None. `without`: the slice that is being changed."""
     if state.policy.direct == ALLOW:
         return None
     found = state.quotas.get(queue)
@@ -115,9 +117,9 @@ def _full(quota: Quota, used: int, wanted: int, holders: list[tuple[int, str]]) 
     more = len(holders) - len(named)
     held = f" ({', '.join(named)}{f' and {more} more' if more else ''})" if named else ""
     left = max(0, quota.limit_milli - used)
-    mend = f"ask for {format_gpus(left)} or less" if left else "wait for one of them to end"
+    remedy = f"ask for {format_gpus(left)} or less" if left else "wait for one of them to end"
     text = (
         f"queue {quota.name} has a limit of {format_gpus(quota.limit_milli)} GPUs and {format_gpus(used)} in use{held},"
     )
-    text += f" {format_gpus(wanted)} more is too much: {mend}, or have the limit raised"
+    text += f" {format_gpus(wanted)} more is too much: {remedy}, or have the limit raised"
     return Denied(Reason.NO_CAPACITY, text, field="queue", subject=f"queue {quota.name}")

@@ -1,4 +1,4 @@
-"""What every path to a slice shares: making one, ending one, who may use it, and how it is put in words. Pure.
+"""Operations that all paths to a slice share: creating and ending one, who may use it, and its description. Pure.
 
 machine.py (requests of users, programs) and containers.py call these with the state that they are changing.
 """
@@ -52,7 +52,8 @@ def _is_for_jobs(name: str) -> bool:
 
 
 def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Denied:
-    """Makes a slice, or says why not and changes nothing. An ephemeral one needs a grace or a user from the caller."""
+    """Creates a slice, or returns why not and changes nothing. The caller gives an ephemeral slice its grace or its
+    first user."""
     name, owner_uid = wanted.name or wanted.spare_name, wanted.owner_uid
     wrong = name_error(name, state.policy.name_bytes_max)
     if wrong:
@@ -79,7 +80,7 @@ def make(state: State, wanted: CreateSlice) -> tuple[Slice, list[Command]] | Den
     queue = _queue_for(state, wanted)
     if isinstance(queue, Denied):
         return queue
-    spec = offered.named(wanted.spec, state)
+    spec = offered.with_uuids(wanted.spec, state)
     shares = admit.put(wanted.shares, state) if wanted.shares else admit.place(spec, state)
     if isinstance(shares, Denied):
         return shares
@@ -113,15 +114,15 @@ def _queue_for(state: State, wanted: CreateSlice) -> str | Denied:
     return quotas.direct_refusal(state, wanted.asker) or quotas.choose(state.quotas, wanted.queue, wanted.asker)
 
 
-def job_refusal(old: Slice, job_id: int, mend: str) -> Denied | None:
+def job_refusal(old: Slice, job_id: int, remedy: str) -> Denied | None:
     """Why only the queue changes this slice, or None."""
     if old.job_id == job_id or not old.job_id:
         return None
-    return Denied(Reason.PRECONDITION, f"slice {old.name} is that of job {old.job_id}: {mend}")
+    return Denied(Reason.PRECONDITION, f"slice {old.name} is that of job {old.job_id}: {remedy}")
 
 
 def end(state: State, old: Slice, why: str) -> list[Command]:
-    """Takes a slice and whatever uses it away."""
+    """Removes a slice, its processes and its containers."""
     commands: list[Command] = [ForgetSlice(old.uid)]
     for process in state.processes_of(old.name, holders=True):
         del state.processes[process.process_id]
@@ -145,7 +146,7 @@ def in_use(state: State, name: str) -> bool:
 
 
 def unknown(name: str) -> Denied:
-    """There is no such slice; "" = nobody's: somebody came to the socket that containers share, from none of them."""
+    """No slice has this name; "" = a program on the socket that containers share, in no container that has a slice."""
     if not name:
         text = "this program is in no container that has a slice: start it with --device vgpu.dev/gpu=0.5"
         return Denied(Reason.NOT_FOUND, text, field="name")
@@ -177,14 +178,14 @@ def short(container_id: str) -> str:
 
 
 def changes(old: Spec, new: Spec) -> str:
-    """What describe() does not tell: "; weight 0 -> 5", empty when it is all as before."""
+    """What describe() leaves out: "; weight 0 -> 5", empty when nothing of it changed."""
     words = {"weight": "weight", "priority": "priority", "service_class": "class"}
     told = ((word, getattr(old, name), getattr(new, name)) for name, word in words.items())
     return "".join(f"; {word} {before} -> {now}" for word, before, now in told if before != now)
 
 
 def describe(given: Slice) -> str:
-    """The four numbers per device in one line, for people."""
+    """The four numbers per device in one line, for messages."""
     return "; ".join(
         f"{s.device_uuid} min {format_gpus(s.min_milli)} max {format_gpus(s.max_milli)} memory"
         f" {format_bytes(s.mem_min_bytes)} to {format_bytes(s.mem_max_bytes)}"

@@ -1,7 +1,8 @@
-"""Who uses a device past us: the driver's account against the ledger and the programs that have attached (DESIGN D10).
+"""Strangers: processes that use a device outside vgpud, found by comparing the driver's account with the ledger and the
+attached programs (DESIGN D10).
 
-Pure: readings come in; entries for the event log come out, each once, with what slices are to be charged for beyond
-their ledgers and what is to be done about whom.
+Pure: readings go in; out come entries for the event log, each once, the charges of slices beyond their ledgers, and
+what is to be done about which process.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from vgpud.core.units import format_bytes
 
 #: looks in a row (one a second) that must show a stranger: a program that is just ending is none
 PATIENCE = 2
-#: the same for one that was there before us: after a restart of the daemon its programs need a moment to come back
+#: the same for a process older than the daemon: after a restart attached programs need a moment to attach again
 RETURN_PATIENCE = 3
 #: looks at one that was there before us and ran, not stopped, before anything is done to it
 RETURN_MERCY = 30
 #: looks in a row that must show more than is charged for the charge to rise, or less for it to fall: the two accounts
 #: are not read at one moment
 EXCESS_PATIENCE = 3
-#: that are told to have come in one look, and to have gone; others that have come are told with the next ones
+#: strangers reported as new in one look, and as gone; the rest is reported with the next looks
 TOLD_MAX = 10
 #: per process; the driver's figure also holds what an estimate of a context's cost may miss
 SLACK_BYTES = 128 << 20
 
-#: kinds of events
+#: types of events
 CAME, GONE = "device.stranger", "stranger.gone"
 
-#: by device UUID: pid -> bytes, as the driver says
+#: by device UUID: pid -> bytes, as reported by the driver
 Running = Mapping[str, Mapping[int, int]]
 #: by pid: the lives of attached programs, the oldest first (one for each copy of the hook in it)
 Attached = Mapping[int, list[Process]]
-#: by pid: who it is, for those that are listed and not attached
+#: by pid: listed processes that are not attached
 Strangers = Mapping[int, Seen]
 _Key = TypeVar("_Key")
 _NOBODY = Seen("?", ())
@@ -58,12 +59,12 @@ class Findings:
     """What a look showed."""
 
     log: list[Log] = field(default_factory=list)
-    #: bytes beyond the ledger by (slice, device), all of them: who is not named has none
+    #: bytes beyond the ledger by (slice, device), complete: a slice that is not named has none
     charges: dict[tuple[str, str], int] = field(default_factory=dict)
     #: the same by (device, process_id), for attached programs: at the oldest life of each
     beyond: dict[tuple[str, int], int] = field(default_factory=dict)
     acts: list[Act] = field(default_factory=list)
-    #: by device: (how many, bytes) of those that are in no slice's container; of who may still come back nothing
+    #: by device: (number, bytes) of processes in no container of a slice; those that may still attach are not counted
     foreign: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -75,7 +76,7 @@ class _Stranger:
     returning: bool  # was there at the first look at the device
     looks: int = 0
     looks_awake: int = 0
-    slice_name: str | None = None  # of its container, "": of none; None: nothing was said of it yet
+    slice_name: str | None = None  # container; "": none; None: not reported yet
 
 
 @dataclass(slots=True)
@@ -91,7 +92,8 @@ class _Excess:
 
 
 def attached_by_pid(processes: Iterable[Process], lost: Collection[int] = ()) -> dict[int, list[Process]]:
-    """Without who only holds a slice, for it has no ledger; `lost`: process_ids whose pid is another's by now."""
+    """Without processes that only hold a slice, which have no ledger. `lost`: process_ids whose pid now belongs to
+    another process."""
     found: dict[int, list[Process]] = {}
     for process in processes:
         if not process.holder and process.process_id not in lost:
@@ -111,7 +113,7 @@ class Watch:
     def __init__(self) -> None:
         self._strangers: dict[str, dict[int, _Stranger]] = {}  # by device and pid
         self._credit: dict[tuple[str, int], Credit] = {}  # by device and process_id, as of the last look
-        # by device and pid: a program that attaches anew, as often as it likes, is still the same one
+        # by device and pid: a program that attaches again is still the same one
         self._excess: dict[tuple[str, int], _Excess] = {}
         self._hidden: dict[tuple[str, str], _Excess] = {}  # by slice and device: what its programs have together
         self._last = Findings()
@@ -168,7 +170,7 @@ class Watch:
         return sum(entry.kind == kind for entry in found.log) >= TOLD_MAX
 
     def _judge(self, state: State, uuid: str, pid: int, used_bytes: int, one: _Stranger, found: Findings) -> None:
-        """Said, charged, dealt with, in this order as the looks go on."""
+        """Reports, charges and acts, in this order over successive looks."""
         one.looks += 1
         one.looks_awake += not one.who.stopped
         if one.looks < (RETURN_PATIENCE if one.returning else PATIENCE):
@@ -193,9 +195,9 @@ class Watch:
     def _compare(
         self, state: State, running: Running, attached: Attached, ledger: Ledger, found: Findings
     ) -> Counter[tuple[str, str]]:
-        """What the driver counts beyond the ledger is charged to the slice of the program's oldest life: the driver
-        counts a pid once, whatever lives it has here. Returns what the driver counts for each slice's programs, those
-        in its containers that are not attached among them: all that is charged so far."""
+        """Charges what the driver counts beyond the ledger to the slice of the program's oldest attachment: the driver
+        counts a pid once, however often it attached. Returns what the driver counts for each slice's programs,
+        unattached ones in its containers included: all that is charged so far."""
         before, credit, used = self._excess, self._credit, Counter(found.charges)
         self._excess = {k: e for k, e in before.items() if k[0] not in running and k[1] in attached}
         self._credit = {k: c for k, c in credit.items() if k[0] not in running and k[1] in state.processes}
@@ -221,8 +223,8 @@ class Watch:
 
     @staticmethod
     def _most(now: Credit, last: Credit, limit_bytes: int) -> int:
-        """The most that a program may have had in its ledger at any moment since the last look: the driver was asked at
-        one of them, and a program may take and free memory a thousand times between two looks."""
+        """The most that a program may have had in its ledger at any moment since the last look: the driver was read at
+        one of them, and a program may allocate and free memory a thousand times between two looks."""
         given = now.granted_bytes - last.granted_bytes
         return max(now.held_bytes, last.held_bytes, min(last.held_bytes + given, limit_bytes))
 
@@ -235,8 +237,9 @@ class Watch:
         ledger: Ledger,
         found: Findings,
     ) -> None:
-        """Credit that goes to and fro lets each program have had up to the limit, but all of a slice together no more
-        than that: what they have beyond it is charged to the slice, though nobody can say whose it is."""
+        """Credit that moves between programs lets each of them have had memory up to the limit, but all programs of a
+        slice together no more than that. What they have beyond it is charged to the slice, though it cannot be
+        attributed to one of them."""
         before = self._hidden
         self._hidden = {k: e for k, e in before.items() if k[1] not in running and k[0] in state.slices}
         programs = Counter(
@@ -251,7 +254,7 @@ class Watch:
 
     @staticmethod
     def _follow(key: _Key, size: int, before: Mapping[_Key, _Excess], now: dict[_Key, _Excess]) -> int:
-        """What is to be charged after this reading; what was read is remembered while it says anything."""
+        """What is to be charged after this reading; the reading is remembered as long as it matters."""
         if size <= SLACK_BYTES and key not in before:
             return 0
         excess = before.get(key) or _Excess()
@@ -274,10 +277,10 @@ class Watch:
         ledger: Ledger,
         found: Findings,
     ) -> None:
-        """Slices that are above their limit by what is not in their ledgers. Who does it is dealt with; who is attached
-        does not pay for what strangers have.
+        """Slices that exceed their limit by memory outside their ledgers. The program that causes it is dealt with;
+        attached programs are not charged for strangers.
 
-        A limit that was lowered below what the ledger has makes no little more an offence: nothing is taken by force.
+        Lowering a limit below what the ledger holds is no excess: nothing is taken by force.
         """
         past, by_attached = {key for key in self._past if key[1] not in running}, set()
         for (name, uuid), size in sorted(found.charges.items()):

@@ -1,8 +1,8 @@
-"""Suspending a slice: paused (its gates are shut), or evicted (its device memory is on the host as well). Pure.
+"""Suspending a slice: paused (its gates are closed), or evicted (its device memory is moved to the host as well). Pure.
 
-What a suspended slice gives up is offered to others: a paused one its share of time, an evicted one its memory, too. So
-going on needs the room again, on the same devices. The steps in between are saved before they are carried out: whoever
-finds `evicting` or `restoring` after a crash knows that the driver has to be asked how far it got.
+What a suspended slice gives up is offered to other slices: of a paused one its share of time, of an evicted one its
+memory, too. So resuming needs free capacity again, on the same devices. The steps in between are saved before they are
+carried out: a daemon that finds `evicting` or `restoring` after a crash asks the driver how far it got.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ STEPS = {
     EVICTED: {RESTORING},
     RESTORING: {"", EVICTED},
 }
-_DONE = {"": "goes on", PAUSED: "is paused", EVICTED: "is evicted: its memory is on the host"}
+_DONE = {"": "is resumed", PAUSED: "is paused", EVICTED: "is evicted: its memory is on the host"}
 
 
-def suspended(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
+def on_suspend(state: State, event: SuspendSlice, now_ns: int) -> list[Command]:
     """One step of it. The answer is the slice as it is then; a step that changes nothing is answered as well."""
     old = state.slices.get(event.name)
     if old is None:

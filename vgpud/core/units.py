@@ -1,6 +1,6 @@
-"""Quantities as people write them: fractions of GPUs <-> milli-GPU, sizes of memory <-> bytes. Exact, no floats.
+"""Quantities as users write them: fractions of GPUs <-> milli-GPU, sizes of memory <-> bytes. Exact, no floats.
 
-Every refusal is a UnitError whose text is one line that names the value and the mend.
+Every refusal is a UnitError whose text is one line that names the value and the fix.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DIGITS_MAX = 20
 
 
 class UnitError(ValueError):
-    """A quantity that cannot be meant; the text names the value and the mend."""
+    """An invalid quantity; the text names the value and the fix."""
 
 
 def _decimal(text: str) -> Fraction | None:
@@ -101,7 +101,7 @@ def format_bytes(size_bytes: int) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The same value, lists and tables of values with None for what JSON cannot say: infinity, and not a number."""
+    """The same value, lists and tables of values, with None for what JSON cannot express: infinities and NaN."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -53,7 +53,7 @@ class _Usage:
     """Readings of a slice's device time: all of the last second, one per second of the last minute."""
 
     def __init__(self) -> None:
-        self.alone_ns = 0  # not charged, since the solo gate counts nothing: by what the driver says of the device
+        self.alone_ns = 0  # not charged (the solo gate counts nothing): from the driver's utilisation of the device
         self.alone_borrowed_ns = 0  # of it, beyond the guarantee
         self.own_ratio = 1.0  # what of the device's time is not borrowed
         self._charged_ns = 0
@@ -81,7 +81,7 @@ class _Usage:
             readings.popleft()
 
     def share(self, seconds: int) -> float:
-        """Of the last so many seconds, or of as long as it has been looked at."""
+        """Over the last seconds, or as long as it has been measured."""
         if not self._recent:
             return 0.0
         last_ns, last = self._recent[-1]
@@ -92,12 +92,12 @@ class _Usage:
 
 
 def _own_ratio(share: Share) -> float:
-    """As the arbiter counts what is borrowed: of a slice whose minimum is its maximum nothing is."""
+    """As the arbiter counts borrowed time: a slice whose minimum is its maximum borrows none."""
     return share.min_milli / MILLI_PER_DEVICE if share.max_milli > share.min_milli else 1.0
 
 
 class Arbiters:
-    """All arbiters of the node. `heartbeat_ns`: how often they tell the tenants that the daemon lives."""
+    """All arbiters of the node. `heartbeat_ns`: period of the heartbeat by which tenants know that the daemon lives."""
 
     def __init__(self, devices: Iterable[Device], times_ns: Mapping[str, int], heartbeat_ns: int = 20_000_000) -> None:
         self.times_ns = dict(times_ns)
@@ -156,7 +156,7 @@ class Arbiters:
         _check(lib.vg_arbiter_slice_set(self._native[share.device_uuid], given.serial, params), "slice")
 
     def _give_roles(self) -> None:
-        """Who leads which gang now; the others' slices that have another role than before are told."""
+        """The leader of each gang now; slices of others whose role has changed are updated."""
         before, self._roles = self._roles, roles(self._slices.values(), self._index)
         for other in self._slices.values():
             for share in other.shares:
@@ -232,7 +232,7 @@ class Arbiters:
             share_10s_ratio=usage.share(10),
             share_60s_ratio=usage.share(60),
             entitlement_milli=raw.entitlement_milli,
-            lag_ns=raw.lag_ns if raw.processes and raw.gate != lib.VG_GATE_SOLO else 0,  # nobody is beside it
+            lag_ns=raw.lag_ns if raw.processes and raw.gate != lib.VG_GATE_SOLO else 0,  # it is alone on the device
             charged_ns=raw.charged_ns + usage.alone_ns,
             borrowed_ns=raw.borrowed_ns + usage.alone_borrowed_ns,
             throttled_ns=raw.throttled_ns,
@@ -281,7 +281,7 @@ class Arbiters:
             _check(lib.vg_arbiter_trace(native, on), "trace")
 
     def read_trace(self) -> list[TraceEvent]:
-        """Takes what has come together since the last call, device by device, in the order of time."""
+        """Takes the events since the last call, device by device, in the order of time."""
         events = []
         batch = ffi.new("struct vg_trace_event[]", _TRACE_BATCH)
         for uuid, native in self._native.items():
@@ -294,7 +294,7 @@ class Arbiters:
         return events
 
     def record(self, uuid: str, fd: int) -> None:
-        """Records all that this device's arbiter is told and decides into a file, for a replay (shim/arbiter/record.h).
+        """Records all inputs and decisions of this device's arbiter into a file, for a replay (shim/arbiter/record.h).
 
         Raises OSError when the device has slices: a recording begins with none.
         """

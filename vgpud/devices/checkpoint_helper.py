@@ -1,11 +1,11 @@
 """Moves a process's device memory to the host, or back, through the driver (cuCheckpointProcess*, 570 and later).
 
 A program of its own, run by path and killed when it takes too long: the driver may hang in these calls, and the daemon
-must not. One JSON object on stdout says how far it got. Nothing but the standard library, and no import of ours: it is
-there as fast as the interpreter starts, and no hook is in it.
+must not. One JSON object on stdout says how far it got. Nothing but the standard library, and no import of ours: it
+starts as fast as the interpreter, and no hook is in it.
 
 The driver's steps: lock (the process's calls block, what it has submitted comes to its end), checkpoint, restore,
-unlock. `evict` is the first two, `restore` the last two, and whatever fails is taken back as far as the driver lets us.
+unlock. `evict` is the first two, `restore` the last two, and a failure is undone as far as the driver allows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def restore(driver: Driver) -> None:
 
 
 def settle(driver: Driver) -> None:
-    """After one of these was killed in the middle: whatever is not wholly away comes to run."""
+    """After one of these was killed in between: a process that is not wholly evicted is resumed."""
     if driver.state() == LOCKED:
         driver.unlock()
 

@@ -15,7 +15,7 @@ from vgpud.simdevice import process
 HELPER = Path(__file__).with_name("checkpoint_helper.py")
 #: what is left for the helper to take back what it began, of its deadline
 _SPARE_S = 1.0
-#: how long the driver may take to say in which state a process is
+#: time limit for asking the driver for the state of a process
 _SETTLE_S = 10.0
 
 AWAY, RUNS, UNKNOWN = "checkpointed", "running", "unknown"
@@ -23,7 +23,8 @@ AWAY, RUNS, UNKNOWN = "checkpointed", "running", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """`state`: of the process, as the driver says it in the end. `refused`: why it is not as was wanted, "" = it is."""
+    """`state`: of the process, as the driver reports it at the end. `refused`: why it is not the requested one, "" = it
+    is."""
 
     state: str
     refused: str = ""

@@ -1,6 +1,7 @@
-"""Freezes or ends a program that uses a device past its ledger (DESIGN D10), by what core/enforce.py decides.
+"""Freezes or ends a program that uses a device past its ledger (DESIGN D10), as core/enforce.py decides.
 
-A program is held by a pidfd before it is looked at for the last time, so that no other one that has got its pid is hit.
+A program is held by a pidfd before it is looked at for the last time, so that another process that has got its pid is
+not hit.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def see(pid: int) -> Seen:
-    """Who a process is; all unknown when it has ended."""
+    """The identity of a process; all unknown when it has ended."""
     return Seen(
         processes.program(pid),
         cgroups.paths_of(pid),
@@ -29,21 +30,22 @@ def see(pid: int) -> Seen:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process stands still, by signals or with its cgroup."""
+    """Whether a process is stopped, by signals or with its cgroup."""
     return processes.is_stopped(pid) or any(_is_frozen(path, pid) for path in cgroups.paths_of(pid))
 
 
 def carry_out(act: Act, is_still: Callable[[], bool], attached: Collection[int]) -> str:
-    """Does it, and says what was done, or why not; "" when the process is not there any more. May wait for the driver.
+    """Does it, and returns what was done, or why not; "" when the process has ended. May wait for the driver.
 
-    `is_still`: whether what was decided is so now, of whoever has the pid; `attached`: pids of all attached programs.
+    `is_still`: whether the decision still applies to the process that has the pid now; `attached`: pids of all attached
+    programs.
     """
     try:
         pidfd = os.pidfd_open(act.pid)
     except OSError:
         return ""
     try:
-        if not is_still():  # by now somebody else may have the pid that it showed us
+        if not is_still():  # by now another process may have the pid that we saw
             return ""
         who = see(act.pid)
         if processes.has_ended(pidfd):
@@ -74,7 +76,7 @@ def _freeze(pidfd: int, pid: int, cgroup: str) -> str:
 
 
 def _is_frozen(cgroup: str, pid: int) -> bool:
-    """Whether a program stands still with its cgroup, as in a container that was paused (version 2)."""
+    """Whether a program is frozen with its cgroup, as in a paused container (version 2)."""
     folder = CGROUPS / cgroup.lstrip("/")
     try:
         return "frozen 1" in (folder / "cgroup.events").read_text().split("\n") and _holds(folder, pid)

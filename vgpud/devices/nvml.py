@@ -1,8 +1,8 @@
-"""Shell of NVML: the devices of this node, what they do now, and whether they can be shared at all.
+"""Shell of NVML: the devices of this node, their present usage, and whether they can be shared at all.
 
-The simulated NVML is loaded by absolute path and only when the configuration says "sim"; it is never a fallback. NVML
-that is lost while the daemon runs is a value (no reading), not an exception; at start everything that is wrong is an
-error with the mend.
+The simulated NVML is loaded by absolute path and only when the configuration says "sim"; it is never a fallback. An
+NVML that is lost while the daemon runs is a value (no reading), not an exception; at start every problem is an error
+with the fix.
 """
 
 from __future__ import annotations
@@ -80,17 +80,17 @@ def driver_version(driver: str, sim_dir: str = "") -> int:
         raise DriverError(f"no CUDA driver ({said}): install the NVIDIA driver, or try `vgpud serve --device sim`")
     if done.returncode != 1:
         raise DriverError(f"cuInit of {driver} crashed (exit {done.returncode}): reinstall the NVIDIA driver")
-    mend = "see `nvidia-smi` and dmesg, load the kernel module, or try `vgpud serve --device sim`"
-    raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {mend}")
+    remedy = "see `nvidia-smi` and dmesg, load the kernel module, or try `vgpud serve --device sim`"
+    raise DriverError(f"the CUDA driver does not start: cuInit says {said}; {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What keeps a device from being shared. `mend`: a command, with the device's index for {}."""
+    """What keeps a device from being shared. `remedy`: a command, with the device's index for {}."""
 
     what: str
     so: str
-    mend: str
+    remedy: str
 
 
 class Devices:
@@ -115,8 +115,8 @@ class Devices:
                 f"no NVML ({error}): install the NVIDIA driver, or try `vgpud serve --device sim`"
             ) from error
         except pynvml.NVMLError as error:
-            mend = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
-            raise DriverError(f"NVML does not start: {error}; {mend}") from error
+            remedy = f"run `vgpu sim start --dir {sim_dir}` first" if sim_dir else "see `nvidia-smi` and dmesg"
+            raise DriverError(f"NVML does not start: {error}; {remedy}") from error
         if self._simulator:
             self._simulator.look()  # this one we have
 
@@ -171,13 +171,13 @@ class Devices:
         return sim_context_bytes(Path(self.sim_dir) / "state", index)
 
     def refuse_unshareable(self, devices: Iterable[Device]) -> None:
-        """Raises DeviceRefusedError, with the mend, when MPS, exclusive-process mode or MIG have every device."""
+        """Raises DeviceRefusedError, with the fix, when MPS, exclusive-process mode or MIG have every device."""
         held = [(device, self.holder(device.uuid)) for device in devices]
         if all(holder for _, holder in held):
             device, holder = held[0]
             assert holder
             text = f"device {device.index} ({device.uuid}) is held by {holder.what}, {holder.so}:"
-            raise DeviceRefusedError(f"{text} run `{holder.mend.format(device.index)}`")
+            raise DeviceRefusedError(f"{text} run `{holder.remedy.format(device.index)}`")
 
     def holder(self, uuid: str, proc: Path = Path("/proc")) -> Holder | None:
         """What has a whole device, so that it cannot be shared now. `proc`: /proc, or a copy for tests."""
@@ -196,7 +196,7 @@ class Devices:
         return None
 
     def read(self, uuid: str) -> Reading:
-        """What the device does now; fields are None when NVML does not say or is lost."""
+        """Present usage of the device; fields are None when NVML does not report them or is lost."""
         handle = self._handles.get(uuid)
         if handle is None:
             return Reading(None, None)
@@ -205,8 +205,8 @@ class Devices:
         return Reading(memory, None if busy is None else busy / 100)
 
     def groups(self, devices: Sequence[Device]) -> tuple[int, ...]:
-        """For each device a number that linked ones share: by NVLink where there is any, else of one NUMA node. () when
-        NVML says neither."""
+        """For each device a number that linked ones share: by NVLink where there is any, else by NUMA node. () when
+        NVML reports neither."""
         handles = [self._handles.get(device.uuid) for device in devices]
         for linked in (_by_nvlink, _in_numa_node):
             pairs = {(a, b): linked(handles[a], handles[b]) for b in range(len(handles)) for a in range(b)}
@@ -220,8 +220,8 @@ class Devices:
         return ()
 
     def lost(self) -> dict[str, str]:
-        """Why devices are not there any more, by UUID: those of a simulator that has ended. Finds them again in the one
-        that took its place. For one thread alone, that of faults()."""
+        """Why devices are missing, by UUID: those of a simulator that has ended. Finds them again in a simulator that
+        replaced it. For one thread only, that of faults()."""
         if self._simulator is None:
             return {}
         lives, is_new = self._simulator.look()
@@ -255,12 +255,12 @@ class Devices:
         return found
 
     def lists(self, pid: int) -> bool:
-        """Whether the driver still counts a process among a device's clients. False when NVML does not say."""
+        """Whether the driver still counts a process among a device's clients. False when NVML does not report it."""
         return any(pid in (self.running(uuid) or ()) for uuid in self._handles)
 
     def running(self, uuid: str) -> dict[int, int] | None:
-        """The pids that use the device and how many bytes (0 when NVML does not say); None when it does not list them
-        now, or they mean nothing here. Who computes and draws is in two lists with the same memory."""
+        """The pids that use the device and how many bytes (0 when NVML does not report it); None when it does not list
+        them now, or they mean nothing here. A process that computes and draws is in two lists with the same memory."""
         handle = self._handles.get(uuid)
         if not self.knows_pids or handle is None:
             return None
@@ -288,7 +288,7 @@ def _used_bytes(processes: Iterable[Any]) -> dict[int, int]:
 
 
 def _or_none(ask: Any) -> Any:
-    """NVML's answer, or None: devices and driver versions differ in what they can say."""
+    """NVML's answer, or None: devices and driver versions differ in what they report."""
     try:
         return ask()
     except (pynvml.NVMLError, pynvml.NVMLLibraryMismatchError, AttributeError):
@@ -310,7 +310,7 @@ def _or_zero(ask: Any) -> int:
 
 
 def _usable_bytes(handle: Any) -> int:
-    """Memory that programs can have: without what driver and firmware keep, where NVML tells (v2)."""
+    """Memory that programs can have: without the reserve of driver and firmware, where NVML reports it (v2)."""
     v2 = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2))
     if v2 is not None:
         return int(v2.total - v2.reserved)

@@ -16,9 +16,9 @@ _DELETED = " (deleted)"
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """The paths in a /proc/PID/cgroup, each once. "/" is left out: everybody is below it.
+    """The paths in a /proc/PID/cgroup, each once. "/" is left out: every process is below it.
 
-    Version 2 first, hierarchies without a controller last: a systemd in a container may be given those to write.
+    Version 2 first, hierarchies without a controller last: a systemd in a container may be allowed to write to those.
     """
     lines = [line.split(":", 2) for line in text.split("\n") if line.count(":") >= 2]
     lines.sort(key=lambda fields: (fields[0] != "0", fields[1].startswith("name=")))

@@ -1,9 +1,9 @@
-"""One daemon for each device of a machine: the second one that wants it is told who has it.
+"""One daemon for each device of a machine: a second one is refused with the name of the first.
 
 The lock is an abstract unix socket whose name is the device's. The kernel binds a name once, for all users, and frees
-it when the holder dies, however; there is no file that somebody could remove, replace or keep. It also says who holds
-it: the peer credentials of a listener cannot be made up. Names belong to a network namespace, so those of all other
-network namespaces that can be seen in /proc are searched as well, after binding: of two daemons that start at the same
+it when the holder dies, however; there is no file that could be removed, replaced or kept. It also identifies the
+holder: the peer credentials of a listener cannot be forged. Names belong to a network namespace, so those of all other
+network namespaces that are visible in /proc are searched as well, after binding: of two daemons that start at the same
 moment in two namespaces at least one sees the other.
 
 Any user can hold the name of any device. That keeps a daemon out, but not without being named; see SECURITY.md.
@@ -42,7 +42,8 @@ _TYPE = f"{socket.SOCK_SEQPACKET:04x}"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds a device. 0, -1: the kernel does not say. `serves`: what it says itself, "" when it says nothing."""
+    """The holder of a device. 0, -1: the kernel does not report it. `serves`: the API socket that it reports, "" for
+    none."""
 
     pid: int
     uid: int
@@ -68,7 +69,7 @@ def _user(uid: int) -> str:
 def lock_name(uuid: str, sim_dir: str = "") -> str:
     """The abstract name, without its zero byte, of a device. Raises OSError when the simulator's directory is missing.
 
-    Simulated devices of all simulators have the same UUIDs: theirs goes by the simulator's directory.
+    Simulated devices of all simulators have the same UUIDs: their names contain the simulator's directory.
     """
     if not sim_dir:
         return f"vgpud/device/{uuid}"
@@ -77,7 +78,8 @@ def lock_name(uuid: str, sim_dir: str = "") -> str:
 
 
 class DeviceLocks:
-    """The devices that this daemon owns, until close() or its end. `serves`: its API socket, told to whoever asks."""
+    """The devices that this daemon owns, until close() or its end. `serves`: its API socket, sent to processes that
+    ask."""
 
     def __init__(self, serves: str) -> None:
         self.refused: list[str] = []  # why devices were left out
@@ -85,7 +87,7 @@ class DeviceLocks:
         self._held: list[socket.socket] = []
 
     def take(self, devices: Iterable[Device], sim_dir: str = "") -> tuple[Device, ...]:
-        """Takes what nobody else has, and returns it. Raises ConflictError when that is none of the devices."""
+        """Takes the devices that no other daemon owns, and returns them. Raises ConflictError when there are none."""
         taken = []
         for device in devices:
             owner = self._take(lock_name(device.uuid, sim_dir))
@@ -100,7 +102,7 @@ class DeviceLocks:
         return tuple(taken)
 
     def _take(self, name: str) -> Owner | None:
-        """Binds the name; who has it if that is somebody else."""
+        """Binds the name; returns the owner if that is another process."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         deadline = time.monotonic() + FREED_S
         while True:
@@ -125,7 +127,7 @@ class DeviceLocks:
         return None
 
     def serve(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on whoever connects to a lock is told where our API is."""
+        """From now on processes that connect to a lock are sent the path of the API socket."""
         for sock in self._held:
             loop.add_reader(sock, self._tell, sock)
 
@@ -144,12 +146,12 @@ class DeviceLocks:
 
 
 def owner(name: str) -> Owner | None:
-    """Who holds a name now; None when nobody does."""
+    """The owner of a name now; None when it is free."""
     return _ask(name) or _by_inode(name, Path("/proc/self/net/unix")) or _in_other_namespaces(name)
 
 
 def _ask(name: str) -> Owner | None:
-    """Who listens at a name; None when nobody does."""
+    """The process that listens at a name; None when there is none."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(ANSWER_S)
         try:
@@ -169,7 +171,7 @@ def _ask(name: str) -> Owner | None:
 
 
 def _in_other_namespaces(name: str) -> Owner | None:
-    """Who holds the name in a network namespace that a process which we see is in."""
+    """The holder of the name in the network namespace of another visible process."""
     seen = {Path("/proc/self/net/unix").stat().st_ino}
     for pid in _pids():
         table = Path("/proc") / str(pid) / "net/unix"
@@ -180,7 +182,7 @@ def _in_other_namespaces(name: str) -> Owner | None:
         if inode not in seen:
             seen.add(inode)
             found = _by_inode(name, table)
-            if found:  # at least whose namespace it is
+            if found:  # at least the owner of the namespace
                 return found if found.pid else Owner(pid, processes.real_uid(pid))
     return None
 
@@ -190,7 +192,7 @@ def _pids() -> Iterator[int]:
 
 
 def _by_inode(name: str, table: Path) -> Owner | None:
-    """Who holds the name by a table of unix sockets (proc(5)); None when nobody does."""
+    """The holder of the name by a table of unix sockets (proc(5)); None when there is none."""
     try:
         lines = table.read_text(errors="replace").splitlines()
     except OSError:
@@ -211,9 +213,9 @@ def _by_inode(name: str, table: Path) -> Owner | None:
 
 
 def _uid_of(inode: int) -> int:
-    """The user of a unix socket in our network namespace, by its inode; -1 when the kernel does not say.
+    """The user of a unix socket in our network namespace, by its inode; -1 when the kernel does not report it.
 
-    Also of one that no process has open: a descriptor may be under way in a message.
+    Also of a socket that no process has open: a descriptor may be in transit in a message.
     """
     asked = struct.pack("=BBHIII2I", socket.AF_UNIX, 0, 0, _ANY_COOKIE, inode, _SHOW_UID, _ANY_COOKIE, _ANY_COOKIE)
     head = struct.pack("=IHHII", 16 + len(asked), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0)

@@ -1,4 +1,4 @@
-"""The daemon's runtime directory, which comes back when somebody removes it, and the lock of a directory."""
+"""The daemon's runtime directory, which is recreated when it is removed, and the lock of a directory."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RuntimeDirectory:
         return paths.make_private_dir(self.private)
 
     def repair(self) -> bool:
-        """Makes what is missing again, with its owner and mode of before; whether anything was. Raises DeniedError."""
+        """Takes the lock again when its file was removed; returns whether it was. Raises as at first."""
         if all(directory.is_dir() for directory in (*self._open, self.private)):
             return False
         whole = not self._path.is_dir()
@@ -81,7 +81,7 @@ class DirectoryLock:
         finally:
             if folder_fd != fd:
                 os.close(folder_fd)
-        with contextlib.suppress(OSError):  # read-only, or no room for the number: the lock is held all the same
+        with contextlib.suppress(OSError):  # read-only, or no space for the number: the lock is held all the same
             os.ftruncate(fd, 0)
             os.write(fd, f"{os.getpid()}\n".encode())
         self.close()

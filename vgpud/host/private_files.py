@@ -45,11 +45,11 @@ def create(path: Path) -> None:
 
 
 def make_state_dir(path: Path, runtime: Path) -> list[str]:
-    """Makes the state directory, or closes an existing one and the files in it to everybody else.
+    """Creates the state directory, or makes an existing one and the files in it private.
 
-    Returns a sentence for each thing that was changed or could not be. `runtime`: users need a way to it, so a state
-    directory that it lies in keeps its mode. Raises DeniedError where the directory is another user's, or where
-    another user may have put files into it; VgpudError where it cannot be made now.
+    Returns a sentence for each change, and for each one that failed. `runtime`: users need a path to it, so a state
+    directory that contains it keeps its mode. Raises DeniedError where the directory is another user's, or where
+    another user may have put files into it; VgpudError where it cannot be created now.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Who is at the other end of a unix socket, by the kernel's word, and descriptors that mean one process for ever.
+"""The peer of a unix socket, as the kernel reports it, and descriptors that identify one process for ever.
 
-A pid is used again after its process has ended; a pidfd, or a pid with its start time, never means another process.
+A pid is reused after its process has ended; a pidfd, or a pid with its start time, never means another process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's PROC_PID_INIT_INO, the
 
 
 def credentials(sock: socket.socket) -> tuple[int, int]:
-    """(pid, uid) of the peer when it connected, as seen from here; pid 0 = it lives where we cannot see it."""
+    """(pid, uid) of the peer when it connected, as seen from here; pid 0 = it is in a pid namespace that we cannot
+    see."""
     return all_credentials(sock)[:2]
 
 
@@ -74,7 +75,7 @@ def _many_groups(sock: socket.socket) -> bytes:
 
 
 def stand_in_uid(proc: Path = Path("/proc")) -> int:
-    """The uid that all users have for us whom our user namespace does not know; -1 where it knows all.
+    """The uid that stands for all users outside our user namespace; -1 where there are none.
 
     See user_namespaces(7).
     """
@@ -116,7 +117,7 @@ def start_time(pid: int, proc: Path = Path("/proc")) -> int:
 
 
 def runs(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Whether there is such a process and it has not ended: one whose first thread has is a zombie that runs."""
+    """Whether there is such a process and it has not ended: one whose first thread is a zombie still runs."""
     fields = _stat(pid, proc)
     return bool(fields) and (fields[_STATE] not in ("Z", "X", "x") or int(fields[_THREADS]) > 1)
 
@@ -144,7 +145,7 @@ def own_pid(pid: int, proc: Path = Path("/proc")) -> tuple[str, int]:
 
 
 def is_stopped(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Whether a process was stopped by a signal, or by a debugger: with all its threads, as those can be had singly."""
+    """Whether a process was stopped by a signal or a debugger: all of its threads, since they can be stopped singly."""
     try:
         threads = [_stat(int(entry.name), entry.parent) for entry in (proc / str(pid) / "task").iterdir()]
     except OSError:
@@ -169,7 +170,7 @@ def resource_limits(pid: int, proc: Path = Path("/proc")) -> dict[str, tuple[int
 
 
 def real_uid(pid: int, proc: Path = Path("/proc")) -> int:
-    """The user that has started a process: not that of a setuid program's file. -1 when it has ended."""
+    """The user that started a process: not that of a setuid program's file. -1 when it has ended."""
     return int((_status(pid, "Uid", proc) or ["-1"])[0])
 
 
@@ -183,12 +184,12 @@ def program(pid: int, proc: Path = Path("/proc")) -> str:
 
 
 def shares_pids(pid: int, proc: Path = Path("/proc")) -> bool:
-    """Whether pids mean the same to this process and to us. Raises OSError when it cannot be looked at."""
+    """Whether pids mean the same to this process and to us. Raises OSError when it cannot be determined."""
     return os.readlink(proc / str(pid) / "ns/pid") == os.readlink(proc / "self/ns/pid")
 
 
 def sees_all_pids(proc: Path = Path("/proc")) -> bool:
-    """Whether we are in the host's pid namespace, whose pids the real driver's are."""
+    """Whether we are in the host's pid namespace, whose pids the real driver reports."""
     return os.readlink(proc / "self/ns/pid") == _FIRST_PID_NAMESPACE
 
 

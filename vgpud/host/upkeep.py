@@ -13,7 +13,7 @@ from vgpud.core.events import Log
 
 log = logging.getLogger("vgpud")
 
-#: a piece that goes on failing for the same reason is told of after so long, then after twice that, and so on
+#: work that keeps failing for the same reason is reported after this long, then after twice that, and so on
 TELL_AFTER_NS = 10_000_000_000
 TELL_AFTER_MAX_NS = 3_600_000_000_000
 
@@ -21,12 +21,13 @@ TELL_AFTER_MAX_NS = 3_600_000_000_000
 @dataclass(slots=True)
 class _Fault:
     cause: str
-    tell_ns: int  # when it is told of again
+    tell_ns: int  # when it is reported again
     interval_ns: int
 
 
 class Upkeep:
-    """Does pieces of work and tells of those that fail: once for each cause, then ever more seldom, and of the end."""
+    """Does periodic work and reports failures: once for each cause, then at growing intervals, and when it works
+    again."""
 
     def __init__(self, note: Callable[[Log], None], clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._note = note
@@ -56,4 +57,4 @@ class Upkeep:
         else:
             interval_ns = min(2 * known.interval_ns, TELL_AFTER_MAX_NS)
         self._faults[what] = _Fault(cause, now_ns + interval_ns, interval_ns)
-        self._note(Log("upkeep.failed", f"{what} failed ({cause}): it is tried again; everything else goes on"))
+        self._note(Log("upkeep.failed", f"{what} failed ({cause}): it is tried again; everything else works"))

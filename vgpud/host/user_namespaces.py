@@ -1,4 +1,5 @@
-"""Who answers for a process in a user namespace: there a user has up to 65536 uids, each of which looks like a user."""
+"""The user who is responsible for a process in a user namespace: there a user has up to 65536 uids, each of which looks
+like a user."""
 
 from __future__ import annotations
 

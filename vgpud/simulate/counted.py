@@ -33,13 +33,13 @@ class Counted:
     def noted(self, job: Job, placement: Placement) -> Placement:
         return placement
 
-    def lose(self, kind: str, other: str) -> None:
+    def lose(self, class_name: str, other: str) -> None:
         """Nobody knows who shares a device."""
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
         return ()
 
-    def lacks(self, placement: Placement) -> str:
+    def shortage(self, placement: Placement) -> str:
         if self.fits(placement):
             return ""
         return f"{_gpus(self._free)} GPUs are free of the {_gpus(_milli(placement))} that it needs"
@@ -62,7 +62,7 @@ class Counted:
     def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
         """Simulated clusters do not change."""
 
-    def could_ever(self, job: Job) -> str:
+    def never_fits_reason(self, job: Job) -> str:
         if job.width_milli <= self._total:
             return ""
         return f"it asks for {_gpus(job.width_milli)} GPUs and the cluster has {_gpus(self._total)}"

@@ -47,8 +47,8 @@ def prune(path: Path, kind: str) -> None:
 
 
 def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
-    """Copies the database as it is now; a sentence with the copy's name. Environments of jobs that have ended are not
-    in the copy, and those of others go with the jobs. Raises sqlite3.Error, OSError: there is no copy."""
+    """Copies the database as it is now; returns a sentence with the name of the copy. Environments of ended jobs are
+    not in the copy, those of other jobs are. Raises sqlite3.Error, OSError: there is no copy."""
     copy_path = stamped(path, "backup")
     try:
         private_files.create(copy_path)
@@ -57,7 +57,7 @@ def back_up(db: sqlite3.Connection, path: Path, version: int) -> str:
             copy.execute("PRAGMA journal_mode = DELETE")
             if _has_jobs(copy):
                 _at_once(copy, lambda: environments.forget_all_ended(copy))
-                copy.execute("VACUUM")  # leftovers of overwritten environments do not come along
+                copy.execute("VACUUM")  # so that leftovers of overwritten environments are not copied
         _sync(copy_path)
     except BaseException:
         copy_path.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ def forget_environments(path: Path, db: sqlite3.Connection) -> bool:
                 copy.execute("PRAGMA secure_delete = ON")
                 if _has_jobs(copy):
                     kept |= _at_once(copy, partial(environments.forget_in_copy, copy, db))
-        except sqlite3.Error as error:  # one that is held, or that somebody has compressed: the database goes on
+        except sqlite3.Error as error:  # one that is locked, or was compressed: the daemon continues
             kept = True
             _warn(name, str(error))
     return kept
@@ -110,14 +110,14 @@ def _warn(name: Path, error: str) -> None:
 
 
 def replace(path: Path, new: Path) -> Path:
-    """Puts another file in the place of a damaged database, which is kept with its log; its new name. At no moment is
-    there no database: a daemon that is killed meanwhile would begin with an empty one. Raises OSError."""
+    """Replaces a damaged database by another file; returns its new name, under which it is kept with its log. At no
+    moment is there no database: a daemon that was killed meanwhile would begin with an empty one. Raises OSError."""
     aside = stamped(path, "damaged")
     log, its_log = path.with_name(f"{path.name}-wal"), aside.with_name(f"{aside.name}-wal")
     os.link(path, aside)
     if log.exists():
         os.link(log, its_log)
-        log.unlink()  # SQLite would take it for that of the new one
+        log.unlink()  # SQLite would take it for the log of the new one
     path.with_name(f"{path.name}-shm").unlink(missing_ok=True)
     new.replace(path)
     prune(path, "damaged")

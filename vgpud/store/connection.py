@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Database(Protocol):
-    """What these tables need of the store: one connection, whose every fault is a StoreError."""
+    """What these tables need of the store: one connection, whose faults are all raised as StoreError."""
 
     unwritable: str  # why nothing can be written, "" = it can
 

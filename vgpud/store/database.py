@@ -1,11 +1,11 @@
 """Shell of the state database: slices, containers, answered requests and the event log in one SQLite file (WAL).
 
 Writing never waits: neither for the disk (what is written outlives the daemon at once, and the machine after flush(),
-which may run in another thread), nor for another process that holds the file (StoreBusyError: ask again). What is
-answered to a user is flushed first. What is said of a container need only outlive the daemon, for no container outlives
-the machine; events are written now and then, and the newest may be lost. A disk that is full or read-only is a
+which may run in another thread), nor for another process that locks the file (StoreBusyError: try again). What is
+answered to a user is flushed first. Data about a container need only outlive the daemon, since no container outlives
+the machine; events are written periodically, and the newest may be lost. A full or read-only disk is a
 StoreUnwritableError for the caller and never stops running tenants; a daemon that starts on one serves what can be read
-(state/opening.py). Rows that are damaged are set aside before anything is read (state/quarantine.py).
+(store/opening.py). Damaged rows are set aside before anything is read (store/quarantine.py).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ FILE_NAME = "vgpud.sqlite3"
 BUSY_S = 2.0
 #: sizes in the log: of its head, and of a page with its own
 _LOG_HEAD_BYTES, _LOG_PAGE_BYTES = 32, 24 + 4096
-#: the daemon waits for an attempt to recover; one that took longer is not repeated for so many times as long: there is
-#: room for the attempt itself and then not for the backup of a large database
+#: the daemon waits for an attempt to recover; after a slow one the next waits this many times as long. There is free
+#: space for the attempt itself and then not for the backup of a large database
 SLOW_S, SLOW_PAUSE = 0.1, 30
 #: a log of this length is brought into the database's file
 LOG_BYTES = 4 << 20
@@ -103,7 +103,7 @@ def _outlive(commands: Iterable[_Saved]) -> bool:
 
 
 def _begin_log(db: sqlite3.Connection) -> None:
-    """Whoever writes first into a log that begins, waits for the disk: that shall be us. Writes what is there."""
+    """The process that writes first into a new log waits for the disk: let that be this one. Writes what is there."""
     (version,) = db.execute("PRAGMA user_version").fetchone()
     db.execute(f"PRAGMA user_version = {version}")
 
@@ -111,18 +111,17 @@ def _begin_log(db: sqlite3.Connection) -> None:
 def _set_up(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("PRAGMA wal_autocheckpoint = 0")  # it waits for the disk: flush() does it
-    db.execute("PRAGMA journal_size_limit = 0")  # a log that begins anew is short again
+    db.execute("PRAGMA journal_size_limit = 0")  # a restarted log is short again
     _begin_log(db)
     db.execute("PRAGMA busy_timeout = 0")
 
 
 class Store:
-    """The database of one daemon. All methods raise StoreError with one line for people.
+    """The database of one daemon. All methods raise StoreError with a one-line message.
 
-    unflushed: something was written that a crash of the machine may not take back, or the log is long. Whoever calls
-    flush() clears it.
-    unwritable: why nothing is written (the file's disk was full or read-only at the start); "" while it can be.
-    told: what the operator should know of the start, a sentence each.
+    unflushed: something was written that must outlive a crash of the machine, or the log is long. The caller of flush()
+    clears it. unwritable: why nothing is written (the disk was full or read-only at the start); "" while it can be.
+    told: sentences about the start, for the operator.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -151,7 +150,7 @@ class Store:
             return False
         probe = self._path.with_name(".writable")
         try:
-            private_files.write(probe, "x" * 65536)  # as much as SQLite needs to begin
+            private_files.write(probe, "x" * 65536)  # the least that SQLite needs to begin
             probe.unlink()
             opened = self._guard("open", lambda: reopen(self._path, MIGRATIONS, BUSY_S))
             in_memory = self._db
@@ -175,7 +174,9 @@ class Store:
             return work()
         except (sqlite3.Error, OSError, ValueError, KeyError, TypeError, OverflowError) as error:
             fault = fault_of(error)
-            known = isinstance(error, sqlite3.Error | OSError)  # others tell the value, which may be a secret
+            known = isinstance(
+                error, sqlite3.Error | OSError
+            )  # other messages contain the value, which may be a secret
             shown = error if known else type(error).__name__
             text = f"cannot {what} the state database {self._path}: {shown}; {fault.value}"
             if fault is Fault.BUSY:
@@ -238,7 +239,7 @@ class Store:
             _busy, pages, written = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             try:
                 self._guard("write", lambda: _begin_log(db))
-            except StoreBusyError:  # whoever holds it: next time
+            except StoreBusyError:  # another process locks it: next time
                 return False
             if erase and self._copies:
                 self._copies = backups.forget_environments(self._path, db)
@@ -283,7 +284,7 @@ class Store:
                 )
 
     def forget_request(self, request_id: str) -> None:
-        """A request whose effects were taken back."""
+        """A request whose effects were undone."""
         statement = "DELETE FROM requests WHERE id = ?"
         self._guard("write", lambda: self._transaction(lambda: self._db.execute(statement, (request_id,))))
 

@@ -1,4 +1,4 @@
-"""The store's tables of what jobs do while they run: workers, what was noted of each, and who must not share a device.
+"""The store's tables of what jobs do while they run: workers, notes, and pairs that must not share a device.
 
 jobs.py writes them with the jobs themselves, in one transaction.
 """
@@ -18,7 +18,7 @@ TABLES = (
     "CREATE INDEX job_notes_by_job ON job_notes (job_id)",
     "CREATE TABLE job_pairs (one TEXT NOT NULL, other TEXT NOT NULL, at_ns INTEGER NOT NULL, PRIMARY KEY (one, other))",
 )
-#: notes of one job, of which the oldest go first but for those of its beginning; pairs of kinds
+#: notes of one job, of which the oldest are dropped first but for those of its beginning; pairs of similarity classes
 NOTES_MAX, NOTES_KEPT = 100, 10
 PAIRS_MAX = 10_000
 
@@ -81,7 +81,7 @@ class ElasticStore:
         return self._db.read(read)  # type: ignore[no-any-return]
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Kinds of jobs that lose together."""
+        """Pairs of similarity classes whose jobs slow each other down."""
 
         def read(db: Any) -> tuple[tuple[str, str], ...]:
             return tuple(db.execute("SELECT one, other FROM job_pairs ORDER BY one, other").fetchall())

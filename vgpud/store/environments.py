@@ -12,7 +12,7 @@ from typing import Any
 
 from vgpud.core.checksums import seal, unseal
 
-#: the jobs of an array have numbers that follow the first one's: at most so many (core/queue/check.py)
+#: jobs of an array, at most (core/queue/check.py): their numbers follow that of the first one
 ARRAY_JOBS_MAX = 10_000
 _HOLDS = "launch IS NOT NULL AND substr(launch, 1, 1) <> '@'"
 _FILLED = "instr(launch, '\"environment\": [[')"
@@ -37,10 +37,8 @@ def without_environment(launch: str) -> str | None:
 
 
 def forget(db: Any, job_ids: Iterable[int]) -> bool:
-    """Takes the environments of those of these jobs out that have ended, where no other job needs them.
-
-    Returns whether something was taken out.
-    """
+    """Removes the environments of those of these jobs that have ended, where no other job needs them. Returns whether
+    any was removed."""
     taken = False
     for job_id in sorted({_holder(db, job_id) for job_id in job_ids}):
         row = db.execute(_ENDED, (job_id,)).fetchone()
@@ -54,14 +52,14 @@ def forget(db: Any, job_ids: Iterable[int]) -> bool:
 
 
 def _holder(db: Any, job_id: int) -> int:
-    """The job whose row says what this one runs: itself, or one of its array."""
+    """The job whose row says what this one runs: itself, or the first of its array."""
     row = db.execute("SELECT launch FROM jobs WHERE id = ?", (job_id,)).fetchone()
     follows = row is not None and isinstance(row[0], str) and row[0][:1] == "@" and row[0][1:].isdecimal()
     return int(row[0][1:]) if follows else job_id
 
 
 def forget_all_ended(db: Any) -> bool:
-    """The same for every job that has ended: those of before this version, and of a backup."""
+    """The same for every ended job: those of earlier versions, and of a backup."""
     return forget(db, [job_id for (job_id,) in db.execute(_ALL_ENDED).fetchall()])
 
 

@@ -1,6 +1,6 @@
-"""Waits for the disk without holding up the loop: one flush at a time, and one for all who wait meanwhile.
+"""Waits for the disk without blocking the loop: one flush at a time, for all callers that wait meanwhile.
 
-Used by daemon.py. What was written when a flush begins is covered by it; whoever writes later waits for the next one.
+Used by daemon.py. A flush covers what was written before it begins; later writers wait for the next one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ log = logging.getLogger("vgpud")
 
 T = TypeVar("T")
 
-#: how long work is tried again while somebody else writes into the database, and how often
+#: how long, and how often, work is tried again while another process writes into the database
 BUSY_S, BUSY_EVERY_S = 2.0, 0.01
 
 
@@ -77,7 +77,7 @@ class Flushing:
             self._under_way = None
 
     def _note(self, done: asyncio.Task[None]) -> None:
-        """A fault is logged once; perhaps nobody waits for this flush."""
+        """A fault is logged once: there may be no caller that waits for this flush."""
         error = None if done.cancelled() else done.exception()
         if error and str(error) != self._fault:
             log.error("%s", error, exc_info=None if isinstance(error, StoreError) else error)

@@ -1,7 +1,7 @@
 """The store's tables of the queue: jobs with what they run, queues with their members, and the accounting's rows.
 
 A job's specification is written once (that of an elastic job with its size), its state whenever that changes. Jobs
-that have ended stay until the accounting forgets them; a number is never given twice, not even after its job has gone.
+that have ended stay until the accounting forgets them; a number is never reused, not even after that.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from vgpud.store.elastic import Noted
 FORGET_MAX = 1000
 #: of SQLite
 INTEGER_MAX = (1 << 63) - 1
+#: where the similarity classes are in a stored job
+_CLASSES = "'$.kinds'"
 #: the store's migration to these tables; jobs.ended is when, in ns, 0 = not yet
 TABLES = (
     "CREATE TABLE jobs (id INTEGER PRIMARY KEY, ended INTEGER NOT NULL, uid INTEGER NOT NULL, queue TEXT NOT NULL,"
@@ -64,11 +66,11 @@ _NOT_NEEDED = (
 class Kept:
     """What a daemon finds when it starts."""
 
-    jobs: tuple[Job, ...]  # that have not ended, and those that they come after
+    jobs: tuple[Job, ...]  # jobs that have not ended, and jobs that these depend on
     queues: tuple[tuple[QueueSpec, tuple[str, ...]], ...]
     histories: dict[str, int]  # of the queues, as the machine had them at
     history_at_ns: int
-    latest_ns: int  # of all times that were written: the clock goes on from there
+    latest_ns: int  # the latest time that was written: the clock continues from there
     next_id: int
 
 
@@ -183,7 +185,7 @@ class JobStore:
             self._db.erase()
 
     def requested(self, uid: int, request_id: str, now_ns: int) -> Request | None:
-        """The submission that had this id, while it is remembered."""
+        """The submission with this request id, while it is remembered."""
 
         def read(db: Any) -> Request | None:
             found = db.execute(
@@ -206,7 +208,7 @@ class JobStore:
         return self._db.read(read)  # type: ignore[no-any-return]
 
     def owner(self, job_id: int) -> int | None:
-        """Whose a job is; None: there is none."""
+        """The owner of a job; None: there is no such job."""
 
         def read(db: Any) -> int | None:
             row = db.execute("SELECT uid FROM jobs WHERE id = ?", (job_id,)).fetchone()
@@ -228,13 +230,13 @@ class JobStore:
         return self._db.read(read)  # type: ignore[no-any-return]
 
     def durations(self, count: int) -> tuple[Ran, ...]:
-        """How long the last jobs ran that were done or ran out of time, the oldest first, with their classes."""
-        kinds, ran, state = "json_extract(spec, '$.kinds')", "json_extract(state, '$.executed_ns')", "'$.state'"
+        """Running times of the last jobs that completed or ran out of time, the oldest first, with their classes."""
+        classes, ran, state = f"json_extract(spec, {_CLASSES})", "json_extract(state, '$.executed_ns')", "'$.state'"
 
         def read(db: Any) -> tuple[Ran, ...]:
             rows = db.execute(
-                f"SELECT {kinds}, {ran}, json_extract(state, {state}) FROM jobs WHERE ended"  # noqa: S608  our own names
-                f" AND json_extract(state, {state}) IN (?, ?) AND {ran} > 0 AND {kinds} IS NOT NULL"
+                f"SELECT {classes}, {ran}, json_extract(state, {state}) FROM jobs WHERE ended"  # noqa: S608  our own names
+                f" AND json_extract(state, {state}) IN (?, ?) AND {ran} > 0 AND {classes} IS NOT NULL"
                 " ORDER BY ended DESC, id DESC LIMIT ?",
                 (JobState.COMPLETED.value, JobState.TIMED_OUT.value, count),
             ).fetchall()
@@ -369,7 +371,7 @@ def _save_rows(db: Any, rows: Sequence[Row]) -> None:
 
 
 def _parts(row: Row) -> list[Row]:
-    """As much of it as numbers of the database hold: 8 GPUs for 13 days are more."""
+    """The amount in pieces that fit numbers of the database: 8 GPUs for 13 days do not."""
     if max(row.asked, row.granted, row.used) <= INTEGER_MAX or row.end_ns - row.begin_ns < 2:
         return [row]
     middle_ns = (row.begin_ns + row.end_ns) // 2

@@ -1,7 +1,7 @@
 """Opens the state database at the daemon's start: private, checked, of this version; or a copy in memory.
 
-A disk that is full or read-only is no reason not to start: programs whose daemon is away may run without limits. What
-can be read is served from memory then, and nothing is written until recover() of database.py finds that it can be.
+A full or read-only disk is no reason not to start: without a daemon programs may run without limits. What can be read
+is served from memory then, and nothing is written until recover() of database.py succeeds.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _open_file(path: Path, migrations: Migrations, busy_s: float, told: list[str
 
 
 def _check_head(path: Path) -> None:
-    """A format that SQLite does not know it opens for reading alone, and says nothing. Raises DamagedError."""
+    """SQLite opens a file of an unknown format read-only, without an error. Raises DamagedError."""
     with path.open("rb") as file:
         head = file.read(20)
     if len(head) == 20 and not (head[18] in (1, 2) and head[19] in (1, 2)):
@@ -90,7 +90,7 @@ def _check_log(path: Path, told: list[str]) -> None:
         private_files.create(aside)
         try:
             shutil.copyfile(log, aside)
-        except OSError:  # no room: this is tried again every second
+        except OSError:  # no free space: this is tried again every second
             aside.unlink(missing_ok=True)
             raise
         backups.prune(log, "damaged")
@@ -187,12 +187,14 @@ def _tend(db: sqlite3.Connection, told: list[str]) -> None:
             if fault_of(error) not in PASSING:
                 raise
             text = f"environments of jobs that have ended may still lie in unused parts of the database: {error};"
-            told.append(f"{text} it needs as much room again as it has, and is tried again at the next start")
+            told.append(
+                f"{text} the cleanup needs free disk space of the file's size, and is tried again at the next start"
+            )
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _vacuum(db: sqlite3.Connection) -> None:
-    """Writes the file anew: versions before did not zero what they overwrote."""
+    """Rewrites the file: earlier versions did not zero what they overwrote."""
     db.execute("VACUUM")
     db.execute("DELETE FROM upkeep WHERE task = 'vacuum'")
 

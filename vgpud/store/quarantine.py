@@ -53,8 +53,8 @@ def _damaged(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, 
             yield table, rowid, "a value is of another type, or below what it can be", values
 
 
-def _followers_of_nobody(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
-    """Jobs of an array whose first, which says what they run, is not there."""
+def _followers_without_first(db: sqlite3.Connection) -> Iterator[tuple[str, int, str, dict[str, Any]]]:
+    """Jobs of an array whose first job, which says what they run, is missing."""
     lost = "WHERE substr(launch, 1, 1) = '@' AND NOT EXISTS (SELECT 1 FROM jobs AS first"
     lost += " WHERE first.id = CAST(substr(jobs.launch, 2) AS INTEGER) AND substr(first.launch, 1, 1) = '{')"
     for rowid, _types, values in _rows(db, "jobs", lost):
@@ -76,7 +76,7 @@ def _plain(table: str, name: str, value: Any) -> Any:
 
 
 def _name(table: str, values: dict[str, Any]) -> str:
-    """What people know the row by."""
+    """The name by which users know the row."""
     by = {"slices": ("slice", "name"), "jobs": ("job", "id"), "containers": ("container", "id")}
     by |= {"drains": ("the drain of device", "device"), "queues": ("queue", "name"), "job_crews": ("job", "job_id")}
     if table not in by:
@@ -102,13 +102,13 @@ def _pass_on(db: sqlite3.Connection, values: dict[str, Any]) -> None:
 def quarantine(db: sqlite3.Connection, wall_ns: int) -> list[str]:
     """Sets damaged rows aside, in one transaction; a sentence for each. Raises sqlite3.Error."""
     found = list(_damaged(db))
-    if not found and not any(True for _ in _followers_of_nobody(db)):
+    if not found and not any(True for _ in _followers_without_first(db)):
         return []
     db.execute("BEGIN IMMEDIATE")
     try:
         for one in found:
             _set_aside(db, wall_ns, *one)
-        followers = list(_followers_of_nobody(db))
+        followers = list(_followers_without_first(db))
         for one in followers:
             _set_aside(db, wall_ns, *one)
         db.execute(

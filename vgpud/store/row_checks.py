@@ -35,7 +35,7 @@ INTEGER_MAX = (1 << 63) - 1
 _SERVICE_MAX = 1 << 100
 _SERVICES = {"attained", "promoted_attained", "history"}
 _ANY = {"features"}  # of a model: any number
-#: numbers that may be below 0: -1 is "none", "not known" or "everybody"
+#: numbers that may be below 0: -1 is "none", "not known" or "every user"
 _LOWEST = {
     "priority": -1000,
     "exit_code": -INTEGER_MAX,
@@ -162,7 +162,7 @@ def _crew(row: Row) -> None:
 
 
 def launch_error(text: str | None) -> str:
-    """Why nobody can say from this text what a job runs."""
+    """Why this text does not say what a job runs."""
     if text is None or (text[:1] == "@" and text[1:].isdecimal()):
         return ""
     try:
@@ -173,7 +173,7 @@ def launch_error(text: str | None) -> str:
 
 
 def _job(row: Row) -> None:
-    """Of one that has ended and is as it was written nothing more is looked at: there may be a hundred thousand."""
+    """An ended job that is unchanged is not checked further: there may be a hundred thousand."""
     bodies: dict[str, dict[str, Any]] = {}
     for name in ("spec", "state"):
         if not (row["ended"] and is_sealed(row[name])):
@@ -212,7 +212,7 @@ def _job_columns(row: Row, bodies: dict[str, dict[str, Any]]) -> None:
         raise ValueError("its columns are not those of the job in it")
 
 
-#: by table: its columns with their types (a ? for one that may be NULL), and what is looked at beside these
+#: by table: its columns with their types (a ? for one that may be NULL), and further conditions
 CHECKS: dict[str, tuple[dict[str, str], Callable[[Row], None]]] = {
     "slices": ({"uid": "text", "name": "text", "body": "text"}, _slice),
     "containers": ({"id": "text", "body": "text"}, _container),
@@ -241,7 +241,7 @@ CHECKS: dict[str, tuple[dict[str, str], Callable[[Row], None]]] = {
     "job_crews": ({"job_id": "integer", "body": "text"}, _crew),
 }
 
-#: tables with many rows, of which SQL finds those that cannot be
+#: tables with many rows, whose invalid ones are found by SQL
 BULK: dict[str, tuple[dict[str, str], str]] = {
     "events": (
         {

@@ -1,7 +1,7 @@
 """Makes a database of what can still be read of a damaged one, and sets the damaged one aside.
 
-The alternative, to refuse to start, would leave every program that starts meanwhile without limits. Rows that come out
-are checked like all others before they are believed, so this copies whatever it gets.
+The alternative, to refuse to start, would leave every program that starts meanwhile without limits. Recovered rows are
+checked like all others afterwards, so this copies whatever it finds.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class NothingReadableError(Exception):
 
 
 def rebuild(path: Path, schema: list[str], version: int, why: str) -> str:
-    """Puts a new database in the place of a damaged one; a sentence about what was done.
+    """Replaces a damaged database by a new one; returns a sentence about what was done.
 
-    `schema`: statements that make the tables, of `version`. Raises NothingReadableError (nothing was changed),
+    `schema`: statements that create the tables, of `version`. Raises NothingReadableError (nothing was changed),
     sqlite3.Error, OSError.
     """
     new = path.with_name(f"{path.name}.rebuilding")
@@ -62,7 +62,7 @@ def _copy_all(path: Path, target: sqlite3.Connection) -> tuple[dict[str, int], l
     lossy: list[str] = []
     tables = [name for (name,) in target.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     with contextlib.closing(connect(path)) as source:
-        source.execute("PRAGMA writable_schema = ON")  # else SQLite opens no file that is shorter than it says
+        source.execute("PRAGMA writable_schema = ON")  # else SQLite opens no file that is shorter than its header says
         for table in tables:
             source.set_progress_handler(_late_after(TABLE_S), 10_000)
             try:

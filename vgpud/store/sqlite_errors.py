@@ -10,22 +10,22 @@ from enum import Enum
 class Fault(Enum):
     """The value is the remedy: the end of a sentence that names the file and the error."""
 
-    BUSY = "see who else has it open"
-    FULL = "see that its disk has room"
-    READ_ONLY = "see that its file system and the file can be written to"
-    DEVICE = "see that its disk has room and works (dmesg)"
-    MISSING = "see that its directory is there and that vgpud's user may read and write it"
-    MEMORY = "see that the machine has memory left"
+    BUSY = "check which other process has it open"
+    FULL = "check that its disk has free space"
+    READ_ONLY = "check that its file system and the file can be written to"
+    DEVICE = "check that its disk has free space and works (dmesg)"
+    MISSING = "check that its directory exists and that vgpud's user may read and write it"
+    MEMORY = "check that the machine has free memory"
     DAMAGED = "the file is damaged: put a backup (vgpud.sqlite3.backup-*) in its place, or move it away to begin empty"
     SCHEMA = "its tables are not those of this version: put a backup (vgpud.sqlite3.backup-*) in its place"
     CONTENT = "a value in it is not what vgpud writes: when it starts it checks all rows and sets bad ones aside"
     OTHER = "please report this"
 
 
-#: what may be over by itself, or by making room: nothing is lost, and what waits is tried again
+#: faults that may pass by themselves, or by freeing space: nothing is lost, and writes are tried again
 PASSING = frozenset({Fault.FULL, Fault.READ_ONLY, Fault.DEVICE, Fault.MISSING, Fault.MEMORY})
 
-#: primary result codes (sqlite3.h); before Python 3.11 only the text says which
+#: primary result codes (sqlite3.h); before Python 3.11 only the text identifies them
 _BY_CODE = {
     1: Fault.SCHEMA,
     3: Fault.MISSING,

@@ -1,7 +1,7 @@
-"""Looks whether SQLite's write-ahead log holds changes that SQLite would pass over in silence.
+"""Checks whether SQLite's write-ahead log holds changes that SQLite would skip silently.
 
-SQLite believes a log up to the first frame that is not as it was written, and takes the rest for a leftover. After a
-power failure that is right; with a flipped bit it loses changes that users were told are kept. Format:
+SQLite reads a log up to the first frame that is not as it was written, and takes the rest for a leftover. After a power
+failure that is right; with a flipped bit it loses changes that were confirmed to users. Format:
 https://www.sqlite.org/fileformat2.html#walformat
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-_MAGIC = 0x377F0682  # the last bit says in which byte order the checksums are
+_MAGIC = 0x377F0682  # the last bit is the byte order of the checksums
 _HEADER = struct.Struct(">IIIIIIII")
 _FRAME = struct.Struct(">IIIIII")
 _PAGE_MAX = 65536

@@ -325,7 +325,7 @@ def test_an_elastic_slice_grows_gives_room_and_says_why(real: Any) -> None:
         assert (shrunk["attempt"], shrunk["started_at"], shrunk["slices"]) == (1, first["started_at"], first["slices"])
         facts = real("explain", tune, "-o", "json").json["facts"]
         resized = [fact["text"] for fact in facts if fact["kind"] == "resize"]
-        assert resized[0].startswith("from 0.25 GPU to 1 GPU: ") and f"makes room for job {late}" in resized[1]
+        assert resized[0].startswith("from 0.25 GPU to 1 GPU: ") and f"shrinks for job {late}" in resized[1]
         assert any(fact["kind"] == "neighbour" and f"job {late} " in fact["text"] for fact in facts)
         assert real("queue", "cancel", late, big).code == 0
         eventually(lambda: job(real, tune)["gpus_milli"] == 1000)

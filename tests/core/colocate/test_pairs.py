@@ -157,9 +157,18 @@ def test_pairs_are_remembered_up_to_a_bound() -> None:
 @pytest.mark.parametrize(
     ("job_", "why"),
     [
-        (uses(70), "there is no room beside others: device 1 of a would be used to 125 %, and 120 % is the most"),
-        (uses(1, min_milli=100), "there is no room beside others: device 1 of a has 2 job(s), and 2 may share it"),
-        (uses(5, "k"), "there is no room beside others: device 1 of a has a job beside which such jobs lose more than"),
+        (
+            uses(70),
+            "no device can be shared with this job: device 1 of a would be used to 125 %, and 120 % is the most",
+        ),
+        (
+            uses(1, min_milli=100),
+            "no device can be shared with this job: device 1 of a has 2 job(s), and 2 may share it",
+        ),
+        (
+            uses(5, "k"),
+            "no device can be shared with this job: device 1 of a has a job beside which such jobs lose more than",
+        ),
         (uses(5, gib=78), "no device has 0.5 GPU and 78GiB free"),
     ],
 )

@@ -79,7 +79,7 @@ def test_why_it_waits() -> None:
     at = started()
     at.submit(uses(90))
     waits = at.submit(uses(35))
-    assert at.reason(waits).startswith("there is no room beside others: device 0 of n would be used to 125 %")
+    assert at.reason(waits).startswith("no device can be shared with this job: device 0 of n would be used to 125 %")
 
 
 def test_who_makes_room_is_not_kept_beside_whom_it_may_not_share_with() -> None:

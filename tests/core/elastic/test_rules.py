@@ -13,7 +13,7 @@ from vgpud.core.elastic.heuristics import Outlook, efficiency
 from vgpud.core.elastic.measures import Point
 from vgpud.core.elastic.search import Search
 from vgpud.core.elastic.utility import Utility
-from vgpud.core.named import NotMeant
+from vgpud.core.named import InvalidSpec
 
 MICRO = 10**6
 
@@ -118,7 +118,7 @@ def test_parameters_are_kept_in_the_name(text: str, name: str) -> None:
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:
-    with pytest.raises(NotMeant) as refused:
+    with pytest.raises(InvalidSpec) as refused:
         registry.make(text)
     assert said in str(refused.value) and "\n" not in str(refused.value)
     assert registry.check(text) == str(refused.value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vgpud.core.jobs.model import Ask, Elastic, JobSpec
-from vgpud.core.jobs.similarity import WORDS, kinds, sharing, word_of
+from vgpud.core.jobs.similarity import WORDS, classes, sharing, word_of
 from vgpud.core.model import Spec
 
 
@@ -16,11 +16,11 @@ def spec(milli: int = 500, members: int = 1, elastic: Elastic | None = None) -> 
 def of(
     command: str, name: str = "train", image: str = "", uid: int = 1000, made: JobSpec | None = None
 ) -> tuple[str, ...]:
-    return kinds(name, image, command.split(), uid, made or spec())
+    return classes(name, image, command.split(), uid, made or spec())
 
 
 def common(one: tuple[str, ...], other: tuple[str, ...]) -> set[str]:
-    return {word_of(kind) for kind in set(one) & set(other)}
+    return {word_of(name) for name in set(one) & set(other)}
 
 
 def test_narrowest_first_each_once_and_short() -> None:
@@ -94,5 +94,5 @@ def test_size_and_user() -> None:
 
 
 def test_words_that_cannot_be_confused() -> None:
-    assert "exact" not in common(kinds("a", "", ["b c"], 1, spec()), kinds("a", "", ["b", "c"], 1, spec()))
+    assert "exact" not in common(classes("a", "", ["b c"], 1, spec()), classes("a", "", ["b", "c"], 1, spec()))
     assert "exact" not in common(of("python 1"), of("python 2"))

@@ -174,7 +174,7 @@ def test_any_sequence(data: st.DataObject, nodes: list[Node], rule: str) -> None
                 continue
             as_asked(cluster, spec, found)
             assert cluster.suits(Job(1, spec, 0), found)
-            assert not cluster.could_ever(Job(1, spec, 0))
+            assert not cluster.never_fits_reason(Job(1, spec, 0))
             cluster.take(found)
             world.held.append((spec, found))
         sound(world.cluster)

@@ -55,7 +55,7 @@ def room() -> Cluster:
         (job(ask(700, 0, 40 * GIB)), "no node where the GPUs are free has 40GiB of RAM free: most is 34GiB"),
         (job(ask(0, 9000)), "no node has 9 CPUs free: most is 8"),
         (job(ask(0, 8000, 33 * GIB)), "no node has 8 CPU + 33GiB RAM free together"),
-        (job(500, 3), "there is room for 2 of 3 members of 0.5 GPU each"),
+        (job(500, 3), "there is free capacity for 2 of 3 members of 0.5 GPU each"),
     ],
 )
 def test_what_is_missing_now(wanted: Job, sentence: str) -> None:
@@ -82,7 +82,7 @@ def test_devices_that_are_not_offered_are_said() -> None:
     )
     cluster.change("b", (), ())
     assert cluster.why_not(job(100)) == "no device that it may use is offered (4 device(s) are not offered)"
-    assert cluster.could_ever(job(1000)) == ""
+    assert cluster.never_fits_reason(job(1000)) == ""
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,13 @@ def test_devices_that_are_not_offered_are_said() -> None:
     ],
 )
 def test_what_could_never_be(wanted: Job, sentence: str) -> None:
-    found = room().could_ever(wanted)
+    found = room().never_fits_reason(wanted)
     assert sentence in found if sentence else found == ""
     assert "\n" not in found
 
 
 def test_an_empty_cluster_says_so() -> None:
-    assert Cluster([]).could_ever(job(1000)) == "this cluster has no node"
+    assert Cluster([]).never_fits_reason(job(1000)) == "this cluster has no node"
     assert Cluster([]).place(job(1000)) is None
     assert Cluster([]).why_not(job(1000)) == "this cluster has no node"
 
@@ -120,6 +120,6 @@ def test_room_on_what_is_not_there_any_more_is_said() -> None:
     """A suspended job after a restart without its device, or under another name of the node."""
     known, left, renamed = (Cluster(fresh([node(name, count)])) for name, count in (("a", 2), ("a", 1), ("b", 2)))
     placement = known.place(job(2000))
-    assert placement is not None and known.lacks(placement) == ""
-    assert left.lacks(placement) == "device a/1 of a is not there"
-    assert renamed.lacks(placement) == "node a is not there"
+    assert placement is not None and known.shortage(placement) == ""
+    assert left.shortage(placement) == "device a/1 of a is not there"
+    assert renamed.shortage(placement) == "node a is not there"

@@ -31,8 +31,8 @@ def ruled(rule: str, *devices: int) -> Cluster:
 @pytest.mark.parametrize(
     ("rule", "text"),
     [
-        ("best-fit", "of 4 with room the one that is left with least (best-fit); 0.25 GPU and 20GiB are left there"),
-        ("worst-fit", "of 4 with room the one that is left with most (worst-fit); 0.5 GPU and 40GiB are left there"),
+        ("best-fit", "of 4 that fit, the one that is left with least (best-fit); 0.25 GPU and 20GiB are left there"),
+        ("worst-fit", "of 4 that fit, the one that is left with most (worst-fit); 0.5 GPU and 40GiB are left there"),
     ],
 )
 def test_the_numbers_that_decided(rule: str, text: str) -> None:
@@ -45,7 +45,7 @@ def test_the_numbers_that_decided(rule: str, text: str) -> None:
 def test_where_there_was_no_choice() -> None:
     cluster = ruled("best-fit", 2)
     placed(cluster, 1000)
-    assert placed(cluster, 1000) == ("on device 1 of n1, the only one of 2 with room; 0 GPU and 0B are left there")
+    assert placed(cluster, 1000) == ("on device 1 of n1, the only one of 2 that fits; 0 GPU and 0B are left there")
     assert placed(ruled("best-fit", 1), 500) == "on device 0 of n1; 0.5 GPU and 40GiB are left there"
     assert placed(ruled("best-fit"), ask(500, device_uuids=("n1/2",))) == "on device 2 of n1, as --device asks"
 
@@ -64,7 +64,7 @@ def test_gangs_and_jobs_of_several_devices() -> None:
     assert placed(ruled("best-fit", 2, 2), 1000, 4) == "4 members on devices 0, 1 of n1; 0, 1 of n2, by best-fit"
     assert placed(ruled("best-fit"), 3000) == "on devices 0, 1, 2 of n1, by best-fit"
     consolidated = placed(ruled("tiresias", 4), 1000, 2, skew_ppm=900_000)
-    assert consolidated == "2 members on devices 0, 1 of n1, on as few nodes as have room, for its skew"
+    assert consolidated == "2 members on devices 0, 1 of n1, on as few nodes as possible, for its skew"
 
 
 def test_it_is_noted_when_a_job_starts() -> None:
@@ -73,7 +73,7 @@ def test_it_is_noted_when_a_job_starts() -> None:
     assert [(note.kind, note.text) for note in notes] == [
         (
             "job.started",
-            "0.5 GPU on device 0 of n1: of 2 with room the one that is left with least (best-fit); 0.5 GPU and 40GiB"
+            "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with least (best-fit); 0.5 GPU and 40GiB"
             " are left there",
         )
     ]

@@ -136,7 +136,7 @@ def test_who_has_waited_for_half_a_minute_gets_what_he_needs_and_no_more() -> No
     at.sleep(0.1)
     assert at.state(waiting) == "running" and size(at, job) == 5
     assert notes(at, "job.resized")[-1] == (
-        "from 8 workers to 5 workers: makes room for job 2, which has waited for 30 s (elastic jobs shrink after 30 s);"
+        "from 8 workers to 5 workers: shrinks for job 2, which has waited for 30 s (elastic jobs shrink after 30 s);"
         " it never has less than 1 worker"
     )
 
@@ -262,7 +262,7 @@ def test_who_it_shrinks_for_starts_when_it_has_shrunk() -> None:
     waiting = at.submit(gpus(3))
     at.sleep(30)
     assert at.state(waiting) == "pending" and size(at, job) == 5 and len(at.job(job).placement) == 8
-    assert at.reason(waiting) == f"its room is being freed: job {job} must shrink first"
+    assert at.reason(waiting) == f"its GPUs are being freed: job {job} must shrink first"
     at.sleep(600)
     assert len(at.resizes) == 1, "nobody is told twice"
     at.answer_resizes()
@@ -403,7 +403,7 @@ def test_an_elastic_slice_grows_on_its_device_and_gives_it_back() -> None:
     at.sleep(30)
     (share,) = at.job(job).placement[0].shares
     assert at.state(waiting) == "running" and share.min_milli == share.max_milli == 650, "in steps of 0.05"
-    assert notes(at, "job.resized")[-1].startswith("from 1 GPU to 0.65 GPU: makes room for job 3")
+    assert notes(at, "job.resized")[-1].startswith("from 1 GPU to 0.65 GPU: shrinks for job 3")
     at.end(waiting)
     at.sleep(60)
     assert at.job(job).width_milli == 1000

@@ -156,7 +156,7 @@ def test_a_running_job_that_is_cancelled_is_told_to_stop_and_its_room_given_on()
     commands = at.send(Cancelled(job, "by its user"))
     assert [(c.job_id, c.how) for c in commands if isinstance(c, StopJob)] == [(job, None)]
     assert at.state(job) == "running" and at.reason(job) == "it is being stopped: by its user"
-    assert at.running == {job} and at.reason(other) == "its room is being freed: job 1 must stop first"
+    assert at.running == {job} and at.reason(other) == "its GPUs are being freed: job 1 must stop first"
     at.answer_stops()
     assert at.state(job) == "cancelled" and at.running == {other}
 
@@ -396,7 +396,7 @@ def test_no_more_members_run_than_there_are_slices_however_small() -> None:
     at = few_slices()
     at.submit(gpus(0), 10_000)
     assert at.running == {1, 2, 3}, "a quarter of the slices is left to those who make theirs otherwise"
-    assert at.reason(4) == "3 members of jobs have slices of the 3 that may at once, and this needs 1"
+    assert at.reason(4) == "3 of 3 job slices are in use; this job needs 1 more"
     at.end(2)
     assert at.running == {1, 3, 4}
     denied = at.machine.check(gpus(0, members=4))

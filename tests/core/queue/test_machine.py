@@ -124,12 +124,12 @@ def test_a_pause_when_memory_is_left_and_a_checkpoint_when_it_is_not() -> None:
     at.answer_stops()
     high = at.submit(with_memory(10, 2))
     assert [(s.job_id, s.how) for s in at.stops] == [(mid, How.PAUSE), (low, How.EVICT)]
-    assert at.reason(high) == "its room is being freed: jobs 2, 1 must stop first"
+    assert at.reason(high) == "its GPUs are being freed: jobs 2, 1 must stop first"
     at.answer_stops()
     assert at.running == {high}
     assert at.job(low).preemptions == 1 and at.job(low).suspended_how is How.EVICT
     assert at.reason(mid) == (
-        "it goes on where it was, but device 0 of n has 0 GPU free of the 1 that it needs; job 3 is there"
+        "it can resume only where it was, but device 0 of n has 0 GPU free of the 1 that it needs; job 3 is there"
     )
     at.end(high)
     assert at.running == {mid}, "where its memory is"
@@ -191,6 +191,6 @@ def test_a_claim_waits_for_memory_that_a_paused_job_still_has() -> None:
     assert at.running == {mid} and at.job(low).suspended_how is How.PAUSE
     at.send(Cancelled(mid, "enough"))
     late = at.submit(part(400, 5, 0))
-    assert at.reason(low) == at.reason(late) == f"its room is being freed: job {mid} must stop first"
+    assert at.reason(low) == at.reason(late) == f"its GPUs are being freed: job {mid} must stop first"
     at.answer_stops()
     assert at.running == {low, late}

@@ -59,7 +59,7 @@ class CountedRoom:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         return ()
 
-    def lacks(self, placement: Placement) -> str:
+    def shortage(self, placement: Placement) -> str:
         return "" if self.fits(placement) else f"{format_gpus(self._free)} GPUs are free"
 
     def take(self, placement: Placement) -> None:
@@ -82,7 +82,7 @@ class CountedRoom:
         self._free += self._direct - held
         self._direct = held
 
-    def could_ever(self, job: Job) -> str:
+    def never_fits_reason(self, job: Job) -> str:
         width = job.spec.width_milli
         return "" if width <= self._total else f"{format_gpus(width)} GPUs are more than there are"
 

@@ -140,7 +140,7 @@ def test_a_quota_and_who_is_before_it() -> None:
 def test_a_held_one() -> None:
     desk = Desk()
     job_id = desk.submit(spec(), held=True)
-    assert texts(desk.ask(job_id), "help") == [f"vgpu queue release {job_id} lets it wait for room"]
+    assert texts(desk.ask(job_id), "help") == [f"vgpu queue release {job_id} lets it wait for free capacity"]
 
 
 def test_elastic_jobs_give_room_to_who_has_waited() -> None:
@@ -165,7 +165,7 @@ def test_one_that_runs() -> None:
     facts = desk.ask(job_id)
     assert [kind for kind, _ in facts] == ["device", "neighbour", "size", "prediction", "estimate"]
     assert facts[0][1] == (
-        "0.5 GPU on device 0 of n1: of 2 with room the one that is left with least (best-fit); 0.5 GPU and 72GiB are"
+        "0.5 GPU on device 0 of n1: of 2 that fit, the one that is left with least (best-fit); 0.5 GPU and 72GiB are"
         " left there"
     )
     assert facts[1:4] == [

@@ -1,9 +1,9 @@
-"""Which jobs lose by sharing a device: told how far each has come, it compares how fast they go together and alone.
+"""Finds jobs that lose by sharing a device, by comparing their speeds together and alone.
 
 Gandiva (Xiao et al., OSDI'18) packs jobs by trial and undoes what turns out slower. Together two jobs are worth it when
-their speeds, each as a part of that alone, add up to more than 1: one after the other they would make exactly 1. How
-fast a job is alone is known from a time when it was, else from others of its kind, else it is estimated by the part of
-the device's time that it gets of what it uses alone.
+their speeds, each as a part of that alone, add up to more than 1: one after the other they would make exactly 1. A
+job's speed alone is known from a time when it was alone, else from others of its similarity class, else it is estimated
+by the part of the device's time that it gets of what it uses alone.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from vgpud.core.jobs.events import PairLoses
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.units import MILLI_PER_DEVICE
 
-#: who uses less of a device waits for something else: nothing can be said of how the others do beside it
+#: a job that uses less of a device waits for something else: it says nothing about sharing
 IDLE_MILLI = 10
-#: kinds whose speed alone is remembered; the one that was seen longest ago is forgotten first
+#: similarity classes whose speed alone is remembered; the one seen longest ago is forgotten first
 KINDS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How sure it must be. Each time that who is on a device changes, it begins anew."""
+    """How sure it must be. Each change of the residents of a device restarts it."""
 
-    settle_ns: int = 10 * SECOND_NS  # not looked at: jobs start, load data, warm up
+    settle_ns: int = 10 * SECOND_NS  # not measured: jobs start, load data, warm up
     window_ns: int = 60 * SECOND_NS  # one judgement
-    windows: int = 2  # so many one after the other must say so
+    windows: int = 2  # this many in a row must agree
     margin_milli: int = 100  # so much below 1 the sum must be, which noise alone is not
-    again_ns: int = 600 * SECOND_NS  # a pair that was not parted is not named again for so long
+    again_ns: int = 600 * SECOND_NS  # a pair that was not separated is not named again for this long
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class Seen:
 
     job_id: int
     kind: str
-    started_ns: int  # who came later leaves
+    started_ns: int  # the later job leaves
     done: int = -1  # steps, launches or samples so far; -1 = not known
     unit: str = ""  # which of these
     used_ns: int = 0  # of the device's time so far
     alone_milli: int = -1  # utilisation alone, as far as it is known
-    owner: int = 0  # whose it is
+    owner: int = 0  # its user
 
 
 @dataclass(slots=True)
 class _Company:
-    """Those who are on a device, since they are the same."""
+    """The residents of a device, since they are the same."""
 
     since_ns: int
     latest: Sequence[Seen] = ()
@@ -61,7 +61,7 @@ class _Company:
 
 @dataclass(slots=True)
 class Watch:
-    """Of one node. Whoever uses it calls look() for each device now and then, and when who is there changes."""
+    """Of one node. Call look() for each device periodically, and when its residents change."""
 
     patience: Patience = field(default_factory=Patience)
     _on: dict[str, _Company] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Watch:
     _of_kind: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def look(self, device: str, seen: Iterable[Seen], now_ns: int) -> list[PairLoses]:
-        """All jobs that are on the device now. Who loses there, and is to leave: at most one."""
+        """All jobs that are on the device now. Returns the job that loses there and is to leave: at most one."""
         there = sorted(seen, key=lambda one: (one.started_ns, one.job_id))
         company = self._on.get(device)
         if company is None or not _same(company.latest, there):
@@ -95,7 +95,7 @@ class Watch:
             del self._alone[key]
 
     def next_look_ns(self, device: str) -> int:
-        """When there is something to be learnt, for shells whose time jumps; 0 = nobody is there."""
+        """When there is something to be learnt, for shells whose time jumps; 0 = the device is empty."""
         company = self._on.get(device)
         if company is None or not company.latest:
             return 0
@@ -112,7 +112,7 @@ class Watch:
         before, now = company.begins[0], company.latest[0]
         rate = _rate(before, now, company.latest_ns - company.begins_ns)
         if rate <= 0:
-            return  # it did nothing, or does not say: nobody is compared with that
+            return  # it did nothing, or does not report: nothing to compare with
         self._alone[now.job_id, now.unit] = rate
         if now.kind:
             self._of_kind.pop((now.kind, now.unit), None)
@@ -131,7 +131,7 @@ class Watch:
         speeds = [self._speed_milli(before, now, span_ns, mixed) for before, now in pairs]
         known = [speed for speed in speeds if speed is not None]
         if len(known) < len(speeds):
-            return []  # of one of them nobody knows how fast it would be
+            return []  # for one of them the speed alone is not known
         if any(_used_milli(before, now, span_ns) < IDLE_MILLI for before, now in pairs):
             return []
         together = sum(known)
@@ -144,7 +144,7 @@ class Watch:
         if company.named_ns >= 0 and now_ns < company.named_ns + self.patience.again_ns:
             return []
         company.named_ns = now_ns
-        leaver = company.latest[-1]  # nobody, where that one is not to be stopped: who was there first stays
+        leaver = company.latest[-1]  # none, where the later one must not be stopped: the first one stays
         others = [(speed, one) for speed, one in zip(known, company.latest, strict=True) if one is not leaver]
         other = min(others, key=lambda found: found[0])[1]
         parts = [f"job {one.job_id} at {speed // 10} %" for one, speed in zip(company.latest, known, strict=True)]
@@ -152,10 +152,10 @@ class Watch:
         return [PairLoses(leaver.job_id, other.job_id, why)]
 
     def _speed_milli(self, before: Seen, now: Seen, span_ns: int, mixed: bool) -> int | None:
-        """Of its speed alone; None: nobody knows.
+        """Part of its speed alone; None: not known.
 
-        `mixed`: jobs of several users. What a program says of itself could put out another's: it is believed down to
-        half of what the device time that it gets would make it.
+        `mixed`: jobs of several users. A false report could evict another user's job: it is believed down to half of
+        what the job's device time implies.
         """
         alone = self._alone.get((now.job_id, now.unit)) or self._of_kind.get((now.kind, now.unit))
         rate = _rate(before, now, span_ns)

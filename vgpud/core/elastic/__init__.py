@@ -1,1 +1,1 @@
-"""Jobs that stretch while they run: how many workers are worth it, and who makes room for whom."""
+"""Elastic jobs: how many workers pay off, and which are replaced."""

@@ -1,8 +1,8 @@
-"""How many workers are worth it for one elastic job: fed with what they report, says what its job wishes (MLSys'20).
+"""The target size of one elastic job: fed with its workers' reports (MLSys'20).
 
-One lives as long as its job, over all attempts. The shell tells it memberships and reports, and gives its wishes on to
-the queue's machine, which has the last word: what it measures it measures with as many workers as there are. Nothing
-that a program reports can do more than make it wish another size within the user's bounds, seldom.
+It lives as long as its job, over all attempts. The shell feeds it memberships and reports, and passes its targets on to
+the queue's machine, which decides: the autoscaler measures with whatever number of workers there is. Nothing that a
+program reports can do more than request another size within the user's bounds, at a bounded rate.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ STEPS_MAX = 10**9
 TIME_MIN_NS = 1_000
 TIME_MAX_NS = 7 * 24 * 3600 * SECOND_NS
 RATE_MAX = 10**18
-#: a worker that does so many times more or less than its like: ignored, unless so many reports in a row say so
+#: a report this many times above or below those of the other workers is ignored, unless this many in a row agree
 JUMP = 20
 JUMPS_MAX = 8
-#: workers that say nothing for so long, while others do, are not waited for
+#: workers that do not report for this long, while others do, are not waited for
 SILENT_NS = 30 * SECOND_NS
-#: settled: off by so much in two windows of so many batches in a row, and it searches anew; after a rest that
-#: doubles each time
+#: after settling, two windows in a row of this many batches that are off by this much start a new search; after a rest
+#: that
 DRIFT_PERCENT = 20
 DRIFT_STEPS = 200
 REST_NS = 600 * SECOND_NS
@@ -74,17 +74,17 @@ class Autoscaler:
         self._heuristic = registry.make(elastic.heuristic)
         self._means: dict[int, Mean] = {}
         self._target: Target | None = None
-        self._untold = 0  # 1: wish() has not given it yet
+        self._untold = 0  # 1: wish() has not returned it yet
         self._stragglers = Stragglers()
         self._began_ns = -1
         self._done = 0
         # the present membership
         self._workers: tuple[int, ...] = ()
-        self._first: set[int] = set()  # those whose next report is about their first step
+        self._first: set[int] = set()  # workers whose next report is about their first step
         self._parts: dict[int, _Part] = {}
         self._opened_ns = -1
         self._each = 0  # rate of a worker, the latest
-        self._each_of = 0  # ... when there were so many
+        self._each_of = 0  # number of workers then
         self._jumps = 0
         # settled
         self._settled_rate = 0
@@ -152,7 +152,7 @@ class Autoscaler:
         self._opened_ns = at_ns
 
     def _close(self, now_ns: int) -> None:
-        """All have said what they did: that is one value of this size."""
+        """All workers have reported: that is one value of this size."""
         rates = [part.rate for part in self._parts.values()]
         rate, steps = sum(rates), min(part.steps for part in self._parts.values())
         self._open(-1)
@@ -207,24 +207,24 @@ class Autoscaler:
     # ---- out ----
 
     def wish(self, now_ns: int) -> Wish | None:
-        """Another number of workers than it said before, or that this one is to stay; None: nothing new."""
+        """A new target, or that the present size is to stay; None: nothing new."""
         new, self._untold = self._untold, 0
         return self.wished if new else None
 
     @property
     def measures(self) -> bool:
-        """Whether what is reported now decides what it wishes next: it searches, and has the size that it asked for."""
+        """Whether the reports of now decide its next target: it searches, and has the size that it asked for."""
         target = self._target
         return target is None or (target.steps > 0 and target.members == len(self._workers))
 
     def stragglers(self, now_ns: int) -> tuple[Straggler, ...]:
-        """Who is to be replaced now: once each."""
+        """Workers to be replaced now: each is named once."""
         return self._stragglers.due(now_ns)
 
     # ---- over a restart of the shell ----
 
     def state(self) -> dict[str, Any]:
-        """Plain data, for restored(). The membership is not in it: changed() says it again."""
+        """Plain data, for restored(). Without the membership: changed() sets it again."""
         target = self._target
         return {
             "heuristic": self._heuristic.name,

@@ -1,7 +1,7 @@
-"""How many workers are worth it? Heuristics are chosen by name, like policies: what they see, and what they say.
+"""Heuristics for the number of workers, chosen by name like policies: their input and their result.
 
 Rules of Or, Zhang and Freedman, "Resource elasticity in distributed deep learning" (MLSys'20). All numbers are integers
-or fractions, so that what is decided is the same everywhere.
+or fractions, so that decisions are the same everywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """So many workers, until so many batches have been measured with them; `steps` 0: they are to stay so many."""
+    """A number of workers, until this many batches have been measured with them; `steps` 0: it is final."""
 
     members: int
     steps: int
@@ -83,7 +83,7 @@ class Efficiency:
 
 
 class Fixed:
-    """As many as the user says, whatever they do."""
+    """The user's number, whatever is measured."""
 
     def __init__(self, name: str, members: int) -> None:
         self.name = name

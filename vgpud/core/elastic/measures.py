@@ -1,4 +1,4 @@
-"""What an elastic job got done with so many workers: means that say how sure they are.
+"""Throughput of an elastic job by number of workers: means with their precision.
 
 Rates are integers, micro-samples per second: a model that needs a minute for a sample still has five digits.
 """
@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
 
-#: a value counts no more than so many batches: what is older fades. The paper keeps a list and compacts it to
-#: (mean, count) when it has so many; a sum is compact from the beginning.
+#: a value counts as this many batches at most: older ones fade. The paper keeps a list and compacts it to (mean, count)
+#: at this length; a sum is compact from the beginning.
 STEPS_MAX = 1000
 
 
@@ -53,17 +53,17 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """So many workers do so much."""
+    """A number of workers and their rate."""
 
     workers: int
     rate: int
 
 
 def across(below: Iterable[Mean], above: Iterable[Mean]) -> tuple[int, int, int]:
-    """The rates before and after a step of one worker, and the standard error of what lies between them.
+    """The rates before and after a step of one worker, and the standard error of their difference.
 
-    From as many neighbouring sizes below the step as above it: more of them make it surer, if they lie on a line.
-    Rates are 1 at least, as measured ones are: who does next to nothing is divided by, too.
+    From as many neighbouring sizes below the step as above it: more of them are more precise, if they lie on a line.
+    Rates are 1 at least, as measured ones are, since they are divided by.
     """
     low, high = list(below), list(above)
     wide = len(low)

@@ -1,8 +1,8 @@
 """The search of MLSys'20: upward by SPAWN workers while every step is worth it, then down by one until steps are again.
 
-It settles at the first size whose next step is not worth it, below which RUN steps in a row are. What it wants next
-follows from what has been measured alone: each size is asked for at most three times (to look, to settle, and to be
-sure where noise hides what a step brings), so a search ends after at most 3 x (most - least + 1) changes.
+It settles at the first size whose next step is not worth it, below which RUN steps in a row are. The next target
+follows from the measurements alone: each size is measured at most three times (to look, to settle, and longer where
+noise hides what a step brings), so a search ends after at most 3 x (most - least + 1) changes.
 
 At 50 workers one more is 2 % of the rate. Where noise is larger, it measures longer, up to UNCLEAR_STEPS, and looks at
 up to WIDE sizes on either side of a step.
@@ -148,7 +148,7 @@ class Search:
         return step
 
     def _judged(self, seen: Seen, old: Point, new: Point, error: int) -> Step:
-        """Clear if the rule says the same two standard errors to either side."""
+        """Clear if the rule decides the same two standard errors to either side."""
 
         def passes(shift: int) -> bool:
             return self._rule.passes(

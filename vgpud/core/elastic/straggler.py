@@ -1,7 +1,8 @@
-"""Workers that hold the others up (MLSys'20): throughput over the median's, smoothed, below 0.8.
+"""Stragglers (MLSys'20): workers whose throughput over the median's, smoothed, is below 0.8.
 
-The first in rank is never one: the state is its. A straggler is replaced before it is removed, so that nobody waits for
-room; one at a time, and no more often than PER_HOUR: where every replacement is slow too, its place is to blame.
+The worker of rank 0 is never considered a straggler, since it holds the state. A straggler is removed after its
+replacement has joined, so that the group does not shrink; one at a time, and at most PER_HOUR: where every replacement
+is slow too, the device is to blame.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PPM = 1_000_000
-#: of the paper: one part in so many is the newest value, and what the smoothed one must not fall below
+#: of the paper: weight of the newest value (one part in this many), and the bound for the smoothed one
 ALPHA_INVERSE = 10
 LEAST_PPM = 800_000
-#: so many reports before a worker is judged
+#: reports before a worker is judged
 REPORTS_MIN = 20
 #: a wild value counts no more than twice the median
 MOST_PPM = 2 * PPM
@@ -31,7 +32,7 @@ class Straggler:
 
 
 class Stragglers:
-    """Told what each worker does by itself, without waiting for the others; says who is too slow."""
+    """Fed with what each worker does by itself, without waiting for the others; returns which are too slow."""
 
     def __init__(self) -> None:
         self._workers: tuple[int, ...] = ()
@@ -42,7 +43,7 @@ class Stragglers:
         self._under_way: tuple[int, int] | None = None  # worker, when it was named
 
     def changed(self, workers: tuple[int, ...]) -> None:
-        """In order of rank. What is known of those that stay is kept."""
+        """The members in order of rank. What is known of remaining ones is kept."""
         self._workers = workers
         for kept in (self._rates, self._smoothed, self._reports):
             for worker in kept.keys() - set(workers):
@@ -58,7 +59,7 @@ class Stragglers:
         self._reports[worker] = self._reports.get(worker, 0) + 1
 
     def due(self, now_ns: int) -> tuple[Straggler, ...]:
-        """Who is to be replaced now, the slowest: named once, and again if it is still there after AGAIN_NS."""
+        """The worker to be replaced now, the slowest: named once, and again if it is still there after AGAIN_NS."""
         self.named_ns = [at_ns for at_ns in self.named_ns if now_ns - at_ns < HOUR_NS]
         waiting = self._under_way is not None and now_ns - self._under_way[1] < AGAIN_NS
         slow = [

@@ -39,8 +39,8 @@ class Utility:
         self._price = price
 
     def _worth(self, point: Point, outlook: Outlook) -> tuple[Fraction, Fraction, Fraction]:
-        """(U, C, hours still to go) of doing the rest with so many workers."""
-        left = max(1, self.samples - outlook.done)  # who goes on after all is done has said too little
+        """(U, C, hours left) of doing the rest with this many workers."""
+        left = max(1, self.samples - outlook.done)  # a program that continues beyond its total declared too little
         hours = Fraction(left * MICRO, point.rate * HOUR_S)
         return self._curve(Fraction(outlook.elapsed_ns, HOUR_NS) + hours), hours * point.workers * self._price, hours
 

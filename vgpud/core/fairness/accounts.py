@@ -1,7 +1,7 @@
-"""Processor time of the event loop per user: a token bucket for each, and one from which all users together draw.
+"""Processor time of the event loop per user: a token bucket for each user, and one from which all users together draw.
 
-The daemon has one event loop, so what one user's requests take of it delays everybody. A user who has spent more than
-their bucket holds waits until it has filled again. Admins have no bucket: they can do worse than being slow.
+The daemon has one event loop, so one user's requests delay all others. A user who has spent more than the bucket holds
+waits until it has filled again. Admins have no bucket: they can do worse than being slow.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Shares:
 
     user_milli: int = 50  # each user, while others use the API
     users_milli: int = 150  # all users together, while an admin or several of them use it
-    alone_milli: int = 500  # one user who is the only one
+    alone_milli: int = 500  # a user who is the only one
     saved_ns: int = 500_000_000  # a list of a thousand jobs now and then is answered at once
     overdrawn_ns: int = 250_000_000  # more is forgiven: one long step must not lock its user out for minutes
     all_overdrawn_ns: int = 10_000_000  # the same of all together: nor keep the others waiting
-    recent_ns: int = SECOND_NS  # who has called within this time counts as using the API
+    recent_ns: int = SECOND_NS  # a user who has called within this time counts as using the API
     users_max: int = 4096  # the least recent ones beyond are forgotten, with a full bucket
 
 
@@ -41,7 +41,7 @@ class Accounts:
         self.shares = shares or Shares()
         self._users: OrderedDict[int, _Bucket] = OrderedDict()
         self._all = _Bucket(self.shares.saved_ns, 0)
-        # the last to use the API, and the last one before who was another
+        # the last user of the API, and the last one before that who was another
         self._last, self._other = (ADMINS, -SECOND_NS), (ADMINS, -SECOND_NS)
 
     def seen(self, key: int, now_ns: int) -> None:
@@ -51,7 +51,7 @@ class Accounts:
         self._last = (key, now_ns)
 
     def contended(self, uid: int, now_ns: int) -> bool:
-        """Whether anybody else has used the API recently."""
+        """Whether another user has used the API recently."""
         return any(key != uid and now_ns - at_ns < self.shares.recent_ns for key, at_ns in (self._last, self._other))
 
     def charge(self, uid: int, spent_ns: int, now_ns: int) -> None:
@@ -61,12 +61,12 @@ class Accounts:
         everybodys.level_ns = max(everybodys.level_ns - spent_ns, -self.shares.all_overdrawn_ns)
 
     def wait_ns(self, uid: int, now_ns: int) -> int:
-        """How long until this user may go on; 0 = at once."""
+        """How long until this user may continue; 0 = at once."""
         waits = [-bucket.level_ns * 1000 // milli for bucket, milli in self._filled(uid, now_ns) if bucket.level_ns < 0]
         return max(waits, default=0)
 
     def _filled(self, uid: int, now_ns: int) -> tuple[tuple[_Bucket, int], ...]:
-        """The user's bucket and that of all, as they are now, with their rates."""
+        """The user's bucket and the common one, as of now, with their rates."""
         mine = self._users.get(uid)
         if mine is None:
             mine = self._users[uid] = _Bucket(self.shares.saved_ns, now_ns)

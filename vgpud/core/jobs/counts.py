@@ -1,4 +1,4 @@
-"""How many jobs there are, by user, queue and state, kept up with every change: nobody walks over all of them. Pure."""
+"""Numbers of jobs by user, queue and state, updated with every change, so that no request walks over all jobs. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class JobCounts:
         return sum(self._by_state[queue, state] for state in states)
 
     def rows(self) -> list[tuple[str, str, int]]:
-        """(queue, state, count) of those that there are, in a fixed order."""
+        """(queue, state, count) where the count is not 0, in a fixed order."""
         found = ((queue, state.value, count) for (queue, state), count in self._by_state.items() if count)
         return sorted(found)
 

@@ -1,4 +1,4 @@
-"""What goes into the queue's machine (events) and what comes out (commands). Plain data: recorded and replayed."""
+"""Events and commands of the queue's machine. Plain data: recorded and replayed."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class Requeued:
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """All processes of all members have gone, and the room is free. `exit_code` as a shell says it (128 + signal)."""
+    """All processes of all members have ended, and the placement is free. `exit_code` as in a shell (128 + signal)."""
 
     job_id: int
     attempt: int
     exit_code: int
-    why: str = ""  # what its exit code does not say
+    why: str = ""  # what the exit code does not express
 
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended:
-    """StopJob has been carried out: `how` it was done in the end; the room is free from now on (PAUSE: but memory)."""
+    """StopJob has been carried out, in the way `how`; the placement is free from now on (PAUSE: but for the memory)."""
 
     job_id: int
     how: How
@@ -78,13 +78,13 @@ class RoomChanged:
     #: by device UUID: (milli, bytes) that slices which are no jobs of the queue have reserved
     direct: tuple[tuple[str, int, int], ...]
     offered: tuple[str, ...]  # UUIDs that jobs may use
-    #: (queue, milli, cpu_milli, ram_bytes) that those slices hold of each queue's quota
+    #: what those slices hold of each queue's quota: (queue, milli, cpu_milli, ram_bytes)
     held: tuple[tuple[str, int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Wished:
-    """So many workers are worth it for an elastic job: its autoscaler's word, from what it measured."""
+    """The target of an elastic job's autoscaler: as many workers as pay off, by its measurements."""
 
     job_id: int
     members: int
@@ -93,7 +93,7 @@ class Wished:
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """ResizeJob has been carried out, or not (`why` says it): this is what the job has now, and no more."""
+    """ResizeJob has been carried out, or not (`why`): this is all that the job has now."""
 
     job_id: int
     attempt: int
@@ -111,9 +111,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class PairLoses:
-    """Two jobs that share a device get less done together than one after the other: the first one leaves.
+    """Two jobs that share a device slow each other down by more than they gain: the first one leaves.
 
-    Their kinds do not share a device again.
+    Jobs of their similarity classes do not share a device again.
     """
 
     job_id: int
@@ -123,7 +123,7 @@ class PairLoses:
 
 @dataclass(frozen=True, slots=True)
 class PairsKnown:
-    """After a restart: kinds that are known to lose together."""
+    """After a restart: pairs of similarity classes whose jobs slow each other down."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -186,7 +186,8 @@ class SaveJob:
 
 @dataclass(frozen=True, slots=True)
 class StartJob:
-    """Begin `attempt` there, or go on there if it was suspended (`resume`). Answered by JobEnded or StartFailed."""
+    """Starts `attempt` there, or resumes it there if it was suspended (`resume`). Answered by JobEnded or
+    StartFailed."""
 
     job_id: int
     attempt: int
@@ -205,10 +206,9 @@ class StopJob:
 
 @dataclass(frozen=True, slots=True)
 class ResizeJob:
-    """It becomes this while it runs: other numbers on the same devices, or members more or fewer (those that stay keep
-
-    their order and place). Answered by Resized; more room is its own from now on, less room is others' from then on.
-    """
+    """Changes the size of a running job: other numbers on the same devices, or more or fewer members (remaining ones
+    keep their order and place). Answered by Resized; more capacity is its own from now on, less is another job's from
+    then on."""
 
     job_id: int
     attempt: int
@@ -218,7 +218,7 @@ class ResizeJob:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Send Woken then; replaces the one before. Not needed when another event comes earlier."""
+    """Send Woken then; replaces an earlier one. Not needed when another event comes before."""
 
     at_ns: int
 

@@ -1,7 +1,7 @@
-"""What the shells say to each other about jobs: what is to be started, and what is known of one beside the core's Job.
+"""What the shells exchange about jobs: what is to be started, and what is known of a job besides the core's Job.
 
-The API makes a Submission of a request, the desk (daemon/jobs/controller.py) keeps it, the runner (jobs/runner.py)
-starts its Launch.
+The API makes a Submission of a request, the job controller (daemon/jobs/controller.py) keeps it, the runner
+(jobs/runner.py) starts its Launch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """JobSpec.run: the program and whose it is. Its ids are the socket's peer credentials, never from a message."""
+    """JobSpec.run: the program and its user. Its ids are the peer credentials of the socket, never from a message."""
 
     uid: int
     gid: int
@@ -80,7 +80,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One sentence about a job: of its trail (`kind` is that of the machine's note), or for who asks why."""
+    """One sentence about a job, from its trail (`kind` is that of the machine's note) or of an explanation."""
 
     at_ns: int  # -1 = it holds now
     kind: str
@@ -91,7 +91,7 @@ class Fact:
 class QueueNow:
     """What a queue has beside its QueueSpec."""
 
-    members: tuple[str, ...] = ()  # uid:1000, gid:1000: whose default queue it is
+    members: tuple[str, ...] = ()  # uid:1000, gid:1000: users whose default queue it is
     used_milli: int = 0  # by jobs and by slices made otherwise
     running: int = 0
     pending: int = 0

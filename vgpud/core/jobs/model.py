@@ -19,11 +19,11 @@ GPU_SECOND = 1000 * SECOND_NS
 
 
 class JobState(Enum):
-    """The value is the word that users see."""
+    """The values are the words that users see."""
 
-    PENDING = "pending"  # waits for room, a dependency or its backoff: `reason` says which
-    HELD = "held"  # until somebody releases it
-    RUNNING = "running"  # has its room; from the decision to start it to the end of its last process
+    PENDING = "pending"  # waits for capacity, a dependency or its backoff: `reason` says which
+    HELD = "held"  # until a user releases it
+    RUNNING = "running"  # placed; from the decision to start it to the end of its last process
     SUSPENDED = "suspended"  # preempted, its memory kept (paused) or on the host (evicted)
     COMPLETED = "completed"
     FAILED = "failed"
@@ -36,11 +36,11 @@ class JobState(Enum):
 
 
 class How(Enum):
-    """How a running job gives its room up, from the cheapest for its user; the policy knows the cost of each."""
+    """How a running job gives up its placement, from the cheapest for its user; the policy knows the cost of each."""
 
     PAUSE = "pause"  # gates shut: compute is free at once, memory stays and is counted
     EVICT = "evict"  # the driver's checkpoint: memory goes to the host as well
-    REQUEUE = "requeue"  # SIGTERM, grace, SIGKILL; it starts anew
+    REQUEUE = "requeue"  # SIGTERM, grace, SIGKILL; it starts from the beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Ask:
     gpu_models: tuple[str, ...] = ()  # on one of these only; empty = any
     #: for placements that share devices by what jobs use: of each device, alone, predicted or measured; -1 = not known
     utilisation_milli: int = -1
-    kind: str = ""  # its class for these, JobSpec.kinds[0]; "" elsewhere, so that equal asks are one shape
+    kind: str = ""  # its similarity class (similarity.sharing), where placement goes by it
 
     @property
     def width_milli(self) -> int:
@@ -63,7 +63,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """How far a job may be stretched while it runs: its one member's GPUs, or how many members (workers) it has."""
+    """Bounds of the size of an elastic job: the GPUs of its one member, or its number of members (workers)."""
 
     least_milli: int = 0  # 0 = its GPUs stay as they are
     most_milli: int = 0
@@ -119,13 +119,14 @@ class Place:
     shares: tuple[Share, ...]
     cpu_milli: int = 0
     ram_bytes: int = 0
-    #: of each of its devices, as the ask says it, where the placement goes by that; 0 = not known, -1 = it is paused
+    #: utilisation of each of its devices, from the ask, where placement goes by it; 0 = not known, -1 = it is paused
     utilisation_milli: int = 0
     kind: str = ""
 
 
 Placement = tuple[Place, ...]  # one for each member
-#: somebody on a device, as placements that share them see it: what it uses alone, milli of the device, and its kind
+#: a job on a device, as rules that share devices see it: what it uses alone, milli of the device, and its similarity
+#: class
 Resident = tuple[int, str]
 
 
@@ -143,7 +144,7 @@ class Job:
     first_started_ns: int = -1
     waiting_since_ns: int = 0
     ended_ns: int = -1
-    exit_code: int = -1  # as a shell says it; -1 = none
+    exit_code: int = -1  # as in a shell; -1 = none
     executed_ns: int = 0  # in earlier runs
     attained: int = 0  # service (width x executed) in earlier runs
     attempt: int = 0  # starts from the beginning
@@ -153,14 +154,14 @@ class Job:
     level_since_ns: int = 0
     promoted_executed_ns: int = 0  # executed_ns and attained at its last promotion: policies count from there
     promoted_attained: int = 0
-    stopping: str = ""  # it has been told to end: why
+    stopping: str = ""  # why it has been told to end
     stop_to: JobState | None = None  # and what it will be when it has gone
     suspended_how: How | None = None
     failures: int = 0  # runs that ended badly, which its retries count
     start_failures: int = 0  # in a row
-    resizing: Placement = ()  # it has been told to become this
+    resizing: Placement = ()  # the size that it has been told to become
     resized_ns: int = -1  # when it last became another size; -1 = never
-    wished_members: int = 0  # as many workers are worth it, its autoscaler says; 0 = it has not said
+    wished_members: int = 0  # target of its autoscaler; 0 = none yet
     expected_ns: int = 0  # how long jobs like it took, for backfill; 0 = not known
     median_ns: int = 0  # the same, as often longer as shorter: for estimated starts
 
@@ -187,24 +188,24 @@ class QueueSpec:
 
     name: str
     parent: str = ""
-    guarantee_milli: int = 0  # others' preemptible jobs make room for it
+    guarantee_milli: int = 0  # guaranteed GPUs: preemptible jobs of other queues make room for it
     limit_milli: int = NEVER_NS
     weight: int = 1  # of what is shared beyond the guarantees
     policy: str = "fifo"  # a name of policy.registry, with its parameters: "2d-las(3250,7200)"
     placement: str = "best-fit"
     spread: bool = False  # between nodes and devices instead of packing
     strict: bool = False  # the first that does not fit keeps the others waiting
-    backfill: bool = True  # with `strict`: those that end before the first one can start may pass it
+    backfill: bool = True  # with `strict`: jobs that end before the first one can start may be backfilled
     min_run_ns: int = 60 * SECOND_NS  # no job is preempted earlier
     cpu_limit_milli: int = NEVER_NS
     ram_limit_bytes: int = NEVER_NS
-    elastic_wait_ns: int = 30 * SECOND_NS  # who waits longer has running elastic jobs shrink for it (DRAGON)
-    elastic_idle_ns: int = 60 * SECOND_NS  # these grow when nobody waits and nothing was done for so long
-    elastic_eager: bool = False  # they start as large as there is room, ahead of who comes after them; else at least
+    elastic_wait_ns: int = 30 * SECOND_NS  # running elastic jobs shrink for a job that waits longer (DRAGON)
+    elastic_idle_ns: int = 60 * SECOND_NS  # elastic jobs grow when no job waits and nothing was done for this long
+    elastic_eager: bool = False  # elastic jobs start as large as possible, before later jobs; else at their minimum
 
     @property
     def lent_after_ns(self) -> int:
-        """Who has waited in it for so long has elastic jobs shrink for him; in an eager queue nobody has."""
+        """After waiting this long, a job has elastic jobs shrink for it; in an eager queue never."""
         return NEVER_NS if self.elastic_eager else self.elastic_wait_ns
 
 
@@ -217,7 +218,7 @@ class Node:
     cpu_milli: int = NEVER_NS
     ram_bytes: int = NEVER_NS
     gpu_model: str = ""
-    groups: tuple[int, ...] = ()  # of each device: those of one group are linked (NVLink), or of one NUMA node
+    groups: tuple[int, ...] = ()  # of each device: devices of one group are linked (NVLink), or of one NUMA node
     index: int = 0
     kind: int = 0  # the same for nodes with equal devices: set by the cluster
     free_milli: list[int] = field(default_factory=list)  # by device

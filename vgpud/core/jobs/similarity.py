@@ -1,9 +1,10 @@
-"""What a job is like: its classes, narrowest first, by which durations are learnt (core/estimates.py) and pairs of jobs
-on one device are remembered (core/colocate). Pure.
+"""Similarity classes of a job, narrowest first: durations are learnt by them (core/estimates.py), and pairs of jobs
+that slow each other down are remembered by one of them (core/colocate). Pure.
 
-A class is a word that says what its jobs have in common and a digest of that, so it is short whatever the command is,
-and tells nobody what another user runs. Tsafrir, Etsion and Feitelson ("Backfilling Using System-Generated Predictions
-Rather than User Runtime Estimates", TPDS 2007): a user's own last jobs say more than what users say.
+A class name is a word that says what its jobs have in common, and a digest of that: short whatever the command is, and
+it reveals nothing about the jobs of other users. Tsafrir, Etsion and Feitelson ("Backfilling Using System-Generated
+Predictions Rather than User Runtime Estimates", TPDS 2007): a user's own last jobs predict better than users'
+estimates.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from itertools import pairwise
 
 from vgpud.core.jobs.model import JobSpec
 
-#: the words, narrowest first, and what a reader is told that the jobs of such a class have in common
+#: words of class names, narrowest first, and what the jobs of such a class have in common, for messages
 WORDS = {
     "exact": "the same command and size",
     "same": "the same command, whatever its numbers, and size",
@@ -24,19 +25,19 @@ WORDS = {
     "user": "the same user and size",
     "size": "the same size",
 }
-#: the class that says how a job behaves beside others on a device: its seed and learning rate do not matter for that
+#: the class for sharing a device: a seed or a learning rate makes no difference there
 _SHARING = "same"
 _DIGEST_BYTES = 8
 _SCRIPT = re.compile(r"\.(py|pyc|sh|bash|zsh|pl|r|R|jl|js|rb|lua|m|ipynb)$")
-#: a name's number, with what stands around it
+#: a number at the end of a name, with separators around it
 _NUMBERED = re.compile(r"[\W_]*\d[\d\W_]*$")
-#: numbers and what is as different from run to run: digests, identifiers
+#: numbers, and what differs between runs as well: digests, identifiers
 _NUMBER = re.compile(r"[0-9a-f]{8,}|\d+(?:[.,:_-]\d+)*(?:e[+-]?\d+)?", re.IGNORECASE)
 _VERSION = re.compile(r"[\d.]+$")
 
 
-def kinds(name: str, image: str, command: Sequence[str], uid: int, spec: JobSpec) -> tuple[str, ...]:
-    """Of a job as it was submitted."""
+def classes(name: str, image: str, command: Sequence[str], uid: int, spec: JobSpec) -> tuple[str, ...]:
+    """Names of the similarity classes of a job, as it was submitted, narrowest first."""
     user, size, plain = str(uid), _size(spec), _NUMBERED.sub("", name)
     image = _without_tag(image)
     numberless = tuple(_NUMBER.sub("#", word) for word in command)
@@ -51,18 +52,18 @@ def kinds(name: str, image: str, command: Sequence[str], uid: int, spec: JobSpec
     return tuple(f"{word}-{_digest(common[word])}" for word in WORDS)
 
 
-def sharing(found: Sequence[str]) -> str:
-    """Of a job's classes the one for Ask.kind."""
-    return next((kind for kind in found if word_of(kind) == _SHARING), "")
+def sharing(names: Sequence[str]) -> str:
+    """Of the names of a job's classes the one for Ask.kind."""
+    return next((name for name in names if word_of(name) == _SHARING), "")
 
 
-def word_of(kind: str) -> str:
-    """Which of WORDS a class is of."""
-    return kind.partition("-")[0]
+def word_of(class_name: str) -> str:
+    """The word of a class name, a key of WORDS."""
+    return class_name.partition("-")[0]
 
 
 def _size(spec: JobSpec) -> str:
-    """GPUs and members; of an elastic job its bounds, for it has something between them."""
+    """GPUs and members; of an elastic job its bounds, since its size changes."""
     elastic, gpus_milli = spec.elastic, spec.ask.spec.gpus_milli
     if elastic is None:
         return f"{gpus_milli}x{spec.members}"
@@ -78,7 +79,7 @@ def _without_tag(image: str) -> str:
 
 
 def _program(command: Sequence[str]) -> tuple[str, ...]:
-    """The program, and its script, module or line for the shell if it has one, however they are called up."""
+    """The program, and its script, module or shell line if it has one, however they are called."""
     words = [_VERSION.sub("", word.rpartition("/")[2]) for word in command[:1]]
     for before, word in pairwise(command):
         if before in ("-m", "-c") or _SCRIPT.search(word):

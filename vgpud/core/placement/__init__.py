@@ -1,1 +1,1 @@
-"""Where a job goes: the cluster's free room, and one small file for each rule that chooses in it."""
+"""Where a job goes: the cluster's free capacity, and one small file for each rule that chooses in it."""

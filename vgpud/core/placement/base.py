@@ -21,7 +21,8 @@ class Rule(Protocol):
 
     @property
     def sharing(self) -> Sharing | None:
-        """Who may share a device; None: whoever fits, and neither ranks nor rooms depend on who is there."""
+        """The limits on sharing a device; None: any job that fits may share one, and neither ranks nor fit depend on
+        residents."""
         ...
 
     def device_ranks(self, shape: Shape, part: int, node: Node, devices: Sequence[int]) -> list[int]:
@@ -29,22 +30,22 @@ class Rule(Protocol):
         ...
 
     def node_rank(self, shape: Shape, node: Node, devices: Devices) -> Rank:
-        """Of a node where a member would go on these devices."""
+        """Rank of a node if a member were placed on these devices."""
         ...
 
     def consolidates(self, spec: JobSpec) -> bool:
-        """Whether the members of this job go on as few nodes as possible."""
+        """Whether the members of this job are placed on as few nodes as possible."""
         ...
 
 
 class Sharing(Protocol):
-    """A rule's veto: who may share a device, told what is known of those who would (model.Resident)."""
+    """A rule's limits on sharing a device, by what is known of its residents (model.Resident)."""
 
     jobs_per_device: int
-    most_milli: int  # of a device, that all who share it may use together
+    most_milli: int  # utilisation of a device by all jobs that share it, at most
 
     def welcome(self, job: Resident, beside: Sequence[Resident]) -> bool:
-        """Whether a job may go beside these. Alone everybody may."""
+        """Whether a job may be placed beside these. An empty device takes any job."""
         ...
 
     def objection(self, job: Resident, beside: Sequence[Resident]) -> str:
@@ -56,35 +57,36 @@ class Room(Protocol):
     """What the machine asks of a cluster."""
 
     def place(self, job: Job) -> Placement | None:
-        """Room for all members, not taken yet, or None."""
+        """A placement for all members, not taken yet, or None."""
         ...
 
     def fits(self, placement: Placement) -> bool:
-        """Whether exactly this room is free, e.g. for a suspended job to go on where it was."""
+        """Whether exactly this placement is free, e.g. for a suspended job to resume where it was."""
         ...
 
     def suits(self, job: Job, placement: Placement) -> bool:
-        """The same, and that its rule lets it go beside those who are there."""
+        """As fits(), and its rule lets the job share the devices with their residents."""
         ...
 
     def shared(self, spec: JobSpec) -> JobSpec:
-        """The spec as its queue's rule places it: some guarantee less, so that others fit beside it."""
+        """The spec as its queue's rule places it: some rules guarantee less, so that other jobs fit beside it."""
         ...
 
     def noted(self, job: Job, placement: Placement) -> Placement:
-        """The same with what is known of the job, where its rule goes by that."""
+        """The same with what is known of the job, where its rule uses that."""
         ...
 
-    def lose(self, kind: str, other: str) -> None:
-        """Jobs of these kinds get less done together: no rule that looks at who shares a device lets them again."""
+    def lose(self, class_name: str, other: str) -> None:
+        """Jobs of these similarity classes slow each other down: rules that look at residents do not place them
+        together again."""
         ...
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """All of these, oldest first."""
+        """All of these pairs, oldest first."""
         ...
 
-    def lacks(self, placement: Placement) -> str:
-        """What of exactly this room is not free: a clause for a sentence; "" when it fits."""
+    def shortage(self, placement: Placement) -> str:
+        """What of exactly this placement is not free: a clause for a sentence; "" when it fits."""
         ...
 
     def take(self, placement: Placement) -> None: ...
@@ -96,7 +98,7 @@ class Room(Protocol):
         ...
 
     def free_milli(self) -> int:
-        """Of those: what nothing has taken. Asked for at every step: it must be at hand."""
+        """Free capacity of these. Called at every step: it must be at hand."""
         ...
 
     def rules(self, by_queue: dict[str, tuple[str, bool]]) -> None:
@@ -104,24 +106,24 @@ class Room(Protocol):
         ...
 
     def change(self, node: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
-        """As events.RoomChanged says it."""
+        """As in events.RoomChanged."""
         ...
 
-    def could_ever(self, job: Job) -> str:
-        """Why an empty cluster has no room for it; "" when it has."""
+    def never_fits_reason(self, job: Job) -> str:
+        """Why it does not fit an empty cluster; "" when it does."""
         ...
 
     def why_here(self, job: Job, placement: Placement) -> str:
-        """Why this room, which it has, was chosen: a clause with the numbers that decided; "" = there was no choice."""
+        """Why its placement was chosen: a clause with the numbers that decided; "" = there was no choice."""
         ...
 
     def why_not(self, job: Job) -> str:
-        """One sentence: what is missing now. Looks at every node: for those who ask, not for every decision."""
+        """One sentence: what is missing now. Looks at every node: for explanations, not for every decision."""
         ...
 
 
 class Tentative:
-    """A room that is changed for a question only: leaving the context undoes every change, the latest first."""
+    """A cluster that is changed for a question only: leaving the context undoes every change, the latest first."""
 
     def __init__(self, room: Room) -> None:
         self._room = room

@@ -9,7 +9,7 @@ from vgpud.core.placement.base import Rank
 from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.units import MILLI_PER_DEVICE
 
-#: how many CPUs left on a node weigh as much as one GPU left (128 CPUs and 8 GPUs in FGD's published simulator)
+#: free CPUs of a node that weigh as much as one free GPU (128 CPUs and 8 GPUs in FGD's published simulator)
 CPUS_PER_GPU = 16
 
 

@@ -32,7 +32,8 @@ def choose(shape: Shape, node: Node, rule: Rule) -> Devices | None:
 
 
 def _welcoming(shape: Shape, node: Node, sharing: Sharing, fits: list[list[int]]) -> list[list[int]] | None:
-    """Of the devices where the parts fit, those where they may go beside who is there; None where these are too few."""
+    """Of the devices where the parts fit, those where they may share with the residents; None where these are too
+    few."""
     left: list[list[int]] = []
     for resident, fit in zip(shape.residents, fits, strict=True):
         left.append([i for i in fit if sharing.welcome(resident, node.residents[i])])

@@ -29,7 +29,8 @@ SHAPES_MAX = 512
 
 
 class Cluster:
-    """Implements base.Room. The nodes are its own from now on: whatever is not said of them yet is free and offered."""
+    """Implements base.Room. The cluster owns the nodes from now on: all of them are free and offered until it is told
+    otherwise."""
 
     def __init__(
         self, nodes: Sequence[Node], policy: Policy | None = None, rule: Rule | None = None, mix: Mix = PLAIN_MIX
@@ -49,11 +50,11 @@ class Cluster:
         self._why_end = 0  # of the changes that these sentences know
         self._direct: dict[str, tuple[tuple[str, int, int], ...]] = {}
         self._by_name: dict[str, tuple[Node, dict[str, int]]] = {}
-        kinds: dict[object, int] = {}
+        classes: dict[object, int] = {}
         for index, node in enumerate(self.nodes):
             node.index = index
             makes = tuple((d.memory_bytes, d.granule_bytes, d.context_bytes) for d in node.devices)
-            node.kind = kinds.setdefault(makes, len(kinds))
+            node.kind = classes.setdefault(makes, len(classes))
             node.free_milli = [MILLI_PER_DEVICE] * len(node.devices)
             node.free_bytes = [device.memory_bytes for device in node.devices]
             node.residents = [()] * len(node.devices)
@@ -64,24 +65,22 @@ class Cluster:
         self._free_milli = self._total_milli
 
     def node(self, name: str) -> Node:
-        """The node of that name. Look, do not change."""
+        """The node of that name. Read only."""
         return self._by_name[name][0]
 
     # ---- what is free ----
 
     def total_milli(self) -> int:
-        """Of all devices that are offered."""
+        """Capacity of all offered devices."""
         return self._total_milli
 
     def free_milli(self) -> int:
-        """Of those: what nothing has taken."""
+        """Free capacity of offered devices."""
         return self._free_milli
 
     def take(self, placement: Placement) -> None:
-        """The room is a job's from now on. Nothing is refused: it may be of a job that runs already and is found again,
-
-        on a device that has shrunk or is gone since.
-        """
+        """Takes a placement. Nothing is refused: it may be that of a running job found after a restart, on a device
+        that has become smaller or is gone."""
         self._add(placement, -1)
         self._move(placement, 1)
         self._changed(placement)
@@ -93,14 +92,14 @@ class Cluster:
         self._changed(placement)
 
     def fits(self, placement: Placement) -> bool:
-        """Whether exactly this room is free, e.g. for a suspended job to go on where it was."""
+        """Whether exactly this placement is free, e.g. for a suspended job to resume where it was."""
         self._add(placement, -1)
         ok = all(self._sound(place) for place in placement)
         self._add(placement, 1)
         return ok
 
     def suits(self, job: Job, placement: Placement) -> bool:
-        """The same, and that its rule lets it go beside those who are there."""
+        """As fits(), and its rule lets the job share the devices with their residents."""
         sharing = self._rule_of(job.spec).sharing
         if sharing is None or not self.fits(placement):
             return sharing is None and self.fits(placement)
@@ -139,7 +138,7 @@ class Cluster:
             node.free_ram_bytes += sign * place.ram_bytes
 
     def _move(self, placement: Placement, sign: int) -> None:
-        """In (1) or out (-1): who is on a device. Who is paused is not, only its memory."""
+        """Adds (1) or removes (-1) residents. A paused job is no resident, only its memory counts."""
         for place in placement:
             if place.node not in self._by_name or place.utilisation_milli < 0:
                 continue
@@ -157,9 +156,9 @@ class Cluster:
             self._free_milli += max(before + milli, 0) - max(before, 0)
 
     def change(self, name: str, direct: tuple[tuple[str, int, int], ...], offered: tuple[str, ...]) -> None:
-        """Of a node: what slices that are no jobs have reserved, and the only devices that jobs may be placed on.
+        """What slices that are no jobs have reserved on a node, and the only devices on which jobs may be placed.
 
-        As events.RoomChanged says it; both replace what was said before. Jobs that run stay where they are.
+        As in events.RoomChanged; both replace what was set before. Running jobs stay where they are.
         """
         node, devices = self._by_name[name]
         wanted = [device.uuid in offered for device in node.devices]
@@ -190,23 +189,24 @@ class Cluster:
     def _rule_of(self, spec: JobSpec) -> Rule:
         return self._rules.get(spec.queue, self._rule)
 
-    # ---- who shares a device ----
+    # ---- sharing a device ----
 
     def shared(self, spec: JobSpec) -> JobSpec:
-        """The spec as its queue's rule places it: some guarantee less, so that others fit beside it."""
+        """The spec as its queue's rule places it: some rules guarantee less, so that other jobs fit beside it."""
         sharing = self._rule_of(spec).sharing
         return spec if sharing is None else shared(spec, sharing.jobs_per_device)
 
     def noted(self, job: Job, placement: Placement) -> Placement:
-        """The same with what is known of the job, where its rule goes by that."""
+        """The same with what is known of the job, where its rule uses that."""
         if self._rule_of(job.spec).sharing is None:
             return placement
-        known_milli, kind = max(0, job.spec.ask.utilisation_milli), job.spec.ask.kind
-        return tuple(replace(place, utilisation_milli=known_milli, kind=kind) for place in placement)
+        known_milli = max(0, job.spec.ask.utilisation_milli)
+        return tuple(replace(place, utilisation_milli=known_milli, kind=job.spec.ask.kind) for place in placement)
 
-    def lose(self, kind: str, other: str) -> None:
-        """Jobs of these kinds get less done together: no rule that looks at who shares a device lets them again."""
-        if not self._pairs.add(kind, other):
+    def lose(self, class_name: str, other: str) -> None:
+        """Jobs of these similarity classes slow each other down: rules that look at residents do not place them
+        together again."""
+        if not self._pairs.add(class_name, other):
             return
         sharing = {id(rule) for rule in (self._rule, *self._made.values()) if rule.sharing is not None}
         for key in [key for key in self._rankings if key[0] in sharing]:
@@ -214,13 +214,13 @@ class Cluster:
         self._why.clear()
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """All of these, oldest first."""
+        """All of these pairs, oldest first."""
         return self._pairs.all()
 
     # ---- where a job goes ----
 
     def place(self, job: Job) -> Placement | None:
-        """Room for all members, not taken yet, or None."""
+        """A placement for all members, not taken yet, or None."""
         spec = job.spec
         rule = self._rule_of(spec)
         ranking = self._ranking(rule, spec.ask)
@@ -239,7 +239,7 @@ class Cluster:
         return self.noted(job, tuple(shape.place(self.nodes[at], devices) for at, devices in found))
 
     def _anywhere(self, ranking: Ranking, members: int) -> list[tuple[int, Devices]] | None:
-        """Each member where the rule likes it best, given those before it."""
+        """Each member where the rule ranks it best, given the members before it."""
         with Trial(self.nodes, ranking, self._changes) as trial:
             for _ in range(members):
                 best = ranking.best()
@@ -249,7 +249,7 @@ class Cluster:
             return trial.put_so_far
 
     def _together(self, ranking: Ranking, counts: Counts, members: int) -> list[tuple[int, Devices]] | None:
-        """On as few nodes as have room now: the one with just enough for the rest, else the one with most."""
+        """On as few nodes as possible: the one with just enough free for the rest, else the one with most."""
         plan = counts.fewest(members)
         if plan is None:
             return None
@@ -281,18 +281,18 @@ class Cluster:
 
     # ---- why there is none ----
 
-    def lacks(self, placement: Placement) -> str:
-        """What of exactly this room is not free: a clause for a sentence; "" when it fits."""
+    def shortage(self, placement: Placement) -> str:
+        """What of exactly this placement is not free: a clause for a sentence; "" when it fits."""
         if self.fits(placement):
             return ""
         return shortage.where(placement, {node.name: node for node in self.nodes})
 
-    def could_ever(self, job: Job) -> str:
-        """Why an empty cluster has no room for it; "" when it has."""
-        return shortage.never(job.spec, self.nodes, self._policy)
+    def never_fits_reason(self, job: Job) -> str:
+        """Why it does not fit an empty cluster; "" when it does."""
+        return shortage.never_fits_reason(job.spec, self.nodes, self._policy)
 
     def why_here(self, job: Job, placement: Placement) -> str:
-        """Why this room, which it has, was chosen: a clause; "" = there was no choice."""
+        """Why its placement was chosen: a clause; "" = there was no choice."""
         on = {place.node for place in placement}
         nodes = {name: self._by_name[name][0] for name in on}
         return why.why_here(job, placement, nodes, self._rule_of(job.spec))
@@ -310,7 +310,7 @@ class Cluster:
 
 
 def move(node: Node, device: int, who: Resident, sign: int) -> None:
-    """Somebody comes to a device (1) or leaves it (-1)."""
+    """A job becomes a resident of a device (1) or leaves it (-1)."""
     there = node.residents[device]
     if sign > 0:
         node.residents[device] = (*there, who)
@@ -320,7 +320,7 @@ def move(node: Node, device: int, who: Resident, sign: int) -> None:
 
 
 class Trial:
-    """Members put on nodes for the time being: on leaving, the nodes and their versions are as they were."""
+    """Members placed for the time being: on leaving, the nodes and their versions are as they were."""
 
     def __init__(self, nodes: Sequence[Node], ranking: Ranking, changes: Changes) -> None:
         self._nodes = nodes
@@ -333,7 +333,8 @@ class Trial:
         return self
 
     def put(self, index: int, devices: Devices) -> None:
-        """Takes a member's room. No other ranking hears of it, so the version is one that no change will have."""
+        """Takes a member's capacity. Other rankings are not notified, so the version is one that no change will
+        have."""
         node = self._nodes[index]
         self._versions.setdefault(index, node.version)
         self._change(node, devices, -1)

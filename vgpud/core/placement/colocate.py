@@ -1,8 +1,9 @@
-"""Sharing devices by what jobs use of them (Yeung et al., HotCloud'20; Horus, TPDS'22; the undo is Gandiva's, OSDI'18).
+"""Sharing devices by utilisation (Yeung et al., HotCloud'20; Horus, TPDS'22; the undo is Gandiva's, OSDI'18).
 
-Memory is a hard limit, as everywhere. Utilisation is a soft one: a job goes beside others only where the sum of what
-all of them use alone, as predicted and later as measured, is not above a limit; what is not known of a job counts as
-all that it may use. Of 1,388 measured pairs those up to 120 % slow each other down by 13 % at most on average.
+Memory is a hard limit, as everywhere. Utilisation is a soft one: a job is placed beside others only where the sum of
+what all of them use alone, as predicted and later as measured, is not above a limit; a job of unknown utilisation
+counts with all that it may use. Of 1,388 measured pairs those up to 120 % slow each other down by 13 % on average at
+most.
 """
 
 from __future__ import annotations
@@ -21,18 +22,16 @@ DEFAULT_PERCENT = 120
 PERCENT_MAX = 1000
 DEFAULT_JOBS = 2
 JOBS_MAX = 16
-#: predictions are rounded to this, which is finer than they are: so many jobs are one shape to the queue
+#: predictions are rounded to this, which is finer than their precision: equal jobs are one shape to the queue
 STEP_MILLI = 50
-#: a device where somebody is comes after every empty one
+#: a device with residents comes after every empty one
 _TAKEN = 1 << 40
 
 
 def shared(spec: JobSpec, jobs_per_device: int) -> JobSpec:
     """The spec as it is placed: a job of at most one device that asks for no minimum is guaranteed its part of a device
-
-    that is full of such jobs, and borrows the rest while it is alone. What somebody asks for by --min, gangs and
-    elastic jobs keep.
-    """
+    full of such jobs, and borrows the rest while it is alone. Minima from --min, gangs and elastic jobs are
+    unchanged."""
     ask, wanted = spec.ask, spec.ask.spec
     if not ask.kind and spec.kinds:
         ask = replace(ask, kind=spec.kinds[0])
@@ -46,7 +45,7 @@ def shared(spec: JobSpec, jobs_per_device: int) -> JobSpec:
 
 
 class Limits:
-    """base.Sharing: who may share a device."""
+    """base.Sharing: which jobs may share a device."""
 
     def __init__(self, percent: int, jobs_per_device: int, pairs: Pairs) -> None:
         self.jobs_per_device = jobs_per_device
@@ -54,7 +53,7 @@ class Limits:
         self._pairs = pairs
 
     def welcome(self, job: Resident, beside: Sequence[Resident]) -> bool:
-        """Alone everybody is."""
+        """An empty device takes any job."""
         if not beside:
             return True
         if len(beside) >= self.jobs_per_device or _used_milli(job, beside) > self.most_milli:
@@ -82,10 +81,8 @@ def _percent(milli: int) -> str:
 
 
 class Colocate:
-    """Empty devices first, whatever else is said: nobody is slowed down while a device idles. Then the fullest that
-
-    stays below the limit, or with spreading the one that is used least.
-    """
+    """Empty devices first: no job is slowed down while a device is idle. Then the fullest device that stays below the
+    limit, or with spreading the least used one."""
 
     name = "colocate"
 

@@ -1,4 +1,4 @@
-"""How many members of one ask each node has room for, kept up to date as rankings are; for jobs that stay together."""
+"""How many members of one ask each node can take, kept up to date as rankings are; for jobs that are consolidated."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Counts:
         self._nodes = nodes
         self._changes = changes
         self._position = -1
-        self._most = 0  # members are counted up to so many
+        self._most = 0  # members are counted up to this number
         self._of = [0] * len(nodes)
         self._at: dict[int, set[int]] = {}  # by count: indices of nodes
 
     def fewest(self, members: int) -> list[tuple[int, int]] | None:
-        """(node's index, members there) on as few nodes as have room for all; the lowest indices among equals."""
+        """(node's index, members there) on as few nodes as possible; the lowest indices among equals."""
         self._refresh(members)
         left = {count: sorted(at) for count, at in self._at.items() if count and at}
         if sum(count * len(at) for count, at in left.items()) < members:

@@ -100,7 +100,7 @@ class _Sums:
 
 
 def _usable(node: Node, device: int, free_milli: int, free_bytes: int) -> int:
-    """Milli-GPU that a device can give along with as much of its memory."""
+    """Milli-GPU that a device can give together with that part of its memory."""
     if not node.offered[device] or free_milli < 0 or free_bytes < 0:
         return 0
     memory_bytes = node.devices[device].memory_bytes

@@ -1,6 +1,6 @@
-"""The nodes where one ask fits, best first: a heap that re-ranks only nodes that have changed since it was last asked.
+"""The nodes where one ask fits, best first: a heap that re-ranks only nodes that have changed since the last query.
 
-Entries carry their node's version. One that is older than its node is dropped when it comes to the top.
+Entries carry their node's version. An entry older than its node is dropped when it reaches the top.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vgpud.core.placement.shape import Devices, Shape
 from vgpud.core.placement.topology import groups_used
 
 Entry = tuple[Rank, int, int, Devices]  # rank, node's index, its version, devices
-#: a heap of more entries than so many times its nodes (and some) is mostly stale: it is made anew
+#: a heap with more entries per node than this (and some) is mostly stale: it is rebuilt
 STALE_FACTOR = 2
 STALE_MIN = 64
 
@@ -44,7 +44,7 @@ class Changes:
             self._start += self._keep
 
     def state_of(self, node: Node) -> int:
-        """A number from 1 that nodes share which a rule cannot tell apart but by their index (or names of devices)."""
+        """A number from 1, equal for nodes that a rule distinguishes only by their index (or names of devices)."""
         version, number = self._state_of[node.index]
         if version == node.version:
             return number
@@ -62,7 +62,7 @@ class Changes:
         return self._start + len(self._indices)
 
     def since(self, position: int) -> list[int] | None:
-        """The indices of nodes that have changed; None: too long ago to say."""
+        """The indices of nodes that have changed; None: too many changes ago."""
         return None if position < self._start else self._indices[position - self._start :]
 
 
@@ -80,7 +80,7 @@ class Ranking:
         self._position = -1
 
     def entry(self, node: Node) -> Entry | None:
-        """Where and how well a member goes on a node as it is; None where it does not fit."""
+        """Where on a node a member is placed, and its rank; None where it does not fit."""
         shape = self.shape
         devices = choose(shape, node, self._rule)
         if devices is None:

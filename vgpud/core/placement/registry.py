@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from vgpud.core.colocate.pairs import Pairs
-from vgpud.core.named import Arguments, Kind, NotMeant, make_of
+from vgpud.core.named import Arguments, Choice, InvalidSpec, make_of
 from vgpud.core.placement.base import Rule
 from vgpud.core.placement.best_fit import BestFit
 from vgpud.core.placement.colocate import DEFAULT_JOBS, DEFAULT_PERCENT, JOBS_MAX, PERCENT_MAX, Colocate
@@ -14,56 +14,56 @@ from vgpud.core.placement.fgd import PLAIN_MIX, Fgd, Mix
 from vgpud.core.placement.tiresias import Tiresias
 from vgpud.core.placement.worst_fit import WorstFit
 
-#: of how equal ones are told apart, the mix, and the pairs that lose
+#: made from the rule for ties, the mix, and the pairs that slow each other down
 Made = Callable[[Rule, Mix, Pairs], Rule]
 
 
 def _colocate(name: str, arguments: Arguments) -> Made:
     numbers = arguments.numbers + [Fraction(DEFAULT_PERCENT), Fraction(DEFAULT_JOBS)][len(arguments.numbers) :]
     if len(numbers) > 2 or any(number.denominator != 1 for number in numbers):
-        raise NotMeant(f"{name}: it takes two whole numbers: write for example colocate(120,2)")
+        raise InvalidSpec(f"{name}: it takes two whole numbers: write for example colocate(120,2)")
     percent, jobs = (int(number) for number in numbers)
     if not 1 <= percent <= PERCENT_MAX:
-        raise NotMeant(f"{name}: {percent} % of a device cannot be: write 1 to {PERCENT_MAX}, for example 120")
+        raise InvalidSpec(f"{name}: {percent} % of a device cannot be: write 1 to {PERCENT_MAX}, for example 120")
     if not 1 <= jobs <= JOBS_MAX:
-        raise NotMeant(f"{name}: {jobs} jobs on a device cannot be: write 1 to {JOBS_MAX}, for example 2")
+        raise InvalidSpec(f"{name}: {jobs} jobs on a device cannot be: write 1 to {JOBS_MAX}, for example 2")
     return lambda ties, mix, pairs: Colocate(ties, pairs, percent, jobs)
 
 
-KINDS: dict[str, Kind[Made]] = {
-    "best-fit": Kind(
+CHOICES: dict[str, Choice[Made]] = {
+    "best-fit": Choice(
         "the fullest node and device that fit, so that empty ones stay whole",
         lambda name, arguments: lambda ties, mix, pairs: ties,
     ),
-    "worst-fit": Kind(
+    "worst-fit": Choice(
         "the emptiest, so that jobs disturb one another least",
         lambda name, arguments: lambda ties, mix, pairs: WorstFit(),
     ),
-    "fgd": Kind(
-        "where the least idle GPU becomes useless to the jobs that come most (fragmentation gradient descent)",
+    "fgd": Choice(
+        "where the least idle GPU becomes useless to the most frequent jobs (fragmentation gradient descent)",
         lambda name, arguments: lambda ties, mix, pairs: Fgd(ties, mix),
     ),
-    "tiresias": Kind(
-        "best fit; gangs with much skewed traffic (--skew) on as few nodes as have room",
+    "tiresias": Choice(
+        "best fit; gangs with much skewed traffic (--skew) on as few nodes as possible",
         lambda name, arguments: lambda ties, mix, pairs: Tiresias(ties),
     ),
-    "colocate": Kind(
+    "colocate": Choice(
         "jobs share a device by what they use of it: colocate(120,2) is up to 120 % together, up to 2 jobs",
         _colocate,
         numbers="% of a device, jobs on it",
     ),
 }
 
-#: name -> one line for those who choose
-NAMES = {name: kind.line for name, kind in KINDS.items()}
+#: name -> its line, for --help
+NAMES = {name: choice.line for name, choice in CHOICES.items()}
 
 
 def make(text: str, spread: bool = False, mix: Mix = PLAIN_MIX, pairs: Pairs | None = None) -> Rule:
-    """The rule that is meant, for one cluster. Raises NotMeant, a ValueError of one line that says what there is.
+    """The rule of that name, for one cluster. Raises InvalidSpec, a ValueError of one line that lists the rules.
 
-    `spread`: between nodes and devices that the rule holds equal, the emptiest and not the fullest. Best fit holds none
-    equal, so that it becomes worst fit. `mix` (fgd.mix_of): the jobs that fragmentation is measured by. `pairs`: kinds
-    of jobs that are not to share a device.
+    `spread`: among nodes and devices that the rule ranks equal, the emptiest instead of the fullest. Best fit ranks
+    none equal, so that it becomes worst fit. `mix` (fgd.mix_of): the jobs by which fragmentation is measured. `pairs`:
+    similarity classes that are not to share a device.
     """
     ties: Rule = WorstFit() if spread else BestFit()
-    return make_of("placement", KINDS, text)(ties, mix, pairs or Pairs())
+    return make_of("placement", CHOICES, text)(ties, mix, pairs or Pairs())

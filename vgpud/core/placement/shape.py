@@ -1,4 +1,4 @@
-"""An ask made ready for placement: what its parts take of each device, and on which devices of a node there is room."""
+"""An ask prepared for placement: what its parts take of each device, and the devices of a node where they fit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ Devices = tuple[int, ...]  # indices in a node, one for each part, in the order 
 
 
 class Shape:
-    """Never changes but for a memo. `parts` go on different devices, `takes` is the milli-GPU of each, `residents` what
+    """Immutable but for a memo. `parts` go on different devices, `takes` is the milli-GPU of each, `residents` how they
+    appear on their devices.
 
-    its devices know of it.
-
-    The biggest part comes first: a device where it fits has room for every later one, so choosing part by part never
-    takes the last device away from a later part.
+    The largest part comes first: a device where it fits also fits every later one, so choosing part by part never takes
+    the last device of a later part.
     """
 
     __slots__ = ("_misnamed", "_sizes", "ask", "denied", "models", "named", "parts", "residents", "takes")
@@ -49,7 +48,7 @@ class Shape:
         return found
 
     def fitting(self, node: Node) -> list[list[int]] | None:
-        """For each part the devices where it fits, or None when the node has no room for a member."""
+        """For each part the devices where it fits, or None when the node cannot take a member."""
         ask = self.ask
         if ask.cpu_milli > node.free_cpu_milli or ask.ram_bytes > node.free_ram_bytes:
             return None
@@ -67,7 +66,7 @@ class Shape:
         return fits
 
     def change(self, node: Node, devices: Devices, sign: int) -> None:
-        """Takes (-1) or gives back (+1) one member's room. The caller sees to the node's version."""
+        """Takes (-1) or gives back (+1) one member's capacity. The caller updates the node's version."""
         for milli, sizes, i in zip(self.takes, self.sizes(node), devices, strict=True):
             node.free_milli[i] += sign * milli
             node.free_bytes[i] += sign * sizes[i]
@@ -81,9 +80,9 @@ class Shape:
         return Place(node.name, shares, self.ask.cpu_milli, self.ask.ram_bytes)
 
 
-def resident(utilisation_milli: int, kind: str, max_milli: int) -> Resident:
+def resident(utilisation_milli: int, class_name: str, max_milli: int) -> Resident:
     """What counts of a job on a device: what is known, never more than its maximum there; that, where nothing is."""
-    return (min(utilisation_milli if utilisation_milli > 0 else MILLI_PER_DEVICE, max_milli), kind)
+    return (min(utilisation_milli if utilisation_milli > 0 else MILLI_PER_DEVICE, max_milli), class_name)
 
 
 def _size_bytes(part: Part, device: Device) -> int:

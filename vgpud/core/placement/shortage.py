@@ -13,8 +13,8 @@ from vgpud.core.placement.shape import NEVER_BYTES, Shape
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
 
-def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
-    """Why these nodes, empty and with all devices offered, have no room for it; "" when they have."""
+def never_fits_reason(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
+    """Why it does not fit these nodes, empty and with all devices offered; "" when it does."""
     shape = Shape(spec.ask, policy)
     if shape.denied is not None:
         return shape.denied.message
@@ -28,7 +28,7 @@ def never(spec: JobSpec, nodes: Sequence[Node], policy: Policy) -> str:
         if holds >= spec.members:
             return ""
     if holds:
-        return f"{spec.members} members of {_wants(spec.ask)} each: an empty cluster holds {holds}, ask for so many"
+        return f"{spec.members} members of {describe(spec.ask)} each: an empty cluster holds {holds}, ask for so many"
     return _never_one(spec.ask, nodes, policy)
 
 
@@ -52,7 +52,7 @@ def _empty(node: Node) -> Node:
 
 
 def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
-    """The refusal of the node that comes nearest: the one with most devices of those with the right model."""
+    """The refusal of the best node: of those with the right model the one with most devices."""
     if not nodes:
         return "this cluster has no node"
     if ask.gpu_models:
@@ -74,10 +74,10 @@ def _never_one(ask: Ask, nodes: Sequence[Node], policy: Policy) -> str:
         return f"{format_gpus(ask.cpu_milli)} CPUs: the largest node has {format_gpus(most_cpu)}, ask for less"
     if ask.ram_bytes > most_ram:
         return f"{format_bytes(ask.ram_bytes)} of RAM: the largest node has {format_bytes(most_ram)}, ask for less"
-    return f"no node has {_wants(ask)} together, however empty: ask for less"
+    return f"no node has {describe(ask)} together, however empty: ask for less"
 
 
-def _wants(ask: Ask) -> str:
+def describe(ask: Ask) -> str:
     words = [f"{format_gpus(ask.spec.gpus_milli)} GPU"] if ask.spec.gpus_milli else []
     words += [f"{format_gpus(ask.cpu_milli)} CPU"] if ask.cpu_milli else []
     words += [f"{format_bytes(ask.ram_bytes)} RAM"] if ask.ram_bytes else []
@@ -86,7 +86,7 @@ def _wants(ask: Ask) -> str:
 
 def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str:
     """What is missing now; "" when all members fit."""
-    for_ever = never(spec, nodes, policy)
+    for_ever = never_fits_reason(spec, nodes, policy)
     if for_ever:
         return for_ever
     shape, holds = Shape(spec.ask, policy), 0
@@ -95,12 +95,12 @@ def now(spec: JobSpec, nodes: Sequence[Node], policy: Policy, rule: Rule) -> str
         if holds == spec.members:
             return _unwelcome(shape, nodes, rule, rule.sharing) if rule.sharing is not None else ""
     if holds:
-        return f"there is room for {holds} of {spec.members} members of {_wants(spec.ask)} each"
+        return f"there is free capacity for {holds} of {spec.members} members of {describe(spec.ask)} each"
     return _missing(shape, nodes)
 
 
 def _unwelcome(shape: Shape, nodes: Sequence[Node], rule: Rule, sharing: Sharing) -> str:
-    """Devices have room, but not beside who is there; "" when one has."""
+    """Devices have free capacity, but cannot be shared with their residents; "" when one can."""
     if any(choose(shape, node, rule) is not None for node in nodes):
         return ""
     near = [(node, i) for node in nodes for i in (shape.fitting(node) or [[]])[0]]
@@ -108,12 +108,12 @@ def _unwelcome(shape: Shape, nodes: Sequence[Node], rule: Rule, sharing: Sharing
     for node, i in near:
         text = sharing.objection(shape.residents[0], node.residents[i])
         if text:
-            return f"there is no room beside others: device {node.devices[i].index} of {node.name} {text}"
-    return f"there is no room for all of {_wants(shape.ask)} beside others"
+            return f"no device can be shared with this job: device {node.devices[i].index} of {node.name} {text}"
+    return f"no devices can be shared with all of {describe(shape.ask)}"
 
 
 def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
-    """Of one member, the first thing that no node has."""
+    """The first thing that no node has for one member."""
     ask = shape.ask
     if shape.models:
         nodes = [node for node in nodes if node.gpu_model in shape.models]
@@ -133,11 +133,11 @@ def _missing(shape: Shape, nodes: Sequence[Node]) -> str:
     if all(node.free_ram_bytes < ask.ram_bytes for node in nodes):
         most = max(node.free_ram_bytes for node in nodes)
         return f"no node{on} has {format_bytes(ask.ram_bytes)} of RAM free: most is {format_bytes(max(most, 0))}"
-    return f"no node has {_wants(ask)} free together"
+    return f"no node has {describe(ask)} free together"
 
 
 def _fitting(shape: Shape, node: Node, part: int) -> int:
-    """How many devices of a node have room for a part."""
+    """How many devices of a node fit a part."""
     milli, sizes = shape.takes[part], shape.sizes(node)[part]
     devices = [i for i, d in enumerate(node.devices) if not shape.named or d.uuid in shape.named]
     return sum(node.offered[i] and node.free_milli[i] >= milli and node.free_bytes[i] >= sizes[i] for i in devices)
@@ -178,7 +178,7 @@ def _too_few(shape: Shape, nodes: Sequence[Node]) -> str:
 
 
 def where(placement: Placement, nodes: Mapping[str, Node]) -> str:
-    """What of this room, which is not free, is missing: the first thing."""
+    """The first thing of this placement that is not free."""
     for place in placement:
         node = nodes.get(place.node)
         if node is None:

@@ -1,7 +1,7 @@
-"""Tiresias' placement (Gu et al., NSDI'19): only jobs whose traffic is skewed are kept together.
+"""Tiresias' placement (Gu et al., NSDI'19): only jobs with skewed traffic are consolidated.
 
-Skew is the part that the largest tensor has in all that a job sends: it is what a link is held up by. A job above the
-pack limit goes on as few nodes as have room; the others, and those of which nothing is known, anywhere.
+Skew is the part of the largest tensor in all that a job sends: it is what a link is held up by. A job above the pack
+limit is placed on as few nodes as possible; other jobs, and those of unknown skew, anywhere.
 """
 
 from __future__ import annotations

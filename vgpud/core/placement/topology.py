@@ -1,6 +1,6 @@
-"""Which linked devices a member that needs several gets: those of one NVLink or NUMA group where one has room.
+"""Linked devices for a member that needs several: those of one NVLink or NUMA group with enough free.
 
-A group with just enough room comes before a wider one, so that wide ones stay whole for jobs that need them; where none
+A group with just enough comes before a wider one, so that wide groups stay whole for jobs that need them; where none
 has enough, the widest come first, so that as few as possible are joined.
 """
 

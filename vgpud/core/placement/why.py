@@ -9,7 +9,7 @@ from vgpud.core.model import Share
 from vgpud.core.placement.base import Rule, Sharing
 from vgpud.core.units import MILLI_PER_DEVICE, format_bytes, format_gpus
 
-#: rule -> what it looks for among devices with room
+#: rule -> what it prefers among devices with enough free
 _LOOKS_FOR = {
     "best-fit": "the one that is left with least",
     "worst-fit": "the one that is left with most",
@@ -19,7 +19,7 @@ _LOOKS_FOR = {
 
 
 def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Rule) -> str:
-    """`nodes`: with the job's room taken. Looks at the nodes that it is on alone."""
+    """Looks only at the job's own nodes. `nodes`: with the job's placement taken."""
     if not placement or not placement[0].shares:
         return ""
     if len(placement) > 1 or len(placement[0].shares) > 1:
@@ -38,14 +38,14 @@ def why_here(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
     others = _with_room(node, at, share)
     left = f"{format_gpus(max(0, node.free_milli[at]))} GPU and {format_bytes(max(0, node.free_bytes[at]))} are left"
     if not others:
-        only = f", the only one of {len(node.devices)} with room" if len(node.devices) > 1 else ""
+        only = f", the only one of {len(node.devices)} that fits" if len(node.devices) > 1 else ""
         return f"on {name}{only}; {left} there"
     looks = _LOOKS_FOR.get(rule.name, f"as {rule.name} has it")
-    return f"on {name}: of {others + 1} with room {looks} ({rule.name}); {left} there"
+    return f"on {name}: of {others + 1} that fit, {looks} ({rule.name}); {left} there"
 
 
 def _with_room(node: Node, at: int, share: Share) -> int:
-    """How many other devices of the node would have had room."""
+    """How many other devices of the node would have had enough free."""
     return sum(
         node.offered[i] and node.free_milli[i] >= share.min_milli and node.free_bytes[i] >= share.mem_min_bytes
         for i in range(len(node.devices))
@@ -54,7 +54,7 @@ def _with_room(node: Node, at: int, share: Share) -> int:
 
 
 def _beside(node: Node, at: int, own_milli: int, sharing: Sharing) -> str:
-    """How much of the device is used by all who are there."""
+    """How much of the device is used by all residents."""
     there = node.residents[at]
     if len(there) < 2:
         return ", which was empty: empty devices come first"
@@ -71,7 +71,7 @@ def _several(job: Job, placement: Placement, nodes: Mapping[str, Node], rule: Ru
         index = {device.uuid: device.index for device in nodes[name].devices}
         used = {index[s.device_uuid] for p in placement if p.node == name for s in p.shares if s.device_uuid in index}
         parts.append(f"{', '.join(map(str, sorted(used)))} of {name}")
-    together = "on as few nodes as have room, for its skew" if rule.consolidates(job.spec) else f"by {rule.name}"
+    together = "on as few nodes as possible, for its skew" if rule.consolidates(job.spec) else f"by {rule.name}"
     members = f"{len(placement)} members " if len(placement) > 1 else ""
     return f"{members}on devices {'; '.join(parts)}, {together}"
 

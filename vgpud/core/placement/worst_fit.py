@@ -1,4 +1,4 @@
-"""Worst fit: where most is left, so that jobs disturb one another least. It leaves less room for whole devices."""
+"""Worst fit: where most is free, so that jobs disturb one another least. Fewer whole devices stay free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a policy is. It orders jobs and says when that order changes by itself; it knows nothing of room or quotas."""
+"""The interface of policies: they order jobs and say when that order changes by itself; they know nothing of capacity
+or quotas."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ class Policy(Protocol):
 
     #: as users write it, with its parameters
     name: str
-    #: a waiting job may take the room of running ones behind it
+    #: a waiting job may preempt running ones behind it
     preempts: bool
-    #: keys depend on other jobs or on time everywhere: the queue is sorted anew at every decision
+    #: keys depend on other jobs or on time: the queue is sorted again at every decision
     dynamic: bool
-    #: keys of running jobs depend on time (those of waiting ones do not): they are asked for anew at every decision
+    #: keys of running jobs depend on time (those of waiting ones do not): they are recomputed at every decision
     drifts: bool
-    #: grows when all keys may have changed, because the policy has learnt: the queue is sorted anew once
+    #: grows when all keys may have changed, because the policy has learnt: the queue is sorted again once
     epoch: int
 
     def key(self, job: Job, now_ns: int) -> Key:
@@ -28,11 +29,11 @@ class Policy(Protocol):
         ...
 
     def changes_at(self, job: Job, now_ns: int) -> int:
-        """When the key of this job changes if it goes on as it is (runs or waits); NEVER_NS for never."""
+        """When the key of this job changes if it stays as it is (running or waiting); NEVER_NS for never."""
         ...
 
     def touch(self, job: Job, now_ns: int) -> None:
-        """Its state has just changed, or changes_at() has come: levels and promotions are put right here."""
+        """Its state has just changed, or changes_at() is reached: updates levels and promotions."""
         ...
 
     def ended(self, job: Job) -> None:

@@ -23,7 +23,7 @@ from vgpud.core.policy.base import Key, Plain
 PPM = 1_000_000
 HOUR_NS = 3600 * SECOND_NS
 GIB = 1 << 30
-#: history decays in so many steps for a half-life, by this factor (2**(-1/32) in units of 2**-62)
+#: history decays in this many steps for a half-life, by this factor (2**(-1/32) in units of 2**-62)
 STEPS = 32
 STEP_ONE_BITS = 62
 
@@ -83,7 +83,7 @@ class Fair(Plain):
         self._charge(job, now_ns)
 
     def _charge(self, job: Job, now_ns: int) -> None:
-        """What it has run since it was looked at last; at first: in its present try, not in earlier ones."""
+        """Service since the last call; at first that of its present attempt only."""
         if self.step_ns:
             ran_ns = _ran_ns(job, now_ns)
             before_ns = self.charged.get(job.job_id, ran_ns - job.executed_at(now_ns))
@@ -106,10 +106,10 @@ class Fair(Plain):
 
 
 def _ran_ns(job: Job, now_ns: int) -> int:
-    """In all its tries: else a requeue would wipe out what its user has had."""
+    """In all its attempts: otherwise a requeue would erase the usage of its user."""
     return job.attained_at(now_ns) // job.width_milli if job.width_milli else job.executed_at(now_ns)
 
 
 def _own_order(job: Job) -> Key:
-    """Of one user's jobs: those that run, by priority, then first in, first out."""
+    """Order of one user's jobs: running ones, then by priority, then first in, first out."""
     return (0 if job.state is JobState.RUNNING else 1, -job.spec.priority, job.submitted_ns, job.job_id)

@@ -1,6 +1,7 @@
-"""First in, first out. Nobody is preempted; whether others pass the first that does not fit is the queue's business.
+"""First in, first out, without preemption; whether jobs may pass the first one that does not fit is decided by the
+queue.
 
-The baseline of every paper, and what people expect who have not chosen anything.
+The baseline of every paper, and the default that users expect.
 """
 
 from __future__ import annotations

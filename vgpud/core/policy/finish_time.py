@@ -1,11 +1,11 @@
-"""Least finish-time fairness: who is slowed down most by sharing, compared with running alone, goes first.
+"""Least finish-time fairness: the job that sharing slows down most, compared with running alone, goes first.
 
-Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling" (NSDI 2020). rho = time from submission to the end
-as it is now foreseen / time that the job would need alone. As there, room is won for a lease, during which nobody
-takes it away; when it ends the job stands with the others. Themis' auction among the worst-off is left out: what it
-trades, throughput at other placements, is not known here.
+Mahajan et al., "Themis: Fair and Efficient GPU Cluster Scheduling" (NSDI 2020). rho = time from submission to the
+expected end / time that the job would need alone. As there, capacity is won for a lease, during which it is not
+preempted; when the lease ends, the job competes with the others. Themis' auction among the worst-off is left out: what
+it trades, throughput at other placements, is not known here.
 
-Who does not say how long it takes is taken to have run half of its time already, and a minute at least.
+A job without a duration is assumed to have run half of its time already, and a minute at least.
 """
 
 from __future__ import annotations
@@ -41,5 +41,6 @@ class FinishTimeFairness(Plain):
         return job.level_since_ns + self.lease_ns if job.state is JobState.RUNNING else NEVER_NS
 
     def touch(self, job: Job, now_ns: int) -> None:
-        """A lease begins: with the run, or, if it keeps its room in the decision now due, with the end of the last."""
+        """A lease begins: with the run, or, if the job keeps its placement in the decision now due, with the end of the
+        last lease."""
         job.level_since_ns = now_ns

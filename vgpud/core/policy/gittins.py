@@ -1,4 +1,4 @@
-"""Highest Gittins index first: who is most likely to end soon for the service that takes, going by all jobs so far.
+"""Highest Gittins index first: the job most likely to end soon for the service that takes, judged by earlier jobs.
 
 Gittins, "Bandit Processes and Dynamic Allocation Indices" (J. Royal Statistical Society B 1979); for jobs on GPUs: Gu
 et al., "Tiresias" (NSDI 2019), 2D-Gittins. The index of a job that has attained a, where S is what jobs need in all:
@@ -6,7 +6,7 @@ et al., "Tiresias" (NSDI 2019), 2D-Gittins. The index of a job that has attained
     G(a) = sup over d of  P(S - a <= d | S > a) / E[min(S - a, d) | S > a]
 
 2D: service is GPUs x time. In time only: the distribution is that of times, and the index is divided by the job's
-GPUs. What it asks for is known, after all, so its service is its GPUs times a time that is not.
+GPUs: what it asks for is known, so its service is its GPUs times an unknown time.
 
 The distribution is learnt from the jobs themselves: levels that double, and for each how many ended in it and how many
 got beyond, those that still run or wait included (Kaplan and Meier, "Nonparametric estimation from incomplete
@@ -33,16 +33,16 @@ ONE = 1 << 40
 #: length of the first level, and how often it doubles: 0, 600, 1800, 4200, ... 910 days
 FIRST = 600
 DOUBLINGS = 16
-#: cost of what was never seen to end: jobs beyond the last level come last
+#: cost of a level that no job was seen to end in: jobs beyond the last level come last
 UNKNOWN = 1 << 100
-#: of a table with more values so many quantiles are taken
+#: a table with more values is reduced to this many quantiles
 TABLE_LEVELS_MAX = 64
-#: of each level before anything is seen: the chance to end in it is 1 - 2**-0.5, as if three jobs had shown it
+#: prior of each level: the chance to end in it is 1 - 2**-0.5, as if three jobs had shown it
 PRIOR_PPM = 292_893
 PRIOR_JOBS = 3
-#: the table is made anew when the jobs that ended are more by a 16th
+#: the table is recomputed when the jobs that ended are more by a 16th
 RELEARN_PARTS = 16
-#: a class has a table of its own when so many of its jobs have ended; so many classes, the last used ones, are kept
+#: a class has its own table after this many of its jobs have ended; classes kept, the last used ones
 CLASS_JOBS = 8
 CLASSES_MAX = 1000
 
@@ -138,7 +138,7 @@ class Gittins(Plain):
         return (cost, 1, max(job.level_since_ns, job.submitted_ns))
 
     def _table(self, job: Job) -> Table:
-        """That of its narrowest class which has costs of its own."""
+        """The costs of its narrowest class that has its own, else those of all jobs."""
         for kind in job.spec.kinds:
             table = self.classes.get(kind)
             if table is not None and table.costs:
@@ -146,7 +146,8 @@ class Gittins(Plain):
         return self.all
 
     def _classes_of(self, job: Job) -> list[Table]:
-        """To count it in. None goes before all are made anew, for keys would change; too many new ones are left out."""
+        """The classes to count it in. None is dropped before all costs are recomputed, since keys would change; new
+        classes beyond the limit are left out."""
         found = []
         for kind in job.spec.kinds:
             if kind in self.classes:
@@ -177,7 +178,7 @@ class Gittins(Plain):
             job.level_since_ns = now_ns
 
     def ended(self, job: Job) -> None:
-        """Who was cancelled or ran out of time shows how long jobs go on, not when they end."""
+        """A job that was cancelled or ran out of time shows how long jobs run, not when they end."""
         counted = self.counted.pop(job.job_id, 0)
         if not self.learns or job.state not in (JobState.COMPLETED, JobState.FAILED):
             return
@@ -194,7 +195,7 @@ class Gittins(Plain):
         return job.attained_at(now_ns) if self.by_width else job.executed_at(now_ns)
 
     def _level(self, served: int) -> int:
-        """Of a job that has attained `served` and goes on."""
+        """Of a job that has attained `served` and has not ended."""
         return bisect.bisect_right(self.edges, served) - 1
 
     def _last_level(self, served: int) -> int:
@@ -202,7 +203,7 @@ class Gittins(Plain):
         return min(self._level(max(served - 1, 0)), self.levels - 1)
 
     def _learn(self) -> None:
-        """All costs anew, those of classes too: keys change here only."""
+        """Recomputes all costs, those of classes too: keys change here only."""
         table = self.all
         chances = table.chances([(PRIOR_PPM, 1_000_000)] * self.levels) if self.learns else _plain(table)
         table.costs = [*costs(self.edges, chances, evenly=self.learns), UNKNOWN]

@@ -1,14 +1,14 @@
-"""Least attained service: who has had least goes first, so that short jobs end soon though nobody says which are short.
+"""Least attained service: the job that has had least goes first, so that short jobs end soon without being declared.
 
 Two-dimensional (2D-LAS): Gu et al., "Tiresias: A GPU Cluster Manager for Distributed Deep Learning" (NSDI 2019).
 Service is GPUs x time, so that half a device counts half. In time only (LAS): the same without the GPUs, Nuyens and
 Wierman, "The Foreground-Background queue: a survey" (Performance Evaluation 2008).
 
-Discretised, as in Tiresias: a job falls to the next level when its service reaches a threshold; within a level who
-runs goes first, so that equals do not displace each other, by when it started, then who has been in the level longest.
+Discretised, as in Tiresias: a job falls to the next level when its service reaches a threshold; within a level running
+jobs go first, by when they started, so that equals do not preempt each other, then those longest in the level.
 
-`narrow`: within a level those with fewer GPUs go first; in the first level among those that wait, for there most end
-soon, in the others whether they run or not. How long equally old jobs have left is alike, so the narrow ones cost less
+`narrow`: within a level jobs with fewer GPUs go first; in the first level only among waiting jobs, since most end
+there soon, in the others among all. How long equally old jobs have left is alike, so the narrow ones cost less
 per job done: Smith, "Various optimizers for single-stage production" (Naval Research Logistics Quarterly 1956), with
 GPUs x time left in the place of time. With levels in time, las(3250,7200,narrow), it does better than 2D-LAS on all of
 the published traces; the benchmark says by how much, and how much of that is chance.
@@ -31,7 +31,7 @@ WAITING = (JobState.PENDING, JobState.SUSPENDED)
 
 
 class Las(Plain):
-    """Levels. `thresholds` rise, in GPU-seconds (2D) or seconds; `promote` = 0: nobody is promoted."""
+    """Levels. `thresholds` rise, in GPU-seconds (2D) or seconds; `promote` = 0: no job is promoted."""
 
     def __init__(
         self,
@@ -110,9 +110,9 @@ class Las(Plain):
 
 
 class ContinuousLas(Plain):
-    """Without levels: who has attained least goes first. Service is looked at `every` so much running time.
+    """Without levels: the job that has attained least goes first. Service is measured every `every` of running time.
 
-    `keep`: between equals who runs goes first; else only the order of submission counts.
+    `keep`: between equals running jobs go first; else only the order of submission counts.
     """
 
     def __init__(self, name: str, *, by_width: bool, every_s: Fraction, keep: bool) -> None:

@@ -1,6 +1,6 @@
-"""Highest priority first, as users and admins have given them; between equals first in, first out.
+"""Highest priority first, as users and admins have set them; between equals first in, first out.
 
-What batch systems do when they are told to do nothing more: with aging and fair share left out, Slurm's priority/basic.
+The default of batch systems: Slurm's priority/basic, without aging and fair share.
 """
 
 from __future__ import annotations

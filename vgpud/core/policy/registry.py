@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from vgpud.core.jobs.model import SECOND_NS
-from vgpud.core.named import Arguments, Kind, NotMeant, make_of
+from vgpud.core.named import Arguments, Choice, InvalidSpec, make_of
 from vgpud.core.policy.base import Policy
 from vgpud.core.policy.fair import Fair
 from vgpud.core.policy.fifo import Fifo
@@ -16,7 +16,7 @@ from vgpud.core.policy.las import ContinuousLas, Las
 from vgpud.core.policy.priority import Priority
 from vgpud.core.policy.remaining import ShortestRemaining
 
-PolicyError = NotMeant
+PolicyError = InvalidSpec
 
 
 def _las(name: str, arguments: Arguments, *, by_width: bool) -> Policy:
@@ -66,72 +66,72 @@ def _fair(name: str, arguments: Arguments) -> Policy:
     )
 
 
-#: of Tiresias' simulator
+#: the defaults of Tiresias' simulator
 DEFAULT_THRESHOLDS = (Fraction(3250), Fraction(7200))
 DEFAULT_QUANTUM_S = Fraction(14400)
-#: of Themis
+#: the default of Themis
 DEFAULT_LEASE_S = Fraction(1200)
-#: of what is looked at again and again: the daemon does nothing else while it does so
+#: least period of repeated work: the daemon does nothing else meanwhile
 LEAST_S = Fraction(1)
 
-KINDS: dict[str, Kind[Policy]] = {
-    "fifo": Kind("first in, first out; nobody is preempted", lambda name, arguments: Fifo()),
-    "priority": Kind(
-        "highest priority first, then first in, first out; with the word preempt it takes the room of lower ones",
+CHOICES: dict[str, Choice[Policy]] = {
+    "fifo": Choice("first in, first out; no job is preempted", lambda name, arguments: Fifo()),
+    "priority": Choice(
+        "highest priority first, then first in, first out; with the word preempt it preempts lower ones",
         lambda name, arguments: Priority(name, preempts="preempt" in arguments.words),
         words=("preempt",),
     ),
-    "srtf": Kind(
-        "shortest remaining time first, of the durations that users give; who gives none comes last",
+    "srtf": Choice(
+        "shortest remaining time first, by the durations that users give; jobs without one come last",
         lambda name, arguments: ShortestRemaining(name, by_width=False),
     ),
-    "srsf": Kind(
+    "srsf": Choice(
         "shortest remaining service first: the same with GPUs x time",
         lambda name, arguments: ShortestRemaining(name, by_width=True),
     ),
-    "las": Kind(
-        "least attained service in time only: short jobs first, wide or narrow; nobody says which these are",
+    "las": Choice(
+        "least attained service in time only: short jobs first, wide or narrow, without estimates",
         lambda name, arguments: _las(name, arguments, by_width=False),
         numbers="thresholds in seconds",
         named=("promote", "quantum", "every"),
         words=("narrow", "keep"),
     ),
-    "2d-las": Kind(
+    "2d-las": Choice(
         "least attained service, GPUs x time (Tiresias): short and narrow jobs first",
         lambda name, arguments: _las(name, arguments, by_width=True),
         numbers="thresholds in GPU-seconds",
         named=("promote", "quantum", "every"),
         words=("narrow", "keep"),
     ),
-    "gittins": Kind(
-        "who is likeliest to end soon for its GPUs x time, learnt from times alone; nobody says how long jobs take",
+    "gittins": Choice(
+        "the job that is likeliest to end soon, learnt from the times of earlier jobs, without estimates",
         lambda name, arguments: _gittins(name, arguments, by_width=False),
         numbers="seconds that jobs needed, instead of learning",
         table=True,
     ),
-    "2d-gittins": Kind(
+    "2d-gittins": Choice(
         "the same, learnt from GPUs x time (Tiresias)",
         lambda name, arguments: _gittins(name, arguments, by_width=True),
         numbers="GPU-seconds that jobs needed, instead of learning",
         table=True,
     ),
-    "fair": Kind(
+    "fair": Choice(
         "equal shares for users, by weight, of GPUs and of memory (DRF), now and over the last days (half-life)",
         _fair,
         named=("memory", "half-life"),
         weights=True,
     ),
-    "ftf": Kind(
-        "least finish-time fairness (Themis): who is slowed down most, compared with running alone, goes first",
+    "ftf": Choice(
+        "least finish-time fairness (Themis): the job that is slowed down most, compared with running alone, first",
         _finish_time,
         named=("lease",),
     ),
 }
 
 #: name -> its line, for --help
-NAMES = {name: kind.line for name, kind in KINDS.items()}
+NAMES = {name: choice.line for name, choice in CHOICES.items()}
 
 
 def make(text: str, read: Callable[[str], Sequence[Fraction]] | None = None) -> Policy:
     """The policy that is meant; PolicyError when none is. `read` gives the numbers of the file that file=PATH names."""
-    return make_of("policy", KINDS, text, read)
+    return make_of("policy", CHOICES, text, read)

@@ -1,8 +1,8 @@
-"""Shortest remaining time (SRTF) or service (SRSF, GPUs x time) first: what is best when durations are known.
+"""Shortest remaining time (SRTF) or service (SRSF, GPUs x time) first: optimal when durations are known.
 
 Schrage, "A proof of the optimality of the shortest remaining processing time discipline" (Operations Research 1968); in
-service: the oracle that Tiresias (NSDI 2019) compares itself with. Durations are what users expect. Who gives none
-comes last, and so does who has run for longer than it said.
+service: the oracle that Tiresias (NSDI 2019) compares itself with. Durations are users' estimates. Jobs without one
+come last, and so do those that have outlasted theirs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What slices and jobs asked for, were granted and used, over time: rows of at most an hour, and their sums. Pure.
 
-All amounts are milli-GPU x ns. Asked: what the user asked for, while his job waited and while it ran. Granted: what was
-kept for him, which nobody else could have. Used: device time, by the arbiter's account.
+All amounts are milli-GPU x ns. Asked: what the user asked for, while the job waited and while it ran. Granted: what was
+reserved for the user. Used: device time, by the arbiter's account.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(slots=True)
 class _Open:
-    """A slice that is there: its last row, and what it looked like when it was last seen."""
+    """A slice that exists: its last row, and its properties as of the last call of see()."""
 
     row: Row
     made: Slice
@@ -69,7 +69,7 @@ class Ledger:
         return slice_uid in self._open
 
     def see(self, made: Slice, used_ns: int, now_ns: int) -> Row:
-        """It has been as it was last seen until now, and has used device time; from now on it is as given."""
+        """Counts the time since the last call, in which the slice was as it was then; from now on it is as given."""
         known = self._open[made.uid]
         row = known.row
         passed_ns = max(0, now_ns - row.end_ns)
@@ -93,7 +93,7 @@ class Ledger:
         return row
 
     def row_of(self, slice_uid: str) -> Row | None:
-        """Its row of now, as it was last seen."""
+        """Its current row, as of the last call of see()."""
         known = self._open.get(slice_uid)
         return known.row if known else None
 
@@ -117,7 +117,7 @@ def _key(row: Row, by: str) -> tuple[object, ...]:
 
 
 class Sums:
-    """One for each job (and slice made otherwise), user or queue that had something in this time."""
+    """One for each job (and slice made otherwise), user or queue with usage in this period."""
 
     def __init__(self, by: str, since_ns: int, until_ns: int) -> None:
         self._by, self._since_ns, self._until_ns = by, since_ns, until_ns
@@ -136,7 +136,7 @@ class Sums:
         self._ids.setdefault(key, set()).update({row.job_id} - {0})
 
     def rows(self, jobs: dict[int, Job]) -> Iterator[UsageRow]:
-        """In a fixed order. `jobs`: those whose times are wanted, by id."""
+        """In a fixed order. `jobs`: ids of the jobs whose own times are included."""
         for key in sorted(self._found, key=lambda key: _order(self._first[key], self._by)):
             first, ids = self._first[key], self._ids[key]
             yield _usage(first, self._by, self._found[key], len(ids), jobs.get(first.job_id), self._until_ns)

@@ -1,4 +1,5 @@
-"""What would let a waiting job start: smaller asks, tried on the room as it is, for those who ask why it waits."""
+"""What would let a waiting job start: smaller requests, tried against the present free capacity, for `vgpu queue
+explain`."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from vgpud.core.model import Spec
 from vgpud.core.queue import stretch
 from vgpud.core.queue.estimate import ends_ns, expected_start_ns
 from vgpud.core.queue.reasons import duration
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 from vgpud.core.queue.waiting import Line
 from vgpud.core.units import format_gpus
 
@@ -21,10 +22,10 @@ MEMORY_STEP_BYTES = 1 << 30
 MEMORY_STEPS_MAX = 1 << 10
 
 
-def advice(world: World, job: Job, now_ns: int) -> list[str]:
-    """One sentence for each thing that would help, each of which has been tried."""
+def advice(world: QueueState, job: Job, now_ns: int) -> list[str]:
+    """One sentence for each change that would help; each has been tried."""
     if job.state is JobState.HELD:
-        return [f"vgpu queue release {job.job_id} lets it wait for room"]
+        return [f"vgpu queue release {job.job_id} lets it wait for free capacity"]
     if not world.waits(job) or world.pinned(job):
         return []
     line = world.line(job)
@@ -34,8 +35,8 @@ def advice(world: World, job: Job, now_ns: int) -> list[str]:
     return [*_shrinking(world, job, line, now_ns), *_smaller(world, job)]
 
 
-def _shrinking(world: World, job: Job, line: Line, now_ns: int) -> Iterator[str]:
-    """Elastic jobs make room for who has waited long enough."""
+def _shrinking(world: QueueState, job: Job, line: Line, now_ns: int) -> Iterator[str]:
+    """Elastic jobs shrink for a job that has waited long enough."""
     lent_milli = stretch.lent_milli(world, now_ns)
     left_ns = line.spec.lent_after_ns - job.waited_at(now_ns)
     if lent_milli and left_ns > 0 and line.spec.lent_after_ns < NEVER_NS and not line.account.limit_for(job.spec):
@@ -44,18 +45,18 @@ def _shrinking(world: World, job: Job, line: Line, now_ns: int) -> Iterator[str]
         yield f"elastic jobs can give {gpus} GPU, and do when it has waited {bound}: in {duration(left_ns)}"
 
 
-def _passing(world: World, job: Job, first: Job, line: Line, now_ns: int) -> Iterator[str]:
-    """Who ends before the first one starts may pass it."""
+def _passing(world: QueueState, job: Job, first: Job, line: Line, now_ns: int) -> Iterator[str]:
+    """A job that ends before the first waiting job can start may be backfilled."""
     starts_ns = expected_start_ns(world, first, now_ns)
     if not line.spec.backfill:
         return
     if starts_ns >= NEVER_NS:
-        yield f"nobody knows when job {first.job_id} can start: time limits of those that run would say it"
+        yield f"it is not known when job {first.job_id} can start: time limits of the running jobs would tell"
     elif ends_ns(world, job, now_ns) > starts_ns and _starts(world, job, job.spec):
         yield f"with --time-limit {max(1, (starts_ns - now_ns) // 10**9)}s or less it would pass job {first.job_id} now"
 
 
-def _smaller(world: World, job: Job) -> Iterator[str]:
+def _smaller(world: QueueState, job: Job) -> Iterator[str]:
     spec = job.spec
     asked = spec.ask.spec
     if asked.device_uuids and _starts(world, job, _with(spec, replace(asked, device_uuids=()))):
@@ -98,8 +99,8 @@ def _memory(asked: Spec, steps: int) -> Spec:
     return replace(asked, mem_min_bytes=steps * MEMORY_STEP_BYTES, mem_max_bytes=steps * MEMORY_STEP_BYTES)
 
 
-def _starts(world: World, job: Job, spec: JobSpec) -> bool:
-    """Whether such a job would have room and be within its quotas now."""
+def _starts(world: QueueState, job: Job, spec: JobSpec) -> bool:
+    """Whether such a job would fit and be within its quotas now."""
     line = world.line(job)
     if line.account.limit_for(spec) or not (spec.preemptible or world.keeps_guarantees(spec)):
         return False

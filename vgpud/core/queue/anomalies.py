@@ -1,9 +1,9 @@
-"""Is something wrong with a job? Detectors that are fed with what it does and say so once, in a sentence with numbers.
+"""Detectors of anomalies of a job: fed with what it does, they report once, in a sentence with numbers.
 
-Each compares the job with its own past: what it wants of its devices falls far below what it wanted (it is stuck, or
-starved of data), or no step comes for far longer than any took before. What it wants is what it has used and what it
-has waited for at a closed gate, so neighbours that come make no difference. An anomaly is over when half of what was
-usual is back, and only after that it is told again. A fault of a device is told once for each device and number.
+Each compares the job with its own past: its demand falls far below what it was (it is stuck, or starved of data), or no
+step comes for far longer than any took before. Demand is device time used plus time waited at a closed gate, so
+neighbours make no difference. An anomaly ends when half of the usual demand is back, and only then can it be reported
+again. A fault of a device is reported once for each device and number.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from vgpud.core.jobs.model import SECOND_NS
 from vgpud.core.queue.reasons import duration
 
-#: what a job wants is looked at in parts of this length
+#: demand is measured over periods of this length
 PART_NS = 20 * SECOND_NS
-#: so many are its past, and so many before it has one; so many in a row must be low before it is told
+#: periods that make up its past; periods before it has one; low periods in a row before a report
 PAST_PARTS = 45
 ENOUGH_PARTS = 9
 LOW_PARTS = 3
-#: a quarter of what was usual is too little, a half is enough again; who used little before is not judged
+#: below a quarter of the usual demand a period is low, from half of it on the anomaly has ended; less usual demand than
+#: this is not judged
 LOW_MILLI, BACK_MILLI = 250, 500
 WORTH_MILLI = 50
-#: no step for so many times the longest that one took before, and for so long at least
+#: no step for this many times the longest that one took before, and for at least this long
 SLOWER = 10
 STILL_NS = 120 * SECOND_NS
 #: steps before it has a past
@@ -41,7 +42,7 @@ class Sample:
     used_ns: int  # device time, of all its devices together
     waited_ns: int = 0  # at closed gates
     devices: int = 1
-    done: int = -1  # steps, samples or launches so far; -1 = it does not say
+    done: int = -1  # steps, samples or launches so far; -1 = not reported
     unit: str = "step"
 
 
@@ -121,7 +122,8 @@ class _Steps:
 
 
 class Anomalies:
-    """Of one job. Told of each attempt and of each other size, for its past does not count then."""
+    """The detectors of one job. They restart with each attempt and each new size, since its past does not count
+    then."""
 
     def __init__(self) -> None:
         self._wants = _Wants()
@@ -131,12 +133,12 @@ class Anomalies:
 
     @property
     def present(self) -> tuple[str, ...]:
-        """What was told and is not over."""
+        """Anomalies that were reported and have not ended."""
         parts = {"wants": self._wants.told, "steps": self._steps.told}
         return tuple(text for part, text in self._last.items() if parts[part])
 
     def changed(self) -> None:
-        """It begins, has another size, or goes on after a pause."""
+        """The job begins, has another size, or resumes."""
         self._wants, self._steps = _Wants(), _Steps()
 
     def look(self, now: Sample) -> list[str]:
@@ -146,7 +148,7 @@ class Anomalies:
         return [text for text in found.values() if text]
 
     def fault(self, device: str, number: int, what: str) -> str:
-        """The driver has reported a fault of a device that it has: "" when that was told."""
+        """The driver has reported a fault of a device that the job has: "" when that was reported before."""
         if (device, number) in self._faults or len(self._faults) >= FAULTS_MAX:
             return ""
         self._faults.add((device, number))

@@ -1,4 +1,4 @@
-"""What is refused before anything happens: each in one line that names the value and the mend."""
+"""Refusals of requests before anything happens: each one line that names the value and the fix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, JobState, QueueSpec
 from vgpud.core.model import Denied, Reason
 from vgpud.core.queue import elastic_bounds, quota
 from vgpud.core.queue.reasons import holders
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 from vgpud.core.units import format_bytes, format_gpus
 
 ARRAY_JOBS_MAX = 10_000
@@ -23,8 +23,8 @@ def _invalid(message: str, field: str) -> Denied:
     return Denied(Reason.INVALID, message, field=field)
 
 
-def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
-    """Why such a job, or an array of so many, is refused."""
+def check_job(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
+    """Why such a job, or an array of them, is refused."""
     wrong = _check_numbers(spec, count) or elastic_bounds.check(spec) or _check_after(world, spec, count)
     if wrong:
         return wrong
@@ -64,7 +64,7 @@ def check_job(world: World, spec: JobSpec, count: int) -> Denied | None:
             f"a gang of {spec.members} members: {world.members_max} members of jobs are the most that run at once",
             "members",
         )
-    never = world.room.could_ever(Job(0, spec, 0))
+    never = world.room.never_fits_reason(Job(0, spec, 0))
     if never:
         return _invalid(never, "gpus_milli")
     return elastic_bounds.check_most(world, spec) if spec.elastic else None
@@ -90,8 +90,8 @@ def _check_numbers(spec: JobSpec, count: int) -> Denied | None:
     return None
 
 
-def _check_after(world: World, spec: JobSpec, count: int) -> Denied | None:
-    """Jobs come after earlier ones only, so that no two can wait for each other."""
+def _check_after(world: QueueState, spec: JobSpec, count: int) -> Denied | None:
+    """A job depends on earlier jobs only, so that there are no cycles."""
     if len(spec.after) > AFTER_MAX:
         return _invalid(f"it comes after {len(spec.after)} jobs: {AFTER_MAX} are the most", "after")
     unmet, more = world.unmet_of[spec.uid], len(spec.after) * count
@@ -117,31 +117,31 @@ def _check_after(world: World, spec: JobSpec, count: int) -> Denied | None:
     return None
 
 
-def refusal(world: World, event: Event) -> Denied | None:
-    """Why this wish of a user is refused."""
+def refusal(world: QueueState, event: Event) -> Denied | None:
+    """Why this request of a user is refused."""
     if not isinstance(event, Cancelled | Held | Released | Requeued):
         return None
     job = world.jobs.get(event.job_id)
     if job is None:
         return Denied(Reason.NOT_FOUND, f"there is no job {event.job_id}: see vgpu queue ls")
     state = job.state
-    mend = ""
+    remedy = ""
     if isinstance(event, Cancelled) and state.ended:
-        mend = "there is nothing to cancel"
+        remedy = "there is nothing to cancel"
     elif isinstance(event, Held) and state is not JobState.PENDING:
-        mend = "only pending jobs can be held"
+        remedy = "only pending jobs can be held"
     elif isinstance(event, Released) and state is not JobState.HELD:
-        mend = "only held jobs can be released"
+        remedy = "only held jobs can be released"
     elif isinstance(event, Requeued) and state in (JobState.PENDING, JobState.HELD):
-        mend = "it waits already"
+        remedy = "it waits already"
     elif isinstance(event, Requeued) and job.stop_to not in (None, JobState.SUSPENDED):
-        mend = f"it is being stopped ({job.stopping}): wait for its end"
+        remedy = f"it is being stopped ({job.stopping}): wait for its end"
     elif isinstance(event, Requeued) and state.ended:
-        mend = "its environment was deleted when it ended, submit it again"
-    return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {mend}") if mend else None
+        remedy = "its environment was deleted when it ended, submit it again"
+    return Denied(Reason.PRECONDITION, f"job {job.job_id} is {state.value}: {remedy}") if remedy else None
 
 
-def check_queues(world: World, queues: tuple[QueueSpec, ...]) -> Denied | None:
+def check_queues(world: QueueState, queues: tuple[QueueSpec, ...]) -> Denied | None:
     """Why queues cannot become these."""
     wrong = quota.check_queues(queues)
     if wrong:
@@ -173,7 +173,7 @@ def check_queues(world: World, queues: tuple[QueueSpec, ...]) -> Denied | None:
     return None
 
 
-def check_direct(world: World, queue: str, milli: int, cpu_milli: int, ram_bytes: int) -> Denied | None:
+def check_direct(world: QueueState, queue: str, milli: int, cpu_milli: int, ram_bytes: int) -> Denied | None:
     """Why a slice that is no job of the queue is refused."""
     line = world.lines.get(queue)
     if line is None:

@@ -1,4 +1,4 @@
-"""What happens by itself: a heap of times, each with what it is for. Those that mean nothing any more go."""
+"""A heap of times at which something happens by itself, each with what it is for. Obsolete ones are dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Due(IntEnum):
     BACKOFF = 2  # it may try again
 
 
-#: when, what, job, and what tells whether it still holds
+#: when, what, job, and a token by which an obsolete one is known
 Deadline = tuple[int, int, int, int]
 
 
@@ -29,7 +29,7 @@ class Deadlines:
             heappush(self._heap, (at_ns, due, job_id, token))
 
     def pop(self, now_ns: int) -> tuple[Due, int] | None:
-        """The next one that has come."""
+        """The next one that is due."""
         while self._heap and self._heap[0][0] <= now_ns:
             deadline = heappop(self._heap)
             if self._valid(deadline):

@@ -18,7 +18,7 @@ from vgpud.core.queue.estimate import ends_ns, reserved_start_ns
 from vgpud.core.queue.order import Entry
 from vgpud.core.queue.quota import Account
 from vgpud.core.queue.sizes import Cut, Trim
-from vgpud.core.queue.state import WAITING, World
+from vgpud.core.queue.state import WAITING, QueueState
 from vgpud.core.queue.waiting import Line
 
 #: jobs looked at for backfill, at most
@@ -54,9 +54,9 @@ class Request:
 
 
 class Decision:
-    """Made and run once. Afterwards `placed` have room and may start, `victims` stop, `trims` shrink."""
+    """Made and run once. Afterwards `placed` may start, `victims` stop, `trims` shrink."""
 
-    def __init__(self, world: World, now_ns: int) -> None:
+    def __init__(self, world: QueueState, now_ns: int) -> None:
         self.world = world
         self.now_ns = now_ns
         self.placed: list[Job] = []
@@ -72,7 +72,7 @@ class Decision:
         self._lent_at = (-1, -1)  # (_given, _stopped) as of _all_lent_milli
         self._all_lent_milli = 0
         self._tried: dict[int, int] = {}  # by uid: cost so far of finding that jobs do not fit
-        self.look_again_ns = NEVER_NS  # when a job that would have made room has run for long enough
+        self.look_again_ns = NEVER_NS  # when a job that could be preempted will have run for its minimum time
 
     def run(self) -> None:
         turns = [Turn(line) for line in self.world.lines.values() if len(line.waiting)]
@@ -204,7 +204,7 @@ class Decision:
                 self._given += 1
                 key = line.running.entry(job.job_id)[0]
                 line.stop(job.job_id)
-                line.run(job, key)  # its width says what others could take of it
+                line.run(job, key)  # its width is what other jobs could take of it
 
     def _grow(self, job: Job) -> None:
         """An elastic job that starts takes free capacity, up to its maximum."""

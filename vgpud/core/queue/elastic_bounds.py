@@ -1,4 +1,4 @@
-"""Bounds of elastic jobs that cannot be meant, each refused in one line that names the value and the mend."""
+"""Bounds of elastic jobs that cannot be meant, each refused in one line that names the value and the fix."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from vgpud.core.elastic import registry
 from vgpud.core.jobs.model import Elastic, Job, JobSpec
 from vgpud.core.model import Denied, Reason
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 from vgpud.core.units import MILLI_PER_DEVICE, format_gpus
 
 MEMBERS_MAX = 1024
@@ -98,7 +98,7 @@ def _check_slice(spec: JobSpec, elastic: Elastic) -> Denied | None:
     return None
 
 
-def check_most(world: World, spec: JobSpec) -> Denied | None:
+def check_most(world: QueueState, spec: JobSpec) -> Denied | None:
     """Whether this site could ever give the most that it may have; its least it could."""
     elastic = spec.elastic
     if elastic is None or not elastic.most_members:
@@ -110,5 +110,5 @@ def check_most(world: World, spec: JobSpec) -> Denied | None:
             f" write {spec.members}-{world.members_max}",
             "elastic.workers_max",
         )
-    never = world.room.could_ever(Job(0, replace(spec, members=most), 0))
+    never = world.room.never_fits_reason(Job(0, replace(spec, members=most), 0))
     return _invalid(f"up to {most} workers: {never}", "elastic.workers_max") if never else None

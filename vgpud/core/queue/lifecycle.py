@@ -1,6 +1,6 @@
-"""What becomes of a job: it is submitted, waits, starts, is stopped, ends. Each step says what the shell shall do.
+"""The life of a job: it is submitted, waits, starts, is stopped, ends. Each step appends commands for the shell.
 
-Nothing here chooses between jobs: that is decide.py's.
+Nothing here chooses between jobs; decide.py does.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, How, Job, JobState
 from vgpud.core.queue import estimate, reasons, sizes
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.resizing import Resizing
-from vgpud.core.queue.state import WAITING, World
+from vgpud.core.queue.state import WAITING, QueueState
 
-#: a job that failed waits so long before its next try, twice as long each time
+#: backoff before the next try of a failed job, doubled each time
 BACKOFF_FIRST_NS = 10 * SECOND_NS
 BACKOFF_MAX_NS = 3600 * SECOND_NS
 #: the same for a start that the shell could not carry out
@@ -33,9 +33,9 @@ START_BACKOFF_MAX_NS = 300 * SECOND_NS
 
 
 class Lifecycle:
-    """The steps. `out`: what they want done, in this order; who carries it out empties it."""
+    """The steps. `out`: commands, in order; the caller empties it."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: QueueState) -> None:
         self._world = world
         self.out: list[Command] = []
         self.resizing = Resizing(world, lambda command: self.out.append(command))
@@ -50,7 +50,7 @@ class Lifecycle:
     def _note(self, kind: str, job: Job, text: str) -> None:
         self.out.append(Note(kind, job.job_id, text))
 
-    # ---- jobs come ----
+    # ---- submission ----
 
     def submitted(self, event: Submitted, now_ns: int) -> None:
         array = len(event.job_ids) > 1 or event.spec.index > 0
@@ -68,7 +68,7 @@ class Lifecycle:
             self.admit(job, now_ns)
 
     def _depend(self, job: Job, now_ns: int) -> None:
-        """Notes whom it waits for; it ends at once if one of them has failed."""
+        """Notes the jobs that it depends on; it ends at once if one of them has failed."""
         for other_id in job.spec.after:
             other = self.jobs.get(other_id)
             if other is None:
@@ -81,7 +81,7 @@ class Lifecycle:
         self.wait_for_others(job)
 
     def wait_for_others(self, job: Job) -> None:
-        """Notes whom it comes after, of those that have not ended."""
+        """Notes the jobs that it depends on and that have not ended."""
         unmet = {i for i in job.spec.after if i in self.jobs and not self.jobs[i].state.ended}
         if unmet:
             self._world.unmet[job.job_id] = unmet
@@ -90,7 +90,7 @@ class Lifecycle:
                 self._world.dependents.setdefault(other_id, {})[job.job_id] = None
 
     def admit(self, job: Job, now_ns: int) -> None:
-        """It waits for room, unless something else keeps it."""
+        """The job waits for capacity, unless something else keeps it."""
         world = self._world
         if job.state not in WAITING or job.job_id in world.unmet or world.waits(job):
             return
@@ -102,7 +102,7 @@ class Lifecycle:
         world.enqueue(job, now_ns)
 
     def _leave(self, job: Job, now_ns: int) -> None:
-        """It no longer waits for room, and gives up the claim that it may have."""
+        """The job no longer waits, and gives up its claim if it has one."""
         world = self._world
         if world.waits(job):
             world.line(job).dequeue(job.job_id)
@@ -116,12 +116,12 @@ class Lifecycle:
         world.unwatch(job)
 
     def begins_again(self, job: Job) -> None:
-        """It waits with its least, wherever it is to start; who can go on only where it was keeps its size."""
+        """A job starts at its minimum size; a suspended job that can resume only where it was keeps its size."""
         if not self._world.pinned(job):
             job.spec = sizes.at_least(job.spec)
 
     def withdraw(self, now_ns: int) -> None:
-        """Nobody has a claim any more: the room of one of them will not be free."""
+        """Takes back all claims: the capacity of one of them will not become free."""
         for job in list(self._world.claims.values()):
             self._leave(job, now_ns)
             self.admit(job, now_ns)
@@ -157,7 +157,7 @@ class Lifecycle:
     # ---- jobs stop ----
 
     def stop(self, job: Job, how: How | None, state: JobState, why: str, now_ns: int) -> None:
-        """Tells it to stop; its room is given to others, who have it when it has gone."""
+        """Tells a job to stop. Its capacity is given to other jobs, which get it when the job has gone."""
         world = self._world
         if job.job_id not in world.going:
             if job.state is JobState.RUNNING:
@@ -172,7 +172,7 @@ class Lifecycle:
         self.out.append(StopJob(job.job_id, how, why))
 
     def _go(self, job: Job, how: How | None) -> None:
-        """What it has physically is noted until it has gone; the room counts what it will keep."""
+        """Notes what the job physically has until it has gone; the cluster counts what it will keep."""
         world = self._world
         world.going[job.job_id] = job.placement if job.state is JobState.RUNNING else world.held.get(job.job_id, ())
         if job.state is JobState.RUNNING:
@@ -180,7 +180,7 @@ class Lifecycle:
         world.hold(job, world.kept(job, how) if how else ())
 
     def _gone(self, job: Job, now_ns: int) -> None:
-        """It has its room no longer, of whatever kind; its times are added up."""
+        """The job has given up its capacity, of whatever type; its times are added up."""
         world = self._world
         running = job.state is JobState.RUNNING
         if job.job_id in world.going:
@@ -232,7 +232,7 @@ class Lifecycle:
         self.admit(job, now_ns)
 
     def _anew(self, job: Job, now_ns: int) -> None:
-        """It waits to start from the beginning: what it has done is lost, the service that it has had is not."""
+        """The job waits to start from the beginning: its progress is lost, its attained service is not."""
         job.state = JobState.PENDING
         job.spec = sizes.at_least(job.spec)
         job.placement, job.suspended_how = (), None
@@ -246,7 +246,7 @@ class Lifecycle:
             return
         stop_to, why, how = job.stop_to, job.stopping, event.how
         if stop_to is not JobState.SUSPENDED and how is not How.REQUEUE:
-            return  # it was suspended before it heard that it shall end: JobEnded follows
+            return  # suspended before the order to end arrived: JobEnded follows
         running = job.state is JobState.RUNNING
         self._gone(job, now_ns)
         job.stop_to, job.stopping = None, ""
@@ -271,7 +271,7 @@ class Lifecycle:
         if job is None or event.attempt != job.attempt or job.state is not JobState.RUNNING:
             return
         stop_to, why = job.stop_to, job.stopping
-        if job.spec.elastic:  # it had room, of more than one size perhaps: that cannot be taken back
+        if job.spec.elastic:  # it ran, perhaps with more than one size: that cannot be taken back
             job.attained = job.attained_at(now_ns)
         job.started_ns = now_ns  # nothing of it ran
         self._gone(job, now_ns)
@@ -296,7 +296,8 @@ class Lifecycle:
         self.admit(job, now_ns)
 
     def _finish(self, job: Job, state: JobState, why: str, now_ns: int) -> None:
-        """It has ended. Those that come after it start to wait for room, or end as well, and so do those after them."""
+        """The job has ended. Jobs that depend on it begin to wait for capacity, or end as well, and so do those after
+        them."""
         world = self._world
         self._close(job, state, why, now_ns)
         closed = [job]
@@ -329,12 +330,13 @@ class Lifecycle:
     # ---- decisions are carried out ----
 
     def preempt(self, victim: Job, claimant_id: int, now_ns: int) -> None:
-        """As cheaply as leaves enough room for whom it stops for."""
+        """Stops the job in the way that is cheapest for its user and leaves enough capacity for the job that it stops
+        for."""
         world = self._world
         world.line(victim).dequeue(victim.job_id)
         world.going[victim.job_id] = victim.placement
         world.count_going(victim, 1)
-        stays = world.has_slices(victim)  # who is suspended keeps his
+        stays = world.has_slices(victim)  # a suspended job keeps its slices
         fits = (how for how in world.hows if how is not How.REQUEUE and world.room.fits(world.kept(victim, how)))
         hows = list(fits) if stays else []
         how = hows[0] if hows else How.REQUEUE

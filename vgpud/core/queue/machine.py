@@ -45,26 +45,25 @@ from vgpud.core.queue import advice, check, estimate, reasons, sharing, sizes, s
 from vgpud.core.queue.deadlines import Due
 from vgpud.core.queue.decide import Decision
 from vgpud.core.queue.lifecycle import Lifecycle
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 
 HALF_LIFE_NS = 7 * 24 * 3600 * SECOND_NS
 
 
-#: what a decision spends on one user's jobs that do not fit, in units of decide.py: a thousand shapes where nobody is
-#: to be stopped for them. Who has more waiting has them looked at when others of his have started or gone.
+#: cost of one user's jobs that do not fit, per decision, in units of decide.py: a thousand shapes if no job is to be
+#: stopped for them. More of the user's waiting jobs are looked at when others have started or gone
 TRIES_MAX = 4000
 
 
 def members_max(site: Site) -> int:
-    """How many members of jobs may have slices at once: a quarter of all is left to those who make theirs otherwise."""
+    """How many members of jobs may have slices at once: a quarter of all slices is left to users who create theirs
+    directly."""
     return max(1, site.slices_max - site.slices_max // 4)
 
 
 class Machine:
-    """`hows`: how the shell can stop jobs. `moves`: evicted jobs may go on elsewhere. `half_life_ns` 0: no history.
-
-    `members_max`: so many members of jobs have room at once. `tries_max`: TRIES_MAX where users are many.
-    """
+    """`hows`: how the shell can stop jobs. `moves`: evicted jobs may resume elsewhere. `half_life_ns` 0: no history.
+    `members_max`: members of jobs that run at once. `tries_max`: TRIES_MAX where there are many users."""
 
     def __init__(
         self,
@@ -78,7 +77,7 @@ class Machine:
         members_max: int = NEVER_NS,
         tries_max: int = NEVER_NS,
     ) -> None:
-        self._world = World(room, make_policy, hows, moves, half_life_ns)
+        self._world = QueueState(room, make_policy, hows, moves, half_life_ns)
         self._world.members_max, self._world.tries_max = members_max, tries_max
         self._world.set_queues(queues, 0)
         self._lives = Lifecycle(self._world)
@@ -87,7 +86,7 @@ class Machine:
 
     @property
     def jobs(self) -> dict[int, Job]:
-        """All jobs that it knows, also those that have ended. Only to be read."""
+        """All jobs, ended ones included. Read only."""
         return self._world.jobs
 
     # ---- in and out ----
@@ -192,7 +191,7 @@ class Machine:
             self._stretch(decision, now_ns)
 
     def _resize(self, decision: Decision, now_ns: int) -> None:
-        """Elastic jobs grow and make room, as decided; those that stop as a whole do neither first."""
+        """Elastic jobs grow and shrink, as decided; jobs that stop as a whole do neither first."""
         world = self._world
         for job_id in {**decision.grown, **decision.trims}:
             job, trim = self.jobs[job_id], decision.trims.get(job_id)
@@ -220,7 +219,7 @@ class Machine:
                 resizing.begin(job, before, world.wish_why[job_id], now_ns)
         self._look_again_ns = min(self._look_again_ns, stretch.tried_again_ns(world, now_ns))
         if decision.shrink_deadline_ns < NEVER_NS:
-            return  # somebody is about to be given some of it
+            return  # another job is about to be given some of it
         at_ns = stretch.grow_at_ns(world, now_ns)
         if at_ns > now_ns:
             self._look_again_ns = min(self._look_again_ns, at_ns)
@@ -233,9 +232,9 @@ class Machine:
     # ---- after a restart ----
 
     def restore(self, jobs: Iterable[Job], now_ns: int) -> list[Command]:
-        """Takes over jobs as they were saved, once and before all steps. Those that were to stop are told again.
+        """Takes over saved jobs, once and before all steps. Jobs that were to stop are told again.
 
-        Jobs that run keep their room, whatever else has changed; the shell says then what became of them.
+        Running jobs keep their capacity, whatever else has changed; the shell reports then what became of them.
         """
         world = self._world
         world.asked.clear()
@@ -250,9 +249,14 @@ class Machine:
         for job in known:
             if job.state in (JobState.PENDING, JobState.HELD):
                 self._lives.begins_again(job)  # it may have been saved with a claim to more
-                self._lives.wait_for_others(job)  # what has ended let it go on, or it would have ended as well
+                self._lives.wait_for_others(
+                    job
+                )  # jobs that it depended on have ended, and it was not cancelled with them
             if job.state is JobState.SUSPENDED and job.stop_to is JobState.SUSPENDED:
-                job.stop_to, job.stopping = None, ""  # it was to give up its memory: if somebody still needs that
+                job.stop_to, job.stopping = (
+                    None,
+                    "",
+                )  # it was to give up its memory: only if another job still needs that
             elif job.state is JobState.SUSPENDED and job.stop_to is not None:
                 self._lives.stop(job, None, job.stop_to, job.stopping, now_ns)
             self._lives.admit(job, now_ns)
@@ -261,14 +265,14 @@ class Machine:
         return out
 
     def remember(self, histories: dict[str, int], at_ns: int) -> None:
-        """What history() said at that time, before restore(): fair shares outlive a restart."""
+        """Takes over the result of an earlier history(), before restore(): fair shares outlive a restart."""
         for name, history in histories.items():
             if name in self._world.lines:
                 account = self._world.lines[name].account
                 account.history, account.history_at_ns = history, at_ns
 
     def forget(self, job_ids: Iterable[int]) -> None:
-        """Ended jobs that nobody will ask for."""
+        """Ended jobs that will not be asked for again."""
         for job_id in job_ids:
             if job_id in self.jobs and self.jobs[job_id].state.ended:
                 del self.jobs[job_id]
@@ -276,11 +280,11 @@ class Machine:
     # ---- questions ----
 
     def check(self, spec: JobSpec, count: int = 1) -> Denied | None:
-        """Why such a job, or an array of so many, is refused."""
+        """Why such a job, or an array of them, is refused."""
         return check.check_job(self._world, spec, count)
 
     def refusal(self, event: Event) -> Denied | None:
-        """Why this wish of a user is refused."""
+        """Why this request of a user is refused."""
         return check.refusal(self._world, event)
 
     def check_queues(self, queues: tuple[QueueSpec, ...]) -> Denied | None:
@@ -292,7 +296,8 @@ class Machine:
         return check.check_direct(self._world, queue, milli, cpu_milli, ram_bytes)
 
     def may_borrow(self, job_id: int, place: Place) -> bool:
-        """Whether a job's shell may begin one more worker there for a while, and say so with RoomChanged meanwhile."""
+        """Whether the shell may start one more worker of a job there for a while; it reports that with RoomChanged
+        meanwhile."""
         return stretch.may_borrow(self._world, self.jobs[job_id], place)
 
     def reason(self, job_id: int, now_ns: int) -> str:
@@ -300,7 +305,8 @@ class Machine:
         return reasons.reason(self._world, self.jobs[job_id], now_ns)
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Kinds of jobs that lose together on one device, to be told again after a restart: events.PairsKnown."""
+        """Similarity classes whose jobs slow each other down on one device, to be restored after a restart with
+        events.PairsKnown."""
         return self._world.room.pairs()
 
     def queue(self, name: str) -> QueueSpec:
@@ -311,7 +317,7 @@ class Machine:
         return self._world.lines[name].account.history_now(now_ns, self._world.half_life_ns)
 
     def position(self, job_id: int) -> int:
-        """In its queue, from 1; 0 = it does not wait for room."""
+        """Position in its queue, from 1; 0 = it does not wait for capacity."""
         job = self.jobs[job_id]
         return self._world.line(job).waiting.rank(job_id) + 1 if self._world.waits(job) else 0
 

@@ -1,8 +1,7 @@
 """Jobs sorted by their policy's key, in blocks with sums: a decision costs what changes in it, not what waits.
 
-A job has a shape here (one bit): jobs of one shape fit or fail together. A block knows which shapes it holds, so that
-those in which only shapes wait that have failed already are passed over as a whole. After the sorted list of lists of
-Jenks' sortedcontainers.
+A job has a shape here (one bit): jobs of one shape fit or fail together. A block knows the shapes in it, so that a
+block with only failed shapes is skipped as a whole. After the sorted list of lists of Jenks' sortedcontainers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quotas: what each queue uses and may use, now and over its history, and which queue is served next.
 
-Guarantee, limit and over-quota weight of queues that are nested once, after NVIDIA's KAI scheduler: who is below his
-guarantee comes first, then who uses least beyond it for his weight; what others use beyond theirs can be reclaimed.
+Guarantee, limit and over-quota weight of queues that are nested once, after NVIDIA's KAI scheduler: a queue below its
+guarantee comes first, then the one that uses least beyond it for its weight; use beyond a guarantee can be reclaimed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from vgpud.core.units import format_bytes, format_gpus
 
 #: shares are compared in millionths of a milli-GPU
 _SCALE = 1_000_000
-#: history is kept in milli-GPU with so many bits behind the point
+#: fractional bits of the history, which is in milli-GPU
 HISTORY_BITS = 40
 _ONE = 1 << 62
 
@@ -86,8 +86,8 @@ class Account:
         if parent is not None:
             parent.children.append(self)
         self.used = Amount()  # as decided: by jobs that run or have a claim and by slices that are no jobs
-        self.claimed = Amount()  # of that: by jobs whose room is still being freed
-        self.going = Amount()  # beside that: by jobs that have been told to stop and still run
+        self.claimed = Amount()  # of that: by jobs with a claim, whose capacity is still being freed
+        self.going = Amount()  # besides that: by jobs that have been told to stop and still run
         self.fixed_milli = 0  # of used: by jobs that cannot be preempted
         self.direct: dict[str, Amount] = {}  # by node: of used, by slices that are no jobs
         self.history = 0  # moving average of used.milli, << HISTORY_BITS
@@ -109,7 +109,7 @@ class Account:
         self.fixed_milli += amount.milli - before.milli
 
     def learn(self, now_ns: int, half_life_ns: int) -> None:
-        """Before `used` changes, and before who is next is decided by it."""
+        """Call it before `used` changes, and before the next queue is chosen."""
         self.history = self.history_now(now_ns, half_life_ns)
         self.history_at_ns = now_ns
 
@@ -172,9 +172,9 @@ class Account:
         )
 
     def below_guarantee(self, width_milli: int) -> Account | None:
-        """The account, its own or its parent's, whose guarantee covers so much more; None when none does.
+        """The account, its own or its parent's, whose guarantee covers this much more; None when none does.
 
-        Guarantees are GPUs: who asks for none of those has none to claim, whatever memory it wants.
+        Guarantees are GPUs: a job that asks for none has none to claim, whatever memory it needs.
         """
         for account in self.chain if width_milli else ():
             if account.used.milli + width_milli <= account.spec.guarantee_milli:

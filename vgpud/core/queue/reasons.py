@@ -1,4 +1,4 @@
-"""Why a job waits, in one sentence each with its numbers. Made when somebody asks, not at every decision."""
+"""Why a job waits, in one sentence each with its numbers. Computed on request, not at every decision."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from vgpud.core.jobs.model import NEVER_NS, SECOND_NS, Job, JobSpec, JobState
 from vgpud.core.queue import sizes
 from vgpud.core.queue.estimate import expected_start_ns
 from vgpud.core.queue.quota import Account
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 from vgpud.core.units import format_gpus
 
-#: so many jobs are named
+#: jobs named in a sentence
 _NAMED_MAX = 3
 
 
 def duration(ns: int) -> str:
-    """As people say it, at most two units: 90 s is 1 min 30 s."""
+    """A duration for messages, at most two units: 90 s is 1 min 30 s."""
     seconds = -(-ns // SECOND_NS)
     parts = []
     for unit, name in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
@@ -34,20 +34,20 @@ def time_limit(job: Job) -> str:
     return f"its time limit of {duration(job.spec.time_limit_ns)} has run out"
 
 
-def preempted(world: World, victim: Job, claimant: Job) -> str:
-    """Why a job makes room."""
+def preempted(world: QueueState, victim: Job, claimant: Job) -> str:
+    """Why a job is preempted."""
     if claimant.spec.queue == victim.spec.queue:
         policy = world.line(victim).policy.name
-        return f"made room for job {claimant.job_id}, which comes before it in queue {victim.spec.queue} ({policy})"
+        return f"was preempted for job {claimant.job_id}, which comes before it in queue {victim.spec.queue} ({policy})"
     return (
-        f"made room for job {claimant.job_id}: queue {claimant.spec.queue} is below its guarantee, queue"
+        f"was preempted for job {claimant.job_id}: queue {claimant.spec.queue} is below its guarantee, queue"
         f" {victim.spec.queue} above its own"
     )
 
 
-def shrunk(world: World, job: Job, claimant: Job, now_ns: int) -> str:
-    """Why an elastic job gives room to another."""
-    line, text = world.line(claimant), f"makes room for job {claimant.job_id}"
+def shrunk(world: QueueState, job: Job, claimant: Job, now_ns: int) -> str:
+    """Why an elastic job gives capacity to another."""
+    line, text = world.line(claimant), f"shrinks for job {claimant.job_id}"
     waited_ns = claimant.waited_at(now_ns) or now_ns - claimant.waiting_since_ns
     if waited_ns >= line.spec.lent_after_ns:
         bound = duration(line.spec.elastic_wait_ns)
@@ -59,7 +59,7 @@ def shrunk(world: World, job: Job, claimant: Job, now_ns: int) -> str:
     return f"{text}; it never has less than {sizes.words(job.spec, sizes.least(job.spec))}"
 
 
-def grown(world: World, job: Job, before: JobSpec, idle_ns: int) -> str:
+def grown(world: QueueState, job: Job, before: JobSpec, idle_ns: int) -> str:
     """Why an elastic job takes more, as it has it already."""
     more = format_gpus(job.width_milli - before.width_milli)
     free = format_gpus(world.room.free_milli())
@@ -67,7 +67,7 @@ def grown(world: World, job: Job, before: JobSpec, idle_ns: int) -> str:
     return f"{text}, and it wants no more than {sizes.words(job.spec, sizes.most(job))}"
 
 
-def grown_ahead(world: World, job: Job, before: JobSpec) -> str:
+def grown_ahead(world: QueueState, job: Job, before: JobSpec) -> str:
     """Why an elastic job takes more although others wait."""
     more, queue = format_gpus(job.width_milli - before.width_milli), job.spec.queue
     text = f"{more} GPUs were free, and elastic jobs of queue {queue} that come first take them before others start"
@@ -75,11 +75,11 @@ def grown_ahead(world: World, job: Job, before: JobSpec) -> str:
 
 
 def wished(job: Job) -> str:
-    """Why an elastic job gives workers back for nobody in particular."""
+    """Why an elastic job gives back workers that no other job has asked for."""
     return f"more than {sizes.words(job.spec, sizes.most(job))} are not worth it"
 
 
-def placed(world: World, job: Job) -> str:
+def placed(world: QueueState, job: Job) -> str:
     """Where it runs, and why there."""
     gpus = f"{format_gpus(job.width_milli)} GPU"
     if world.line(job).spec.elastic_eager and job.spec.elastic and sizes.size(job.spec) > sizes.least(job.spec):
@@ -92,7 +92,7 @@ def placed(world: World, job: Job) -> str:
     return f"{gpus} on {devices} device(s) of {', '.join(nodes[:_NAMED_MAX])}"
 
 
-def reason(world: World, job: Job, now_ns: int) -> str:
+def reason(world: QueueState, job: Job, now_ns: int) -> str:
     """Why it waits; how it ended; what is being done to it; "" when it simply runs."""
     if job.state.ended:
         return job.reason
@@ -109,29 +109,29 @@ def reason(world: World, job: Job, now_ns: int) -> str:
         after = "failed" if not job.start_failures else "could not be started"
         return f"it {after}: its next try begins in {duration(job.not_before_ns - now_ns)}"
     if job.job_id in world.claims:
-        return f"its room is being freed: {_jobs(_in_its_way(world, job))} must {_give_way(world, job)} first"
+        return f"its GPUs are being freed: {_jobs(_in_its_way(world, job))} must {_give_way(world, job)} first"
     return _no_room(world, job, now_ns)
 
 
-def _in_its_way(world: World, job: Job) -> list[int]:
+def _in_its_way(world: QueueState, job: Job) -> list[int]:
     nodes = {place.node for place in job.placement}
     there = (world.going | world.leaving).items()
     return [j for j, placement in there if any(place.node in nodes for place in placement)]
 
 
-def _give_way(world: World, job: Job) -> str:
+def _give_way(world: QueueState, job: Job) -> str:
     return "stop" if any(j in world.going for j in _in_its_way(world, job)) else "shrink"
 
 
-def holders(world: World, account: Account) -> str:
-    """Who has what is used of a quota, the widest first: the end of a sentence."""
+def holders(world: QueueState, account: Account) -> str:
+    """The jobs that use a quota, the widest first: the end of a sentence."""
     key = "holders", account.spec.name
     if key not in world.asked:
         world.asked[key] = _holders(world, account)
     return str(world.asked[key])
 
 
-def _holders(world: World, account: Account) -> str:
+def _holders(world: QueueState, account: Account) -> str:
     running = [j for line in world.lines.values() if account in line.account.chain for j in line.running]
     widest = sorted((world.jobs[j] for j in running), key=lambda job: (-job.width_milli, job.job_id))
     parts = [f"job {job.job_id} ({format_gpus(job.width_milli)})" for job in widest[:_NAMED_MAX]]
@@ -144,7 +144,7 @@ def _holders(world: World, account: Account) -> str:
     return f"; held by {', '.join(parts)}" if parts else ""
 
 
-def _on(world: World, devices: set[str], job: Job) -> list[int]:
+def _on(world: QueueState, devices: set[str], job: Job) -> list[int]:
     """Other jobs that have a part of these devices."""
     return [
         other_id
@@ -153,7 +153,7 @@ def _on(world: World, devices: set[str], job: Job) -> list[int]:
     ]
 
 
-def _no_room(world: World, job: Job, now_ns: int) -> str:
+def _no_room(world: QueueState, job: Job, now_ns: int) -> str:
     line = world.line(job)
     over = line.account.limit_for(job.spec)
     if over is not None:
@@ -172,17 +172,18 @@ def _no_room(world: World, job: Job, now_ns: int) -> str:
             f" {format_gpus(world.room.total_milli())} GPUs: it must wait until all that cannot be preempted fit beside"
         )
     if not world.has_slices(job):
-        most = f"{world.members} members of jobs have slices of the {world.members_max} that may at once"
-        return f"{most}, and this needs {job.spec.members}"
+        most = f"{world.members} of {world.members_max} job slices are in use"
+        return f"{most}; this job needs {job.spec.members} more"
     if world.pinned(job):
-        missing = world.lacks(job)
+        missing = world.shortage(job)
         devices = {share.device_uuid for place in job.placement for share in place.shares}
         there = _on(world, devices, job)
         if missing:
             who = f"; {_jobs(there)} {'is' if len(there) == 1 else 'are'} there" if there else ""
-            return f"it goes on where it was, but {missing}{who}"
+            return f"it can resume only where it was, but {missing}{who}"
         if world.find(job) is None:
-            return f"it goes on where it was, which it does not share with {_jobs(there) if there else 'what is there'}"
+            residents = _jobs(there) if there else "the programs there"
+            return f"it can resume only where it was, which it does not share with {residents}"
     elif world.find(job) is None:
         return world.room.why_not(job)
     return "it starts with the next decision"

@@ -25,7 +25,7 @@ _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(events.Eve
 
 
 def to_plain(said: events.Event | events.Command) -> Plain:
-    """An event or a command as what JSON can say; "type" is its class."""
+    """An event or a command as JSON values; "type" is its class."""
     return {"type": type(said).__name__, **_encode(said)}
 
 
@@ -38,7 +38,7 @@ def from_plain(data: Plain) -> Any:
 
 
 def encode(value: Any) -> Any:
-    """Any value of the queue's model as what JSON can say."""
+    """Any value of the queue's model as JSON values."""
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):

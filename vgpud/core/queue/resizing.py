@@ -1,7 +1,7 @@
-"""Elastic jobs become larger or smaller while they run: what is told to the shell, and what it answers.
+"""Elastic jobs change their size while they run: commands to the shell, and its answers.
 
-From the decision on a job's spec, its quota and the room that is held for it are those of its new size; `resizing` says
-so until the shell has done it. Who gets what a job gives has a claim on it until then.
+From the decision on, a job's spec, its quota and its reservation are those of the new size; `resizing` is set until the
+shell has done it. A job that gets what another one gives has a claim until then.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from vgpud.core.jobs.events import Command, Note, Resized, ResizeJob, SaveJob, Wished
 from vgpud.core.jobs.model import Job, JobSpec, JobState
 from vgpud.core.queue import reasons, sizes
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 
 
 class Resizing:
-    """The steps. `say` hears what they want done."""
+    """The steps. `say` receives the commands."""
 
-    def __init__(self, world: World, say: Callable[[Command], None]) -> None:
+    def __init__(self, world: QueueState, say: Callable[[Command], None]) -> None:
         self._world = world
         self._say = say
 
@@ -49,21 +49,21 @@ class Resizing:
             del self._world.leaving[job.job_id]
 
     def _run_again(self, job: Job, now_ns: int) -> None:
-        """The order of those that run knows its width."""
+        """Running jobs are ordered with their width."""
         self._world.line(job).stop(job.job_id)
         self._world.run(job, now_ns)
 
     # ---- what the shell answers ----
 
     def resized(self, event: Resized, now_ns: int) -> bool:
-        """Whether it has kept room that others were given."""
+        """Returns whether it has kept capacity that was given to other jobs."""
         world = self._world
         job = world.jobs.get(event.job_id)
         if job is None or job.state is not JobState.RUNNING or event.attempt != job.attempt:
             return False
         if job.job_id in world.going or job.spec.elastic is None or not event.placement:
             return False
-        # the shell says where it is; what is known of it there is the queue's to say
+        # the shell reports where it is; what is known of the job there comes from the queue
         has, decided = (world.room.noted(job, room) for room in (event.placement, world.held[job.job_id]))
         asked = bool(job.resizing)
         self._left(job)
@@ -84,7 +84,7 @@ class Resizing:
         return kept
 
     def wished(self, event: Wished) -> None:
-        """Its autoscaler's word: what is wished beyond its bounds counts as these."""
+        """The target of its autoscaler; one beyond its bounds counts as the bound."""
         job = self._world.jobs.get(event.job_id)
         if job is None or job.state.ended or job.spec.elastic is None or not sizes.by_members(job.spec):
             return
@@ -110,14 +110,14 @@ class Resizing:
         job.spec, job.resizing = spec, ()
 
     def gone(self, job: Job) -> None:
-        """It has no room any more."""
+        """The job has no capacity any more."""
         self._left(job)
         job.resizing = ()
         self._world.elastic.pop(job.job_id, None)
         self._world.left_alone_ns.pop(job.job_id, None)
 
     def again(self, job: Job) -> None:
-        """After a restart: what was not answered is said again, and what was wished holds."""
+        """After a restart: unanswered commands are sent again, and targets still hold."""
         if job.wished_members:
             self._world.wish_why[job.job_id] = reasons.wished(job)
         if job.resizing:

@@ -1,7 +1,5 @@
-"""Jobs that share a device: what is measured of them counts from then on, and pairs that lose are parted (Gandiva's
-
-undo). Which pairs lose is found out by the shell (core/colocate/watch.py), which sees how fast jobs go.
-"""
+"""Jobs that share a device: their measured usage counts from then on, and pairs that slow each other down are separated
+(Gandiva's undo). The shell finds such pairs by the jobs' speeds (core/colocate/watch.py)."""
 
 from __future__ import annotations
 
@@ -10,10 +8,10 @@ from dataclasses import replace
 from vgpud.core.jobs.events import Measured, PairLoses, SaveJob
 from vgpud.core.jobs.model import How, Job, JobState, Placement
 from vgpud.core.queue.lifecycle import Lifecycle
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 
 
-def measured(world: World, lives: Lifecycle, event: Measured) -> None:
+def measured(world: QueueState, lives: Lifecycle, event: Measured) -> None:
     """Where its placement goes by what jobs use, that is now known of a job that runs."""
     job = world.jobs.get(event.job_id)
     if job is None or job.state is not JobState.RUNNING:
@@ -28,11 +26,10 @@ def measured(world: World, lives: Lifecycle, event: Measured) -> None:
     lives.out.append(SaveJob(job))
 
 
-def part(world: World, lives: Lifecycle, event: PairLoses, now_ns: int) -> None:
-    """Jobs of these kinds share no device from now on. The first leaves, as cheaply for its user as it can be done:
-
-    it goes on elsewhere, or when the other one has gone. Those without kinds stay: they would be put together again.
-    """
+def part(world: QueueState, lives: Lifecycle, event: PairLoses, now_ns: int) -> None:
+    """Jobs of these similarity classes share no device from now on. The first job leaves, in the way that is cheapest
+    for its user: it resumes elsewhere, or when the other one has gone. Jobs without classes stay: they would be put
+    together again."""
     job, other = world.jobs.get(event.job_id), world.jobs.get(event.other_id)
     if job is None or other is None or not _together(job, other):
         return
@@ -56,6 +53,6 @@ def _devices(placement: Placement) -> set[str]:
     return {share.device_uuid for place in placement for share in place.shares}
 
 
-def _how(world: World, job: Job) -> How:
+def _how(world: QueueState, job: Job) -> How:
     """Its memory must leave the device with it: paused it would only wait there."""
     return How.EVICT if How.EVICT in world.hows else How.REQUEUE

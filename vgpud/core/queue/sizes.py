@@ -1,6 +1,6 @@
-"""How large an elastic job is: a number of members (workers), or the milli-GPU of its one slice.
+"""The size of an elastic job: a number of members (workers), or the milli-GPU of its one slice.
 
-What a job of another size asks for, and what room it has then: whoever stays, stays where it is.
+Also what a job of another size asks for, and its placement then: remaining members stay where they are.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ STEP_MILLI = 50
 
 
 def size(spec: JobSpec) -> int:
-    """What it has."""
+    """Its present size."""
     return spec.members if by_members(spec) else spec.ask.spec.gpus_milli
 
 
 def by_members(spec: JobSpec) -> bool:
-    """Workers come and go; else its slice grows and shrinks."""
+    """Whether its number of workers changes; else its slice grows and shrinks."""
     return bounds(spec).most_members > 0
 
 
@@ -31,12 +31,12 @@ def bounds(spec: JobSpec) -> Elastic:
 
 
 def least(spec: JobSpec) -> int:
-    """What it always has when it runs."""
+    """The size that it always has when it runs."""
     return bounds(spec).least_members if by_members(spec) else bounds(spec).least_milli
 
 
 def most(job: Job) -> int:
-    """What it may have: no more workers than are worth it."""
+    """The size that it may have: no more workers than its autoscaler wants."""
     spec = job.spec
     if not by_members(spec):
         return bounds(spec).most_milli
@@ -55,31 +55,31 @@ def step_milli(spec: JobSpec) -> int:
 
 
 def sized(spec: JobSpec, wanted: int) -> JobSpec:
-    """The same job when it has this size."""
+    """The same job at this size."""
     if by_members(spec):
         return replace(spec, members=wanted)
     return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, gpus_milli=wanted)))
 
 
 def at_least(spec: JobSpec) -> JobSpec:
-    """The same job as it starts."""
+    """The same job at the size at which it starts."""
     return sized(spec, least(spec)) if spec.elastic and size(spec) != least(spec) else spec
 
 
 def beginning(spec: JobSpec, wanted: int) -> JobSpec:
-    """What a job that is at its least asks for to start with this size: of memory no more than its least has."""
+    """What a job at its minimum asks for to start at this size; no more memory than at its minimum."""
     if by_members(spec):
         return sized(spec, wanted)
     return replace(spec, ask=replace(spec.ask, spec=replace(spec.ask.spec, min_milli=wanted)))
 
 
 def has(spec: JobSpec, placement: Placement) -> int:
-    """The size of a job with this room."""
+    """The size of a job with this placement."""
     return len(placement) if by_members(spec) else placement[0].shares[0].min_milli
 
 
 def slice_of(placement: Placement, wanted: int) -> Placement:
-    """The room of an elastic slice at this size: on its device, its memory as it is."""
+    """The placement of an elastic slice at this size: same device, same memory."""
     (place,) = placement
     (share,) = place.shares
     highest = wanted if share.max_milli == share.min_milli else max(share.max_milli, wanted)
@@ -87,7 +87,7 @@ def slice_of(placement: Placement, wanted: int) -> Placement:
 
 
 def beyond(spec: JobSpec, before: Placement, after: Placement) -> Placement:
-    """What the one room has and the other has not."""
+    """What the first placement has and the second has not."""
     if by_members(spec):
         left = list(after)
         return tuple(place for place in before if not _took(left, place))
@@ -106,7 +106,7 @@ def _took(left: list[Place], place: Place) -> bool:
 
 
 def words(spec: JobSpec, amount: int) -> str:
-    """A size as people say it."""
+    """A size for messages."""
     if not by_members(spec):
         return f"{format_gpus(amount)} GPU"
     return f"{amount} worker{'' if amount == 1 else 's'}"
@@ -114,7 +114,7 @@ def words(spec: JobSpec, amount: int) -> str:
 
 @dataclass(slots=True, eq=False)
 class Trim:
-    """A job that is made smaller in a decision: what it had before, and what of that it is to give."""
+    """A job that is made smaller in a decision: what it had before, and what of that it gives."""
 
     job: Job
     spec: JobSpec
@@ -123,7 +123,7 @@ class Trim:
     gone_milli: int = 0
 
     def now(self) -> tuple[JobSpec, Placement]:
-        """Its spec and its room without that."""
+        """Its spec and its placement without that."""
         if by_members(self.spec):
             left = tuple(place for index, place in enumerate(self.placement) if index not in self.gone)
             return sized(self.spec, len(left)), left
@@ -153,7 +153,7 @@ class Cut:
 
 
 def next_cut(trim: Trim) -> Cut:
-    """The next step of one that is above its least: of members the last of those that stay."""
+    """The next step of a job above its minimum: of members the last one."""
     if by_members(trim.spec):
         return Cut(trim, member=max(i for i in range(len(trim.placement)) if i not in trim.gone))
     return Cut(trim, milli=step_milli(trim.job.spec))

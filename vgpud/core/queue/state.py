@@ -1,8 +1,8 @@
-"""What the machine's parts share: jobs, queues, who has which room, and the moves that keep these in step.
+"""The state that the machine's parts share: jobs, queues, placements, and the operations that keep these consistent.
 
-A job's room is `held` from the decision that gives it until its end, or until the decision that takes it away: then the
-job is `going`, physically still there, and who gets its room has a claim on it until it has gone. Of an elastic job
-that shrinks the same holds for a part of its room, which is `leaving`.
+A job's placement is `held` from the decision that gives it until the job's end, or until the decision that takes it
+away: then the job is `going`, physically still there, and the job that gets its placement has a claim on it until it
+has gone. Of an elastic job that shrinks the same holds for a part of its placement, which is `leaving`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vgpud.core.queue.waiting import Line
 WAITING = (JobState.PENDING, JobState.SUSPENDED)
 
 
-class World:
+class QueueState:
     def __init__(
         self, room: Room, make_policy: Callable[[str], Policy], hows: tuple[How, ...], moves: bool, half_life_ns: int
     ) -> None:
@@ -35,34 +35,34 @@ class World:
         self.half_life_ns = half_life_ns
         self.jobs: dict[int, Job] = {}
         self.lines: dict[str, Line] = {}
-        self.held: dict[int, Placement] = {}  # what the room counts for a job
+        self.held: dict[int, Placement] = {}  # what is reserved for a job
         self.going: dict[int, Placement] = {}  # what a job that has been told to stop still has
         self.leaving: dict[
             int, Placement
         ] = {}  # what an elastic job that has been told to shrink still has beyond `held`
         self.elastic: dict[int, Job] = {}  # elastic jobs that run
-        self.left_alone_ns: dict[int, int] = {}  # elastic jobs that could not be resized: until when that is not tried
-        self.wish_why: dict[int, str] = {}  # of elastic jobs: what their autoscalers said last
+        self.left_alone_ns: dict[int, int] = {}  # elastic jobs that could not be resized: when that is tried again
+        self.wish_why: dict[int, str] = {}  # elastic jobs: the reasons of their autoscalers' last targets
         self.acted_ns = 0  # when something was started, stopped or resized last
-        self.parked: dict[int, Job] = {}  # suspended jobs for which the room still counts something
-        self.claims: dict[int, Job] = {}  # jobs whose room is still being freed, oldest first
-        self.unmet: dict[int, set[int]] = {}  # job -> jobs that it waits for
-        self.dependents: dict[int, dict[int, None]] = {}  # job -> those that wait for it, in order
-        self.unmet_of: Counter[int] = Counter()  # by uid: how many all its jobs wait for, each of them counted
-        #: what was found out for those who ask, until something happens
+        self.parked: dict[int, Job] = {}  # suspended jobs that still have a reservation
+        self.claims: dict[int, Job] = {}  # jobs whose placement is still being freed, oldest first
+        self.unmet: dict[int, set[int]] = {}  # job -> jobs that it depends on
+        self.dependents: dict[int, dict[int, None]] = {}  # job -> jobs that depend on it, in order
+        self.unmet_of: Counter[int] = Counter()  # by uid: number of dependencies of all its jobs
+        #: answers to readers, valid until something happens
         self.asked: dict[object, Any] = {}
-        #: of all jobs that have room: each has a slice, of which a node has only so many
+        #: members of all placed jobs: each has a slice, and a node has only so many
         self.members = 0
         self.members_max = NEVER_NS
         self.tries_max = NEVER_NS  # see machine.TRIES_MAX
         self.deadlines = Deadlines(self._holds)
-        self.estimates = Estimates()  # of jobs that have classes (JobSpec.kinds)
+        self.estimates = Estimates()  # of jobs that have similarity classes (JobSpec.kinds)
         self._key_changes_ns: dict[int, int] = {}
 
     # ---- queues ----
 
     def set_queues(self, queues: tuple[QueueSpec, ...], now_ns: int) -> None:
-        """As they are from now on; one that still has jobs stays."""
+        """Replaces the queues; one that still has jobs stays."""
         gone = [n for n, line in self.lines.items() if n not in {q.name for q in queues}]
         busy = {job.spec.queue for job in self.jobs.values() if not job.state.ended} if gone else set()
         queues += tuple(self.lines[n].spec for n in gone if n in busy)
@@ -95,21 +95,21 @@ class World:
     # ---- order ----
 
     def enqueue(self, job: Job, now_ns: int) -> None:
-        """It waits for room from now on."""
+        """The job waits for capacity from now on."""
         line = self.line(job)
         line.policy.touch(job, now_ns)
         line.enqueue(job, line.policy.key(job, now_ns), self.pinned(job))
         self._watch(job, line, now_ns)
 
     def run(self, job: Job, now_ns: int) -> None:
-        """It runs from now on."""
+        """The job runs from now on."""
         line = self.line(job)
         line.policy.touch(job, now_ns)
         line.run(job, line.policy.key(job, now_ns))
         self._watch(job, line, now_ns)
 
     def touch(self, job: Job, now_ns: int, line: Line | None = None) -> None:
-        """The policy looks at this job anew."""
+        """Recomputes the job's place in its policy's order."""
         line = line or self.line(job)
         line.policy.touch(job, now_ns)
         line.rekey(job, now_ns)
@@ -118,7 +118,7 @@ class World:
     def _watch(self, job: Job, line: Line, now_ns: int) -> None:
         at_ns = line.policy.changes_at(job, now_ns)
         if at_ns <= now_ns:
-            at_ns = now_ns + 1  # a policy that does not move a job when it said it would may not stop the clock
+            at_ns = now_ns + 1  # a policy that does not move a job when it said it would must not stop the clock
         if self._key_changes_ns.get(job.job_id) != at_ns:
             self._key_changes_ns[job.job_id] = at_ns
             self.deadlines.add(at_ns, Due.KEY, job.job_id, at_ns)
@@ -140,14 +140,14 @@ class World:
     def waits(self, job: Job) -> bool:
         return job.job_id in self.line(job).waiting
 
-    # ---- room ----
+    # ---- placements ----
 
     def pinned(self, job: Job) -> bool:
-        """It can go on only where it was."""
+        """Whether it can resume only where it was."""
         return job.state is JobState.SUSPENDED and not (self.moves and job.suspended_how is How.EVICT)
 
     def find(self, job: Job, spec: JobSpec | None = None) -> Placement | None:
-        """Room for a job now, not taken yet. `spec`: at this size instead of its own."""
+        """A placement for a job now, not taken yet. `spec`: at this size instead of its own."""
         wanted = job if spec is None or spec is job.spec else replace(job, spec=spec)
         if wanted.spec.width_milli > self.room.free_milli() or not self.has_slices(wanted):
             return None
@@ -156,7 +156,8 @@ class World:
         return job.placement if self.could_have(job, job.placement) else None
 
     def could_have(self, job: Job, placement: Placement) -> bool:
-        """Whether there is exactly this room for it, with what is held for it now, and its rule lets it go there."""
+        """Whether exactly this placement is free for it, counting what it holds now as free, and its rule lets it go
+        there."""
         kept = self.held.get(job.job_id, ())
         self.room.release(kept)
         suits = self.room.suits(job, placement)
@@ -164,13 +165,13 @@ class World:
         return suits
 
     def newcomer(self, job: Job) -> Placement | None:
-        """Room for one more member of a job that has room."""
+        """A placement for one more member of a running job."""
         if job.spec.ask.width_milli > self.room.free_milli() or self.members >= self.members_max:
             return None
         return self.room.place(Job(job.job_id, replace(job.spec, members=1), job.submitted_ns))
 
     def resize(self, job: Job, spec: JobSpec, placement: Placement, now_ns: int) -> None:
-        """A running job has this size and this room from now on, as decided. What it has attained stays."""
+        """A running job has this size and this placement from now on, as decided. Its attained service stays."""
         self.hold(job, ())
         self.count(job, -1, now_ns)
         job.attained += (now_ns - job.started_ns) * (job.spec.width_milli - spec.width_milli)
@@ -179,19 +180,19 @@ class World:
         self.hold(job, placement)
 
     def has_slices(self, job: Job) -> bool:
-        """Whether its members can have slices, too."""
+        """Whether the node has slices left for its members."""
         return job.job_id in self.held or self.members + job.spec.members <= self.members_max
 
-    def lacks(self, job: Job) -> str:
-        """What of the room that a pinned job had is not free."""
+    def shortage(self, job: Job) -> str:
+        """What of the placement that a pinned job had is not free."""
         kept = self.held.get(job.job_id, ())
         self.room.release(kept)
-        missing = self.room.lacks(job.placement)
+        missing = self.room.shortage(job.placement)
         self.room.take(kept)
         return missing
 
     def hold(self, job: Job, placement: Placement) -> None:
-        """The room counts exactly this for the job."""
+        """Reserves exactly this for the job."""
         self.parked.pop(job.job_id, None)
         kept = self.held.pop(job.job_id, ())
         if kept:
@@ -203,14 +204,14 @@ class World:
             self.members += job.spec.members
 
     def park(self, job: Job) -> None:
-        """A suspended job: the room counts what it still takes."""
+        """A suspended job: reserves what it still takes."""
         kept = self.kept(job, job.suspended_how) if job.suspended_how else ()
         self.hold(job, kept)
         if kept:
             self.parked[job.job_id] = job
 
     def kept(self, job: Job, how: How) -> Placement:
-        """What a job that has been stopped so still takes: its memory on the devices, its RAM."""
+        """What a job that has been stopped this way still takes: its memory on the devices, its RAM."""
         if how is How.REQUEUE or (how is How.EVICT and self.moves):
             return ()
         if how is How.EVICT:
@@ -223,7 +224,7 @@ class World:
         )
 
     def startable_claims(self) -> list[Job]:
-        """Jobs with a claim whose room has been left by all jobs that had it: they can start."""
+        """Jobs with a claim whose placement has been left by all jobs that had it: they can start."""
         if not self.going and not self.leaving:
             return list(self.claims.values())
         nodes = {place.node for left in (self.going, self.leaving) for room in left.values() for place in room}
@@ -232,8 +233,8 @@ class World:
         return [job for job in self.claims.values() if job.job_id not in waiting]
 
     def _physically_free(self, candidates: list[int]) -> set[int]:
-        """Those of these claims whose room fits beside what is physically there: all that stops or shrinks, nothing
-        that is only claimed."""
+        """Those of these claims whose placement fits beside what is physically there: all of jobs that stop or shrink,
+        nothing that is only claimed."""
         occupied = {
             **self.going,
             **self.leaving,
@@ -275,7 +276,7 @@ class World:
             account.going.add(job.spec, sign)
 
     def count_leaving(self, job: Job, sign: int) -> None:
-        """What a job that has been told to shrink still has; before `leaving` forgets it."""
+        """What a job that has been told to shrink still has; call it before `leaving` forgets it."""
         more = sizes.sized(job.spec, sizes.has(job.spec, job.placement))
         for account in self.line(job).account.chain:
             account.going.add(more, sign)
@@ -299,7 +300,7 @@ class World:
         return needed <= self.room.total_milli()
 
     def _needs(self, account: Account, own: Account, width_milli: int, alone: bool) -> int:
-        """What it may demand: its guarantee, or more where more is used by who cannot be preempted."""
+        """What it may demand: its guarantee, or more where jobs that cannot be preempted use more."""
         below = [line.account for line in self.lines.values() if line.account.parent is account]
         fixed = 0 if alone else account.fixed_milli - sum(child.fixed_milli for child in below)
         if account is own:
@@ -308,7 +309,7 @@ class World:
         return max(account.spec.guarantee_milli, fixed + needed)
 
     def set_direct(self, node: str, held: tuple[tuple[str, int, int, int], ...], now_ns: int) -> None:
-        """What slices that are no jobs hold on this node of each queue's quota."""
+        """What slices that are no jobs' hold on this node of each queue's quota."""
         sums: dict[str, Amount] = {}
         for queue, milli, cpu_milli, ram_bytes in held:
             if queue in self.lines:

@@ -1,13 +1,13 @@
-"""Elastic jobs give room to those that wait, and take what idles: the rules of DRAGON.
+"""Elastic jobs shrink for waiting jobs, and grow into idle capacity: the rules of DRAGON.
 
 Lin, Yeh and Chou, "DRAGON: A Dynamic Scheduling and Scaling Controller for Managing Distributed Deep Learning Jobs in
-Kubernetes Cluster" (CLOSER 2019), the scheduler of Elastic-KubeFlow. Somebody has waited for QueueSpec.elastic_wait_ns:
-running elastic jobs shrink, never below their least, one step after the other, and after each it is looked whether he
-fits. Nothing has been started, stopped or resized for elastic_idle_ns: elastic jobs grow into what is free.
+Kubernetes Cluster" (CLOSER 2019), the scheduler of Elastic-KubeFlow. When a job has waited for
+QueueSpec.elastic_wait_ns, running elastic jobs shrink, never below their minimum, step by step, until the job fits.
+When nothing has been started, stopped or resized for elastic_idle_ns, elastic jobs grow into free capacity.
 
-Beyond that paper: what is above an elastic job's least is lent. A queue below its guarantee, or a job that may preempt
-the elastic one, takes it at once, before anybody is stopped; and what is guaranteed to a queue is not taken from its
-elastic jobs for others.
+Beyond that paper: what an elastic job has above its minimum is lent. A queue below its guarantee, or a job that may
+preempt the elastic one, takes it at once, before any job is stopped; and what is guaranteed to a queue is not taken
+from its elastic jobs for others.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from heapq import heapify, heappop, heappush
 from vgpud.core.jobs.model import NEVER_NS, Job, JobSpec, Place, Placement
 from vgpud.core.queue import sizes
 from vgpud.core.queue.sizes import Cut, Trim
-from vgpud.core.queue.state import World
+from vgpud.core.queue.state import QueueState
 
 
 def surplus_milli(job: Job) -> int:
-    """GPUs above its least."""
+    """GPUs above its minimum."""
     return job.spec.width_milli - job.spec.least_width_milli
 
 
-def may_change(world: World, job: Job, now_ns: int) -> bool:
-    """It runs, and is neither stopped nor resized at this moment."""
+def may_change(world: QueueState, job: Job, now_ns: int) -> bool:
+    """Whether it runs, and is neither stopped nor resized at this moment."""
     settled = not job.resizing and job.job_id in world.line(job).running
     return settled and now_ns >= world.left_alone_ns.get(job.job_id, 0)
 
 
-def tried_again_ns(world: World, now_ns: int) -> int:
-    """When the next of those that could not be resized may be resized again."""
+def tried_again_ns(world: QueueState, now_ns: int) -> int:
+    """When the next job that could not be resized may be resized again."""
     return min((at_ns for at_ns in world.left_alone_ns.values() if at_ns > now_ns), default=NEVER_NS)
 
 
-def lent_milli(world: World, now_ns: int) -> int:
+def lent_milli(world: QueueState, now_ns: int) -> int:
     """What all elastic jobs could give."""
     lenders = ((job, surplus_milli(job)) for job in world.elastic.values())
     return sum(milli for job, milli in lenders if milli and may_change(world, job, now_ns))
 
 
-def cuts(world: World, trims: dict[int, Trim], now_ns: int, allowed: Callable[[Job, int], bool]) -> Iterator[Cut]:
-    """Steps by which elastic jobs shrink, one for each that is taken from this: who is most above its least first,
+def cuts(world: QueueState, trims: dict[int, Trim], now_ns: int, allowed: Callable[[Job, int], bool]) -> Iterator[Cut]:
+    """Steps by which elastic jobs shrink, one for each that is taken from this iterator: first of the job most above
+    its minimum, then of the one resized last. The caller applies a step before it takes the next one.
 
-    then who was resized last. Whoever takes one applies it before the next. `allowed`: whether a job may give so many
-    milli-GPU; asked before each step.
+    `allowed`: whether a job may give this many milli-GPU; asked before each step.
     """
     heap = [
         (-surplus_milli(job), -job.resized_ns, -job.job_id)
@@ -67,8 +67,8 @@ def cuts(world: World, trims: dict[int, Trim], now_ns: int, allowed: Callable[[J
             heappush(heap, (-surplus_milli(job), resized_ns, job_id))
 
 
-def may_borrow(world: World, job: Job, place: Place) -> bool:
-    """Whether it may have one more member there for a while: that is nobody's, and within its quotas."""
+def may_borrow(world: QueueState, job: Job, place: Place) -> bool:
+    """Whether it may have one more member there for a while: the capacity is free, and within its quotas."""
     if world.going or world.leaving or world.claims or world.members >= world.members_max:
         return False
     ask, account = job.spec.ask, world.line(job).account
@@ -79,12 +79,12 @@ def may_borrow(world: World, job: Job, place: Place) -> bool:
 # ---- growing ----
 
 
-def acted_ns(world: World, job: Job) -> int:
+def acted_ns(world: QueueState, job: Job) -> int:
     """When something was done last that keeps this job from growing."""
     return max(world.acted_ns, job.resized_ns, job.started_ns)
 
 
-def grow_at_ns(world: World, now_ns: int) -> int:
+def grow_at_ns(world: QueueState, now_ns: int) -> int:
     """When elastic jobs grow if nothing happens; not after now_ns: at once; NEVER_NS: there is nothing for them."""
     if world.going or world.leaving or world.claims:
         return NEVER_NS  # what is free is not yet free
@@ -98,10 +98,10 @@ def grow_at_ns(world: World, now_ns: int) -> int:
     return min(times, default=NEVER_NS)
 
 
-def grow(world: World, now_ns: int) -> dict[int, tuple[JobSpec, Placement]]:
-    """Gives elastic jobs what is free, a step at a time to the one that has least of what it wants.
+def grow(world: QueueState, now_ns: int) -> dict[int, tuple[JobSpec, Placement]]:
+    """Gives elastic jobs free capacity, a step at a time, to the one with the smallest part of its maximum.
 
-    Returns what each of those that grew had before; the world counts already what they have now.
+    Returns what each of those that grew had before; their new sizes are reserved already.
     """
     before: dict[int, tuple[JobSpec, Placement]] = {}
     heap = [
@@ -124,27 +124,27 @@ def grow(world: World, now_ns: int) -> dict[int, tuple[JobSpec, Placement]]:
 
 
 def _part(job: Job) -> int:
-    """How much it has of what it wants, in millionths."""
+    """The part of its maximum that it has, in millionths."""
     return sizes.size(job.spec) * 1_000_000 // sizes.most(job)
 
 
-def _grow_once(world: World, job: Job, now_ns: int) -> bool:
+def _grow_once(world: QueueState, job: Job, now_ns: int) -> bool:
     more = one_more(world, job)
     if more is not None:
         world.resize(job, *more, now_ns)
     return more is not None
 
 
-def grow_to_most(world: World, job: Job, now_ns: int) -> bool:
-    """As far as there is room; whether it grew."""
+def grow_to_most(world: QueueState, job: Job, now_ns: int) -> bool:
+    """Grows it as far as capacity is free; returns whether it grew."""
     before = job.spec
     while sizes.size(job.spec) < sizes.most(job) and _grow_once(world, job, now_ns):
         pass
     return job.spec is not before
 
 
-def one_more(world: World, job: Job) -> tuple[JobSpec, Placement] | None:
-    """A job that has room, a step larger: if that is free and within its quotas."""
+def one_more(world: QueueState, job: Job) -> tuple[JobSpec, Placement] | None:
+    """A running job, one step larger, if that is free and within its quotas."""
     spec, room = job.spec, world.held[job.job_id]
     wanted = min(sizes.size(spec) + sizes.step(spec), sizes.most(job))
     larger = sizes.sized(spec, wanted)

@@ -1,4 +1,4 @@
-"""One queue as it stands: its jobs in order, those that wait and those that run, and the shapes of those that wait."""
+"""One queue: its jobs in order, waiting and running ones, and the shapes of the waiting ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vgpud.core.queue.quota import Account
 
 
 class Shapes:
-    """Bits for shapes: one for each that waits now, given again when nobody of it waits any more."""
+    """Bits for shapes: one for each shape that waits now, reused when no job of it waits any more."""
 
     def __init__(self) -> None:
         self._bits: dict[object, list[int]] = {}  # shape -> [bit, jobs]
@@ -34,7 +34,7 @@ class Shapes:
 
 
 class Line:
-    """A queue's jobs. Those that have a claim or have been told to stop are in neither order."""
+    """A queue's jobs in order. Jobs with a claim, and jobs that have been told to stop, are in neither order."""
 
     def __init__(self, spec: QueueSpec, policy: Policy, account: Account) -> None:
         self.spec = spec
@@ -44,12 +44,12 @@ class Line:
         self.running = Order()
         self.shapes = Shapes()
         self._shape_of: dict[int, object] = {}
-        self._width_of: dict[int, int] = {}  # of those that wait
+        self._width_of: dict[int, int] = {}  # of waiting jobs
         self._widths: Counter[int] = Counter()
         self._epoch = policy.epoch
 
     def enqueue(self, job: Job, key: Key, pinned: bool) -> None:
-        """It waits from now on. `pinned`: it can go on only where it was, so that no other is of its shape."""
+        """The job waits from now on. `pinned`: it can resume only where it was, so no other job has its shape."""
         spec = job.spec
         shape: object = job.job_id
         if not pinned:
@@ -70,7 +70,7 @@ class Line:
 
     @property
     def least_milli(self) -> int:
-        """The narrowest that waits; there is one."""
+        """Width of the narrowest waiting job; there is one."""
         return min(self._widths)
 
     def run(self, job: Job, key: Key) -> None:
@@ -91,7 +91,7 @@ class Line:
                     order.add(job.job_id, key, bit, job.spec.width_milli)
 
     def refresh(self, jobs: dict[int, Job], now_ns: int) -> None:
-        """Before a decision: the keys of policies whose keys change by themselves."""
+        """Before a decision: recomputes keys that change by themselves."""
         policy = self.policy
         every = policy.dynamic or policy.epoch != self._epoch
         self._epoch = policy.epoch

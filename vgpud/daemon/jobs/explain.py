@@ -218,7 +218,7 @@ def _took(median_ns: int, high_ns: int) -> str:
 
 
 def _learnt(found: Estimate) -> str:
-    text = f"the last {found.jobs} jobs with {WORDS[word_of(found.kind)]} took "
+    text = f"the last {found.jobs} jobs with {WORDS[word_of(found.class_name)]} took "
     if not found.median_ns:
         return (
             f"{text}longer than is known: most ran out of time, or still run, after {duration(found.least_ns)} at most"

@@ -17,7 +17,7 @@ from vgpud.core.jobs.events import Cancelled, Event, Held, QueuesChanged, Releas
 from vgpud.core.jobs.facts import Fact, Facts, QueueNow, Submission, UsageRow
 from vgpud.core.jobs.model import Job, JobState, QueueSpec
 from vgpud.core.model import Asker, Denied, Reason
-from vgpud.core.offered import named
+from vgpud.core.offered import with_uuids
 from vgpud.core.queue.machine import HALF_LIFE_NS
 from vgpud.core.queue.quota import HISTORY_BITS
 from vgpud.core.quotas import used_milli
@@ -43,7 +43,7 @@ def _unavailable(error: StoreError) -> Denied:
 
 
 class JobRequests:
-    """api_jobs.Desk."""
+    """api.jobs.JobBackend."""
 
     def __init__(self, host: Host, jobs: JobController) -> None:
         self.node = host.node
@@ -157,7 +157,7 @@ class JobRequests:
     async def submit_job(self, submission: Submission) -> Sequence[int] | Denied:
         """All of the array or nothing."""
         jobs, spec = self._jobs, submission.spec
-        spec = replace(spec, ask=replace(spec.ask, spec=named(spec.ask.spec, self._host.state)))
+        spec = replace(spec, ask=replace(spec.ask, spec=with_uuids(spec.ask.spec, self._host.state)))
         now_ns = jobs.clock.now_ns()
         try:
             known = jobs.requested(spec.uid, submission.request_id) if submission.request_id else None
